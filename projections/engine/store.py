@@ -1,0 +1,230 @@
+"""What the engine asks of a store, and the words it asks in.
+
+Attribute values are in DynamoDB's wire form (`{"S": "…"}`), numbers as decimal strings. Two implementations exist, in
+`projections.stores`: DynamoDB and memory; one contract suite holds both to the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+__all__ = [
+    "Above",
+    "AllOf",
+    "AnyOf",
+    "Below",
+    "Condition",
+    "Delete",
+    "Equal",
+    "Exists",
+    "Image",
+    "ItemKey",
+    "Missing",
+    "NotEqual",
+    "Page",
+    "Path",
+    "Schema",
+    "Store",
+    "Update",
+    "Value",
+    "Write",
+]
+
+Value: TypeAlias = Mapping[str, Any]
+"""One attribute value in wire form, as `{"S": "text"}` or `{"N": "1.5"}`."""
+
+Image: TypeAlias = Mapping[str, Value]
+"""An item, or some of its attributes, in wire form."""
+
+Path: TypeAlias = tuple[str, ...]
+"""Names leading to a value: `("likeCount",)`, or into maps: `("~likes", "at")`."""
+
+
+class ItemKey(NamedTuple):
+    """The primary key of an item: logical table name, then the text of its partition key and of its sort key.
+
+    Types come from the table's `Schema`: a number's text is in DynamoDB's normal form, a binary's in base64. The sort key
+    is None on tables that have none.
+    """
+
+    table: str
+    partition: str
+    sort: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The key attributes of a table, (name, type) each with type S, N or B, and those of its indexes.
+
+    An index is (partition attributes, sort attributes): usually one and one, up to four each.
+    """
+
+    partition: tuple[str, str]
+    sort: tuple[str, str] | None = None
+    indexes: Mapping[str, tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]] = field(default_factory=dict)
+    ttl: str | None = None
+
+    @property
+    def key_attributes(self) -> tuple[str, ...]:
+        return (self.partition[0],) if self.sort is None else (self.partition[0], self.sort[0])
+
+    def wire(self, key: ItemKey) -> dict[str, dict[str, Any]]:
+        """The key as attributes in wire form."""
+        name, kind = self.partition
+        attributes = {name: {kind: key.partition}}
+        if self.sort is not None:
+            name, kind = self.sort
+            attributes[name] = {kind: key.sort or ""}
+        return attributes
+
+
+# Conditions are evaluated against the stored item, or against nothing where there is none.
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """The value at `path` exists and equals `value` (numbers by value, sets and maps without order)."""
+
+    path: Path
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class NotEqual:
+    """The value at `path` is absent or differs, as DynamoDB's `<>` has it."""
+
+    path: Path
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """The value at `path` exists, has the type of `value` and is less (strings by UTF-8 bytes, numbers by value)."""
+
+    path: Path
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """The value at `path` exists, has the type of `value` and is greater."""
+
+    path: Path
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    conditions: tuple[Condition, ...]
+
+
+Condition: TypeAlias = Exists | Missing | Equal | NotEqual | Below | Above | AllOf | AnyOf
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One UpdateItem: creates the item where it is absent, unless the condition forbids it.
+
+    `set` and `remove` name top-level attributes; `add` adds to numbers (absent counts as 0) or to sets; `discard` takes
+    elements out of sets (a set that becomes empty is removed).
+    """
+
+    key: ItemKey
+    set: Mapping[str, Value] = field(default_factory=dict)
+    remove: Sequence[str] = ()
+    add: Mapping[str, Value] = field(default_factory=dict)
+    discard: Mapping[str, Value] = field(default_factory=dict)
+    condition: Condition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """One DeleteItem; deleting what is not there succeeds, unless the condition forbids it."""
+
+    key: ItemKey
+    condition: Condition | None = None
+
+
+Write: TypeAlias = Update | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a query or scan. `after` continues it (opaque, JSON-able), None at the end."""
+
+    items: Sequence[Image]
+    after: Any = None
+
+
+class Store(Protocol):
+    """Reads are strongly consistent unless an index is named. Every method may raise `errors.Transient`,
+    `errors.Misconfigured` or `errors.InvalidRequest`.
+    """
+
+    def schema(self, table: str) -> Schema:
+        """The schema of a table by its logical name."""
+        ...
+
+    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        """The item, or None. `attributes` limits what is returned to these top-level attributes."""
+        ...
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        """The items that exist, by key; any number of keys, asked for in as few requests as possible."""
+        ...
+
+    def query(
+        self,
+        table: str,
+        values: Sequence[Value],
+        *,
+        index: str | None = None,
+        prefix: str | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        attributes: Sequence[str] | None = None,
+        after: Any = None,
+    ) -> Page:
+        """Items of one partition in order of their sort key: `values` are the partition key's, in the schema's order.
+
+        `prefix` keeps sort keys (strings) that begin with it. `limit` is the most items of this page.
+        """
+        ...
+
+    def scan(
+        self,
+        table: str,
+        *,
+        segment: int = 0,
+        segments: int = 1,
+        limit: int | None = None,
+        attributes: Sequence[str] | None = None,
+        after: Any = None,
+    ) -> Page:
+        """One page of one segment of a parallel scan, consistent."""
+        ...
+
+    def write(self, write: Write) -> None:
+        """One conditional write. Raises `errors.ConditionFailed` with the stored item."""
+        ...
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        """All writes or none (at most 100, no item twice). Raises `errors.TransactionCancelled` with positional reasons."""
+        ...

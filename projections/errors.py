@@ -1,0 +1,100 @@
+"""The one tree of errors. A message names the rule or place, the value and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "BadInput",
+    "ConditionFailed",
+    "InvalidRequest",
+    "Misconfigured",
+    "Problem",
+    "ProjectionsError",
+    "Reason",
+    "RulesError",
+    "StoreError",
+    "TransactionCancelled",
+    "Transient",
+    "UsageError",
+]
+
+
+class ProjectionsError(Exception):
+    """Anything this package raises on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a rule file: where it is, what is wrong, what to write instead."""
+
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: {self.path}: {self.message}"
+
+
+class RulesError(ProjectionsError):
+    """The rules cannot be used. `problems` holds every mistake found, in the order of the file."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class UsageError(ProjectionsError):
+    """A command was called wrongly: a missing file, something that is not JSON, an unknown name. Exit code 2."""
+
+
+class BadInput(ProjectionsError):
+    """A rule cannot be evaluated on this item: permanent, the rule contributes nothing, the record is quarantined."""
+
+
+class StoreError(ProjectionsError):
+    """A store answered with a failure."""
+
+
+class Transient(StoreError):
+    """Throttling, a conflict, a time-out, a server fault: the same request may succeed later."""
+
+
+class Misconfigured(StoreError):
+    """No permission, no such table: the batch fails loudly, retrying will not help until someone acts."""
+
+
+class InvalidRequest(StoreError):
+    """DynamoDB refused the request itself (ValidationException): the same request will never succeed."""
+
+
+class ConditionFailed(StoreError):
+    """The condition of a single write did not hold. `item` is the stored item then, None if there was none."""
+
+    def __init__(self, item: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        super().__init__("the condition of a write did not hold")
+        self.item = item
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why one action of a cancelled transaction failed.
+
+    `kind` is "condition" (then `item` is the stored item, None if there was none), "conflict", "throttled" or "invalid".
+    """
+
+    kind: str
+    item: Mapping[str, Mapping[str, Any]] | None = None
+    message: str = ""
+
+
+class TransactionCancelled(StoreError):
+    """A transaction was cancelled. `reasons` is positional, None where the action was fine."""
+
+    def __init__(self, reasons: Sequence[Reason | None]) -> None:
+        super().__init__("a transaction was cancelled: " + ", ".join(r.kind if r else "none" for r in reasons))
+        self.reasons = tuple(reasons)

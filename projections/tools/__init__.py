@@ -1,0 +1,1 @@
+"""The tools: the command line and what stands behind its commands."""
