@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from projections.language.values import number_text
 
 __all__ = [
     "Above",
@@ -30,10 +33,11 @@ __all__ = [
     "Update",
     "Value",
     "Write",
+    "key_text",
 ]
 
 Value: TypeAlias = Mapping[str, Any]
-"""One attribute value in wire form, as `{"S": "text"}` or `{"N": "1.5"}`."""
+"""One attribute value in wire form, as `{"S": "text"}` or `{"N": "1.5"}`; binary as base64 text, as in stream events."""
 
 Image: TypeAlias = Mapping[str, Value]
 """An item, or some of its attributes, in wire form."""
@@ -78,6 +82,20 @@ class Schema:
             name, kind = self.sort
             attributes[name] = {kind: key.sort or ""}
         return attributes
+
+    def key(self, table: str, image: Image) -> ItemKey:
+        """The key of an item of `table`. Raises KeyError if the image lacks a key attribute or has it in another type."""
+        name, kind = self.partition
+        partition = key_text(kind, image[name][kind])
+        if self.sort is None:
+            return ItemKey(table, partition)
+        name, kind = self.sort
+        return ItemKey(table, partition, key_text(kind, image[name][kind]))
+
+
+def key_text(kind: str, text: str) -> str:
+    """The text of a key value in the form `ItemKey` has it: numbers normalized, so that 1.0 and 1 are one key."""
+    return number_text(Decimal(text)) if kind == "N" else text
 
 
 # Conditions are evaluated against the stored item, or against nothing where there is none.
