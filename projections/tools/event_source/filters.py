@@ -1,0 +1,155 @@
+"""Lambda's event filters, as Lambda evaluates them on a stream record.
+
+A pattern names leaves: only a value that is not an object has something to compare. Hence its two surprises, both kept
+here: `exists` never sees `NewImage.status`, only `NewImage.status.S`, and `numeric` compares JSON numbers only, so it
+never matches an attribute of type N, which the event holds as text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+__all__ = ["Filter", "FilterError"]
+
+LONGEST = 4096
+"""The most characters of a pattern."""
+
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "=": lambda a, b: a == b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+}
+
+
+class FilterError(ValueError):
+    """Lambda would refuse to create a mapping with this pattern."""
+
+
+class Filter:
+    """One pattern of a mapping's FilterCriteria. A record passes a mapping if any of its patterns matches."""
+
+    def __init__(self, pattern: Mapping[str, Any]) -> None:
+        if len(json.dumps(pattern, separators=(",", ":"), ensure_ascii=False)) > LONGEST:
+            raise FilterError(f"a filter pattern is at most {LONGEST} characters long")
+        _check(pattern, "")
+        self.pattern = pattern
+
+    def matches(self, record: Mapping[str, Any]) -> bool:
+        return _object(self.pattern, record)
+
+
+def _check(pattern: Any, path: str) -> None:
+    if not isinstance(pattern, Mapping) or not pattern:
+        raise FilterError(f"{path or 'pattern'}: expected an object with at least one field")
+    for name, part in pattern.items():
+        place = f"{path}.{name}" if path else str(name)
+        if name == "$or" and isinstance(part, list):
+            if len(part) < 2:
+                raise FilterError(f"{place}: expected at least two alternatives")
+            for alternative in part:
+                _check(alternative, place)
+        elif isinstance(part, Mapping):
+            _check(part, place)
+        elif not isinstance(part, list) or not part:
+            raise FilterError(f"{place}: expected an object, or a list of values to match")
+        else:
+            for rule in part:
+                _check_rule(rule, place)
+
+
+def _check_rule(rule: Any, place: str) -> None:
+    if isinstance(rule, list):
+        raise FilterError(f"{place}: a list inside a list of values")
+    if not isinstance(rule, Mapping):
+        return
+    if len(rule) != 1:
+        raise FilterError(f"{place}: one comparison per object")
+    ((name, operand),) = rule.items()
+    match name:
+        case "prefix" | "suffix" | "equals-ignore-case":
+            fits = isinstance(operand, str)
+        case "exists":
+            fits = isinstance(operand, bool)
+        case "numeric":
+            fits = isinstance(operand, list) and len(operand) in (2, 4) and all(map(_is_step, _steps(operand)))
+        case "anything-but":
+            values = operand if isinstance(operand, list) else [operand]
+            fits = bool(values) and all(isinstance(v, str) or _is_number(v) for v in values)
+        case _:
+            raise FilterError(f"{place}: unknown comparison {name!r}")
+    if not fits:
+        raise FilterError(f"{place}: {name} does not take {json.dumps(operand)}")
+
+
+def _steps(operand: Sequence[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(operand[::2], operand[1::2], strict=True))
+
+
+def _is_step(step: tuple[Any, Any]) -> bool:
+    return isinstance(step[0], str) and step[0] in _COMPARE and _is_number(step[1])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _object(pattern: Mapping[str, Any], event: Any) -> bool:
+    """Every field of the pattern holds. Of a list of objects, one element must satisfy them together."""
+    if isinstance(event, list):
+        return any(_object(pattern, element) for element in event if isinstance(element, Mapping | list))
+    fields = event if isinstance(event, Mapping) else {}
+    for name, part in pattern.items():
+        if name == "$or" and isinstance(part, list):
+            if not any(_object(alternative, event) for alternative in part):
+                return False
+        elif isinstance(part, Mapping):
+            if not _object(part, fields.get(name)):
+                return False
+        elif not _leaf(part, list(_leaves(fields[name])) if name in fields else []):
+            return False
+    return True
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """The values at a path that are no objects; none for an object or an empty list, as if the field were absent."""
+    if isinstance(value, list):
+        for element in value:
+            yield from _leaves(element)
+    elif not isinstance(value, Mapping):
+        yield value
+
+
+def _leaf(rules: Sequence[Any], leaves: Sequence[Any]) -> bool:
+    if not leaves:
+        return any(rule == {"exists": False} for rule in rules if isinstance(rule, Mapping))
+    return any(_compare(rule, leaf) for rule in rules for leaf in leaves)
+
+
+def _compare(rule: Any, leaf: Any) -> bool:
+    if not isinstance(rule, Mapping):
+        return _equal(rule, leaf)
+    ((name, operand),) = rule.items()
+    match name:
+        case "exists":
+            return bool(operand)
+        case "prefix":
+            return isinstance(leaf, str) and leaf.startswith(operand)
+        case "suffix":
+            return isinstance(leaf, str) and leaf.endswith(operand)
+        case "equals-ignore-case":
+            return isinstance(leaf, str) and leaf.casefold() == operand.casefold()
+        case "numeric":
+            return _is_number(leaf) and all(_COMPARE[sign](leaf, bound) for sign, bound in _steps(operand))
+        case _:  # anything-but; its prefix and suffix forms exist on event buses only
+            return not any(_equal(value, leaf) for value in (operand if isinstance(operand, list) else [operand]))
+
+
+def _equal(expected: Any, leaf: Any) -> bool:
+    """Equality of JSON values: no number is a boolean and no text a number."""
+    if _is_number(expected) and _is_number(leaf):
+        return bool(expected == leaf)
+    return type(expected) is type(leaf) and bool(expected == leaf)

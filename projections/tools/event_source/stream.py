@@ -1,0 +1,102 @@
+"""A stream and its shards: records stay in order per shard, and a closed shard is read before its children."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeAlias
+
+__all__ = ["Record", "Shard", "Stream", "created_at", "item_hash", "sequence_number", "source_arn"]
+
+Record: TypeAlias = Mapping[str, Any]
+"""One stream record as Lambda delivers it."""
+
+HASHES = 1 << 32
+
+
+def sequence_number(record: Record) -> int:
+    """The sequence number of a record: an integer, since the digits vary in number (21-40). 0 if it has none."""
+    body = record.get("dynamodb")
+    text = body.get("SequenceNumber") if isinstance(body, Mapping) else None
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdecimal() else 0
+
+
+def source_arn(record: Record) -> str:
+    """The ARN of the stream that a record comes from, empty if it does not say."""
+    return str(record.get("eventSourceARN", ""))
+
+
+def created_at(record: Record) -> float | None:
+    """When the change happened, in epoch seconds; None if the record does not say.
+
+    Events carry whole seconds as a number; files written by the AWS CLI have ISO 8601 text instead.
+    """
+    body = record.get("dynamodb")
+    value = body.get("ApproximateCreationDateTime") if isinstance(body, Mapping) else None
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            pass
+        try:
+            return datetime.fromisoformat(value).timestamp()
+        except ValueError:
+            return None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def item_hash(record: Record) -> int:
+    """A stable number in [0, 2³²) for the item that a record is about."""
+    body = record.get("dynamodb")
+    keys = body.get("Keys") if isinstance(body, Mapping) else None
+    return zlib.crc32(json.dumps([source_arn(record), keys], sort_keys=True, default=str).encode())
+
+
+@dataclass
+class Shard:
+    """Part of a stream: the records of the items whose hash is in [low, high), while it is open."""
+
+    id: str
+    low: int = 0
+    high: int = HASHES
+    parent: str | None = None
+    closed: bool = False
+    records: list[Record] = field(default_factory=list)
+
+
+class Stream:
+    """The records of one stream. Its shards are split (or rolled over, as DynamoDB does every few hours) on request."""
+
+    def __init__(self, arn: str, *, shards: int = 1) -> None:
+        if shards < 1:
+            raise ValueError("a stream has at least one shard")
+        self.arn = arn
+        self.shards: dict[str, Shard] = {}
+        for number in range(shards):
+            self._open(HASHES * number // shards, HASHES * (number + 1) // shards, None)
+
+    def append(self, record: Record) -> Shard:
+        """Put a record at the end of the open shard of its item; the order of calls is the order of the stream."""
+        place = item_hash(record)
+        shard = next(s for s in self.shards.values() if not s.closed and s.low <= place < s.high)
+        shard.records.append(record)
+        return shard
+
+    def split(self, shard_id: str, *, into: int = 2) -> tuple[Shard, ...]:
+        """Close a shard and open its children; `into=1` is a roll-over, which DynamoDB does every few hours."""
+        parent = self.shards[shard_id]
+        if parent.closed:
+            raise ValueError(f"{shard_id} is closed already")
+        parent.closed = True
+        width = parent.high - parent.low
+        bounds = [parent.low + width * number // into for number in range(into + 1)]
+        return tuple(self._open(bounds[number], bounds[number + 1], parent.id) for number in range(into))
+
+    def _open(self, low: int, high: int, parent: str | None) -> Shard:
+        number = len(self.shards)
+        shard = Shard(f"shardId-{number:020}-{zlib.crc32(f'{self.arn}/{number}'.encode()):08x}", low, high, parent)
+        self.shards[shard.id] = shard
+        return shard
