@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from projections.language.values import number_text
+from projections.language.keys import Image, ItemKey, Schema, Value, key_text
 
 __all__ = [
     "Above",
@@ -36,66 +35,8 @@ __all__ = [
     "key_text",
 ]
 
-Value: TypeAlias = Mapping[str, Any]
-"""One attribute value in wire form, as `{"S": "text"}` or `{"N": "1.5"}`; binary as base64 text, as in stream events."""
-
-Image: TypeAlias = Mapping[str, Value]
-"""An item, or some of its attributes, in wire form."""
-
 Path: TypeAlias = tuple[str, ...]
 """Names leading to a value: `("likeCount",)`, or into maps: `("~likes", "at")`."""
-
-
-class ItemKey(NamedTuple):
-    """The primary key of an item: logical table name, then the text of its partition key and of its sort key.
-
-    Types come from the table's `Schema`: a number's text is in DynamoDB's normal form, a binary's in base64. The sort key
-    is None on tables that have none.
-    """
-
-    table: str
-    partition: str
-    sort: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """The key attributes of a table, (name, type) each with type S, N or B, and those of its indexes.
-
-    An index is (partition attributes, sort attributes): usually one and one, up to four each.
-    """
-
-    partition: tuple[str, str]
-    sort: tuple[str, str] | None = None
-    indexes: Mapping[str, tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]] = field(default_factory=dict)
-    ttl: str | None = None
-
-    @property
-    def key_attributes(self) -> tuple[str, ...]:
-        return (self.partition[0],) if self.sort is None else (self.partition[0], self.sort[0])
-
-    def wire(self, key: ItemKey) -> dict[str, dict[str, Any]]:
-        """The key as attributes in wire form."""
-        name, kind = self.partition
-        attributes = {name: {kind: key.partition}}
-        if self.sort is not None:
-            name, kind = self.sort
-            attributes[name] = {kind: key.sort or ""}
-        return attributes
-
-    def key(self, table: str, image: Image) -> ItemKey:
-        """The key of an item of `table`. Raises KeyError if the image lacks a key attribute or has it in another type."""
-        name, kind = self.partition
-        partition = key_text(kind, image[name][kind])
-        if self.sort is None:
-            return ItemKey(table, partition)
-        name, kind = self.sort
-        return ItemKey(table, partition, key_text(kind, image[name][kind]))
-
-
-def key_text(kind: str, text: str) -> str:
-    """The text of a key value in the form `ItemKey` has it: numbers normalized, so that 1.0 and 1 are one key."""
-    return number_text(Decimal(text)) if kind == "N" else text
 
 
 # Conditions are evaluated against the stored item, or against nothing where there is none.
