@@ -1,0 +1,213 @@
+"""Conditions, twice: judged against an item in memory, and written as DynamoDB's expressions.
+
+Both see the same tree, so that memory and DynamoDB cannot come to disagree about what a condition means. Expressions
+are compiled once per shape (names and structure, without the values), since an engine repeats few shapes many times.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from projections.engine.store import (
+    Above,
+    AllOf,
+    AnyOf,
+    Below,
+    Condition,
+    Equal,
+    Exists,
+    Image,
+    Missing,
+    NotEqual,
+    Path,
+    Update,
+    Value,
+)
+
+__all__ = ["Expressions", "expressions", "holds", "operands", "projection", "same", "shape"]
+
+ORDERED = frozenset("SNB")
+"""The types that have an order; DynamoDB refuses `<` on others."""
+
+
+# In memory
+
+
+def holds(condition: Condition, item: Image | None) -> bool:
+    """Whether `condition` holds for the stored item; None is no item."""
+    match condition:
+        case AllOf(conditions):
+            return all(holds(each, item) for each in conditions)
+        case AnyOf(conditions):
+            return any(holds(each, item) for each in conditions)
+    found = None if item is None else _at(item, condition.path)
+    match condition:
+        case Exists():
+            return found is not None
+        case Missing():
+            return found is None
+        case Equal():
+            return found is not None and same(found, condition.value)
+        case NotEqual():
+            return found is None or not same(found, condition.value)
+        case Below():
+            return found is not None and _less(found, condition.value)
+        case Above():
+            return found is not None and _less(condition.value, found)
+
+
+def same(one: Value, other: Value) -> bool:
+    """Equality as DynamoDB has it: numbers by value, sets and maps without order, never across types."""
+    if one == other:
+        return True
+    ((kind, a),) = one.items()
+    ((other_kind, b),) = other.items()
+    if kind != other_kind:
+        return False
+    match kind:
+        case "N":
+            return Decimal(a) == Decimal(b)
+        case "NS":
+            return {Decimal(text) for text in a} == {Decimal(text) for text in b}
+        case "SS" | "BS":
+            return set(a) == set(b)
+        case "L":
+            return len(a) == len(b) and all(map(same, a, b))
+        case "M":
+            return a.keys() == b.keys() and all(same(value, b[name]) for name, value in a.items())
+    return False
+
+
+def operands(condition: Condition) -> list[tuple[Value, bool]]:
+    """The values a condition compares with, in the order of its expression, each with whether it needs an order."""
+    if isinstance(condition, AllOf | AnyOf):
+        return [operand for each in condition.conditions for operand in operands(each)]
+    if isinstance(condition, Exists | Missing):
+        return []
+    return [(condition.value, isinstance(condition, Below | Above))]
+
+
+def _at(item: Image, path: Path) -> Value | None:
+    value = item.get(path[0])
+    for name in path[1:]:
+        if value is None or "M" not in value:
+            return None
+        value = value["M"].get(name)
+    return value
+
+
+def _less(one: Value, other: Value) -> bool:
+    for kind in ORDERED:
+        if kind in one:
+            return kind in other and comparable(kind, one[kind]) < comparable(kind, other[kind])
+    return False
+
+
+def comparable(kind: str, text: str) -> Any:
+    """What sorts as DynamoDB sorts: text by code points, which is the order of its UTF-8 bytes."""
+    return text if kind == "S" else Decimal(text) if kind == "N" else b64decode(text)
+
+
+# As expressions
+
+Shape: TypeAlias = tuple[Any, ...]
+"""A condition without its values: (type, path) or (type, shapes); hashable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expressions:
+    """The texts of one write. Values are numbered `:0`, `:1`, … in the order set, add, discard, condition."""
+
+    update: str
+    condition: str
+    names: Mapping[str, str]
+    operators: int
+
+
+def shape(condition: Condition | None) -> Shape:
+    if condition is None:
+        return ()
+    if isinstance(condition, AllOf | AnyOf):
+        return (type(condition), tuple(map(shape, condition.conditions)))
+    return (type(condition), condition.path)
+
+
+def expressions(update: Update | None, condition: Condition | None) -> Expressions:
+    """The expressions of an update, or of a delete where `update` is None."""
+    if update is None:
+        return _compiled((), (), (), (), shape(condition))
+    return _compiled(
+        tuple(update.set), tuple(update.remove), tuple(update.add), tuple(update.discard), shape(condition)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _compiled(
+    set_: tuple[str, ...], remove: tuple[str, ...], add: tuple[str, ...], discard: tuple[str, ...], condition: Shape
+) -> Expressions:
+    text = _Text()
+    clauses = []
+    if set_:
+        clauses.append("SET " + ",".join(f"{text.name(name)}={text.value()}" for name in set_))
+    if remove:
+        clauses.append("REMOVE " + ",".join(map(text.name, remove)))
+    if add:
+        clauses.append("ADD " + ",".join(f"{text.name(name)} {text.value()}" for name in add))
+    if discard:
+        clauses.append("DELETE " + ",".join(f"{text.name(name)} {text.value()}" for name in discard))
+    return Expressions(" ".join(clauses), text.condition(condition) if condition else "", text.names, text.operators)
+
+
+@lru_cache(maxsize=1024)
+def projection(attributes: tuple[str, ...]) -> tuple[str, Mapping[str, str]]:
+    """The projection expression for these attributes, and its names."""
+    names = {f"#p{number}": name for number, name in enumerate(dict.fromkeys(attributes))}
+    return ",".join(names), names
+
+
+class _Text:
+    """Writes one expression after the other with placeholders they share."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self.operators = 0
+        self._placeholders: dict[str, str] = {}
+        self._values = 0
+
+    def name(self, name: str) -> str:
+        placeholder = self._placeholders.get(name)
+        if placeholder is None:
+            placeholder = self._placeholders[name] = f"#{len(self.names)}"
+            self.names[placeholder] = name
+        return placeholder
+
+    def value(self) -> str:
+        self._values += 1
+        return f":{self._values - 1}"
+
+    def condition(self, tree: Shape) -> str:
+        kind, argument = tree
+        if kind in (AllOf, AnyOf):
+            return self._joined(argument, " AND " if kind is AllOf else " OR ")
+        self.operators += 1
+        path = ".".join(map(self.name, argument))
+        if kind in COMPARISONS:
+            return f"{path}{COMPARISONS[kind]}{self.value()}"
+        return f"attribute_exists({path})" if kind is Exists else f"attribute_not_exists({path})"
+
+    def _joined(self, trees: Sequence[Shape], word: str) -> str:
+        if not trees:  # DynamoDB has no constants: nothing at once exists and is missing
+            name = self.name("~")
+            never = f"(attribute_exists({name}) AND attribute_not_exists({name}))"
+            return never if word == " OR " else f"(NOT {never})"
+        self.operators += len(trees) - 1
+        parts = [self.condition(tree) for tree in trees]
+        return parts[0] if len(parts) == 1 else f"({word.join(parts)})"
+
+
+COMPARISONS: Mapping[Any, str] = {Equal: "=", NotEqual: "<>", Below: "<", Above: ">"}

@@ -1,0 +1,253 @@
+"""What DynamoDB refuses: sizes, numbers, keys and operands, found out on AWS's own engine (DynamoDB Local).
+
+Used by the store in memory, so that a test in memory fails where AWS would. Values that pass come out in the form in
+which they are stored: numbers normalized, sets sorted, nothing shared with the caller.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Collection, Mapping
+from decimal import Context, Decimal
+from typing import Any
+
+from projections.engine.store import Image, ItemKey, Schema, Update, Value, Write
+from projections.errors import InvalidRequest
+from projections.language.values import number_text
+from projections.stores.conditions import ORDERED, expressions, operands
+
+__all__ = [
+    "ITEM_BYTES",
+    "PAGE_BYTES",
+    "TRANSACTION_ACTIONS",
+    "TRANSACTION_BYTES",
+    "ActionRefused",
+    "added",
+    "check_write",
+    "checked",
+    "checked_key",
+    "discarded",
+    "item_size",
+    "key_sizes",
+    "size",
+]
+
+ITEM_BYTES = 400 * 1024
+PARTITION_KEY_BYTES = 2048
+SORT_KEY_BYTES = 1024
+PAGE_BYTES = 1024 * 1024
+TRANSACTION_ACTIONS = 100
+TRANSACTION_BYTES = 4 * 1024 * 1024
+EXPRESSION_BYTES = 4096
+OPERATORS = 300
+LEVELS = 32
+DIGITS = 38
+
+_EXACT = Context(prec=400)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_SETS = {"SS", "NS", "BS"}
+
+
+class ActionRefused(InvalidRequest):
+    """In a transaction this is the reason of one action; other refusals are of the whole request."""
+
+
+# Values
+
+
+def checked(value: Value, level: int = 1) -> dict[str, Any]:
+    """A copy of the value as DynamoDB stores it. Raises InvalidRequest for what it refuses."""
+    if len(value) != 1:
+        raise InvalidRequest(f"an attribute value has exactly one type, not {list(value)}")
+    if level > LEVELS:
+        raise InvalidRequest("Nesting Levels have exceeded supported limits")
+    ((kind, content),) = value.items()
+    match kind:
+        case "S" | "BOOL" | "NULL" | "B":
+            return {kind: content}
+        case "N":
+            return {kind: checked_number(content)}
+        case "M":
+            return {kind: {name: checked(each, level + 1) for name, each in content.items()}}
+        case "L":
+            return {kind: [checked(each, level + 1) for each in content]}
+        case "NS":
+            return {kind: sorted(_distinct([checked_number(text) for text in content]), key=Decimal)}
+        case "SS" | "BS":
+            return {kind: sorted(_distinct(content))}
+    raise InvalidRequest(f"{kind!r} is no type of attribute value")
+
+
+def _distinct(elements: list[str]) -> list[str]:
+    if not elements:
+        raise InvalidRequest("a set may not be empty")
+    if len(set(elements)) < len(elements):
+        raise InvalidRequest(f"Input collection {elements} contains duplicates")
+    return elements
+
+
+def checked_number(text: str) -> str:
+    """A number in normal form, if it has 38 digits at most and a magnitude from 1E-130 to 9.99…E+125."""
+    if len(text) <= DIGITS and text.isdecimal() and text.isascii() and (text[0] != "0" or text == "0"):
+        return text
+    if not _NUMBER.fullmatch(text):
+        raise InvalidRequest(f"A value provided cannot be converted into a number: {text!r}")
+    return _stored(Decimal(text))
+
+
+def _stored(number: Decimal) -> str:
+    if not number:
+        return "0"
+    if number.adjusted() > 125:
+        raise InvalidRequest("Number overflow. Attempting to store a number with magnitude larger than supported range")
+    if number.adjusted() < -130:
+        raise InvalidRequest(
+            "Number underflow. Attempting to store a number with magnitude smaller than supported range"
+        )
+    text = number_text(number)
+    if len(text) > DIGITS and len(text.lstrip("-").replace(".", "").strip("0")) > DIGITS:
+        raise InvalidRequest("DynamoDB only supports precision up to 38 digits")
+    return text
+
+
+def added(before: Value | None, operand: Value) -> Value:
+    """What ADD leaves: a sum, never rounded, or a union."""
+    ((kind, content),) = checked(operand).items()
+    if before is None:
+        return {kind: content}
+    if kind not in before:
+        raise InvalidRequest("An operand in the update expression has an incorrect data type")
+    if kind == "N":
+        return {"N": _stored(_EXACT.add(Decimal(before["N"]), Decimal(content)))}
+    return _set(kind, {*before[kind], *content})
+
+
+def discarded(before: Value | None, operand: Value) -> Value | None:
+    """What DELETE leaves of a set, None if nothing."""
+    ((kind, content),) = checked(operand).items()
+    if before is None:
+        return None
+    if kind not in before:
+        raise InvalidRequest("An operand in the update expression has an incorrect data type")
+    rest = set(before[kind]).difference(content)
+    return _set(kind, rest) if rest else None
+
+
+def _set(kind: str, elements: Collection[str]) -> Value:
+    return {kind: sorted(elements, key=Decimal) if kind == "NS" else sorted(elements)}
+
+
+# Sizes
+
+
+def item_size(image: Image) -> int:
+    """Bytes of an item as DynamoDB counts them: names and values."""
+    return sum(_length(name) + size(value) for name, value in image.items())
+
+
+def size(value: Value) -> int:
+    ((kind, content),) = value.items()
+    match kind:
+        case "S":
+            return _length(content)
+        case "N":
+            return _number_size(content)
+        case "B":
+            return len(str(content)) * 3 // 4 - str(content).count("=")
+        case "BOOL" | "NULL":
+            return 1
+        case "M":
+            return 3 + sum(1 + _length(name) + size(each) for name, each in content.items())
+        case "L":
+            return 3 + sum(1 + size(each) for each in content)
+        case "SS":
+            return sum(map(_length, content))
+        case "NS":
+            return sum(map(_number_size, content))
+    return sum(len(b64decode(each)) for each in content)
+
+
+def _length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _number_size(text: str) -> int:
+    """About one byte for two digits, and one; AWS says no more than that."""
+    digits = text.lstrip("-").replace(".", "").strip("0")
+    return (len(digits) + 1) // 2 + 1 + text.startswith("-")
+
+
+# Keys
+
+
+def checked_key(schema: Schema, key: ItemKey) -> ItemKey:
+    """The key in its normal form. Raises InvalidRequest if a part is empty, too long or no number."""
+    partition = _key_part(*schema.partition, key.partition, PARTITION_KEY_BYTES)
+    sort = None if schema.sort is None else _key_part(*schema.sort, key.sort or "", SORT_KEY_BYTES)
+    return key if partition is key.partition and sort is key.sort else ItemKey(key.table, partition, sort)
+
+
+def _key_part(name: str, kind: str, text: str, most: int) -> str:
+    if kind == "N":
+        number = checked_number(text)
+        return text if number == text else number
+    if not text:
+        raise InvalidRequest(
+            f"The AttributeValue for a key attribute cannot contain an empty string value. Key: {name}"
+        )
+    if len(text) * 4 > most and size({kind: text}) > most:
+        raise InvalidRequest(f"the key attribute {name} has {size({kind: text})} bytes, at most {most} are allowed")
+    return text
+
+
+def key_sizes(schema: Schema) -> tuple[tuple[str, str, int], ...]:
+    """Key attributes of indexes with their types and greatest sizes, without those the table's key has already."""
+    found: dict[str, tuple[str, str, int]] = {}
+    for partition, sort in schema.indexes.values():
+        for attributes, most in ((partition, PARTITION_KEY_BYTES), (sort, SORT_KEY_BYTES)):
+            for name, kind in attributes:
+                if name not in schema.key_attributes:
+                    found[name] = (name, kind, min(most, found.get(name, (name, kind, most))[2]))
+    return tuple(found.values())
+
+
+# Writes
+
+
+def check_write(schema: Schema, write: Write) -> ItemKey:
+    """What is refused before any item is read; the write's key in normal form."""
+    key = checked_key(schema, write.key)
+    if write.condition is not None:
+        for value, ordered in operands(write.condition):
+            if ordered and not value.keys() <= ORDERED:
+                raise InvalidRequest(f"Incorrect operand type for operator or function; operand type: {list(value)}")
+            checked(value)
+    if not isinstance(write, Update):
+        return key
+    names = (*write.set, *write.remove, *write.add, *write.discard)
+    if len(set(names)) < len(names):
+        raise InvalidRequest(f"Two document paths overlap with each other: {sorted(names)}")
+    _check_operands(write.set, None)
+    _check_operands(write.add, _SETS | {"N"})
+    _check_operands(write.discard, _SETS)
+    if len(names) > 100 or write.condition is not None:
+        _check_texts(write)
+    return key
+
+
+def _check_operands(values: Mapping[str, Value], kinds: Collection[str] | None) -> None:
+    for value in values.values():
+        ((kind, content),) = checked(value).items()
+        if kinds is not None and kind not in kinds:
+            raise InvalidRequest(f"Incorrect operand type for operator or function; operand type: {kind}")
+        if size({kind: content}) > ITEM_BYTES:
+            raise InvalidRequest("Item size to update has exceeded the maximum allowed size")
+
+
+def _check_texts(write: Update) -> None:
+    texts = expressions(write, write.condition)
+    if max(len(texts.update), len(texts.condition)) > EXPRESSION_BYTES:
+        raise InvalidRequest("Expression size has exceeded the maximum allowed size")
+    if texts.operators > OPERATORS:
+        raise InvalidRequest(f"The expression contains too many operators; operator count: {texts.operators}")

@@ -1,0 +1,497 @@
+"""A store in memory that answers as DynamoDB does: same conditions, same refusals, same stream of changes.
+
+It serves tests, `replay` and the simulation, so it is deterministic: no clock, no randomness, one order for everything.
+Stored items are never changed in place, only replaced; what is handed out is a shallow copy that shares their values.
+"""
+
+from __future__ import annotations
+
+import threading
+from base64 import b64encode
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeAlias
+from zlib import crc32
+
+from projections.engine.store import Condition, Delete, Image, ItemKey, Page, Schema, Update, Value, Write
+from projections.errors import ConditionFailed, InvalidRequest, Misconfigured, Reason, TransactionCancelled
+from projections.language.values import number_text
+from projections.stores.conditions import comparable, holds
+from projections.stores.limits import (
+    ITEM_BYTES,
+    PAGE_BYTES,
+    TRANSACTION_ACTIONS,
+    TRANSACTION_BYTES,
+    ActionRefused,
+    added,
+    check_write,
+    checked,
+    checked_key,
+    discarded,
+    item_size,
+    key_sizes,
+    size,
+)
+
+__all__ = ["MemoryStore", "Record"]
+
+Record: TypeAlias = dict[str, Any]
+"""One stream record in the form Lambda hands it to a function."""
+
+_TTL_IDENTITY = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+
+
+class MemoryStore:
+    """Tables in memory behind the `Store` protocol, with the operations of an application beside it.
+
+    `streams` names the tables that have a stream (all by default). Records are kept for `stream()`, or handed to
+    `on_record` and forgotten. Numbers of the stream begin at `first_sequence` and grow across all tables. `clock` gives
+    the records' creation time in seconds; it stands still by default.
+    """
+
+    def __init__(
+        self,
+        schemas: Mapping[str, Schema],
+        *,
+        first_sequence: int = 100_000_000_000_000_000_001,
+        stream_label: str = "2025-01-01T00:00:00.000",
+        streams: Collection[str] | None = None,
+        on_record: Callable[[str, Record], None] | None = None,
+        clock: Callable[[], float] = lambda: 1_735_689_600,
+    ) -> None:
+        self._tables = {name: _Table(name, schema) for name, schema in schemas.items()}
+        self._streams: dict[str, list[Record]] = {name: [] for name in (schemas if streams is None else streams)}
+        self._next_sequence = first_sequence
+        self._clock = clock
+        self._lock = threading.RLock()
+        self.stream_label = stream_label
+        self.on_record = on_record
+
+    # What the engine asks
+
+    def schema(self, table: str) -> Schema:
+        return self._table(table).schema
+
+    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        table = self._table(key.table)
+        stored = table.items.get(checked_key(table.schema, key))
+        return None if stored is None else _projected(stored[0], attributes)
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        found: dict[ItemKey, Image] = {}
+        for asked in keys:
+            table = self._table(asked.table)
+            key = checked_key(table.schema, asked)
+            if key in table.items:
+                found[key] = dict(table.items[key][0])
+        return found
+
+    def query(
+        self,
+        table: str,
+        values: Sequence[Value],
+        *,
+        index: str | None = None,
+        prefix: str | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        attributes: Sequence[str] | None = None,
+        after: Any = None,
+    ) -> Page:
+        with self._lock:
+            return self._table(table).query(values, index, prefix, reverse, limit, attributes, after)
+
+    def scan(
+        self,
+        table: str,
+        *,
+        segment: int = 0,
+        segments: int = 1,
+        limit: int | None = None,
+        attributes: Sequence[str] | None = None,
+        after: Any = None,
+    ) -> Page:
+        with self._lock:
+            return self._table(table).scan(segment, segments, limit, attributes, after)
+
+    def write(self, write: Write) -> None:
+        with self._lock:
+            table = self._table(write.key.table)
+            key = check_write(table.schema, write)
+            old = table.items.get(key)
+            if not _passes(write.condition, old):
+                raise ConditionFailed(None if old is None else dict(old[0]))
+            self._commit(table, key, old, table.after(key, old, write))
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        with self._lock:
+            outcomes = self._judged(writes)
+            for table, key, old, new in outcomes:
+                self._commit(table, key, old, new)
+
+    def _judged(self, writes: Sequence[Write]) -> list[tuple[_Table, ItemKey, _Stored | None, _Stored | None]]:
+        """What each write of a transaction replaces, and by what; nothing is stored yet."""
+        if not 1 <= len(writes) <= TRANSACTION_ACTIONS:
+            raise InvalidRequest(f"a transaction has 1 to {TRANSACTION_ACTIONS} actions, not {len(writes)}")
+        tables = [self._table(write.key.table) for write in writes]
+        keys = [check_write(table.schema, write) for table, write in zip(tables, writes, strict=True)]
+        if len(set(keys)) < len(keys):
+            raise InvalidRequest("Transaction request cannot include multiple operations on one item")
+        if sum(map(_payload, writes)) > TRANSACTION_BYTES:
+            raise InvalidRequest("Transaction payload size cannot exceed 4MB")
+        outcomes = []
+        reasons: list[Reason | None] = []
+        for table, key, write in zip(tables, keys, writes, strict=True):
+            old = table.items.get(key)
+            if not _passes(write.condition, old):
+                reasons.append(Reason("condition", None if old is None else dict(old[0])))
+                continue
+            try:
+                outcomes.append((table, key, old, table.after(key, old, write)))
+                reasons.append(None)
+            except ActionRefused as error:
+                reasons.append(Reason("invalid", message=str(error)))
+        if any(reasons):
+            raise TransactionCancelled(reasons)
+        return outcomes
+
+    # What an application and its operators do
+
+    def put(self, table: str, image: Image) -> None:
+        """PutItem without a condition."""
+        with self._lock:
+            place = self._table(table)
+            key, new = place.placed(image)
+            self._commit(place, key, place.items.get(key), new)
+
+    def remove(self, key: ItemKey, by_ttl: bool = False) -> None:
+        """DeleteItem without a condition; `by_ttl` as DynamoDB does it to expired items."""
+        with self._lock:
+            table = self._table(key.table)
+            key = checked_key(table.schema, key)
+            self._commit(table, key, table.items.get(key), None, by_ttl)
+
+    def seed(self, table: str, image: Image) -> None:
+        """Stores an item that was always there: nothing appears in the stream."""
+        with self._lock:
+            place = self._table(table)
+            key, new = place.placed(image)
+            place.replace(key, place.items.get(key), new)
+
+    def items(self, table: str) -> list[Image]:
+        """All items, in the order of their keys."""
+        with self._lock:
+            return [dict(stored[0]) for stored in self._table(table).ordered()]
+
+    def stream(self, table: str, start: int = 0) -> list[Record]:
+        """The records of a table's stream from position `start` on."""
+        return self._streams[table][start:]
+
+    def _table(self, name: str) -> _Table:
+        try:
+            return self._tables[name]
+        except KeyError:
+            raise Misconfigured(f"there is no table {name!r}; the store has {', '.join(self._tables)}") from None
+
+    def _commit(
+        self, table: _Table, key: ItemKey, old: _Stored | None, new: _Stored | None, by_ttl: bool = False
+    ) -> None:
+        if old is new or (old is not None and new is not None and old[0] == new[0]):
+            return  # a write that changes nothing is not in the stream
+        table.replace(key, old, new)
+        if table.name not in self._streams:
+            return
+        record = self._record(table, key, old, new)
+        if by_ttl:
+            record["userIdentity"] = dict(_TTL_IDENTITY)
+        if self.on_record is None:
+            self._streams[table.name].append(record)
+        else:
+            self.on_record(table.name, record)
+
+    def _record(self, table: _Table, key: ItemKey, old: _Stored | None, new: _Stored | None) -> Record:
+        sequence = self._next_sequence
+        self._next_sequence += 1
+        keys = table.schema.wire(key)
+        change: dict[str, Any] = {"ApproximateCreationDateTime": int(self._clock()), "Keys": keys}
+        size = item_size(keys)
+        if new is not None:
+            change["NewImage"] = dict(new[0])
+            size += new[1]
+        if old is not None:
+            change["OldImage"] = dict(old[0])
+            size += old[1]
+        change |= {"SequenceNumber": str(sequence), "SizeBytes": size, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+        return {
+            "eventID": f"{sequence:032x}",
+            "eventName": "INSERT" if old is None else "REMOVE" if new is None else "MODIFY",
+            "eventVersion": "1.1",
+            "eventSource": "aws:dynamodb",
+            "awsRegion": "us-east-1",
+            "dynamodb": change,
+            "eventSourceARN": f"arn:aws:dynamodb:us-east-1:000000000000:table/{table.name}/stream/{self.stream_label}",
+        }
+
+
+_Stored: TypeAlias = tuple[dict[str, Value], int]
+"""An item as it is kept, and its size in bytes."""
+
+_Attributes: TypeAlias = tuple[tuple[str, str], ...]
+"""Names and types of key attributes."""
+
+_Place: TypeAlias = tuple[Any, ...]
+"""Where an item stands within a partition: its sort values, made comparable; in an index then its key in the table."""
+
+
+class _Table:
+    """Items by key, and for each partition (of the table, of an index) the places of its items in order."""
+
+    def __init__(self, name: str, schema: Schema) -> None:
+        self.name = name
+        self.schema = schema
+        self.items: dict[ItemKey, _Stored] = {}
+        self.partitions: dict[str, list[Any]] = {}
+        self.indexes: dict[str, dict[tuple[str, ...], list[_Place]]] = {index: {} for index in schema.indexes}
+        self._key_sizes = key_sizes(schema)
+        self._in_order: list[str] | None = None
+
+    def placed(self, image: Image) -> tuple[ItemKey, _Stored]:
+        """The key and the stored form of an item that an application puts."""
+        try:
+            key = checked_key(self.schema, self.schema.key(self.name, image))
+        except KeyError as error:
+            raise InvalidRequest(f"the item lacks its key attribute {error} of the right type") from None
+        new: dict[str, Value] = {name: checked(value) for name, value in image.items()}
+        return key, self._fitting(new, item_size(new), new)
+
+    def after(self, key: ItemKey, old: _Stored | None, write: Write) -> _Stored | None:
+        """The item after a write whose condition holds. Raises InvalidRequest."""
+        if isinstance(write, Delete):
+            return None
+        if old is None:
+            new = dict[str, Value](self.schema.wire(key))
+            total = item_size(new)
+        else:
+            new, total = dict(old[0]), old[1]
+        touched = {**write.set, **write.add, **write.discard, **dict.fromkeys(write.remove)}
+        for name in self.schema.key_attributes:
+            if name in touched:
+                raise ActionRefused(f"Cannot update attribute {name}. This attribute is part of the key")
+        for name in touched:
+            before = new.pop(name, None)
+            if before is not None:
+                total -= size(before) + len(name.encode())
+            if name in write.set:
+                value: Value | None = checked(write.set[name])
+            elif name in write.add:
+                value = added(before, write.add[name])
+            elif name in write.discard:
+                value = discarded(before, write.discard[name])
+            else:
+                continue
+            if value is not None:
+                new[name] = value
+                total += size(value) + len(name.encode())
+        return self._fitting(new, total, touched)
+
+    def _fitting(self, item: dict[str, Value], total: int, touched: Collection[str]) -> _Stored:
+        for name, kind, most in self._key_sizes:
+            if name in touched and name in item:
+                value = item[name]
+                if kind not in value:
+                    raise InvalidRequest(
+                        f"Type mismatch for Index Key {name} Expected: {kind} Actual: {next(iter(value))}"
+                    )
+                if not 0 < size(value) <= most:
+                    raise InvalidRequest(f"the index key attribute {name} is empty or larger than {most} bytes")
+        if total > ITEM_BYTES:
+            raise ActionRefused("Item size to update has exceeded the maximum allowed size")
+        return item, total
+
+    def replace(self, key: ItemKey, old: _Stored | None, new: _Stored | None) -> None:
+        if new is None:
+            self.items.pop(key, None)
+        else:
+            self.items[key] = new
+        if (old is None) != (new is None):
+            self._list(key, new is not None)
+        for index, partitions in self.indexes.items():
+            before = None if old is None else self._indexed(index, key, old[0])
+            now = None if new is None else self._indexed(index, key, new[0])
+            if before != now:
+                if before is not None:
+                    _take(partitions, *before)
+                if now is not None:
+                    insort(partitions.setdefault(now[0], []), now[1])
+
+    def _list(self, key: ItemKey, present: bool) -> None:
+        place = self._sorting(key)
+        if not present:
+            if _take(self.partitions, key.partition, place):
+                self._in_order = None
+        elif key.partition in self.partitions:
+            insort(self.partitions[key.partition], place)
+        else:
+            self.partitions[key.partition] = [place]
+            self._in_order = None
+
+    def _sorting(self, key: ItemKey) -> Any:
+        return "" if self.schema.sort is None else comparable(self.schema.sort[1], key.sort or "")
+
+    def _key_at(self, partition: str, place: Any) -> ItemKey:
+        if self.schema.sort is None:
+            return ItemKey(self.name, partition)
+        kind = self.schema.sort[1]
+        text = place if kind == "S" else number_text(place) if kind == "N" else b64encode(place).decode()
+        return ItemKey(self.name, partition, text)
+
+    def _indexed(self, index: str, key: ItemKey, item: Image) -> tuple[tuple[str, ...], _Place] | None:
+        """Partition and place of an item in an index; None where it lacks one of the key attributes."""
+        partition, sort = self.schema.indexes[index]
+        if not all(name in item for name, _ in (*partition, *sort)):
+            return None
+        at = tuple(comparable(kind, item[name][kind]) for name, kind in sort)
+        return tuple(item[name][kind] for name, kind in partition), (*at, key.partition, self._sorting(key))
+
+    def ordered(self) -> Iterator[_Stored]:
+        kind = self.schema.partition[1]
+        for partition in sorted(self.partitions, key=lambda text: comparable(kind, text)):
+            for place in self.partitions[partition]:
+                yield self.items[self._key_at(partition, place)]
+
+    def query(
+        self,
+        values: Sequence[Value],
+        index: str | None,
+        prefix: str | None,
+        reverse: bool,
+        limit: int | None,
+        attributes: Sequence[str] | None,
+        after: Any,
+    ) -> Page:
+        partition, sort = self._key_attributes(index)
+        texts = _partition_texts(partition, values)
+        if prefix and (not sort or sort[0][1] != "S"):
+            raise InvalidRequest("begins_with needs a sort key that is a string")
+        places: list[Any]
+        if index is None:
+            places = self.partitions.get(texts[0], [])
+            low, high = _bounds(places, prefix, lambda place: place)
+        else:
+            places = self.indexes[index].get(texts, [])
+            low, high = _bounds(places, prefix, lambda place: place[0])
+        if after is not None:
+            cursor = self._cursor(index, after)
+            if reverse:
+                high = min(high, bisect_left(places, cursor))
+            else:
+                low = max(low, bisect_right(places, cursor))
+        positions = range(high - 1, low - 1, -1) if reverse else range(low, high)
+        if index is None:
+            return self._page((self._key_at(texts[0], places[at]) for at in positions), limit, attributes, ())
+        keys = (self._key_at(*places[at][-2:]) for at in positions)
+        return self._page(keys, limit, attributes, [name for name, _ in (*partition, *sort)])
+
+    def _key_attributes(self, index: str | None) -> tuple[_Attributes, _Attributes]:
+        if index is None:
+            return (self.schema.partition,), () if self.schema.sort is None else (self.schema.sort,)
+        if index not in self.schema.indexes:
+            raise Misconfigured(f"the table {self.name!r} has no index {index!r}; it has {', '.join(self.indexes)}")
+        return self.schema.indexes[index]
+
+    def _cursor(self, index: str | None, after: Image) -> Any:
+        """The place of the last item of the page before; the item itself may be gone by now."""
+        key = self.schema.key(self.name, after)
+        if index is None:
+            return self._sorting(key)
+        indexed = self._indexed(index, key, after)
+        if indexed is None:
+            raise InvalidRequest(f"the cursor {after} is not one of the index {index!r}")
+        return indexed[1]
+
+    def scan(
+        self, segment: int, segments: int, limit: int | None, attributes: Sequence[str] | None, after: Any
+    ) -> Page:
+        if not 0 <= segment < segments:
+            raise InvalidRequest(f"segment {segment} of {segments}: a segment is less than the number of segments")
+        if self._in_order is None:
+            self._in_order = sorted(self.partitions)
+        keys = self._from(
+            self._in_order, segment, segments, None if after is None else self.schema.key(self.name, after)
+        )
+        return self._page(keys, limit, attributes, ())
+
+    def _from(self, partitions: list[str], segment: int, segments: int, after: ItemKey | None) -> Iterator[ItemKey]:
+        start = 0 if after is None else bisect_left(partitions, after.partition)
+        for partition in islice(partitions, start, None):
+            if segments > 1 and crc32(partition.encode()) % segments != segment:
+                continue
+            places = self.partitions[partition]
+            skipped = 0
+            if after is not None and partition == after.partition:
+                skipped = bisect_right(places, self._sorting(after))
+            for place in islice(places, skipped, None):
+                yield self._key_at(partition, place)
+
+    def _page(
+        self, keys: Iterator[ItemKey], limit: int | None, attributes: Sequence[str] | None, extra: Sequence[str]
+    ) -> Page:
+        """Items up to the limit or 1 MB. As on AWS, a page that is just full has a cursor even if nothing follows."""
+        if limit is not None and limit < 1:
+            raise InvalidRequest("Limit must be greater than or equal to 1")
+        page: list[Image] = []
+        total = 0
+        for key in keys:
+            item, bytes_ = self.items[key]
+            page.append(_projected(item, attributes))
+            total += bytes_
+            if len(page) == limit or total > PAGE_BYTES:
+                return Page(page, {**self.schema.wire(key), **{name: item[name] for name in extra}})
+        return Page(page)
+
+
+def _take(partitions: dict[Any, list[Any]], partition: Any, place: Any) -> bool:
+    """Takes a place out of a partition; whether the partition is gone with it."""
+    places = partitions[partition]
+    del places[bisect_left(places, place)]
+    if places:
+        return False
+    del partitions[partition]
+    return True
+
+
+def _bounds(places: list[Any], prefix: str | None, text: Callable[[Any], str]) -> tuple[int, int]:
+    """From where to where the sort keys begin with the prefix."""
+    if not prefix:
+        return 0, len(places)
+    length = len(prefix)
+
+    def beginning(place: Any) -> str:
+        return text(place)[:length]
+
+    return bisect_left(places, prefix, key=beginning), bisect_right(places, prefix, key=beginning)
+
+
+def _partition_texts(partition: Sequence[tuple[str, str]], values: Sequence[Value]) -> tuple[str, ...]:
+    if len(values) != len(partition) or any(
+        kind not in value for (_, kind), value in zip(partition, values, strict=False)
+    ):
+        raise InvalidRequest(f"the partition key is {partition}, its values were {list(values)}")
+    texts = tuple(checked(value)[kind] for (_, kind), value in zip(partition, values, strict=True))
+    if "" in texts:
+        raise InvalidRequest("a key attribute cannot contain an empty string value")
+    return texts
+
+
+def _passes(condition: Condition | None, stored: _Stored | None) -> bool:
+    return condition is None or holds(condition, None if stored is None else stored[0])
+
+
+def _payload(write: Write) -> int:
+    """The bytes a write adds to its transaction's request."""
+    return item_size({**write.set, **write.add, **write.discard}) if isinstance(write, Update) else 0
+
+
+def _projected(item: Image, attributes: Sequence[str] | None) -> Image:
+    return dict(item) if attributes is None else {name: item[name] for name in attributes if name in item}
