@@ -1,0 +1,1 @@
+"""Rule files that ship: `projections check social` and `--rules social` find them by name."""
