@@ -1,0 +1,118 @@
+"""Clients of AWS, or of whatever answers in its place, and the tables a store needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+
+from projections.engine.store import Schema
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.client import DynamoDBClient
+
+__all__ = ["client", "create_table", "delete_table", "endpoint"]
+
+_LOCALSTACK = ("LOCALSTACK_HOST", "LOCALSTACK_HOSTNAME", "EDGE_PORT")
+"""Any of these says that the user works with localstack-client; it reads them itself."""
+
+
+def endpoint(service: str) -> str | None:
+    """The endpoint the environment names for a service, None for AWS itself: AWS's own variables, then LocalStack's."""
+    named = os.environ.get(f"AWS_ENDPOINT_URL_{service.upper()}") or os.environ.get("AWS_ENDPOINT_URL")
+    if named:
+        return named
+    if any(os.environ.get(name) for name in _LOCALSTACK):
+        from localstack_client.config import get_service_endpoint  # type: ignore[import-untyped]
+
+        found: str | None = get_service_endpoint(service)
+        return found
+    return None
+
+
+def client(
+    service: str = "dynamodb",
+    endpoint_url: str | None = None,
+    *,
+    region: str | None = None,
+    max_pool_connections: int = 10,
+) -> Any:
+    """A low-level client. Without `endpoint_url` the environment says where; an emulator needs no credentials.
+
+    `max_pool_connections` is the number of threads that may call at once without waiting for each other.
+    """
+    url = endpoint_url or endpoint(service)
+    emulated = url is not None and not (urlsplit(url).hostname or "").endswith((".amazonaws.com", ".api.aws"))
+    # Parameters are built by code and refused by DynamoDB: checking them here too costs 6 ms for a transaction of 100.
+    # What takes longer than these times will not be answered at all; the engine must know early to report cleanly.
+    config = Config(
+        parameter_validation=False,
+        retries={"mode": "standard", "total_max_attempts": 4},
+        tcp_keepalive=True,
+        connect_timeout=3,
+        read_timeout=10 if service == "dynamodb" else 30,
+        max_pool_connections=max_pool_connections,
+        account_id_endpoint_mode="disabled" if emulated else None,
+    )
+    options: dict[str, Any] = {"config": config, "endpoint_url": url}
+    if region:
+        options["region_name"] = region
+    elif emulated and not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
+        options["region_name"] = "us-east-1"
+    elif not os.environ.get("AWS_DEFAULT_REGION") and os.environ.get("AWS_REGION"):
+        options["region_name"] = os.environ["AWS_REGION"]
+    if emulated and not (os.environ.get("AWS_ACCESS_KEY_ID") or os.environ.get("AWS_PROFILE")):
+        options |= {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    factory: Any = boto3.client
+    return factory(service, **options)
+
+
+def create_table(dynamodb: DynamoDBClient, name: str, schema: Schema, *, stream: bool = True) -> None:
+    """Creates a table on demand with its indexes (all attributes projected) and waits until it is active.
+
+    With `stream` it has a stream of both images; the ledger needs none.
+    """
+    indexes = [
+        {
+            "IndexName": index,
+            "KeySchema": _key_schema((n for n, _ in partition), (n for n, _ in sort)),
+            "Projection": {"ProjectionType": "ALL"},
+        }
+        for index, (partition, sort) in schema.indexes.items()
+    ]
+    key = [schema.partition] if schema.sort is None else [schema.partition, schema.sort]
+    types = dict(key)
+    for partition, sort in schema.indexes.values():
+        types |= dict(partition) | dict(sort)
+    request: dict[str, Any] = {
+        "TableName": name,
+        "BillingMode": "PAY_PER_REQUEST",
+        "AttributeDefinitions": [{"AttributeName": n, "AttributeType": kind} for n, kind in types.items()],
+        "KeySchema": _key_schema([key[0][0]], [n for n, _ in key[1:]]),
+    }
+    if indexes:
+        request["GlobalSecondaryIndexes"] = indexes
+    if stream:
+        request["StreamSpecification"] = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+    dynamodb.create_table(**request)
+    dynamodb.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 180})
+    if schema.ttl:
+        dynamodb.update_time_to_live(
+            TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": schema.ttl}
+        )
+
+
+def delete_table(dynamodb: DynamoDBClient, name: str) -> None:
+    """Deletes a table and waits until it is gone."""
+    dynamodb.delete_table(TableName=name)
+    dynamodb.get_waiter("table_not_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 180})
+
+
+def _key_schema(partition: Iterable[str], sort: Iterable[str]) -> list[dict[str, str]]:
+    return [{"AttributeName": name, "KeyType": "HASH"} for name in partition] + [
+        {"AttributeName": name, "KeyType": "RANGE"} for name in sort
+    ]

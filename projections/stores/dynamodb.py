@@ -1,0 +1,431 @@
+"""The store on DynamoDB: our words in, requests out; its answers and its errors back in our words."""
+
+from __future__ import annotations
+
+import random
+import time
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
+
+from projections.engine.store import Image, ItemKey, Page, Schema, Update, Value, Write
+from projections.errors import (
+    ConditionFailed,
+    InvalidRequest,
+    Misconfigured,
+    Reason,
+    StoreError,
+    TransactionCancelled,
+    Transient,
+)
+from projections.stores.conditions import expressions, operands, projection
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.client import DynamoDBClient
+
+__all__ = ["DynamoDBStore", "Meter"]
+
+_KEYS_PER_REQUEST = 100
+_ATTEMPTS = 8
+
+
+@dataclass(slots=True)
+class Meter:
+    """What a store has asked of DynamoDB. Units are as DynamoDB reports them; cancelled transactions report none."""
+
+    calls: Counter[str] = field(default_factory=Counter)
+    read_units: float = 0.0
+    write_units: float = 0.0
+
+
+class DynamoDBStore:
+    """`tables` gives the real name of each logical table, `schemas` its keys. Safe for threads, as its client is."""
+
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        tables: Mapping[str, str],
+        schemas: Mapping[str, Schema],
+        meter: Meter | None = None,
+    ) -> None:
+        self._client = client
+        self._tables = dict(tables)
+        self._logical = {name: logical for logical, name in tables.items()}
+        self._schemas = dict(schemas)
+        self._meter = meter
+
+    def schema(self, table: str) -> Schema:
+        try:
+            return self._schemas[table]
+        except KeyError:
+            raise Misconfigured(f"there is no table {table!r}; the store has {', '.join(self._schemas)}") from None
+
+    # Reads
+
+    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        answer = self._call(
+            "GetItem",
+            TableName=self._name(key.table),
+            Key=self._key(key),
+            ConsistentRead=True,
+            **self._projection(key.table, attributes),
+        )
+        if "Item" not in answer:
+            return None
+        return _received(answer["Item"]) if attributes is None or attributes else {}
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        unique = list(dict.fromkeys(keys))
+        found: dict[ItemKey, Image] = {}
+        for start in range(0, len(unique), _KEYS_PER_REQUEST):
+            request: dict[str, Any] = {}
+            for key in unique[start : start + _KEYS_PER_REQUEST]:
+                name = self._name(key.table)
+                request.setdefault(name, {"ConsistentRead": True, "Keys": []})["Keys"].append(self._key(key))
+            for name, item in self._batches(request):
+                table = self._logical[name]
+                image = _received(item)
+                found[self.schema(table).key(table, image)] = image
+        return found
+
+    def _batches(self, request: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The items of one batch. What DynamoDB leaves unprocessed (throttled, or over 16 MB) is asked for again."""
+        attempt = 0
+        while True:
+            answer = self._call("BatchGetItem", RequestItems=request)
+            for name, items in answer["Responses"].items():
+                for item in items:
+                    yield name, item
+            request = answer.get("UnprocessedKeys") or {}
+            if not request:
+                return
+            attempt = 0 if any(answer["Responses"].values()) else attempt + 1
+            if attempt == _ATTEMPTS:
+                raise Transient(
+                    f"BatchGetItem on {', '.join(request)} leaves keys unprocessed after {attempt} attempts"
+                )
+            time.sleep(random.uniform(0, min(2.0, 0.05 * 2**attempt)))
+
+    def query(
+        self,
+        table: str,
+        values: Sequence[Value],
+        *,
+        index: str | None = None,
+        prefix: str | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        attributes: Sequence[str] | None = None,
+        after: Any = None,
+    ) -> Page:
+        partition, sort = self._key_attributes(table, index)
+        if len(values) != len(partition):
+            raise InvalidRequest(f"the partition key is {partition}, its values were {list(values)}")
+        names = {f"#k{number}": name for number, (name, _) in enumerate(partition)}
+        terms = [f"#k{number}=:k{number}" for number in range(len(partition))]
+        sent = {f":k{number}": _sent_value(value) for number, value in enumerate(values)}
+        if prefix:
+            if not sort:
+                raise InvalidRequest("begins_with needs a sort key that is a string")
+            names["#s"], sent[":s"] = sort[0][0], {"S": prefix}
+            terms.append("begins_with(#s,:s)")
+        projected = self._projection(table, attributes)
+        request: dict[str, Any] = {
+            **projected,
+            "KeyConditionExpression": " AND ".join(terms),
+            "ExpressionAttributeNames": {**names, **projected.get("ExpressionAttributeNames", {})},
+            "ExpressionAttributeValues": sent,
+            "ScanIndexForward": not reverse,
+        }
+        if index is None:
+            request["ConsistentRead"] = True
+        else:
+            request["IndexName"] = index
+        return self._page("Query", table, request, limit, attributes, after)
+
+    def scan(
+        self,
+        table: str,
+        *,
+        segment: int = 0,
+        segments: int = 1,
+        limit: int | None = None,
+        attributes: Sequence[str] | None = None,
+        after: Any = None,
+    ) -> Page:
+        request = {**self._projection(table, attributes), "ConsistentRead": True}
+        if segments != 1 or segment != 0:
+            request |= {"Segment": segment, "TotalSegments": segments}
+        return self._page("Scan", table, request, limit, attributes, after)
+
+    def _page(
+        self,
+        operation: str,
+        table: str,
+        request: dict[str, Any],
+        limit: int | None,
+        attributes: Sequence[str] | None,
+        after: Any,
+    ) -> Page:
+        if limit is not None:
+            request["Limit"] = limit
+        if after is not None:
+            request["ExclusiveStartKey"] = _sent(after)
+        answer = self._call(operation, TableName=self._name(table), **request)
+        nothing = attributes is not None and not attributes
+        items = [{} if nothing else _received(item) for item in answer["Items"]]
+        last = answer.get("LastEvaluatedKey")
+        return Page(items, _received(last) if last else None)
+
+    # Writes
+
+    def write(self, write: Write) -> None:
+        operation = "UpdateItem" if isinstance(write, Update) else "DeleteItem"
+        self._call(operation, **self._action(write))
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        actions = []
+        for write in writes:
+            request = self._action(write)
+            if isinstance(write, Update):
+                if "UpdateExpression" not in request:  # optional in UpdateItem, required here
+                    request["UpdateExpression"] = "REMOVE #nothing"
+                    request["ExpressionAttributeNames"] = {
+                        **request.get("ExpressionAttributeNames", {}),
+                        "#nothing": "~",
+                    }
+                actions.append({"Update": request})
+            else:
+                actions.append({"Delete": request})
+        self._call("TransactWriteItems", TransactItems=actions)
+
+    def _action(self, write: Write) -> dict[str, Any]:
+        update = write if isinstance(write, Update) else None
+        texts = expressions(update, write.condition)
+        request: dict[str, Any] = {"TableName": self._name(write.key.table), "Key": self._key(write.key)}
+        if texts.update:
+            request["UpdateExpression"] = texts.update
+        if texts.condition:
+            request["ConditionExpression"] = texts.condition
+            request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        if texts.names:
+            request["ExpressionAttributeNames"] = texts.names
+        values: list[Value] = []
+        if update is not None:
+            values += [*update.set.values(), *update.add.values(), *update.discard.values()]
+        if write.condition is not None:
+            values += [value for value, _ in operands(write.condition)]
+        if values:
+            sent = {f":{number}": _sent_value(value) for number, value in enumerate(values)}
+            request["ExpressionAttributeValues"] = sent
+        return request
+
+    # What requests have in common
+
+    def _name(self, table: str) -> str:
+        try:
+            return self._tables[table]
+        except KeyError:
+            raise Misconfigured(f"there is no table {table!r}; the store has {', '.join(self._tables)}") from None
+
+    def _key(self, key: ItemKey) -> dict[str, Any]:
+        return _sent(self.schema(key.table).wire(key))
+
+    def _key_attributes(self, table: str, index: str | None) -> tuple[Sequence[tuple[str, str]], ...]:
+        schema = self.schema(table)
+        if index is None:
+            return (schema.partition,), () if schema.sort is None else (schema.sort,)
+        if index not in schema.indexes:
+            raise Misconfigured(f"the table {table!r} has no index {index!r}; it has {', '.join(schema.indexes)}")
+        return schema.indexes[index]
+
+    def _projection(self, table: str, attributes: Sequence[str] | None) -> dict[str, Any]:
+        """No attributes at all is a question for existence: DynamoDB must project something, so it is the key."""
+        if attributes is None:
+            return {}
+        text, names = projection(tuple(attributes) or self.schema(table).key_attributes)
+        return {"ProjectionExpression": text, "ExpressionAttributeNames": names}
+
+    def _call(self, operation: str, **request: Any) -> dict[str, Any]:
+        meter = self._meter
+        if meter is not None:
+            meter.calls[operation] += 1
+            request["ReturnConsumedCapacity"] = "TOTAL"
+        try:
+            answer: dict[str, Any] = getattr(self._client, _METHODS[operation])(**request)
+        except ClientError as error:
+            raise translated(error, operation, _tables_of(request)) from error
+        except (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError) as error:
+            raise Misconfigured(
+                f"{operation} on {_tables_of(request)}: {error}. Give this process credentials."
+            ) from error
+        except BotoCoreError as error:  # connections, time-outs, answers cut short
+            raise Transient(f"{operation} on {_tables_of(request)}: {error}") from error
+        if meter is not None:
+            consumed = answer.get("ConsumedCapacity") or []
+            units = sum(
+                each.get("CapacityUnits", 0.0) for each in ([consumed] if isinstance(consumed, dict) else consumed)
+            )
+            if operation in _WRITES:
+                meter.write_units += units
+            else:
+                meter.read_units += units
+        return answer
+
+
+_METHODS = {
+    "BatchGetItem": "batch_get_item",
+    "DeleteItem": "delete_item",
+    "GetItem": "get_item",
+    "Query": "query",
+    "Scan": "scan",
+    "TransactWriteItems": "transact_write_items",
+    "UpdateItem": "update_item",
+}
+_WRITES = frozenset({"DeleteItem", "TransactWriteItems", "UpdateItem"})
+
+
+def _tables_of(request: Mapping[str, Any]) -> str:
+    """The tables a request names, for messages."""
+    if "TableName" in request:
+        return str(request["TableName"])
+    if "RequestItems" in request:
+        return ", ".join(sorted(request["RequestItems"]))
+    return ", ".join(sorted({each["TableName"] for action in request["TransactItems"] for each in action.values()}))
+
+
+# Values: binary is base64 text here and bytes in boto3. Whatever holds none is passed on as it is.
+
+_PLAIN = frozenset(("S", "N", "BOOL", "NULL", "SS", "NS"))
+
+
+def _sent(image: Image) -> dict[str, Any]:
+    return {name: _sent_value(value) for name, value in image.items()}
+
+
+def _sent_value(value: Value) -> Any:
+    for kind, content in value.items():
+        if kind in _PLAIN:
+            break
+        match kind:
+            case "M":
+                return {kind: _sent(content)}
+            case "L":
+                return {kind: [_sent_value(each) for each in content]}
+            case "B":
+                return {kind: b64decode(content)}
+            case "BS":
+                return {kind: [b64decode(each) for each in content]}
+    return value
+
+
+def _received(image: Mapping[str, Any]) -> dict[str, Value]:
+    return {name: _received_value(value) for name, value in image.items()}
+
+
+def _received_value(value: Mapping[str, Any]) -> Value:
+    for kind, content in value.items():
+        if kind in _PLAIN:
+            break
+        match kind:
+            case "M":
+                return {kind: _received(content)}
+            case "L":
+                return {kind: [_received_value(each) for each in content]}
+            case "B":
+                return {kind: b64encode(content).decode()}
+            case "BS":
+                return {kind: [b64encode(each).decode() for each in content]}
+    return value
+
+
+# Errors: every one that DynamoDB can answer with becomes one of ours here, and nowhere else.
+
+_TRANSIENT = frozenset(
+    {
+        "InternalFailure",
+        "InternalServerError",
+        "LimitExceededException",
+        "ProvisionedThroughputExceededException",
+        "ReplicatedWriteConflictException",
+        "RequestLimitExceeded",
+        "ServiceUnavailable",
+        "Throttling",
+        "ThrottlingException",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+    }
+)
+_INVALID = frozenset(
+    {
+        "IdempotentParameterMismatchException",
+        "ItemCollectionSizeLimitExceededException",
+        "RequestEntityTooLarge",
+        "SerializationException",
+        "ValidationException",
+    }
+)
+_WAYS_OUT = {
+    "AccessDeniedException": "Allow dynamodb:{operation} on it to the role of this process.",
+    "ExpiredTokenException": "Renew the credentials of this process.",
+    "InvalidSignatureException": "Check the credentials and the clock of this process.",
+    "ResourceNotFoundException": "Check the name of the table, the account and the Region.",
+    "UnrecognizedClientException": "Check the credentials of this process and the Region.",
+}
+_TABLE_DIFFERS = (
+    "does not have the specified index",
+    "provided key element does not match the schema",
+    "number of conditions on the keys is invalid",
+    "Query condition missed key schema element",
+)
+"""Parts of validation messages which say that the table is not as its schema here has it: true of every request."""
+
+_REASONS = {
+    "ConditionalCheckFailed": "condition",
+    "DuplicateItem": "condition",
+    "TransactionConflict": "conflict",
+    "ProvisionedThroughputExceeded": "throttled",
+    "ThrottlingError": "throttled",
+}
+
+
+def translated(error: ClientError, operation: str, tables: str) -> StoreError:
+    """An error of DynamoDB in our words; what cannot be told is `Misconfigured`, since someone has to look at it."""
+    response: Mapping[str, Any] = error.response
+    code = str(response.get("Error", {}).get("Code", ""))
+    message = str(response.get("Error", {}).get("Message", "")).rstrip(". ")
+    text = f"{operation} on {tables}: {code}: {message}"
+    if code == "ConditionalCheckFailedException":
+        item = response.get("Item")
+        return ConditionFailed(_received(item) if item else None)
+    if code == "TransactionCanceledException" and response.get("CancellationReasons"):
+        return TransactionCancelled([_reason(reason) for reason in response["CancellationReasons"]])
+    if code == "ValidationException":
+        if any(part in text for part in _TABLE_DIFFERS):
+            return Misconfigured(f"{text}. Compare the keys and indexes of the table with those in the rules.")
+        if "backfilling" in text:
+            return Transient(text)
+    if code in _INVALID:
+        return InvalidRequest(text)
+    if code in _TRANSIENT or response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
+        return Transient(text)
+    way_out = _WAYS_OUT.get(code, "").format(operation=operation)
+    return Misconfigured(f"{text}. {way_out}".rstrip())
+
+
+def _reason(reason: Mapping[str, Any]) -> Reason | None:
+    code = reason.get("Code") or "None"
+    if code == "None":
+        return None
+    item = reason.get("Item")
+    return Reason(_REASONS.get(code, "invalid"), _received(item) if item else None, str(reason.get("Message") or code))
