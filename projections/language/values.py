@@ -1,16 +1,80 @@
-"""Attribute values in wire form: numbers as Decimal, paths into items, plain JSON."""
+"""Attribute values in wire form: numbers as Decimal, paths into items, plain JSON, equality."""
 
 from __future__ import annotations
 
+import base64
 import decimal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
-__all__ = ["CONTEXT", "lookup", "number_text"]
+from projections.errors import BadInput
+from projections.language.syntax import LanguageError
+
+__all__ = [
+    "CONTEXT",
+    "EXACT",
+    "Image",
+    "Resolver",
+    "Value",
+    "canonical",
+    "decimal_of",
+    "kind_of",
+    "lookup",
+    "number_text",
+    "plain",
+    "plain_item",
+    "same",
+    "shown",
+    "wire",
+]
+
+Value: TypeAlias = Mapping[str, Any]
+"""One attribute value, as `{"S": "text"}` or `{"N": "1.5"}`; binary as base64 text."""
+
+Image: TypeAlias = Mapping[str, Value]
+"""An item, or some of its attributes."""
+
+Resolver: TypeAlias = Callable[[str], Value | None]
+"""Gives the value of a variable or dotted path, None where there is none."""
 
 CONTEXT = decimal.Context(prec=38, rounding=decimal.ROUND_HALF_EVEN, Emin=-130, Emax=125)
 """DynamoDB's numbers: 38 significant digits, magnitudes from 1E-130 to 9.99…E+125."""
+
+EXACT = decimal.Context(
+    prec=38,
+    Emin=-130,
+    Emax=125,
+    traps=[decimal.Inexact, decimal.Overflow, decimal.Subnormal, decimal.InvalidOperation],
+)
+"""The same limits, but what does not fit raises instead of being rounded."""
+
+_KINDS = {
+    "S": "a string",
+    "N": "a number",
+    "B": "binary",
+    "BOOL": "a boolean",
+    "NULL": "null",
+    "L": "a list",
+    "M": "a map",
+    "SS": "a string set",
+    "NS": "a number set",
+    "BS": "a binary set",
+}
+
+
+def kind_of(value: Value) -> str:
+    """The type of a value in words, as `a string`."""
+    return _KINDS.get(next(iter(value), ""), "not an attribute value")
+
+
+def shown(value: Value) -> str:
+    """A value in a message: its type, and a scalar's text cut to 40 characters. Never more of an item than that."""
+    for tag in ("S", "N"):
+        if tag in value:
+            text = str(value[tag])
+            return f"{_KINDS[tag]}, {text[:40] + '…' if len(text) > 40 else text!r}"
+    return kind_of(value)
 
 
 def number_text(number: Decimal) -> str:
@@ -21,7 +85,18 @@ def number_text(number: Decimal) -> str:
     return "0" if text in ("-0", "") else text
 
 
-def lookup(image: Mapping[str, Mapping[str, Any]], path: str) -> Mapping[str, Any] | None:
+def decimal_of(value: Value) -> Decimal:
+    """The number of an N value. Raises BadInput for every other type."""
+    text = value.get("N")
+    if text is None:
+        raise BadInput(f"a number is needed, this is {shown(value)}")
+    try:
+        return Decimal(text)
+    except decimal.InvalidOperation:
+        raise BadInput(f"a number is needed, this is {shown(value)}") from None
+
+
+def lookup(image: Image, path: str) -> Value | None:
     """The value at a dotted path, as `address.city` or `tags.0`; None where there is nothing."""
     value = image.get(path)
     if value is not None or "." not in path:
@@ -39,3 +114,148 @@ def lookup(image: Mapping[str, Mapping[str, Any]], path: str) -> Mapping[str, An
         else:
             return None
     return value
+
+
+def plain(value: Value) -> Any:
+    """A value as plain JSON, for people and programs that do not speak the wire form.
+
+    A number becomes an int, or a float where that loses nothing, else a string; binary `{"$binary": base64}`; sets
+    become sorted lists.
+    """
+    tag, data = next(iter(value.items()))
+    match tag:
+        case "N":
+            return _plain_number(Decimal(data))
+        case "B":
+            return {"$binary": data}
+        case "NULL":
+            return None
+        case "L":
+            return [plain(element) for element in data]
+        case "M":
+            return {name: plain(element) for name, element in data.items()}
+        case "SS":
+            return sorted(data)
+        case "NS":
+            return [_plain_number(number) for number in sorted(map(Decimal, data))]
+        case "BS":
+            return [{"$binary": element} for element in sorted(data)]
+    return data
+
+
+def _plain_number(number: Decimal) -> int | float | str:
+    if number == number.to_integral_value():
+        return int(number)
+    nearest = float(number)
+    return nearest if Decimal(repr(nearest)) == number else number_text(number)
+
+
+def plain_item(image: Image) -> dict[str, Any]:
+    """An item, or some attributes of one, as plain JSON."""
+    return {name: plain(value) for name, value in image.items()}
+
+
+def wire(constant: Any) -> dict[str, Any]:
+    """A Python or JSON constant as an attribute value; `{"$binary": base64}` is read back as binary.
+
+    A float is the decimal number that it is written as: 0.1 becomes 0.1. Raises LanguageError, with a path, for what
+    DynamoDB cannot store.
+    """
+    match constant:
+        case None:
+            return {"NULL": True}
+        case bool():
+            return {"BOOL": bool(constant)}
+        case str():
+            return {"S": str(constant)}
+        case int() | float() | Decimal():
+            return {"N": number_text(_constant_number(constant))}
+        case bytes() | bytearray():
+            return {"B": base64.b64encode(constant).decode()}
+        case Mapping():
+            if len(constant) == 1 and isinstance(constant.get("$binary"), str):
+                return {"B": str(constant["$binary"])}
+            return {"M": {_name(name): _inner(element, name) for name, element in constant.items()}}
+        case list() | tuple():
+            return {"L": [_inner(element, position) for position, element in enumerate(constant)]}
+        case Set():
+            return _wire_set(constant)
+    raise LanguageError(f"{type(constant).__name__} has no form in DynamoDB; write text, a number or a boolean")
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise LanguageError(f"the name {name!r} must be text; put it in quotes")
+    return str(name)
+
+
+def _inner(constant: Any, step: str | int) -> dict[str, Any]:
+    try:
+        return wire(constant)
+    except LanguageError as error:
+        raise error.within(step) from None
+
+
+def _constant_number(number: int | float | Decimal) -> Decimal:
+    try:
+        exact = Decimal(float.__repr__(number)) if isinstance(number, float) else Decimal(number)
+        if exact.is_finite():
+            return EXACT.plus(exact)
+    except decimal.DecimalException:
+        pass
+    raise LanguageError(
+        f"{str(number)[:60]} is no number for DynamoDB: at most 38 significant digits, between 1E-130 and 9.99E+125"
+    )
+
+
+def _wire_set(elements: Set[Any]) -> dict[str, Any]:
+    values = [wire(element) for element in elements]
+    tags = {tag for value in values for tag in value}
+    if len(tags) != 1 or not tags <= {"S", "N", "B"}:
+        raise LanguageError("a set holds at least one element, and only texts, only numbers or only binary")
+    tag = tags.pop()
+    return {f"{tag}S": sorted(value[tag] for value in values)}
+
+
+def canonical(value: Value) -> dict[str, Any]:
+    """A form that two values share if and only if DynamoDB takes them for equal, with names and sets in order.
+
+    `json.dumps` of it is therefore fit to be hashed.
+    """
+    tag, data = next(iter(value.items()))
+    match tag:
+        case "N":
+            return {"N": number_text(Decimal(data))}
+        case "SS" | "BS":
+            return {tag: sorted(data)}
+        case "NS":
+            return {"NS": [number_text(number) for number in sorted(set(map(Decimal, data)))]}
+        case "L":
+            return {"L": [canonical(element) for element in data]}
+        case "M":
+            return {"M": {name: canonical(data[name]) for name in sorted(data)}}
+    return {tag: data}
+
+
+def same(a: Value | None, b: Value | None) -> bool:
+    """Whether DynamoDB takes two values for equal: numbers by value, sets without order. None equals only None."""
+    if a is b or a == b:
+        return True
+    if a is None or b is None:
+        return False
+    tag, ours = next(iter(a.items()))
+    theirs = b.get(tag)
+    if theirs is None:
+        return False
+    match tag:
+        case "N":
+            return Decimal(ours) == Decimal(theirs)
+        case "SS" | "BS":
+            return set(ours) == set(theirs)
+        case "NS":
+            return set(map(Decimal, ours)) == set(map(Decimal, theirs))
+        case "L":
+            return len(ours) == len(theirs) and all(map(same, ours, theirs))
+        case "M":
+            return ours.keys() == theirs.keys() and all(same(ours[name], theirs[name]) for name in ours)
+    return False

@@ -1,0 +1,243 @@
+"""Pipes: what a template does to a value on its way into a key, as `{createdAt|date(%Y-%m)}`.
+
+Every pipe takes the text of a value (a number's in DynamoDB's normal form) or a time, and gives text or a time. They
+depend on nothing but their input: not on a clock, a locale, or a process-wide hash seed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import ROUND_FLOOR, Decimal
+from functools import partial
+from operator import attrgetter
+from typing import Any
+from zlib import crc32
+
+from projections.language.syntax import LanguageError, suggest
+from projections.language.values import CONTEXT
+
+__all__ = ["PIPES", "Pipe", "UnfitError", "chain"]
+
+
+class UnfitError(ValueError):
+    """A value does not fit a pipe. The message ends a sentence that begins with the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipe:
+    """One pipe with its arguments. `takes` and `gives` are `text` or `time`, or `either` for what takes both."""
+
+    name: str
+    arguments: tuple[str, ...]
+    takes: str
+    gives: str
+    apply: Callable[[Any], Any]
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(self.arguments)})" if self.arguments else self.name
+
+
+def chain(calls: Sequence[tuple[str, Sequence[str], int]]) -> tuple[Pipe, ...]:
+    """The pipes called in a template: (name, arguments, offset) each. Raises LanguageError."""
+    pipes: list[Pipe] = []
+    for name, arguments, offset in calls:
+        try:
+            pipe = _pipe(name, arguments)
+        except LanguageError as error:
+            raise LanguageError(error.message, offset) from None
+        if pipes and pipes[-1].gives == "time" and pipe.takes == "text":
+            raise LanguageError(f"{pipes[-1]} gives a time, which {pipe} cannot take: put date(…) between them", offset)
+        pipes.append(pipe)
+    if pipes and pipes[-1].gives == "time":
+        raise LanguageError(
+            f"{pipes[-1]} gives a time: say how to write it, as in {pipes[-1]}|date(%Y-%m-%d)", calls[-1][2]
+        )
+    return tuple(pipes)
+
+
+def _pipe(name: str, arguments: Sequence[str]) -> Pipe:
+    if name not in PIPES:
+        raise LanguageError(f'there is no pipe "{name}"{suggest(name, PIPES)}; there are {", ".join(PIPES)}')
+    form, fewest, most, takes, gives, make = PIPES[name]
+    if not fewest <= len(arguments) <= most:
+        raise LanguageError(f"{name} is written {form}")
+    return Pipe(name, tuple(arguments), takes, gives, make(*arguments))
+
+
+def _count(form: str, text: str, most: int) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 10 or not 1 <= int(text) <= most:
+        raise LanguageError(f"{form} takes a whole number from 1 to {most}, not {text!r}")
+    return int(text)
+
+
+# Digits
+
+
+def _digits(text: str, limit: int) -> str:
+    """A non-negative integer of at most `limit` digits, without leading zeros."""
+    if not (text.isascii() and text.isdigit()):
+        raise UnfitError("is not a whole number of 0 or more")
+    if len(text) > limit:
+        text = text.lstrip("0") or "0"
+        if len(text) > limit:
+            raise UnfitError(f"has more than {limit} digits")
+    return text
+
+
+def _pad(n: str) -> Callable[[str], str]:
+    width = _count("pad(n)", n, 38)
+    return lambda text: _digits(text, width).zfill(width)
+
+
+def _invert(n: str) -> Callable[[str], str]:
+    width = _count("invert(n)", n, 38)
+    greatest = 10**width - 1
+    return lambda text: str(greatest - int(_digits(text, width))).zfill(width)
+
+
+def _bucket(n: str) -> Callable[[str], str]:
+    # CRC-32 because every language has it: whoever reads the buckets must be able to compute them too.
+    buckets = _count("bucket(n)", n, 1_000_000)
+    return lambda text: str(crc32(text.encode("utf-8", "surrogatepass")) % buckets)
+
+
+# Text
+
+
+def _truncate(n: str) -> Callable[[str], str]:
+    length = _count("truncate(n)", n, 2048)
+    return lambda text: text[:length]
+
+
+# Times
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?")
+# Narrower than datetime.fromisoformat, which takes more with every version of Python: a key must not depend on that.
+_ISO = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ](?:[01][0-9]|2[0-3]):[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?"
+    r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
+    r"|[0-9]{8}T(?:[01][0-9]|2[0-3])[0-9]{4}(?:[.,][0-9]+)?(?:Z|[+-][0-9]{4})?"
+)
+_CROCKFORD = {letter: value for value, letter in enumerate("0123456789ABCDEFGHJKMNPQRSTVWXYZ")}
+_CODES: dict[str, tuple[str, Callable[[datetime], Any]]] = {
+    "Y": ("%04d", attrgetter("year")),
+    "m": ("%02d", attrgetter("month")),
+    "d": ("%02d", attrgetter("day")),
+    "H": ("%02d", attrgetter("hour")),
+    "M": ("%02d", attrgetter("minute")),
+    "S": ("%02d", attrgetter("second")),
+    "f": ("%06d", attrgetter("microsecond")),
+    "j": ("%03d", lambda time: time.timetuple().tm_yday),
+    "G": ("%04d", lambda time: time.isocalendar().year),
+    "V": ("%02d", lambda time: time.isocalendar().week),
+    "u": ("%d", lambda time: time.isocalendar().weekday),
+}
+
+
+def _after_epoch(text: str, unit: int) -> datetime:
+    """The time so many units of 10^-unit seconds after the epoch, to the microsecond that has begun."""
+    try:
+        microseconds = CONTEXT.scaleb(Decimal(text), 6 - unit).to_integral_value(ROUND_FLOOR)
+        return _EPOCH + timedelta(microseconds=int(microseconds))
+    except OverflowError:
+        raise UnfitError("is not between the years 1 and 9999") from None
+
+
+def _milliseconds(text: str) -> datetime:
+    if not _NUMBER.fullmatch(text):
+        raise UnfitError("is not a number of milliseconds since 1970")
+    return _after_epoch(text, 3)
+
+
+def _ulid(text: str) -> datetime:
+    letters = text.upper()
+    if len(letters) != 26 or letters[0] > "7" or not _CROCKFORD.keys() >= set(letters):
+        raise UnfitError("is not a ULID (26 letters and digits, none of them I, L, O or U)")
+    milliseconds = 0
+    for letter in letters[:10]:
+        milliseconds = milliseconds * 32 + _CROCKFORD[letter]
+    return _after_epoch(str(milliseconds), 3)
+
+
+def _time(text: str) -> datetime:
+    if _ISO.fullmatch(text):
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            raise UnfitError("is not a time that exists") from None
+        return time if time.tzinfo else time.replace(tzinfo=UTC)
+    if _NUMBER.fullmatch(text):
+        return _after_epoch(text, 0)
+    raise UnfitError("is neither ISO 8601 (2025-01-31, 2025-01-31T12:00:00Z) nor seconds since 1970")
+
+
+def _date(pattern: str, zone: str = "UTC") -> Callable[[str | datetime], str]:
+    return partial(_format, _zone(zone), *_formatter(pattern))
+
+
+def _format(zone: tzinfo, layout: str, fields: Callable[[datetime], Any], value: str | datetime) -> str:
+    time = value if isinstance(value, datetime) else _time(value)
+    if time.tzinfo is not zone:
+        try:
+            time = time.astimezone(zone)
+        except OverflowError:
+            raise UnfitError("is not between the years 1 and 9999") from None
+    return str(layout % fields(time))
+
+
+def _formatter(pattern: str) -> tuple[str, Callable[[datetime], Any]]:
+    """A `%` layout and what fills it. Not strftime: that depends on locale and platform (years before 1000)."""
+    layout = ""
+    readers: list[Callable[[datetime], Any]] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character != "%":
+            layout += character
+            continue
+        code = next(characters, "")
+        if code == "%":
+            layout += "%%"
+        elif code in _CODES:
+            form, read = _CODES[code]
+            layout += form
+            readers.append(read)
+        else:
+            codes = " ".join(f"%{known}" for known in _CODES)
+            raise LanguageError(f"date does not know %{code}; it knows {codes} %%")
+    if not readers:
+        raise LanguageError(f"date needs a format with at least one code, as in date(%Y-%m-%d), not {pattern!r}")
+    if len(readers) == 1:
+        return layout, readers[0]
+    return layout, lambda time: tuple([read(time) for read in readers])
+
+
+def _zone(name: str) -> tzinfo:
+    if name in ("UTC", "Etc/UTC"):
+        return UTC
+    from zoneinfo import ZoneInfo, available_timezones  # costs milliseconds of cold start, and most need only UTC
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        known = available_timezones()
+        absent = "" if known else "; this machine has no time zones, install the package tzdata"
+        message = f'there is no time zone "{name}"{suggest(name, known)}, write an IANA name like Europe/Berlin{absent}'
+        raise LanguageError(message) from None
+
+
+PIPES: dict[str, tuple[str, int, int, str, str, Callable[..., Callable[[Any], Any]]]] = {
+    "pad": ("pad(n), n the number of digits", 1, 1, "text", "text", _pad),
+    "invert": ("invert(n), n the number of digits", 1, 1, "text", "text", _invert),
+    "date": ("date(format) or date(format, zone), as in date(%Y-%m, Europe/Berlin)", 1, 2, "either", "text", _date),
+    "ms": ("ms, without arguments", 0, 0, "text", "time", lambda: _milliseconds),
+    "ulid": ("ulid, without arguments", 0, 0, "text", "time", lambda: _ulid),
+    "bucket": ("bucket(n), n the number of buckets", 1, 1, "text", "text", _bucket),
+    "lower": ("lower, without arguments", 0, 0, "text", "text", lambda: str.lower),
+    "upper": ("upper, without arguments", 0, 0, "text", "text", lambda: str.upper),
+    "truncate": ("truncate(n), n the number of characters", 1, 1, "text", "text", _truncate),
+}
+"""By name: its form, fewest and most arguments, what it takes, what it gives, and what makes it."""

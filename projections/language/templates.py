@@ -1,0 +1,488 @@
+"""Templates: text with variables, as `USER#{userId}`, in two kinds.
+
+A `Template` writes: it renders values, through pipes, into a key or an attribute. A `KeyPattern` also reads: it is an
+entity's key, and gives the variables back from a key's text; so it takes no pipes and must parse one way only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from projections.errors import BadInput
+from projections.language.pipes import Pipe, UnfitError, chain
+from projections.language.syntax import PATH, LanguageError
+from projections.language.values import Resolver, Value, number_text, shown
+
+__all__ = ["Field", "KeyPattern", "Template", "overlap"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One `{name|pipe|…}` of a template; `star` marks `{name*}`."""
+
+    name: str
+    pipes: tuple[Pipe, ...] = ()
+    star: bool = False
+
+    def __str__(self) -> str:
+        return "{" + "|".join([self.name + "*" * self.star, *map(str, self.pipes)]) + "}"
+
+
+@dataclass(frozen=True)
+class Template:
+    """Text with variables, rendered from values. `parts` are its literal texts and fields, in order."""
+
+    text: str
+    parts: tuple[str | Field, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Template:
+        """Reads a template. Raises LanguageError with the offset of the mistake."""
+        return cls(text, tuple(_parts(text)))
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Field))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Variables and dotted paths, in order, each once."""
+        return tuple(dict.fromkeys(field.name for field in self.fields))
+
+    @property
+    def literal(self) -> str | None:
+        """The text of a template without variables, else None."""
+        return None if self.fields else self.literal_prefix
+
+    @property
+    def literal_prefix(self) -> str:
+        """The text before the first variable."""
+        return self.parts[0] if self.parts and isinstance(self.parts[0], str) else ""
+
+    @property
+    def single(self) -> str | None:
+        """The variable's name if the template is one variable and nothing else (pipes are allowed)."""
+        return self.fields[0].name if len(self.parts) == len(self.fields) == 1 else None
+
+    @property
+    def injective(self) -> frozenset[str]:
+        """The names whose values can be recovered from the rendered text, whatever text they are."""
+        return self.recoverable()
+
+    def recoverable(self, bare: Collection[str] = (), separator: str = "#") -> frozenset[str]:
+        """The names whose values can be recovered from the text, if those in `bare` (key variables) hold no separator.
+
+        Only names used without pipes: even `pad` maps "7" and "07" to one text. Two items with different values of such
+        a name never render to the same text.
+        """
+        if len(self.fields) == 1 and not self.fields[0].pipes:
+            return frozenset(self.names)
+        elements: list[_Element] = []
+        for part in self.parts:
+            if isinstance(part, str):
+                elements += part
+            else:
+                elements.append(_Run(part.name, part.pipes != () or part.name not in bare))
+        if _two_readings(elements, separator) is None:
+            return frozenset(field.name for field in self.fields if not field.pipes)
+        return frozenset()
+
+    def compile(self) -> Callable[[Resolver], str | None]:
+        """Renders: None if any value is missing, BadInput if one is of the wrong type or does not fit."""
+        if not self.fields:
+            constant = self.literal_prefix
+            return lambda resolve: constant
+        if len(self.fields) == 1:
+            return self._compile_one()
+        steps = [(field.name, _writer(self.text, field)) for field in self.fields]
+        layout = "".join("%s" if isinstance(part, Field) else part.replace("%", "%%") for part in self.parts)
+
+        def render(resolve: Resolver) -> str | None:
+            found = []
+            for name, write in steps:  # all values first: a missing one excuses a wrong one
+                value = resolve(name)
+                if value is None:
+                    return None
+                found.append((write, value))
+            return layout % tuple([write(value) for write, value in found])
+
+        return render
+
+    def _compile_one(self) -> Callable[[Resolver], str | None]:
+        field = self.fields[0]
+        name, write = field.name, _writer(self.text, field)
+        before = self.literal_prefix
+        after = self.parts[-1] if isinstance(self.parts[-1], str) else ""
+
+        def render(resolve: Resolver) -> str | None:
+            value = resolve(name)
+            return None if value is None else before + write(value) + after
+
+        return render
+
+    @cached_property
+    def _render(self) -> Callable[[Resolver], str | None]:
+        return self.compile()
+
+    def render(self, resolve: Resolver) -> str | None:
+        """The text, or None if a value is missing. Raises BadInput as `compile` says."""
+        return self._render(resolve)
+
+
+def _writer(template: str, field: Field) -> Callable[[Value], str]:
+    """What turns a value into its text in a template."""
+    name = field.name
+    pipes = [(pipe, pipe.apply) for pipe in field.pipes]
+
+    def write(value: Value) -> str:
+        text: Any = value.get("S")
+        if text is None:
+            number = value.get("N")
+            if number is None:
+                raise BadInput(f'template "{template}": {name} is {shown(value)}; a string or a number is needed')
+            # DynamoDB sends integers in normal form already; anything else takes the longer way.
+            text = number if number.isdecimal() and number[0] != "0" else _normal(template, name, value)
+        for pipe, apply in pipes:
+            try:
+                text = apply(text)
+            except UnfitError as unfit:
+                raise BadInput(
+                    f'template "{template}": {name} ({shown(value)}) does not fit {pipe}: it {unfit}'
+                ) from None
+        return text  # type: ignore[no-any-return]
+
+    return write
+
+
+def _normal(template: str, name: str, value: Value) -> str:
+    try:
+        return number_text(Decimal(value["N"]))
+    except InvalidOperation:
+        raise BadInput(f'template "{template}": {name} is {shown(value)}, which is no number') from None
+
+
+# Reading the text of a template
+
+_BRACES = re.compile(r"\{\{|\}\}|[{}]")
+_PIPE_NAME = re.compile(r"[A-Za-z_][\w-]*")
+_ARGUMENT = re.compile(r"""\s*(?:'([^']*)'|"([^"]*)"|([^,()'"]*[^,()'"\s]))\s*""")
+
+
+def _parts(text: str) -> Iterator[str | Field]:
+    """The literals (joined, not empty) and fields of a template."""
+    literal = ""
+    position = 0
+    while found := _BRACES.search(text, position):
+        literal += text[position : found.start()]
+        position = found.end()
+        if found[0] in ("{{", "}}"):
+            literal += found[0][0]
+        elif found[0] == "}":
+            raise LanguageError("this } closes nothing; a brace as text is written twice, }}", found.start())
+        else:
+            if literal:
+                yield literal
+            literal = ""
+            field, position = _field(text, position)
+            yield field
+    if literal := literal + text[position:]:
+        yield literal
+
+
+def _skip(text: str, position: int) -> int:
+    while text[position : position + 1].isspace():
+        position += 1
+    return position
+
+
+def _field(text: str, start: int) -> tuple[Field, int]:
+    """The field whose opening brace ends at `start`, and where the text goes on after it."""
+    position = _skip(text, start)
+    found = PATH.match(text, position)
+    if not found:
+        raise LanguageError("a variable's name is needed after {; a brace as text is written twice, {{", position)
+    name, position = found[0], found.end()
+    star = text.startswith("*", position)
+    position = _skip(text, position + star)
+    calls = []
+    while text.startswith("|", position):
+        call, position = _call(text, _skip(text, position + 1))
+        calls.append(call)
+        position = _skip(text, position)
+    if not text.startswith("}", position):
+        if "}" not in text[position:]:
+            raise LanguageError(f"the variable {{{name} is not closed: write {{{name}}}", start - 1)
+        raise LanguageError(
+            f"{text[position]!r} cannot stand here; a variable is {{name}}, {{name*}} or {{name|pipe|pipe(argument)}}; "
+            "a name is made of letters, digits and _ - : ~ $ @, with dots between the steps of a path",
+            position,
+        )
+    return Field(name, chain(calls), star), position + 1
+
+
+def _call(text: str, start: int) -> tuple[tuple[str, list[str], int], int]:
+    """A pipe's name, arguments and offset, and where the text goes on after it."""
+    found = _PIPE_NAME.match(text, start)
+    if not found:
+        raise LanguageError("a pipe's name is needed after |", start)
+    position = found.end()
+    arguments: list[str] = []
+    if text.startswith("(", position):
+        if text.startswith(")", _skip(text, position + 1)):
+            return (found[0], [], start), _skip(text, position + 1) + 1
+        while not text.startswith(")", position):
+            argument = _ARGUMENT.match(text, position + 1)
+            if not argument or text[argument.end() : argument.end() + 1] not in (",", ")"):
+                raise LanguageError(f"the arguments of {found[0]} are not closed: write {found[0]}(…)", position)
+            arguments.append(next(group for group in argument.groups() if group is not None))
+            position = argument.end()
+        position += 1
+    return (found[0], arguments, start), position
+
+
+# Keys that can be read back
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One or more characters, none of them the separator unless `any`."""
+
+    name: str
+    any: bool
+
+
+_Element = str | _Run  # one character, or a run
+
+
+class KeyPattern:
+    """The template of an entity's key attribute: `match` reads what `render` writes.
+
+    `{variable}` stands for one or more characters, none of them the separator; `{variable*}` for one or more of any.
+    """
+
+    def __init__(self, template: Template, separator: str) -> None:
+        self.text = template.text
+        self.separator = separator
+        self.parts = template.parts
+        self.names = template.names
+        self.literal = template.literal
+        self.literal_prefix = template.literal_prefix
+
+    @classmethod
+    def parse(cls, text: str, separator: str = "#") -> KeyPattern:
+        """Reads a key template. Raises LanguageError, also if some text could be read in two ways."""
+        if len(separator) != 1:
+            raise LanguageError(f"a separator is one character, not {separator!r}")
+        if not text:
+            raise LanguageError("a key is never empty")
+        template = Template.parse(text)
+        for name in template.names:
+            if sum(field.name == name for field in template.fields) > 1:
+                raise LanguageError(f"{{{name}}} stands twice in this key; each variable may stand once")
+        for field in template.fields:
+            if field.pipes:
+                message = f"{field}: an entity's key takes no pipes, because it is also read; write {{{field.name}}}"
+                raise LanguageError(f"{message} and the pipe where the key is made, in bind")
+            if "." in field.name:
+                raise LanguageError(f"{field}: a variable of a key is a plain name, without dots")
+        pattern = cls(template, separator)
+        if readings := _two_readings(pattern.elements, separator):
+            raise LanguageError(pattern._ambiguity(*readings))
+        return pattern
+
+    def __repr__(self) -> str:
+        return f"KeyPattern({self.text!r}, {self.separator!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeyPattern) and (self.text, self.separator) == (other.text, other.separator)
+
+    def __hash__(self) -> int:
+        return hash((self.text, self.separator))
+
+    @cached_property
+    def elements(self) -> list[_Element]:
+        """Character by character, runs as they are: what the questions below are asked about."""
+        elements: list[_Element] = []
+        for part in self.parts:
+            if isinstance(part, str):
+                elements += part
+            else:
+                elements.append(_Run(part.name, part.star))
+        return elements
+
+    def _ambiguity(self, text: str, first: Mapping[str, str], second: Mapping[str, str]) -> str:
+        ways = [", ".join(f"{name} = {value!r}" for name, value in reading.items()) for reading in (first, second)]
+        return (
+            f"{text!r} can be read in two ways: {ways[0]}; or {ways[1]}. Put the separator {self.separator!r} between "
+            "the variables, and use {name*} once at most"
+        )
+
+    @cached_property
+    def match(self) -> Callable[[str], dict[str, str] | None]:
+        """Reads a key: gives the variables, or None if the text is not of this form."""
+        if self.literal is not None:
+            constant = self.literal
+            return lambda text: {} if text == constant else None
+        if len(self.names) == 1:
+            return self._match_one()
+        names = self.names
+        before = self.literal_prefix
+        run = f"([^{re.escape(self.separator)}]+)"
+        expression = "".join(
+            re.escape(part) if isinstance(part, str) else "(.+)" if part.star else run for part in self.parts
+        )
+        fullmatch = re.compile(expression, re.DOTALL).fullmatch
+
+        def match(text: str) -> dict[str, str] | None:
+            if not text.startswith(before):
+                return None
+            found = fullmatch(text)
+            return None if found is None else dict(zip(names, found.groups(), strict=True))
+
+        return match
+
+    def _match_one(self) -> Callable[[str], dict[str, str] | None]:
+        """Without a regular expression, which would cost more to compile than a cold start should pay."""
+        name = self.names[0]
+        before = self.literal_prefix
+        after = self.parts[-1] if isinstance(self.parts[-1], str) else ""
+        start, tail = len(before), len(after)
+        forbidden = None if any(isinstance(part, Field) and part.star for part in self.parts) else self.separator
+
+        def match(text: str) -> dict[str, str] | None:
+            if not text.startswith(before) or not text.endswith(after):
+                return None
+            value = text[start : len(text) - tail]
+            if len(text) <= start + tail or (forbidden is not None and forbidden in value):
+                return None
+            return {name: value}
+
+        return match
+
+    def render(self, variables: Mapping[str, str]) -> str:
+        """The key. Raises BadInput for a value that could not be read back, KeyError for one that is missing."""
+        text = ""
+        for part in self.parts:
+            if isinstance(part, str):
+                text += part
+                continue
+            value = variables[part.name]
+            if not value:
+                raise BadInput(f'key "{self.text}": {part.name} is empty; at least one character is needed')
+            if not part.star and self.separator in value:
+                raise BadInput(
+                    f'key "{self.text}": {part.name} is {shown({"S": value})}, which holds the separator '
+                    f"{self.separator!r}; write {{{part.name}*}} if it may"
+                )
+            text += value
+        return text
+
+
+# Questions about all texts of a pattern. An element consumed is a state: in state s, s elements have taken at least one
+# character each, and the last of them may take more if it is a run. So every way to read a text is one path.
+
+
+def _steps(elements: list[_Element], state: int, character: str, separator: str) -> Iterator[int]:
+    """The states after one more character."""
+    if state and isinstance(last := elements[state - 1], _Run) and (last.any or character != separator):
+        yield state
+    if state < len(elements):
+        following = elements[state]
+        if following == character or (isinstance(following, _Run) and (following.any or character != separator)):
+            yield state + 1
+
+
+def _alphabet(*patterns: tuple[list[_Element], str]) -> list[str]:
+    """Characters that stand for all: those named by the patterns, and one that none of them names."""
+    named = {element for elements, _ in patterns for element in elements if isinstance(element, str)}
+    named.update(separator for _, separator in patterns)
+    other = next(
+        letter for letter in map(chr, (*range(ord("a"), ord("z") + 1), *range(0x100, 0x10000))) if letter not in named
+    )
+    return [other, *sorted(named)]
+
+
+def _two_readings(elements: list[_Element], separator: str) -> tuple[str, dict[str, str], dict[str, str]] | None:
+    """A shortest text that can be read in two ways, and both readings; None if there is no such text."""
+    runs = [position for position, element in enumerate(elements) if isinstance(element, _Run)]
+    anything = sum(isinstance(element, _Run) and element.any for element in elements)
+    if anything <= 1 and all(separator in elements[a + 1 : b] for a, b in pairwise(runs)):
+        return None  # enough, and true of nearly every real key: the separator fences off each run from the next
+    alphabet = _alphabet((elements, separator))
+
+    def follow(state: tuple[int, int, bool]) -> Iterator[tuple[str, tuple[int, int, bool]]]:
+        one, other, apart = state
+        for character in alphabet:
+            for a in _steps(elements, one, character, separator):
+                for b in _steps(elements, other, character, separator):
+                    if apart or a >= b:  # until they part, it does not matter which of them goes ahead
+                        yield character, (a, b, apart or a != b)
+
+    found = _shortest((0, 0, False), follow, (len(elements), len(elements), True))
+    if found is None:
+        return None
+    text, states = found
+    return (
+        text,
+        _reading(elements, text, [one for one, _, _ in states]),
+        _reading(elements, text, [b for _, b, _ in states]),
+    )
+
+
+def _reading(elements: list[_Element], text: str, states: list[int]) -> dict[str, str]:
+    """The variables of one reading: each state tells which element took the character before it."""
+    variables: dict[str, str] = {}
+    for character, state in zip(text, states, strict=True):
+        if isinstance(element := elements[state - 1], _Run):
+            variables[element.name] = variables.get(element.name, "") + character
+    return variables
+
+
+def overlap(a: KeyPattern, b: KeyPattern) -> str | None:
+    """A shortest text that both patterns match, None if there is none."""
+    ours, theirs = a.elements, b.elements
+    shorter = min(len(a.literal_prefix), len(b.literal_prefix))
+    if a.literal_prefix[:shorter] != b.literal_prefix[:shorter]:
+        return None
+    alphabet = _alphabet((ours, a.separator), (theirs, b.separator))
+
+    def follow(state: tuple[int, int]) -> Iterator[tuple[str, tuple[int, int]]]:
+        for character in alphabet:
+            for one in _steps(ours, state[0], character, a.separator):
+                for other in _steps(theirs, state[1], character, b.separator):
+                    yield character, (one, other)
+
+    found = _shortest((0, 0), follow, (len(ours), len(theirs)))
+    return None if found is None else found[0]
+
+
+_State = TypeVar("_State", bound=tuple[int | bool, ...])
+
+
+def _shortest(
+    start: _State, follow: Callable[[_State], Iterator[tuple[str, _State]]], goal: _State
+) -> tuple[str, list[_State]] | None:
+    """A shortest text that leads from start to goal, and the state after each of its characters."""
+    came: dict[_State, tuple[str, _State] | None] = {start: None}
+    queue = deque([start])
+    while queue and goal not in came:
+        state = queue.popleft()
+        for character, following in follow(state):
+            if following not in came:
+                came[following] = (character, state)
+                queue.append(following)
+    if goal not in came:
+        return None
+    text, states, state = "", [], goal
+    while (step := came[state]) is not None:
+        states.append(state)
+        text = step[0] + text
+        state = step[1]
+    return text, states[::-1]
