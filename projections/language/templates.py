@@ -73,8 +73,11 @@ class Template:
 
     @property
     def injective(self) -> frozenset[str]:
-        """The names whose values can be recovered from the rendered text, whatever text they are."""
-        return self.recoverable()
+        """The names whose values can be recovered from the rendered text, if variables without a star hold no `#`.
+
+        True of the variables of keys. Where attributes are among them, ask `recoverable`.
+        """
+        return self.recoverable({field.name for field in self.fields if not field.star})
 
     def recoverable(self, bare: Collection[str] = (), separator: str = "#") -> frozenset[str]:
         """The names whose values can be recovered from the text, if those in `bare` (key variables) hold no separator.
