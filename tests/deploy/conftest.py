@@ -1,0 +1,24 @@
+"""The real SAM command line against MiniStack."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from emulators import Unavailable, running
+from sam_cli import SAM, Sam, ministack_with_sam
+
+
+@pytest.fixture(scope="session")
+def sam() -> Iterator[Sam]:
+    """Skips where SAM or MiniStack is missing; where REQUIRE_EMULATORS is set, as in CI, that is a failure."""
+    try:
+        if not SAM.exists():
+            raise Unavailable("the SAM command line is not installed: `make sam`")
+        with running(ministack_with_sam) as url:
+            yield Sam(url)
+    except Unavailable as error:
+        if os.environ.get("REQUIRE_EMULATORS"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))

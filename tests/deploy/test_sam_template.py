@@ -1,0 +1,130 @@
+"""The template is free of warnings, and agrees with the rules it is made for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cfnlint.decode import decode
+from emulators import ROOT
+from sam_cli import AWS, SAM, TEMPLATE
+
+from projections.language.loader import load
+from projections.language.program import Program
+
+
+def test_cfn_lint_finds_nothing() -> None:
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("cfn-lint")), str(TEMPLATE)],
+        text=True,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_sam_validate_finds_nothing() -> None:
+    if not SAM.exists():
+        pytest.skip("the SAM command line is not installed: `make sam`")
+    done = subprocess.run(
+        [str(SAM), "validate", "--lint"],
+        cwd=ROOT,
+        env={**os.environ, **AWS},
+        text=True,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def resources() -> Mapping[str, Any]:
+    template, mistakes = decode(str(TEMPLATE))
+    assert not mistakes
+    found: Mapping[str, Any] = template["Resources"]
+    return found
+
+
+def statements() -> list[Mapping[str, Any]]:
+    documents = []
+    for policy in resources()["StreamRole"]["Properties"]["Policies"]:
+        chosen = policy["Fn::If"][1] if "Fn::If" in policy else policy
+        documents.append(chosen["PolicyDocument"])
+    return [statement for document in documents for statement in document["Statement"]]
+
+
+def test_the_role_names_every_action_and_never_a_put_on_a_table() -> None:
+    """Stored items change by guarded updates only, so that the role cannot even overwrite one."""
+    actions = [
+        action
+        for statement in statements()
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+    ]
+    assert not [action for action in actions if "*" in action]
+    assert "dynamodb:PutItem" not in actions
+    assert "dynamodb:Scan" not in actions
+
+
+def test_only_tracing_has_no_resource_of_its_own() -> None:
+    assert [statement["Sid"] for statement in statements() if statement["Resource"] == "*"] == ["Traces"]
+
+
+@pytest.mark.parametrize("name", ["ApplicationTable", "LedgerTable", "QuarantineQueue", "DiscardedBucket"])
+def test_what_holds_data_survives_the_stack(name: str) -> None:
+    resource = resources()[name]
+    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
+
+
+def test_the_dashboard_is_json_once_its_names_are_in() -> None:
+    body = json.loads(resources()["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"])
+    assert len(body["widgets"]) == 4
+
+
+# What must agree with the rules.
+
+
+def rules() -> Mapping[str, Any]:
+    return load(ROOT / "projections/rules/social.yaml").canonical()
+
+
+def test_the_table_has_the_keys_indexes_and_ttl_that_the_rules_name() -> None:
+    table = resources()["ApplicationTable"]["Properties"]
+    types = {definition["AttributeName"]: definition["AttributeType"] for definition in table["AttributeDefinitions"]}
+
+    def named(schema: Sequence[Mapping[str, str]]) -> list[tuple[str, str]]:
+        return [(element["AttributeName"], types[element["AttributeName"]]) for element in schema]
+
+    (wanted,) = Program.from_document(rules()).tables.values()
+    assert named(table["KeySchema"]) == [wanted.partition, wanted.sort]
+    assert table["TimeToLiveSpecification"]["AttributeName"] == wanted.ttl
+    indexes = {index["IndexName"]: named(index["KeySchema"]) for index in table["GlobalSecondaryIndexes"]}
+    assert indexes == {name: [*partition, *sort] for name, (partition, sort) in wanted.indexes.items()}
+
+
+def test_the_filters_let_through_every_entity_of_the_rules_and_nothing_else() -> None:
+    """By key prefix: what a template begins with, or all of it where it has no variables."""
+    document = rules()
+    used = {rule[role] for rule in document["projections"].values() for role in ("from", "into") if role in rule}
+    wanted = {tuple(_pattern(document["entities"][name]["key"][part]) for part in ("PK", "SK")) for name in used}
+    events = resources()["StreamFunction"]["Properties"]["Events"]["Changes"]["Properties"]
+    filters = [json.loads(one["Pattern"])["dynamodb"]["Keys"] for one in events["FilterCriteria"]["Filters"]]
+    found = {
+        (json.dumps(partition), json.dumps(sort))
+        for keys in filters
+        for partition, sort in product(keys["PK"]["S"], keys["SK"]["S"])
+    }
+    assert found == wanted
+    assert len(filters) <= 5
+
+
+def _pattern(template: str) -> str:
+    literal, variable, _ = template.partition("{")
+    return json.dumps({"prefix": literal} if variable else literal)
