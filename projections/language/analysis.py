@@ -1,0 +1,185 @@
+"""Mistakes that show only when rules, entities and tables are seen together. Pure: models in, mistakes out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from projections.language.binding import each_variable, key_variables
+from projections.language.entities import attribute_types, entity_mistakes, key_names, table_mistakes, typed
+from projections.language.expressions import Measure
+from projections.language.mistakes import Location, Mistake
+from projections.language.models import Projection, Rules, Table
+from projections.language.ownership import cycle_mistakes, ownership_mistakes, written
+from projections.language.patterns import Pattern
+from projections.language.shapes import cases
+from projections.language.syntax import suggest
+from projections.language.templates import Template
+
+__all__ = ["analyse", "no_entity"]
+
+
+def analyse(rules: Rules, *, whole: bool = True) -> list[Mistake]:
+    """Every semantic mistake in the rules.
+
+    `whole=False` says that broken parts were taken out before, so that nothing is to be made of what is missing.
+    """
+    found = [*table_mistakes(rules), *entity_mistakes(rules)]
+    sound = {}
+    for name, rule in rules.projections.items():
+        place = ("projections", name)
+        unknown = list(_unknown(rules, rule, place))
+        found += unknown
+        found += _constructs(rules, rule, place)
+        if not unknown:
+            sound[name] = rule
+            found += _target(rules, rule, place)
+    related = rules.model_copy(update={"projections": sound})
+    found += [*ownership_mistakes(related), *cycle_mistakes(related)]
+    if whole and len(sound) == len(rules.projections):
+        found += _derived(rules)
+    for name in rules.retired:
+        if name in rules.projections:
+            found.append(
+                Mistake(("retired", name), "is still a rule: remove it here or under `projections`", at_key=True)
+            )
+    return found
+
+
+def _unknown(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
+    if rule.from_ not in rules.entities:
+        yield no_entity(rule.from_, rules.entities, (*place, "from"))
+    if rule.action is not None and rule.into not in rules.entities:
+        yield no_entity(rule.into, rules.entities, (*place, rule.kind, "into"))
+
+
+def no_entity(name: str, entities: Collection[str], place: Location) -> Mistake:
+    """A rule names an entity that there is not."""
+    hint = suggest(name, entities) or f": there are {', '.join(entities)}"
+    return Mistake(place, f'there is no entity "{name}"{hint}')
+
+
+def _constructs(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
+    """Constructs that make no sense in a rule of this kind, or are missing."""
+    instead = {"index": "its target is the source item itself", "embed": "its `match` says which children"}
+    if rule.kind in instead:
+        for name, given in (("each", rule.each), ("bind", rule.bind)):
+            if given:
+                yield Mistake((*place, name), f"an {rule.kind} rule has no `{name}`: {instead[rule.kind]}", at_key=True)
+        if rule.expired is not None:
+            way_out = "; it has `on_delete`" if rule.kind == "embed" else ": the item is gone"
+            yield Mistake((*place, "expired"), f"means nothing for an {rule.kind} rule{way_out}", at_key=True)
+        return
+    source = rules.entities.get(rule.from_)
+    if source is not None and source.expires and rule.expired is None:
+        choices = "`retract`" if rule.kind in ("top", "latest") else "`keep` or `retract`"
+        yield Mistake(place, f"needs `expired`: items of {rule.from_} expire, say {choices}", at_key=True)
+    if source is not None and not source.expires and rule.expired is not None:
+        message = f"items of {rule.from_} do not expire: say so there with `expires: true`, or leave this out"
+        yield Mistake((*place, "expired"), message, at_key=True)
+    if rule.expired == "keep" and rule.kind in ("top", "latest"):
+        yield Mistake((*place, "expired"), f"{rule.kind} cannot keep what has expired, only `retract`")
+
+
+def _target(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
+    """What a rule writes, and to which key."""
+    table = rules.all_tables.get(rules.table_of(rule.into) or "")
+    if table is None:
+        return
+    yield from _written(rules, rule, table, place)
+    if rule.index is not None:
+        yield from _index(rule, table, place)
+        return
+    if rule.kind == "embed":
+        return
+    variables = key_variables(rules.entities[rule.into])
+    for name in rule.bind:
+        if name not in variables:
+            hint = suggest(name, variables) or f": its variables are {', '.join(variables) or 'none'}"
+            yield Mistake(
+                (*place, "bind", name), f"the key of {rule.into} has no variable {{{name}}}{hint}", at_key=True
+            )
+    if rule.copy_ is not None:
+        yield from _copy(rule, variables, place)
+
+
+def _copy(rule: Projection, variables: tuple[str, ...], place: Location) -> Iterator[Mistake]:
+    assert rule.copy_ is not None
+    if rule.into == rule.from_:
+        yield Mistake((*place, "copy", "into"), "a copy of an item cannot be of the entity it is taken from")
+    if not rule.copy_.model_fields_set & {"attributes", "values"}:
+        yield Mistake((*place, "copy"), "copies nothing: add `attributes` or `values`", at_key=True)
+    if isinstance(rule.copy_.attributes, list | dict):
+        for name in rule.copy_.values:
+            if name in rule.copy_.attributes:
+                yield Mistake((*place, "copy", "values", name), "stands under `attributes` as well", at_key=True)
+    each = each_variable(rule)
+    used = {inner.split(".")[0] for name in variables for inner in _bound(rule, name)}
+    if each is not None and each not in used:
+        message = f"the key of {rule.into} does not tell {{{each}}}: all elements would share a copy; use it in `bind`"
+        yield Mistake((*place, "each"), message, at_key=True)
+
+
+def _bound(rule: Projection, variable: str) -> tuple[str, ...]:
+    return tuple(Template.parse(rule.bind[variable]).names) if variable in rule.bind else (variable,)
+
+
+def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> Iterator[Mistake]:
+    """Attributes that no rule may write, or not with this type."""
+    types = attribute_types(table)
+    constants = Pattern.parse(rules.entities[rule.into].match or {}).constants
+    fixed = {name.split(".")[0] for name in constants}
+    for attribute, inner in written(rule).items():
+        where = (*place, *inner)
+        if attribute in key_names(table):
+            yield Mistake(where, f"{attribute} is part of the key, which no rule writes", at_key=True)
+        elif attribute.startswith(rules.guard_prefix):
+            message = f"names beginning with {rules.guard_prefix} are for guards: choose another name or `guard_prefix`"
+            yield Mistake(where, message, at_key=True)
+        elif attribute in fixed:
+            yield Mistake(
+                where, f"{attribute} is what makes an item {rule.into} (its `match`): no rule writes it", at_key=True
+            )
+        elif attribute in types:
+            yield from _typed(rule, attribute, types[attribute], where)
+
+
+def _typed(rule: Projection, attribute: str, kind: str, where: Location) -> Iterator[Mistake]:
+    """A result of the wrong type for the key of an index."""
+    if rule.top is not None:
+        yield Mistake(where, f"{attribute} is the key of an index and cannot hold a list")
+    elif rule.aggregate is not None:
+        function = Measure.parse(attribute, rule.aggregate.set[attribute]).function
+        if function in ("count", "sum", "avg") and kind != "N":
+            yield Mistake(where, f"{attribute} is a key of type {kind}, a {function} is a number: declare it N")
+    elif rule.copy_ is not None and attribute in rule.copy_.values:
+        value: Any = rule.copy_.values[attribute]
+        if kind == "N" and isinstance(value, str) and not Template.parse(value).single:
+            yield Mistake(where, typed(attribute, kind))
+        elif not isinstance(value, str) and (
+            kind != "N" or isinstance(value, bool) or not isinstance(value, int | float)
+        ):
+            yield Mistake(where, f"{attribute} is a key of type {kind}: this constant is not")
+
+
+def _index(rule: Projection, table: Table, place: Location) -> Iterator[Mistake]:
+    types = attribute_types(table)
+    indexed = types.keys() - set(key_names(table))
+    for inner, _, templates in cases(rule.index):
+        for attribute, text in templates.items():
+            where = (*place, "index", *inner, attribute)
+            if attribute not in types:
+                hint = (
+                    suggest(attribute, indexed) or f": the keys of indexes are {', '.join(sorted(indexed)) or 'none'}"
+                )
+                yield Mistake(where, f"is no key of a declared index{hint}", at_key=True)
+            elif types[attribute] != "S" and not Template.parse(text).single:
+                yield Mistake(where, typed(attribute, types[attribute]))
+
+
+def _derived(rules: Rules) -> Iterator[Mistake]:
+    created = {rule.into for rule in rules.projections.values() if rule.kind in ("copy", "aggregate", "top", "latest")}
+    for name, entity in rules.entities.items():
+        if entity.derived and name not in created:
+            message = "no rule creates these items: add a copy or an aggregate into it, or leave `derived` out"
+            yield Mistake(("entities", name, "derived"), message, at_key=True)

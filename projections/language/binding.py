@@ -1,0 +1,36 @@
+"""How the variables of a target's key get their values, and whether a source item alone decides over its target."""
+
+from __future__ import annotations
+
+from projections.language.models import Entity, Projection, Rules
+from projections.language.templates import Template
+
+__all__ = ["claimed", "each_variable", "key_variables"]
+
+
+def key_variables(entity: Entity) -> tuple[str, ...]:
+    """The variables in an entity's key, in order."""
+    return tuple(dict.fromkeys(name for text in entity.key.values() for name in Template.parse(text).names))
+
+
+def each_variable(rule: Projection) -> str | None:
+    """The variable that `each` binds."""
+    return next(iter(rule.each)) if rule.each else None
+
+
+def claimed(rules: Rules, rule: Projection) -> bool:
+    """Whether several source items may come to the same target key, now or over time.
+
+    Not so if the target's key tells all variables of the source's key, or the one that is its `id`. A variable of the
+    target's key can always be read back from it; what `bind` makes of a source's variables, only if its template says.
+    """
+    source = rules.entities[rule.from_]
+    separator = rules.all_tables[rules.table_of(rule.from_) or ""].separator
+    fields = [field for text in source.key.values() for field in Template.parse(text).fields]
+    own = {field.name for field in fields} - {each_variable(rule)}
+    bare = own - {field.name for field in fields if field.star}
+    told: set[str] = set()
+    for name in key_variables(rules.entities[rule.into]):
+        told |= Template.parse(rule.bind[name]).recoverable(bare, separator) if name in rule.bind else {name}
+    told &= own
+    return source.id not in told and not told.issuperset(key_variables(source))

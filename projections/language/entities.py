@@ -1,0 +1,135 @@
+"""Mistakes in tables and entities: keys that do not fit the table, items that would be of two kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+from projections.language.binding import key_variables
+from projections.language.mistakes import Location, Mistake
+from projections.language.models import Entity, Rules, Table
+from projections.language.patterns import Equals, Exists, Pattern, Test
+from projections.language.shapes import index_attributes, key_attributes, syntax
+from projections.language.syntax import suggest
+from projections.language.templates import KeyPattern, Template, overlap
+
+__all__ = ["attribute_types", "entity_mistakes", "key_names", "table_mistakes", "typed"]
+
+ABSENT = Exists(False)
+
+
+def key_names(table: Table) -> list[str]:
+    """The attributes of a table's primary key."""
+    return [name for name, _ in key_attributes(table.key)]
+
+
+def attribute_types(table: Table) -> dict[str, str]:
+    """The types of all attributes that are keys of the table or of its indexes."""
+    types = dict(key_attributes(table.key))
+    for form in table.indexes.values():
+        for part in index_attributes(form):
+            types.update(part)
+    return types
+
+
+def table_mistakes(rules: Rules) -> Iterator[Mistake]:
+    """One attribute declared with two types."""
+    for name, table in rules.all_tables.items():
+        place: Location = ("table",) if rules.table is not None else ("tables", name)
+        types = dict(key_attributes(table.key))
+        for index, form in table.indexes.items():
+            for attribute, kind in (pair for part in index_attributes(form) for pair in part):
+                if types.setdefault(attribute, kind) != kind:
+                    message = (
+                        f"{attribute} has type {kind} here and type {types[attribute]} before: write {{{attribute}: …}}"
+                    )
+                    yield Mistake((*place, "indexes", index), message)
+
+
+def entity_mistakes(rules: Rules) -> Iterator[Mistake]:
+    """Each entity for itself, then those of one table against each other."""
+    sound: dict[str, list[str]] = {}
+    for name, entity in rules.entities.items():
+        place = ("entities", name)
+        tables = rules.all_tables
+        table = rules.table_of(name)
+        if table is None:
+            yield Mistake(place, f"needs `table`: one of {', '.join(tables)}", at_key=True)
+        elif table not in tables:
+            yield Mistake((*place, "table"), f'there is no table "{table}"{suggest(table, tables)}')
+        else:
+            found = list(_key_mistakes(entity, tables[table], table, place))
+            yield from found
+            yield from _index_key_mistakes(entity, tables[table], table, place)
+            if not found:
+                sound.setdefault(table, []).append(name)
+        if entity.id is not None and entity.id not in key_variables(entity):
+            variables = key_variables(entity)
+            hint = suggest(entity.id, variables) or f": its variables are {', '.join(variables)}"
+            yield Mistake((*place, "id"), f'the key has no variable "{entity.id}"{hint}')
+    for table, names in sound.items():
+        for first, second in combinations(names, 2):
+            yield from _overlap(rules, table, first, second)
+
+
+def _key_mistakes(entity: Entity, table: Table, name: str, place: Location) -> Iterator[Mistake]:
+    expected = dict(key_attributes(table.key))
+    place = (*place, "key")
+    for attribute in expected.keys() - entity.key.keys():
+        yield Mistake(place, f"lacks {attribute}: the key of table {name} is {', '.join(expected)}", at_key=True)
+    for attribute, text in entity.key.items():
+        if attribute not in expected:
+            hint = suggest(attribute, expected.keys() - entity.key.keys()) or f": its key is {', '.join(expected)}"
+            yield Mistake((*place, attribute), f"is no key attribute of table {name}{hint}", at_key=True)
+            continue
+        found = syntax(lambda text=text: KeyPattern.parse(text, table.separator), (*place, attribute))  # type: ignore[misc]
+        yield from found
+        if not found and expected[attribute] != "S" and not Template.parse(text).single:
+            yield Mistake((*place, attribute), typed(attribute, expected[attribute]))
+
+
+def typed(attribute: str, kind: str) -> str:
+    """Why a template does not do for an attribute that is not text."""
+    word = "a number (N)" if kind == "N" else "binary (B)"
+    return f"{attribute} is {word}: its template must be one variable, nothing else"
+
+
+def _index_key_mistakes(entity: Entity, table: Table, name: str, place: Location) -> Iterator[Mistake]:
+    types = attribute_types(table)
+    for attribute, text in entity.index_key.items():
+        if attribute not in types or attribute in key_names(table):
+            hint = suggest(attribute, types.keys() - set(key_names(table)))
+            yield Mistake((*place, "index_key", attribute), f"is no key of an index of table {name}{hint}", at_key=True)
+        elif types[attribute] != "S" and not Template.parse(text).single:
+            yield Mistake((*place, "index_key", attribute), typed(attribute, types[attribute]))
+
+
+def _overlap(rules: Rules, name: str, first: str, second: str) -> Iterator[Mistake]:
+    table = rules.all_tables[name]
+    one, two = rules.entities[first], rules.entities[second]
+    witness = {}
+    for attribute in key_names(table):
+        patterns = (KeyPattern.parse(entity.key[attribute], table.separator) for entity in (one, two))
+        text = overlap(*patterns)
+        if text is None:
+            return
+        witness[attribute] = text
+    mine, other = _values(one.match), _values(two.match)
+    if any(not mine[attribute] & other[attribute] for attribute in mine.keys() & other.keys()):
+        return
+    key = ", ".join(f'{attribute} "{text}"' for attribute, text in witness.items())
+    way_out = "make the keys differ, or give both a `match` on one attribute with different values"
+    yield Mistake(("entities", second), f"an item with {key} would be {first} and {second}: {way_out}", at_key=True)
+
+
+def _values(pattern: dict[str, Any] | None) -> dict[str, set[Any]]:
+    """The names that a pattern holds to certain values, each with its type (True is not 1)."""
+    found = {}
+    for condition in Pattern.parse(pattern or {}).conditions:
+        if isinstance(condition, Test) and all(
+            isinstance(one, Equals) or one == ABSENT for one in condition.alternatives
+        ):
+            values = (one.value if isinstance(one, Equals) else ABSENT for one in condition.alternatives)
+            found[condition.name] = {(type(value), value) for value in values}
+    return found

@@ -1,0 +1,145 @@
+"""The types of a rule's parts: texts with a syntax of their own, and what may be written in more than one way.
+
+`shapes` checks them; here they become pydantic types with the JSON Schema of what they accept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import PlainValidator, StringConstraints, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from projections.language.mistakes import Mistake
+from projections.language.shapes import (
+    check_attribute_list,
+    check_case_list,
+    check_constant,
+    check_copied,
+    check_each,
+    check_index_key,
+    check_measure,
+    check_path,
+    check_pattern,
+    check_table_key,
+    check_template,
+)
+
+__all__ = [
+    "AttributeName",
+    "AttributesForm",
+    "CaseForm",
+    "ConstantForm",
+    "CopyForm",
+    "EachForm",
+    "IndexForm",
+    "KeyForm",
+    "MeasureForm",
+    "PathText",
+    "PatternForm",
+    "TemplateText",
+]
+
+AttributeName = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+
+_NAME = {"type": "string", "minLength": 1, "maxLength": 255}
+_PATH = {"type": "string", "minLength": 1}
+_TEMPLATE = {
+    "type": "string",
+    "minLength": 1,
+    "description": "Literal text and `{variable}`, with pipes as in `{score|pad(8)}`.",
+}
+_PATTERN = {"x-ref": "Pattern"}
+_LIST = {"type": "array", "items": _NAME, "minItems": 1, "uniqueItems": True}
+_TYPED = {"type": "object", "additionalProperties": {"enum": ["S", "N", "B"]}, "minProperties": 1}
+_MAP = {"type": "object", "additionalProperties": _PATH}
+_SEVERAL = {"anyOf": [{**_LIST, "maxItems": 4}, {**_TYPED, "maxProperties": 4}]}
+
+
+def _checked(check: Callable[[Any], list[Mistake]]) -> PlainValidator:
+    """A validator that raises all mistakes of a value at once, each with its place inside it."""
+
+    def validate(value: Any) -> Any:
+        mistakes = check(value)
+        if mistakes:
+            text = "; ".join(mistake.message for mistake in mistakes)
+            raise PydanticCustomError("forms", "{message}", {"message": text, "mistakes": mistakes})
+        return value
+
+    return PlainValidator(validate)
+
+
+_CASE = {"type": "object", "additionalProperties": _TEMPLATE, "minProperties": 1}
+_MEASURE = {"x-ref": "Measure"}
+
+TemplateText = Annotated[str, _checked(check_template), WithJsonSchema(_TEMPLATE)]
+ConstantForm = Annotated[
+    Any, _checked(check_constant), WithJsonSchema({"description": "Text is a template; anything else a constant."})
+]
+PathText = Annotated[str, _checked(check_path), WithJsonSchema(_PATH)]
+PatternForm = Annotated[dict[str, Any], _checked(check_pattern), WithJsonSchema(_PATTERN)]
+KeyForm = Annotated[
+    list[str] | dict[str, str],
+    _checked(check_table_key),
+    WithJsonSchema({"anyOf": [{**_LIST, "maxItems": 2}, {**_TYPED, "maxProperties": 2}]}),
+]
+IndexForm = Annotated[
+    list[str] | dict[str, Any],
+    _checked(check_index_key),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {**_LIST, "maxItems": 2},
+                {**_TYPED, "maxProperties": 2},
+                {
+                    "type": "object",
+                    "properties": {"partition": _SEVERAL, "sort": _SEVERAL},
+                    "required": ["partition"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+AttributesForm = Annotated[
+    list[str] | dict[str, str], _checked(check_attribute_list), WithJsonSchema({"anyOf": [_LIST, _MAP]})
+]
+CopyForm = Annotated[
+    list[str] | dict[str, str] | Literal["all"],
+    _checked(check_copied),
+    WithJsonSchema({"anyOf": [{**_LIST, "minItems": 0}, _MAP, {"const": "all"}]}),
+]
+EachForm = Annotated[
+    dict[str, Any],
+    _checked(check_each),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 1,
+            "additionalProperties": {
+                "anyOf": [
+                    _PATH,
+                    {
+                        "type": "object",
+                        "properties": {
+                            "ancestors": {**_PATH, "description": "The path of a text such as /a/b/c."},
+                            "separator": {"type": "string", "minLength": 1, "default": "/"},
+                        },
+                        "required": ["ancestors"],
+                        "additionalProperties": False,
+                    },
+                ]
+            },
+        }
+    ),
+]
+CaseForm = Annotated[
+    dict[str, str] | list[dict[str, Any]],
+    _checked(check_case_list),
+    WithJsonSchema(
+        {"anyOf": [_CASE, {"type": "array", "minItems": 1, "items": {**_CASE, "properties": {"where": _PATTERN}}}]}
+    ),
+]
+MeasureForm = Annotated[str | dict[str, Any], _checked(check_measure), WithJsonSchema(_MEASURE)]

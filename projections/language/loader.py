@@ -1,0 +1,150 @@
+"""Rule file → rules, or every mistake in it at once, each with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from projections.errors import Problem, RulesError
+from projections.language.analysis import analyse
+from projections.language.mistakes import Location, Mistake, dotted
+from projections.language.models import Rules
+from projections.language.pruning import without
+from projections.language.shapes import shown
+from projections.language.source import Source, UnreadableError, read
+from projections.language.syntax import suggest
+from projections.language.unsupported import unsupported
+from projections.language.wording import known_names, mistakes_in, optional_names
+
+__all__ = ["check", "load", "loads"]
+
+
+def load(path: str | Path, *, executable: bool = True) -> Rules:
+    """The rules of a YAML or JSON file, free of mistakes. Raises RulesError with all of them.
+
+    `executable=False` also accepts what this version's engine does not execute yet.
+    """
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = (
+            "is not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", None) or str(error)
+        )
+        raise _single(str(path), f"cannot be read: {reason}") from None
+    return loads(text, str(path), executable=executable)
+
+
+def loads(text: str, file: str = "<rules>", *, executable: bool = True) -> Rules:
+    """The rules of a YAML or JSON text; `file` is what messages call it. Raises RulesError with all mistakes."""
+    try:
+        source = read(text)
+    except UnreadableError as error:
+        raise _single(file, error.message, error.line, error.column) from None
+    if not isinstance(source.data, dict):
+        raise _single(
+            file, f"expected a mapping with `table`, `entities` and `projections`, found {shown(source.data)}"
+        )
+    rules, mistakes = _understand(source, executable)
+    mistakes += source.mistakes
+    if mistakes or rules is None:
+        raise RulesError(_problems(mistakes, source, file))
+    return rules
+
+
+def check(rules: Rules, file: str = "<python>", *, executable: bool = True) -> Rules:
+    """The same rules, when they were built in Python and make sense. Raises RulesError with all mistakes, on line 1."""
+    mistakes = analyse(rules) + (unsupported(rules) if executable else [])
+    if mistakes:
+        raise RulesError(_problems(mistakes, Source(""), file))
+    return rules
+
+
+def _understand(source: Source, executable: bool) -> tuple[Rules | None, list[Mistake]]:
+    """The rules as far as they can be understood, and what is wrong with them.
+
+    What is broken is taken out and the rest looked at again, so that one mistake does not hide others; a misspelt name
+    is read as the one that was meant.
+    """
+    data, mistakes = _corrected(source)
+    data, empty = _filled(data, ())
+    mistakes += empty
+    whole = not mistakes
+    while True:
+        try:
+            rules = Rules.model_validate(data, by_alias=True, by_name=False)
+            break
+        except ValidationError as error:
+            whole = False
+            found = mistakes_in(error)
+            mistakes += found
+            rest = without(data, [mistake.path for mistake in found])
+            if rest is None:
+                return None, mistakes
+            data, more = rest
+            mistakes += more
+    mistakes += analyse(rules, whole=whole)
+    return rules, mistakes + (unsupported(rules) if executable else [])
+
+
+def _corrected(source: Source) -> tuple[dict[str, Any], list[Mistake]]:
+    """The data with misspelt names put right, and these mistakes."""
+    data: dict[str, Any] = source.data
+    mistakes: list[Mistake] = []
+    while True:
+        try:
+            Rules.model_validate(data, by_alias=True, by_name=False)
+            return data, mistakes
+        except ValidationError as error:
+            unknown = [d["loc"] for d in error.errors(include_url=False) if d["type"] == "extra_forbidden"]
+        for path in unknown:
+            meant = _meant(data, path)
+            if meant is not None:
+                mistakes.append(Mistake(path, f"unknown{suggest(str(path[-1]), [meant])}", at_key=True))
+                source.rename(path, meant)
+                data = _renamed(data, path, meant)
+                break
+        else:
+            return data, mistakes
+
+
+def _meant(data: Any, path: Location) -> str | None:
+    """The one name that a misspelt one must mean: near, and not given as well."""
+    for step in path[:-1]:
+        data = data[step]
+    return next((name for name in known_names(path[:-1]) if name not in data and suggest(str(path[-1]), [name])), None)
+
+
+def _renamed(data: Any, path: Location, name: str) -> Any:
+    first, *rest = path
+    if not rest:
+        return {(name if key == first else key): value for key, value in data.items()}
+    return {**data, first: _renamed(data[first], tuple(rest), name)}
+
+
+def _filled(data: Any, path: Location) -> tuple[Any, list[Mistake]]:
+    """The data without optional parts that are empty, and these: a name alone is not the same as leaving it out."""
+    if not isinstance(data, dict) or len(path) > 3:
+        return data, []
+    optional = optional_names(path)
+    filled: dict[str, Any] = {}
+    mistakes: list[Mistake] = []
+    for name, value in data.items():
+        if value is None and name in optional:
+            mistakes.append(Mistake((*path, name), "is empty: say what, or leave it out", at_key=True))
+        else:
+            filled[name], inner = _filled(value, (*path, name))
+            mistakes += inner
+    return filled, mistakes
+
+
+def _single(file: str, message: str, line: int = 1, column: int = 1) -> RulesError:
+    return RulesError([Problem(file, line, column, dotted(()), message)])
+
+
+def _problems(mistakes: Iterable[Mistake], source: Source, file: str) -> list[Problem]:
+    """The mistakes with their places, in the order of the file, each once."""
+    found = {Problem(file, *source.position(mistake), dotted(mistake.path), mistake.message) for mistake in mistakes}
+    return sorted(found, key=lambda problem: (problem.line, problem.column, problem.path, problem.message))

@@ -1,0 +1,270 @@
+"""Rules as pydantic models: what a rule file may say, in the words it says it in.
+
+Names that Python reserves have a trailing underscore here (`from_`, `as_`, `copy_`) and none in the file. The models
+hold what was written; `document.canonical` gives the one normal form that everything else works on.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
+
+from projections.language import document
+from projections.language.forms import (
+    AttributeName,
+    AttributesForm,
+    CaseForm,
+    ConstantForm,
+    CopyForm,
+    EachForm,
+    IndexForm,
+    KeyForm,
+    MeasureForm,
+    PathText,
+    PatternForm,
+    TemplateText,
+)
+
+__all__ = [
+    "KINDS",
+    "Aggregate",
+    "Copy",
+    "Embed",
+    "Entity",
+    "Latest",
+    "Projection",
+    "Rules",
+    "Table",
+    "Top",
+]
+
+KINDS = ("copy", "aggregate", "top", "latest", "index", "embed")
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=64)]
+Order = Literal["desc", "asc"]
+AttributeNames = Annotated[list[AttributeName], Field(min_length=1)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        validate_by_name=True,
+        alias_generator=lambda name: name.removesuffix("_"),
+    )
+
+
+class Table(_Model):
+    """A DynamoDB table: its key attributes, its indexes, and which attribute expires items."""
+
+    key: KeyForm = Field(
+        description="The key attributes: `[PK, SK]` for strings, `{PK: S, SK: N}` for other types; or only one."
+    )
+    indexes: dict[AttributeName, IndexForm] = Field(
+        default={},
+        description="Secondary indexes by name: `[GSI1PK, GSI1SK]`, `{GSI1PK: S, GSI1SK: N}`, or of several attributes "
+        "`{partition: [a, b], sort: [c]}`.",
+    )
+    ttl: AttributeName | None = Field(
+        default=None, description="The attribute by which DynamoDB expires items, if any."
+    )
+    separator: Annotated[str, StringConstraints(min_length=1, max_length=1, pattern=r"^[^{}]$")] = Field(
+        default="#", description="What separates the parts of a key; a variable never matches it."
+    )
+
+
+class Entity(_Model):
+    """A kind of item: how it is recognised, and the variables in its key."""
+
+    table: str | None = Field(
+        default=None, description="The table its items are in; needed where there is more than one."
+    )
+    key: Annotated[dict[AttributeName, TemplateText], Field(min_length=1, max_length=2)] = Field(
+        description="A template for each key attribute of the table: literal text and `{variable}`."
+    )
+    match: PatternForm | None = Field(
+        default=None,
+        description="A pattern its items fit, where the key does not tell. "
+        "Scalars in it are written on items that rules create.",
+    )
+    id: str | None = Field(
+        default=None,
+        description="The key variable that identifies the item alone: never used under another key, now or later.",
+    )
+    derived: bool = Field(
+        default=False,
+        description="Items exist only by projections: created by the first contribution, deleted with the last.",
+    )
+    expires: bool = Field(
+        default=False,
+        description="Items are deleted by TTL; each rule then says with `expired` what that means for it.",
+    )
+    index_key: dict[AttributeName, TemplateText] = Field(
+        default={},
+        description="Index key attributes that the application itself writes, by which an embed can find items.",
+    )
+
+
+class Copy(_Model):
+    """A denormalized copy of the source item under another key. It creates and deletes its target items."""
+
+    into: str = Field(
+        description="The entity to create; it has one copy rule, and no other writer of the copied attributes."
+    )
+    attributes: CopyForm = Field(
+        default={},
+        description="What to copy: a list of attributes, a mapping from target attribute to source path, or `all`.",
+    )
+    values: dict[AttributeName, ConstantForm] = Field(
+        default={}, description="Further attributes: text is a template, anything else a constant."
+    )
+
+
+class Aggregate(_Model):
+    """Counters, sums and extremes of the source items, set on the target item."""
+
+    into: str = Field(description="The entity whose items receive the results.")
+    set: Annotated[dict[AttributeName, MeasureForm], Field(min_length=1)] = Field(
+        description="Attribute → measure: `count`, `sum(e)`, `avg(e)`, `min(e)`, `max(e)`, `{sum: total, where: {…}}`."
+    )
+    shards: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=1, description="Over how many ledger items the totals of one target are spread, 1 to 100."
+    )
+
+
+class Top(_Model):
+    """The first few source items, as a list on the target item."""
+
+    into: str = Field(description="The entity whose items receive the list.")
+    as_: AttributeName = Field(description="The attribute that holds the list.")
+    by: PathText = Field(description="The path by whose value the source items are ordered.")
+    limit: Annotated[int, Field(ge=1, le=100)] = Field(description="How many items the list has at most, 1 to 100.")
+    order: Order = Field(default="desc", description="`desc`: the greatest first. `asc`: the least first.")
+    attributes: AttributesForm = Field(
+        description="What each element has: a list of attributes, or a mapping from name to source path."
+    )
+
+
+class Latest(_Model):
+    """Attributes of the one source item with the greatest `by`, as plain attributes of the target item."""
+
+    into: str = Field(description="The entity whose items receive the attributes.")
+    by: PathText = Field(description="The path by whose value the source items are ordered.")
+    order: Order = Field(default="desc", description="`desc`: the greatest. `asc`: the least.")
+    attributes: AttributesForm = Field(
+        description="What to take: a list of attributes, or a mapping from target attribute to source path."
+    )
+
+
+class Embed(_Model):
+    """Attributes of a parent (the source), kept in every child that references it."""
+
+    into: str = Field(description="The entity of the children.")
+    match: Annotated[dict[AttributeName, TemplateText], Field(min_length=1)] = Field(
+        description="How a child references its parent: its attribute or key variable → a template over the parent."
+    )
+    attributes: AttributesForm = Field(
+        description="What to embed: a list of attributes, or a mapping from the child's attribute to the parent's path."
+    )
+    on_delete: Literal["keep", "remove"] = Field(
+        default="keep", description="What becomes of the embedded attributes when the parent is deleted."
+    )
+
+
+class Projection(_Model):
+    """One rule: a source entity, and exactly one of `copy`, `aggregate`, `top`, `latest`, `index`, `embed`."""
+
+    from_: str = Field(description="The entity whose items are the source.")
+    where: PatternForm | None = Field(
+        default=None, description="A pattern: the rule applies to the source items that fit it (event pattern syntax)."
+    )
+    bind: dict[str, TemplateText] = Field(
+        default={}, description="Variables of the target's key that the source does not name: variable → template."
+    )
+    each: EachForm | None = Field(
+        default=None,
+        description="One contribution per element: `{variable: path}` of a list or set, or "
+        '`{variable: {ancestors: path, separator: "/"}}`.',
+    )
+    expired: Literal["keep", "retract"] | None = Field(
+        default=None, description="What a deletion by TTL means; required where the source entity says `expires: true`."
+    )
+    mode: Literal["live", "shadow"] = Field(
+        default="live", description="`shadow` keeps the books but publishes nothing, for comparing with what is there."
+    )
+    copy_: Copy | None = Field(default=None, description="A denormalized copy under another key.")
+    aggregate: Aggregate | None = Field(default=None, description="Counters, sums and extremes.")
+    top: Top | None = Field(default=None, description="The first few source items as a list.")
+    latest: Latest | None = Field(default=None, description="Attributes of the greatest source item.")
+    index: CaseForm | None = Field(
+        default=None,
+        description="Keys of sparse indexes on the source item itself: one mapping, or a list of cases, each with "
+        "`where`; the first that fits applies.",
+    )
+    embed: Embed | None = Field(default=None, description="Attributes of a parent kept in every child.")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Projection:
+        given = [kind for kind in KINDS if getattr(self, "copy_" if kind == "copy" else kind) is not None]
+        if not given:
+            raise PydanticCustomError("rule", "says what to read, not what to do: add one of " + ", ".join(KINDS))
+        if len(given) > 1:
+            raise PydanticCustomError(
+                "rule", f"does {' and '.join(given)}: one rule does one thing, make it {len(given)} rules"
+            )
+        return self
+
+    @property
+    def kind(self) -> str:
+        """Which of `KINDS` the rule is."""
+        return next(kind for kind in KINDS if getattr(self, "copy_" if kind == "copy" else kind) is not None)
+
+    @property
+    def action(self) -> Copy | Aggregate | Top | Latest | Embed | None:
+        """What the rule does to its target; None for an `index`, whose target is the source."""
+        return self.copy_ or self.aggregate or self.top or self.latest or self.embed
+
+    @property
+    def into(self) -> str:
+        """The entity the rule writes to."""
+        return self.from_ if self.action is None else self.action.into
+
+
+class Rules(_Model):
+    """Projections for DynamoDB: tables, the entities in them, and the rules that derive data from data."""
+
+    table: Table | None = Field(default=None, description="The table, where there is one.")
+    tables: dict[Name, Table] = Field(default={}, description="Tables by name, where there are several.")
+    guard_prefix: Annotated[str, StringConstraints(min_length=1, max_length=16)] = Field(
+        default="~", description="Begins the names of the guards, the attributes that rules leave on items they write."
+    )
+    entities: Annotated[dict[Name, Entity], Field(min_length=1)] = Field(description="Kinds of items, by name.")
+    projections: dict[Name, Projection] = Field(default={}, description="The rules, by name.")
+    retired: dict[Name, Literal["keep", "remove"]] = Field(
+        default={}, description="Rules that are gone, and whether what they wrote stays."
+    )
+
+    @model_validator(mode="after")
+    def _tables_or_table(self) -> Rules:
+        if self.table is None and not self.tables:
+            raise PydanticCustomError("rule", "no table: add `table: {key: [PK, SK]}`")
+        if self.table is not None and self.tables:
+            raise PydanticCustomError("rule", "both `table` and `tables`: move the one into the others")
+        return self
+
+    @property
+    def all_tables(self) -> dict[str, Table]:
+        """Tables by name; a single `table` is called main."""
+        return {"main": self.table} if self.table is not None else self.tables
+
+    def table_of(self, entity: str) -> str | None:
+        """The name of an entity's table, None where it must be said and is not."""
+        tables = self.all_tables
+        return self.entities[entity].table or (next(iter(tables)) if len(tables) == 1 else None)
+
+    def canonical(self) -> dict[str, Any]:
+        """The rules as one plain JSON document, everything defaulted; the rules must be without mistakes."""
+        return document.canonical(self)

@@ -1,0 +1,180 @@
+"""Who writes what: each attribute of each entity has one writer, and no attribute depends on itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from projections.language.binding import each_variable
+from projections.language.expressions import Measure
+from projections.language.mistakes import Location, Mistake
+from projections.language.models import Copy, Projection, Rules
+from projections.language.patterns import Pattern
+from projections.language.shapes import attribute_map, cases
+from projections.language.templates import Template
+
+__all__ = ["cycle_mistakes", "ownership_mistakes", "written"]
+
+Node: TypeAlias = tuple[str, str]
+"""(entity, attribute)."""
+
+EXISTS = "(exists)"
+REST = "(all else)"
+
+
+def written(rule: Projection) -> dict[str, Location]:
+    """The attributes that a rule writes by name, and where in the rule it says so."""
+    if rule.copy_ is not None:
+        copied = {} if rule.copy_.attributes == "all" else rule.copy_.attributes
+        found = _listed(copied, ("copy", "attributes"))
+        return found | {name: ("copy", "values", name) for name in rule.copy_.values}
+    if rule.aggregate is not None:
+        return {name: ("aggregate", "set", name) for name in rule.aggregate.set}
+    if rule.top is not None:
+        return {rule.top.as_: ("top", "as")}
+    if rule.index is not None:
+        keys = [(name, ("index", *place, name)) for place, _, templates in cases(rule.index) for name in templates]
+        return dict(reversed(keys))  # where it stands first
+    action = rule.latest or rule.embed
+    return _listed(action.attributes, (rule.kind, "attributes")) if action is not None else {}
+
+
+def _listed(form: list[str] | dict[str, str] | str, place: Location) -> dict[str, Location]:
+    if isinstance(form, dict):
+        return {name: (*place, name) for name in form}
+    return {name: (*place, index) for index, name in enumerate(form)}
+
+
+def ownership_mistakes(rules: Rules) -> Iterator[Mistake]:
+    """Attributes with two writers, and entities with two copies."""
+    owners: dict[Node, str] = {}
+    copies: dict[str, str] = {}
+    for name, entity in rules.entities.items():
+        owners.update({(name, attribute): f"the application (`index_key` of {name})" for attribute in entity.index_key})
+    for name, rule in rules.projections.items():
+        place = ("projections", name)
+        for attribute, inner in written(rule).items():
+            owner = owners.setdefault((rule.into, attribute), f"rule {name}")
+            if owner != f"rule {name}":
+                message = f"{rule.into}.{attribute} is written by {owner} already: an attribute has one writer"
+                yield Mistake((*place, *inner), message, at_key=True)
+        if rule.copy_ is not None and copies.setdefault(rule.into, name) != name:
+            message = f"{rule.into} is created by rule {copies[rule.into]} already: an entity has one copy rule"
+            yield Mistake((*place, "copy", "into"), message)
+
+
+# --- cycles ---
+
+
+def cycle_mistakes(rules: Rules) -> Iterator[Mistake]:
+    """Attributes that depend on themselves: they would never settle. One mistake for each group of rules."""
+    edges = _edges(rules)
+    reported: set[str] = set()
+    for start in edges:
+        steps = _way_back(edges, start)
+        names = [rule for _, rule in steps]
+        if not steps or reported.intersection(names):
+            continue
+        reported.update(names)
+        way = " → ".join([_shown(start), *(f"{_shown(node)} (rule {rule})" for node, rule in steps)])
+        first = next(name for name in rules.projections if name in names)
+        yield Mistake(
+            ("projections", first), f"depends on what it writes, which would never settle: {way}", at_key=True
+        )
+
+
+def _way_back(edges: dict[Node, dict[Node, str]], start: Node) -> list[tuple[Node, str]]:
+    """The shortest way from a node to itself: (node, rule that leads there) each; empty where there is none."""
+    ways: dict[Node, list[tuple[Node, str]]] = {}
+    queue: list[tuple[Node, list[tuple[Node, str]]]] = [(start, [])]
+    for node, way in queue:
+        for following, rule in edges.get(node, {}).items():
+            if following == start:
+                return [*way, (following, rule)]
+            if following not in ways:
+                ways[following] = [*way, (following, rule)]
+                queue.append((following, ways[following]))
+    return []
+
+
+def _shown(node: Node) -> str:
+    entity, attribute = node
+    return f"{entity}{attribute if attribute.startswith('(') else '.' + attribute}"
+
+
+def _edges(rules: Rules) -> dict[Node, dict[Node, str]]:
+    """From each (entity, attribute) to those that are computed from it, with the rule that does it."""
+    flows = {name: list(_flows(rules, rule)) for name, rule in rules.projections.items()}
+    known = {attribute for pairs in flows.values() for pair in pairs for _, attribute in pair} - {EXISTS}
+    owned = {(rule.into, attribute) for rule in rules.projections.values() for attribute in written(rule)}
+    edges: dict[Node, dict[Node, str]] = {}
+    for name, rule in rules.projections.items():
+        pairs = flows[name]
+        if isinstance(rule.copy_, Copy) and rule.copy_.attributes == "all":
+            free = [attribute for attribute in (*sorted(known), REST) if (rule.into, attribute) not in owned]
+            pairs = pairs + [((rule.from_, attribute), (rule.into, attribute)) for attribute in free]
+        for read, write in pairs:
+            edges.setdefault(read, {}).setdefault(write, name)
+    return edges
+
+
+def _flows(rules: Rules, rule: Projection) -> Iterator[tuple[Node, Node]]:
+    """What a rule reads and what it computes from that, all of it that is named."""
+    variable = each_variable(rule)
+    always = {EXISTS, *_common(rules, rule)}
+    creates = rule.copy_ is not None or (rule.kind != "embed" and rules.entities[rule.into].derived)
+    for attribute, names in [*_computed(rule).items(), *([(EXISTS, set())] if creates else [])]:
+        for name in always | names:
+            root = name.split(".")[0]
+            if root != variable:
+                yield (rule.from_, root), (rule.into, attribute)
+
+
+def _common(rules: Rules, rule: Projection) -> set[str]:
+    """Attributes that all results of a rule depend on."""
+    source = rules.entities[rule.from_]
+    names = _patterns([source.match, rule.where]) | _templates(rule.bind.values())
+    if rule.each is not None:
+        (form,) = rule.each.values()
+        names.add(form["ancestors"] if isinstance(form, dict) else form)
+    if rule.embed is not None:
+        names |= _templates(rule.embed.match.values())
+    for template in rules.entities[rule.into].key.values() if rule.index is None else ():
+        names |= set(Template.parse(template).names) - set(rule.bind)
+    return names - set(_key_names(rules, rule))
+
+
+def _key_names(rules: Rules, rule: Projection) -> set[str]:
+    return _templates(rules.entities[rule.from_].key.values())
+
+
+def _computed(rule: Projection) -> dict[str, set[str]]:
+    """Each attribute a rule writes by name, and the attributes of the source that only it depends on."""
+    if rule.copy_ is not None:
+        copied = {} if rule.copy_.attributes == "all" else attribute_map(rule.copy_.attributes)
+        found = {target: {source} for target, source in copied.items()}
+        values = {name: {value} for name, value in rule.copy_.values.items() if isinstance(value, str)}
+        return found | {name: _templates(values.get(name, ())) for name in rule.copy_.values}
+    if rule.aggregate is not None:
+        return {name: set(Measure.parse(name, form).names) for name, form in rule.aggregate.set.items()}
+    if rule.top is not None:
+        return {rule.top.as_: {rule.top.by, *attribute_map(rule.top.attributes).values()}}
+    if rule.latest is not None:
+        return {target: {rule.latest.by, source} for target, source in attribute_map(rule.latest.attributes).items()}
+    if rule.embed is not None:
+        return {target: {source} for target, source in attribute_map(rule.embed.attributes).items()}
+    every = cases(rule.index)
+    wheres = _patterns([where for _, where, _ in every])
+    return {
+        name: wheres | _templates(templates[name] for _, _, templates in every if name in templates)
+        for _, _, case in every
+        for name in case
+    }
+
+
+def _templates(texts: Iterable[str]) -> set[str]:
+    return {name for text in texts for name in Template.parse(text).names}
+
+
+def _patterns(documents: Iterable[dict[str, object] | None]) -> set[str]:
+    return {name for document in documents if document is not None for name in Pattern.parse(document).names}

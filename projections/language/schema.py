@@ -1,0 +1,173 @@
+"""The JSON Schema of a rule file, for editors: completion, descriptions, and typical mistakes seen while typing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from projections.language.models import KINDS, Rules
+
+__all__ = ["json_schema"]
+
+_SCALAR = {"type": ["string", "number", "boolean", "null"]}
+_COMPARISON = {"enum": ["=", "<", "<=", ">", ">="]}
+_TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+
+_OPERATORS: dict[str, JsonSchemaValue] = {
+    "exists": {"type": "boolean", "description": "Whether the attribute is there at all."},
+    "prefix": {
+        "description": "The text begins with this.",
+        "anyOf": [{"type": "string"}, {"$ref": "#/$defs/IgnoreCase"}],
+    },
+    "suffix": {
+        "description": "The text ends with this.",
+        "anyOf": [{"type": "string"}, {"$ref": "#/$defs/IgnoreCase"}],
+    },
+    "equals-ignore-case": {"type": "string", "description": "The same text, upper and lower case alike."},
+    "anything-but": {
+        "description": "Any value but these; or text without one of these prefixes or suffixes.",
+        "anyOf": [
+            _SCALAR,
+            {"type": "array", "items": _SCALAR, "minItems": 1},
+            {
+                "type": "object",
+                "properties": dict.fromkeys(("prefix", "suffix", "equals-ignore-case"), _TEXTS),
+                "minProperties": 1,
+                "maxProperties": 1,
+                "additionalProperties": False,
+            },
+        ],
+    },
+    "numeric": {
+        "type": "array",
+        "description": 'A comparison, as `[">=", 4]`, or a range, as `[">", 0, "<=", 5]`.',
+        "prefixItems": [_COMPARISON, {"type": "number"}, _COMPARISON, {"type": "number"}],
+        "items": False,
+        "minItems": 2,
+        "maxItems": 4,
+    },
+}
+
+_OPERATOR = {
+    "type": "object",
+    "properties": _OPERATORS,
+    "minProperties": 1,
+    "maxProperties": 1,
+    "additionalProperties": False,
+}
+
+_ALTERNATIVES = {
+    "description": "A value, or a list of alternatives: values and operators.",
+    "anyOf": [
+        _SCALAR,
+        {"type": "array", "items": {"anyOf": [_SCALAR, {"$ref": "#/$defs/Operator"}]}, "minItems": 1},
+        {"$ref": "#/$defs/Pattern", "propertyNames": {"not": {"enum": list(_OPERATORS)}}, "minProperties": 1},
+    ],
+}
+
+_PATTERN = {
+    "type": "object",
+    "description": "What an item must fit: attribute → alternatives, all attributes at once (event pattern syntax).",
+    "properties": {
+        "$or": {
+            "type": "array",
+            "description": "Patterns of which at least one must fit.",
+            "items": {"$ref": "#/$defs/Pattern"},
+            "minItems": 1,
+        }
+    },
+    "additionalProperties": _ALTERNATIVES,
+}
+
+_EXPRESSION = {"type": "string", "minLength": 1}
+
+
+def _long_form(function: str) -> JsonSchemaValue:
+    """`{sum: total, where: {…}}`; a count has no expression, so its pattern may stand inside."""
+    where: JsonSchemaValue = {
+        "$ref": "#/$defs/Pattern",
+        "description": "Only source items that fit this pattern count here.",
+    }
+    if function == "count":
+        inside = {
+            "type": "object",
+            "properties": {"where": where},
+            "required": ["where"],
+            "additionalProperties": False,
+        }
+        count = {"description": "How many source items fit.", "anyOf": [inside, {"const": True}]}
+        properties: JsonSchemaValue = {"count": count, "where": where}
+    else:
+        words = {"sum": "The sum", "avg": "The average", "min": "The least", "max": "The greatest"}
+        properties = {
+            function: {**_EXPRESSION, "description": f"{words[function]} of a path, a product of paths, number(path)."},
+            "where": where,
+        }
+    return {"type": "object", "properties": properties, "required": [function], "additionalProperties": False}
+
+
+_MEASURE = {
+    "description": "`count`, `sum(e)`, `avg(e)`, `min(e)`, `max(e)`, or a mapping with a `where` of its own.",
+    "anyOf": [
+        {"type": "string", "pattern": r"^\s*(count|(sum|avg|min|max)\s*\(.+\))\s*$"},
+        *(_long_form(function) for function in ("count", "sum", "avg", "min", "max")),
+    ],
+}
+
+_IGNORE_CASE = {
+    "type": "object",
+    "properties": {"equals-ignore-case": {"type": "string"}},
+    "required": ["equals-ignore-case"],
+    "additionalProperties": False,
+}
+
+
+class _ForFiles(GenerateJsonSchema):
+    """In a file, what is optional is left out; nothing is ever null."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        if schema.get("default", {}) in (None, {}):
+            return self.generate_inner(schema["schema"])
+        return super().default_schema(schema)
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of rule files."""
+    schema = _referring(Rules.model_json_schema(schema_generator=_ForFiles))
+    definitions = schema.pop("$defs")
+    definitions |= {
+        "IgnoreCase": _IGNORE_CASE,
+        "Measure": _MEASURE,
+        "Operator": _OPERATOR,
+        "Pattern": _PATTERN,
+    }
+    definitions["Projection"]["oneOf"] = [{"required": [kind]} for kind in KINDS]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "Projections for DynamoDB",
+        "oneOf": [{"required": ["table"]}, {"required": ["tables"]}],
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _referring(schema: Any) -> Any:
+    """With references to definitions that only we know (`x-ref` in `forms`), and no names but well-formed ones."""
+    if isinstance(schema, list):
+        return [_referring(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "patternProperties" in schema:
+        schema = {**schema, "additionalProperties": False}
+    return {
+        "$ref" if name == "x-ref" else name: f"#/$defs/{part}" if name == "x-ref" else _referring(part)
+        for name, part in schema.items()
+    }

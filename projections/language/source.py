@@ -1,0 +1,242 @@
+"""A YAML 1.2 or JSON text → plain data, and where each part of it stands.
+
+Built on ruamel.yaml's node tree, not on its constructors: the nodes have marks, duplicate names are still visible, and
+nothing is turned into dates or other types that JSON does not have.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from projections.errors import ProjectionsError
+from projections.language.mistakes import Location, Mistake
+
+__all__ = ["Source", "UnreadableError", "read"]
+
+_MOST_NODES = 50_000  # aliases of aliases can stand for billions
+_DEEPEST = 60
+_TAG = "tag:yaml.org,2002:"
+
+
+class UnreadableError(ProjectionsError):
+    """The text is not YAML at all: nothing but this can be said about it. Line and column count from 1."""
+
+    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(message)
+        self.message, self.line, self.column = message, line, column
+
+
+@dataclass
+class Source:
+    """The data of a text, what was wrong with the text itself, and the nodes for finding places again."""
+
+    text: str
+    data: Any = None
+    mistakes: list[Mistake] = field(default_factory=list)
+    _keys: dict[Location, Node] = field(default_factory=dict)
+    _values: dict[Location, Node] = field(default_factory=dict)
+
+    def position(self, mistake: Mistake) -> tuple[int, int]:
+        """Line and column, from 1, of a mistake; of the nearest thing around it where it names what is not there."""
+        path = mistake.path
+        if path in self._values:
+            key = self._keys.get(path)
+            if mistake.at_key and key is not None:
+                return _start(key)
+            return self._inside(self._values[path], mistake.offset)
+        while path and path not in self._values:
+            path = path[:-1]
+        node = self._keys.get(path) or self._values.get(path)
+        return _start(node) if node is not None else (1, 1)
+
+    def rename(self, path: Location, name: str) -> None:
+        """Finds what stands at `path` also under another last name: the one that was meant."""
+        size = len(path)
+        for places in (self._keys, self._values):
+            for place in [place for place in places if place[:size] == path]:
+                places[(*path[:-1], name, *place[size:])] = places[place]
+
+    def _inside(self, node: Node, offset: int | None) -> tuple[int, int]:
+        """The place `offset` characters into a scalar, where the text stands there as it is read."""
+        line, column = _start(node)
+        if not offset or not isinstance(node, ScalarNode) or node.style in ("|", ">"):
+            return line, column
+        begin = node.start_mark.index + (1 if node.style else 0)
+        if self.text[begin : begin + offset] != node.value[:offset]:
+            return line, column
+        return line, column + offset + (1 if node.style else 0)
+
+
+def read(text: str) -> Source:
+    """Data and places of one document. Raises `UnreadableError` where the text is no YAML."""
+    try:
+        node = YAML(typ="safe", pure=True).compose(text)
+    except RecursionError:
+        raise UnreadableError("nested too deeply") from None
+    except MarkedYAMLError as error:
+        raise _unreadable(text, error) from None
+    except YAMLError as error:
+        raise UnreadableError(f"not YAML: {' '.join(str(error).split())}", *_reader_position(text, error)) from None
+    except (ValueError, IndexError, KeyError, AttributeError, TypeError, AssertionError, NotImplementedError) as error:
+        # ruamel.yaml stumbles over some malformed texts (bad directives, escapes beyond Unicode) without a mark
+        raise UnreadableError(f"not YAML: {error}") from None
+    source = Source(text)
+    if node is not None:
+        try:
+            _Reading(source).value(node, ())
+        except RecursionError:
+            raise UnreadableError("nested too deeply") from None
+    return source
+
+
+def _start(node: Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+def _unreadable(text: str, error: MarkedYAMLError) -> UnreadableError:
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
+    message = "not YAML: " + ", ".join(part for part in (error.context, error.problem) if part)
+    written = text.splitlines()[line - 1] if line <= len(text.splitlines()) else ""
+    if re.search(r"[^\"'{ ]\{\w", written):
+        message += ' (templates need quotes: "USER#{userId}")'
+    return UnreadableError(message, line, column)
+
+
+def _reader_position(text: str, error: YAMLError) -> tuple[int, int]:
+    position = getattr(error, "position", 0)
+    before = text[: position if isinstance(position, int) else 0]
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+
+
+class _Reading:
+    """One walk over the nodes, filling a source."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.count = 0
+        self.open: list[Node] = []
+
+    def value(self, node: Node, path: Location) -> Any:
+        self.source._values[path] = node
+        self.count += 1
+        if self.count > _MOST_NODES:
+            raise UnreadableError(
+                "too large: more than 50 000 values, aliases counted as often as they are used", *_start(node)
+            )
+        if len(path) > _DEEPEST:
+            raise UnreadableError("nested too deeply", *_start(node))
+        if any(node is outer for outer in self.open):
+            raise UnreadableError("an alias refers to something that contains it", *_start(node))
+        self.open.append(node)
+        if isinstance(node, MappingNode):
+            data: Any = self._mapping(node, path)
+        elif isinstance(node, SequenceNode):
+            data = [self.value(element, (*path, index)) for index, element in enumerate(node.value)]
+        else:
+            data = self._scalar(node, path)
+        self.open.pop()
+        if not path:
+            self.source.data = data
+        return data
+
+    def _mapping(self, node: MappingNode, path: Location) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key, value, merged in self._entries(node, path):
+            if not isinstance(key, ScalarNode):
+                self._report(path, "a name must be plain text, not a list or a mapping")
+                continue
+            name = _text(key.value)
+            inner = (*path, name)
+            if name in data:
+                if not merged:
+                    first = self.source._keys[inner]
+                    self._report_at(key, inner, f"stands here twice, first on line {_start(first)[0]}")
+                continue
+            self.source._keys[inner] = key
+            data[name] = self.value(value, inner)
+        return data
+
+    def _entries(self, node: MappingNode, path: Location) -> Iterator[tuple[Node, Node, bool]]:
+        """The entries of a mapping, then those it merges with `<<`, which its own prevail over."""
+        merges: list[Node] = []
+        for key, value in node.value:
+            if key.tag == _TAG + "merge" and key.style is None:
+                merges += value.value if isinstance(value, SequenceNode) else [value]
+            else:
+                yield key, value, False
+        for value in merges:
+            if not isinstance(value, MappingNode) or any(value is outer for outer in self.open):
+                self._report(path, "`<<` merges mappings only")
+                continue
+            self.open.append(value)
+            yield from ((key, inner, True) for key, inner, _ in self._entries(value, path))
+            self.open.pop()
+
+    def _scalar(self, node: Node, path: Location) -> Any:
+        text = _text(str(node.value))
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            self._report(path, "half of a surrogate pair is no text")
+            return text.encode("utf-8", "replace").decode()
+        kind = str(node.tag).removeprefix(_TAG)
+        try:
+            if kind == "null":
+                return None
+            if kind == "bool":
+                return {"true": True, "false": False}[text.lower()]
+            if kind == "int":
+                return _integer(text)
+            if kind == "float":
+                number = float(text.replace("_", ""))
+                if not math.isfinite(number):
+                    raise ValueError
+                return number
+        except (KeyError, ValueError):
+            self._report(
+                path, f"{text[:40]} is no number that DynamoDB can hold" if kind != "bool" else "not a boolean"
+            )
+        return text
+
+    def _report(self, path: Location, message: str) -> None:
+        self.source.mistakes.append(Mistake(path, message))
+
+    def _report_at(self, key: Node, path: Location, message: str) -> None:
+        """A mistake at a node that is not the one its path leads to: the second of two entries of one name."""
+        place = (*path[:-1], _Second(str(path[-1])))
+        self.source._keys[place] = self.source._values[place] = key
+        self.source.mistakes.append(Mistake(place, message, at_key=True))
+
+
+class _Second(str):
+    """The name of a repeated entry: reads like the first, but is another place."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def _text(text: str) -> str:
+    """JSON escapes characters beyond U+FFFF as two surrogates; YAML reads each for itself."""
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        return text
+
+
+def _integer(text: str) -> int:
+    digits = text.replace("_", "")
+    if len(digits) > 40:
+        raise ValueError
+    return int(digits, {"0o": 8, "0x": 16, "0b": 2}.get(digits.lstrip("+-")[:2].lower(), 10))

@@ -1,0 +1,108 @@
+"""pydantic's errors in our words: short, and naming what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from projections.language.mistakes import Location, Mistake
+from projections.language.models import Rules
+from projections.language.shapes import shown
+from projections.language.syntax import suggest
+
+__all__ = ["known_names", "mistakes_in", "optional_names"]
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "list_type": "a list",
+}
+
+
+def mistakes_in(error: ValidationError) -> list[Mistake]:
+    """What pydantic found, one by one."""
+    found: list[Mistake] = []
+    for detail in error.errors(include_url=False):
+        path: Location = detail["loc"]
+        at_key = bool(path) and path[-1] == "[key]"
+        path = path[:-1] if at_key else path
+        context = detail.get("ctx", {})
+        if "mistakes" in context:
+            found += [
+                Mistake((*path, *inner.path), inner.message, inner.offset, inner.at_key)
+                for inner in context["mistakes"]
+            ]
+        elif detail["type"] == "missing":
+            found.append(Mistake(path[:-1], f"needs `{path[-1]}`", at_key=True))
+        elif detail["type"] == "extra_forbidden":
+            found.append(Mistake(path, _unknown(path), at_key=True))
+        else:
+            found.append(
+                Mistake(path, _message(detail["type"], detail["input"], context, detail["msg"]), at_key=at_key)
+            )
+    return found
+
+
+def _message(kind: str, value: Any, context: Mapping[str, Any], otherwise: str) -> str:
+    if kind in _EXPECTED:
+        quotes = " (put quotes around it)" if kind == "string_type" and isinstance(value, int | float) else ""
+        return f"expected {_EXPECTED[kind]}, found {shown(value)}{quotes}"
+    if kind == "literal_error":
+        choices = str(context["expected"]).replace("'", "")
+        near = suggest(value, choices.replace(" or ", ", ").split(", ")) if isinstance(value, str) else ""
+        return f"expected {choices}, found {shown(value)}{near}"
+    if kind == "string_pattern_mismatch" and context["pattern"].startswith("^[A-Za-z]"):
+        return "a name has letters, digits, _ and -, and begins with a letter"
+    if kind == "string_pattern_mismatch":
+        return f"expected one character, no brace, found {shown(value)}"
+    if kind in ("greater_than_equal", "less_than_equal"):
+        bound = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
+        return f"expected a whole number, {bound}, found {shown(value)}"
+    if kind in ("too_short", "string_too_short"):
+        return "is empty"
+    if kind == "too_long":
+        return f"expected at most {context['max_length']} entries, found {context['actual_length']}"
+    if kind == "string_too_long":
+        return f"expected at most {context['max_length']} characters"
+    return otherwise
+
+
+def _unknown(path: Location) -> str:
+    names = known_names(path[:-1])
+    return "unknown" + (suggest(str(path[-1]), names) or f": expected {', '.join(names)}")
+
+
+def known_names(path: Location) -> list[str]:
+    """The names that the model at a place of a rule file knows; none where there is no model."""
+    model = _model_at(path)
+    return [name.removesuffix("_") for name in model.model_fields] if model else []
+
+
+def optional_names(path: Location) -> list[str]:
+    """Those of the known names that may be left out."""
+    model = _model_at(path)
+    fields = model.model_fields.items() if model else ()
+    return [name.removesuffix("_") for name, field in fields if not field.is_required()]
+
+
+def _model_at(path: Location) -> type[BaseModel] | None:
+    model: type[BaseModel] | None = Rules
+    steps = iter(path)
+    for step in steps:
+        field = next((f for n, f in model.model_fields.items() if n.removesuffix("_") == step), None) if model else None
+        annotation = field.annotation if field is not None else None
+        model = next(iter(_models(annotation)), None)
+        if get_origin(annotation) is dict and next(steps, None) is None:  # the name of an entry
+            return None
+    return model
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models(argument)]

@@ -1,0 +1,252 @@
+"""The loader: a file becomes rules, or every mistake in it at once, each with its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from projections.errors import RulesError
+from projections.language import loader
+
+RULES = Path(__file__).parent / "rules"
+GOOD = sorted(path for path in RULES.glob("*.yaml") if not path.name.startswith("broken"))
+BROKEN = sorted(RULES.glob("broken-*.yaml"))
+
+HEAD = "table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}\nentities:\n  A: {key: {PK: 'A#{a}', SK: A}}\n"
+
+
+def problems(text: str) -> list[str]:
+    """What the loader has against a text, without the file's name."""
+    with pytest.raises(RulesError) as raised:
+        loader.loads(text, "f", executable=False)
+    return [str(problem).removeprefix("f:") for problem in raised.value.problems]
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_good_files_load_and_their_document_is_plain_json(path: Path) -> None:
+    document = loader.load(path, executable=False).canonical()
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_yaml_and_json_of_the_same_rules_have_the_same_document(path: Path) -> None:
+    rules = loader.load(path, executable=False)
+    text = rules.model_dump_json(by_alias=True, exclude_unset=True, indent=1)
+    assert loader.loads(text, executable=False).canonical() == rules.canonical()
+    assert loader.loads(text.replace(" ", "\t"), executable=False) is not None
+
+
+@pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.stem)
+def test_broken_files_report_exactly_what_their_last_comments_say(path: Path) -> None:
+    expected = [line[3:] for line in path.read_text().splitlines() if line.startswith("#! ")]
+    with pytest.raises(RulesError) as raised:
+        loader.load(path, executable=False)
+    assert [str(problem).removeprefix(f"{path}:") for problem in raised.value.problems] == expected
+
+
+def test_what_is_not_executed_yet_is_refused_by_name_unless_asked_for() -> None:
+    with pytest.raises(RulesError) as raised:
+        loader.load(RULES / "everything.yaml")
+    assert {problem.path for problem in raised.value.problems} == {
+        "projections.byMail.copy.into",
+        "projections.months.expired",
+        "projections.months.aggregate.shards",
+        "projections.months.aggregate.set.least",
+        "projections.months.aggregate.set.greatest",
+        "projections.lastOrder.latest",
+        "projections.firstOrders.mode",
+        "projections.firstOrders.top",
+        "projections.buyer.embed",
+        "retired",
+    }
+    assert 'this version does not execute "top" yet; remove the rule or set it aside' in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "1:1: (top): expected a mapping with `table`, `entities` and `projections`, found nothing"),
+        ("[1]", "1:1: (top): expected a mapping with `table`, `entities` and `projections`, found a list"),
+        (
+            "a: [",
+            "1:5: (top): not YAML: while parsing a flow node, expected the node content, but found '<stream end>'",
+        ),
+        ("a: \x00", "1:4: (top): not YAML: "),
+        ("a: &x [*x]", "1:4: (top): an alias refers to something that contains it"),
+        ("[" * 3000, "1:1: (top): nested too deeply"),
+        ("entities: {A: {key: {PK: A#{a}, SK: A}}}", 'templates need quotes: "USER#{userId}"'),
+        (HEAD + "projections:\n", "4:1: projections: is empty: say what, or leave it out"),
+        (HEAD + "table: {key: [PK]}\n", "4:1: table: stands here twice, first on line 1"),
+        (HEAD + "? [a]\n: 1\n", "1:1: (top): a name must be plain text, not a list or a mapping"),
+        (HEAD + "guard_prefix: 1\n", "4:15: guard_prefix: expected text, found 1 (put quotes around it)"),
+    ],
+)
+def test_texts_that_say_nothing_are_refused_in_our_words(text: str, expected: str) -> None:
+    assert any(expected in problem for problem in problems(text)), problems(text)
+
+
+def test_aliases_of_aliases_cannot_exhaust_memory() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    (problem,) = problems("\n".join(lines))
+    assert "too large" in problem
+
+
+def test_anchors_aliases_and_merges_are_read() -> None:
+    rules = loader.loads(
+        HEAD
+        + "  B: &b {key: &k {PK: 'B#{b}', SK: B}, id: b}\n"
+        + "  C: {<<: *b, key: {PK: 'C#{b}', SK: C}}\n"
+        + "projections:\n  p: {from: B, bind: {a: '{b}'}, copy: {into: A, attributes: [x]}}\n"
+    )
+    assert rules.entities["C"].id == "b"
+    assert rules.entities["C"].key["PK"] == "C#{b}"
+
+
+def test_yaml_1_2_has_no_booleans_but_true_and_false_and_no_dates() -> None:
+    rules = loader.loads(
+        HEAD
+        + "  B: {key: {PK: 'B#{b}', SK: B}}\n"
+        + "projections:\n  p: {from: A, bind: {b: '{a}'}, where: {x: [on, no, true], y: [2024-01-01]}, "
+        + "copy: {into: B, attributes: [x]}}\n"
+    )
+    assert rules.projections["p"].where == {"x": ["on", "no", True], "y": ["2024-01-01"]}
+
+
+def test_json_escapes_beyond_the_basic_plane_are_one_character() -> None:
+    text = json.dumps(
+        loader.load(RULES / "design.yaml", executable=False).model_dump(by_alias=True, exclude_unset=True)
+    )
+    rules = loader.loads(text.replace("PROFILE", "\\ud83d\\ude00"), executable=False)
+    assert rules.entities["User"].key["SK"] == "😀"
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"\xff\xfe\xfa", "cannot be read: is not UTF-8"),
+        (b"\xef\xbb\xbf[]", "expected a mapping"),
+    ],
+)
+def test_files_that_cannot_be_read_are_problems_too(tmp_path: Path, write: bytes | None, expected: str) -> None:
+    path = tmp_path / "rules.yaml"
+    if write is not None:
+        path.write_bytes(write)
+    with pytest.raises(RulesError, match=expected):
+        loader.load(path)
+    with pytest.raises(RulesError, match="cannot be read"):
+        loader.load(tmp_path)
+
+
+def test_columns_point_into_values() -> None:
+    text = HEAD + '  B: {key: {PK: "B#{b|pda(3)}", SK: B}}\n'
+    assert problems(text)[0].startswith("4:23: entities.B.key.PK: there is no pipe")
+
+
+@given(st.text())
+@settings(max_examples=60, deadline=None)
+def test_any_text_loads_or_raises_rules_error(text: str) -> None:
+    _survives(text)
+
+
+_PIECES = [
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    "\n",
+    "  ",
+    "- ",
+    "&a",
+    "*a",
+    "'",
+    '"',
+    "#",
+    "|",
+    "!",
+    "%",
+    "null",
+    "1e999",
+    "\t",
+    "?",
+]
+
+
+@given(
+    st.sampled_from([path.read_text() for path in GOOD]),
+    st.lists(
+        st.tuples(
+            st.floats(0, 1, exclude_max=True), st.integers(0, 12), st.sampled_from(_PIECES) | st.text(max_size=3)
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_good_files_with_pieces_cut_out_or_put_in_load_or_raise_rules_error(
+    text: str, edits: list[tuple[float, int, str]]
+) -> None:
+    for place, cut, piece in edits:
+        at = int(place * len(text))
+        text = text[:at] + piece + text[at + cut :]
+    _survives(text)
+
+
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["A", "all", "{a}"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from([path.name for path in GOOD]), st.data())
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_good_documents_with_a_part_replaced_load_or_raise_rules_error(name: str, data: st.DataObject) -> None:
+    document = _DOCUMENTS[name]
+    places = list(_places(document))
+    place = data.draw(st.sampled_from(places))
+    _survives(json.dumps(_replaced(document, place, data.draw(_JSON))))
+
+
+_DOCUMENTS = {
+    path.name: loader.load(path, executable=False).model_dump(mode="json", by_alias=True, exclude_unset=True)
+    for path in GOOD
+}
+
+
+def _places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for name, part in inner for place in _places(part, (*path, name)))]
+
+
+def _replaced(value: object, path: tuple[str | int, ...], part: object) -> object:
+    if not path:
+        return part
+    if isinstance(value, dict):
+        return {**value, path[0]: _replaced(value[path[0]], path[1:], part)}
+    assert isinstance(value, list)
+    return [_replaced(old, path[1:], part) if index == path[0] else old for index, old in enumerate(value)]
+
+
+def _survives(text: str) -> None:
+    rules, problems = None, ()
+    try:
+        rules = loader.loads(text, executable=False)
+    except RulesError as error:
+        problems = error.problems
+    assert (rules is None) == bool(problems)
+    assert all(problem.line >= 1 and problem.column >= 1 for problem in problems)
+    assert not any("Input should" in problem.message for problem in problems)
+    if rules is not None:
+        json.dumps(rules.canonical(), allow_nan=False)
