@@ -197,7 +197,7 @@ def _key_part(name: str, kind: str, text: str, most: int) -> str:
             f"The AttributeValue for a key attribute cannot contain an empty string value. Key: {name}"
         )
     if len(text) * 4 > most and size({kind: text}) > most:
-        raise InvalidRequest(f"the key attribute {name} has {size({kind: text})} bytes, at most {most} are allowed")
+        raise ActionRefused(f"the key attribute {name} has {size({kind: text})} bytes, at most {most} are allowed")
     return text
 
 
@@ -217,31 +217,33 @@ def key_sizes(schema: Schema) -> tuple[tuple[str, str, int], ...]:
 
 def check_write(schema: Schema, write: Write) -> ItemKey:
     """What is refused before any item is read; the write's key in normal form."""
-    key = checked_key(schema, write.key)
     if write.condition is not None:
         for value, ordered in operands(write.condition):
             if ordered and not value.keys() <= ORDERED:
                 raise InvalidRequest(f"Incorrect operand type for operator or function; operand type: {list(value)}")
             checked(value)
-    if not isinstance(write, Update):
-        return key
-    names = (*write.set, *write.remove, *write.add, *write.discard)
+    if isinstance(write, Update):
+        _check_update(write)
+    return checked_key(schema, write.key)
+
+
+def _check_update(update: Update) -> None:
+    names = (*update.set, *update.remove, *update.add, *update.discard)
     if len(set(names)) < len(names):
         raise InvalidRequest(f"Two document paths overlap with each other: {sorted(names)}")
-    _check_operands(write.set, None)
-    _check_operands(write.add, _SETS | {"N"})
-    _check_operands(write.discard, _SETS)
-    if len(names) > 100 or write.condition is not None:
-        _check_texts(write)
-    return key
+    _check_operands(update.set, None)
+    _check_operands(update.add, _SETS | {"N"})
+    _check_operands(update.discard, _SETS)
+    if len(names) > 100 or update.condition is not None:
+        _check_texts(update)
 
 
 def _check_operands(values: Mapping[str, Value], kinds: Collection[str] | None) -> None:
-    for value in values.values():
+    for name, value in values.items():
         ((kind, content),) = checked(value).items()
         if kinds is not None and kind not in kinds:
             raise InvalidRequest(f"Incorrect operand type for operator or function; operand type: {kind}")
-        if size({kind: content}) > ITEM_BYTES:
+        if _length(name) + size({kind: content}) > ITEM_BYTES:
             raise InvalidRequest("Item size to update has exceeded the maximum allowed size")
 
 

@@ -134,15 +134,18 @@ class MemoryStore:
         """What each write of a transaction replaces, and by what; nothing is stored yet."""
         if not 1 <= len(writes) <= TRANSACTION_ACTIONS:
             raise InvalidRequest(f"a transaction has 1 to {TRANSACTION_ACTIONS} actions, not {len(writes)}")
-        tables = [self._table(write.key.table) for write in writes]
-        keys = [check_write(table.schema, write) for table, write in zip(tables, writes, strict=True)]
+        keys = [self._key_of(write) for write in writes]
         if len(set(keys)) < len(keys):
             raise InvalidRequest("Transaction request cannot include multiple operations on one item")
         if sum(map(_payload, writes)) > TRANSACTION_BYTES:
             raise InvalidRequest("Transaction payload size cannot exceed 4MB")
         outcomes = []
         reasons: list[Reason | None] = []
-        for table, key, write in zip(tables, keys, writes, strict=True):
+        for key, write in zip(keys, writes, strict=True):
+            if isinstance(key, ActionRefused):
+                reasons.append(Reason("invalid", message=str(key)))
+                continue
+            table = self._tables[key.table]
             old = table.items.get(key)
             if not _passes(write.condition, old):
                 reasons.append(Reason("condition", None if old is None else dict(old[0])))
@@ -155,6 +158,12 @@ class MemoryStore:
         if any(reasons):
             raise TransactionCancelled(reasons)
         return outcomes
+
+    def _key_of(self, write: Write) -> ItemKey | ActionRefused:
+        try:
+            return check_write(self._table(write.key.table).schema, write)
+        except ActionRefused as error:
+            return error
 
     # What an application and its operators do
 

@@ -1,0 +1,47 @@
+"""What all tests share: the emulators, each started once, and an environment in which nothing reaches AWS."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from emulators import Program, Unavailable, dynamodb_local, ministack, running
+from hypothesis import settings
+
+settings.register_profile("default", deadline=None, print_blob=True)
+settings.load_profile("default")
+
+for name in [name for name in os.environ if name.startswith(("AWS_", "LOCALSTACK_"))]:
+    del os.environ[name]
+os.environ |= {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+def started(program: Callable[[int], Program]) -> Iterator[str]:
+    """Skips tests whose emulator cannot run here; where REQUIRE_EMULATORS is set, as in CI, they fail instead."""
+    try:
+        with running(program) as url:
+            yield url
+    except Unavailable as error:
+        if os.environ.get("REQUIRE_EMULATORS"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def dynamodb_local_url() -> Iterator[str]:
+    """The address of DynamoDB Local, AWS's own engine: where emulators differ, it is right."""
+    yield from started(dynamodb_local)
+
+
+@pytest.fixture(scope="session")
+def ministack_url() -> Iterator[str]:
+    """The address of MiniStack."""
+    yield from started(ministack)

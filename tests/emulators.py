@@ -1,0 +1,151 @@
+"""Emulators of AWS for the tests: installed once into `.emulators/` and `.venv-ministack/`, started on free ports.
+
+    with running(dynamodb_local) as url: ...
+
+MiniStack has an environment of its own because it pins botocore to one version, which is older than ours.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import venv
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["Program", "Unavailable", "dynamodb_local", "free_port", "ministack", "running"]
+
+ROOT = Path(__file__).resolve().parent.parent
+DIRECTORY = ROOT / ".emulators"
+DYNAMODB_LOCAL = "amplify-dynamodb-simulator@2.9.30"  # the npm package that carries AWS's jar
+MINISTACK = "ministack==1.5.33"
+
+
+class Unavailable(Exception):  # noqa: N818 - a state of the machine rather than a fault
+    """The machine lacks what an emulator needs, or it did not start. The message says what to install."""
+
+
+@dataclass(frozen=True)
+class Program:
+    command: list[str]
+    directory: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def dynamodb_local(port: int) -> Program:
+    """AWS's own engine for one machine, in memory."""
+    for program in ("java", "npm"):
+        if shutil.which(program) is None:
+            raise Unavailable(f"DynamoDB Local needs {program}, which is not on PATH")
+    home = _installed("dynamodb-local", _unpack_dynamodb_local)
+    command = ["java", "-Xmx512m", "-Djava.library.path=emulator/DynamoDBLocal_lib"]
+    return Program([*command, "-jar", "emulator/DynamoDBLocal.jar", "-inMemory", "-port", str(port)], home)
+
+
+def ministack(port: int) -> Program:
+    """A server for many AWS services; it also runs deployed functions."""
+    _installed("ministack", _install_ministack)
+    python = ROOT / ".venv-ministack" / "bin" / "python"
+    environment = {"GATEWAY_PORT": str(port), "LOG_LEVEL": "WARNING"}
+    return Program([str(python), "-m", "ministack"], DIRECTORY / "ministack", environment)
+
+
+@contextmanager
+def running(program: Callable[[int], Program], **environment: str) -> Iterator[str]:
+    """Starts an emulator and stops it at the end; its address. Its output is in `.emulators/<name>.log`."""
+    port = free_port()
+    started = program(port)
+    log = DIRECTORY / f"{program.__name__}-{port}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            started.command,
+            cwd=started.directory,
+            env={**os.environ, **started.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        _await(process, f"http://127.0.0.1:{port}", log)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        log.unlink(missing_ok=True)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _await(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    for _ in range(600):
+        if process.poll() is not None:
+            raise Unavailable(f"{process.args} ended at once: {log.read_text(errors='replace')[-2000:]}")
+        try:
+            urllib.request.urlopen(url, timeout=2)
+        except urllib.error.HTTPError:
+            return  # it answers: a bare GET is no request it knows
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise Unavailable(f"{process.args} does not answer: {log.read_text(errors='replace')[-2000:]}")
+
+
+def _installed(name: str, install: Callable[[Path], None]) -> Path:
+    """The home of an emulator, filled by `install` the first time; processes that come at once wait for one."""
+    DIRECTORY.mkdir(exist_ok=True)
+    home = DIRECTORY / name
+    with (DIRECTORY / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.exists():
+            with tempfile.TemporaryDirectory(dir=DIRECTORY) as work:
+                try:
+                    install(Path(work) / "home")
+                except (subprocess.CalledProcessError, OSError) as error:
+                    output = getattr(error, "stderr", None) or b""
+                    raise Unavailable(f"{name} cannot be installed: {error} {output.decode()[-500:]}") from error
+                (Path(work) / "home").rename(home)
+    return home
+
+
+def _unpack_dynamodb_local(home: Path) -> None:
+    home.mkdir()
+    _run(["npm", "pack", "--silent", DYNAMODB_LOCAL], home)
+    (archive,) = home.glob("*.tgz")
+    _run(["tar", "xzf", archive.name, "--strip-components=1"], home)
+    archive.unlink()
+
+
+def _install_ministack(home: Path) -> None:
+    home.mkdir()
+    environment = ROOT / ".venv-ministack"
+    venv.create(environment, with_pip=True, clear=True)
+    uv = Path(sys.executable).parent / "uv"
+    python = str(environment / "bin" / "python")
+    if uv.exists():
+        _run([str(uv), "pip", "install", "--quiet", "--python", python, MINISTACK], home)
+    else:
+        _run([python, "-m", "pip", "install", "--quiet", MINISTACK], home)
+
+
+def _run(command: list[str], directory: Path) -> None:
+    subprocess.run(command, cwd=directory, check=True, capture_output=True, stdin=subprocess.DEVNULL)

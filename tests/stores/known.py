@@ -1,0 +1,107 @@
+"""Where emulators differ from AWS: facts, and the cases of the contract that show them.
+
+Such a case is expected to fail on that emulator, and the suite fails if it passes: then a new version is right, and its
+line can go. A pattern is matched against `test name:case`.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+WRONG: dict[str, dict[str, list[str]]] = {
+    "memory": {},
+    "dynamodb-local": {
+        "does not check the type and the length of index keys": [
+            "test_a_refused_update_changes_nothing:index-key-type",
+            "test_a_refused_update_changes_nothing:index-key-*-long",
+            "test_a_refused_update_changes_nothing:index-key-added",
+        ],
+        "gives numbers back as they were written; AWS normalizes them": ["test_numbers_are_normalized:*"],
+    },
+    "moto": {
+        "does not check numbers": [
+            "test_a_*:*39-digits*",
+            "test_keys_have_limits:39-digits",
+            "test_what_is_wrong_in_itself_*:39-digits",
+            "*:add-tiny",
+            "*:*-overflow",
+            "*:overflow",
+            "*:underflow",
+            "*:*no-number",
+            "*:empty-number",
+            "*:infinity",
+            "*:spaced-number",
+            "*:bad-number-in-condition",
+        ],
+        "adds numbers that are no integers as floats, or not at all": ["test_add:before5*"],
+        "compares elements of number sets as text": ["test_discard:before2*", "*:same-number-twice"],
+        "does not check sets, levels and operators": [
+            "*:duplicates",
+            "*:empty-set",
+            "*:empty-set-in-condition",
+            "*:too-deep",
+            "*:expression-too-long",
+            "*:too-many-operators",
+        ],
+        "does not check index keys": ["test_a_*:index-key-*"],
+        "gives numbers back as they were written": ["test_numbers_are_normalized:*"],
+        "does not check keys": ["test_keys_have_limits:*", "test_a_key_that_is_too_long_*"],
+        "does not check the types of a query's key": ["test_a_query_gives_the_partition_key_*:*'N': '1'*"],
+        "counts the size of values, not of the item": [
+            "*:too-large-together",
+            "test_an_item_may_have_400_kb*",
+            "test_an_item_that_becomes_too_large*",
+            "test_a_transaction_has_4_mb*",
+        ],
+        "checks what is static only after the condition": ["test_what_is_wrong_in_itself_*:*"],
+        "fails with TypeError where types differ": [
+            "test_only_strings_numbers_and_binary_have_an_order:*",
+            "test_a_write_is_refused_*:Below(path=('number',), value={'S': '99'})",
+            "test_a_write_is_refused_*:Below(path=('tags',)*",
+            "test_a_write_is_refused_*:Below(path=('text',), value={'N'*",
+            "test_a_write_is_refused_*:Below(path=('yes',)*",
+            "test_a_write_is_refused_*:Below(path=('~rule',)*",
+        ],
+        "fails where DELETE meets no attribute": ["test_an_update_creates_the_item_whatever_it_does:"],
+        "takes an empty transaction": ["test_a_transaction_has_1_to_100_actions:"],
+        "has no cursor where a page is just full": ["test_a_page_that_is_just_full_has_a_cursor:"],
+    },
+    "ministack": {
+        "rounds sums to the 28 digits of Python's decimals": [
+            "test_a_*:add-39-digits",
+            "*:add-tiny",
+            "test_add:before5*",
+        ],
+        "compares elements of number sets as text": ["test_add:before8*", "test_discard:before2*"],
+        "keeps number keys as text": ["test_numbers_as_keys_*"],
+        "orders whatever has no order": ["test_only_strings_numbers_and_binary_have_an_order:*"],
+        "gives a wrong operand in a transaction as a reason": [
+            "test_a_bad_value_condemns_the_whole_transaction:add-number-to-text"
+        ],
+        "checks no paths, operators and empty sets in conditions": [
+            "*:twice",
+            "*:too-many-operators",
+            "*:empty-set-in-condition",
+            "*:empty-set-added",
+        ],
+        "checks sets in transactions not at all": ["test_a_bad_value_condemns_*:empty-set"],
+        "checks what is static only after the condition": [
+            "test_what_is_wrong_in_itself_*:add-text",
+            "test_what_is_wrong_in_itself_*:empty-set",
+        ],
+        "does not check the length of keys": [
+            "*:index-key-*-long",
+            "test_keys_have_limits:*-long*",
+            "test_a_key_that_is_too_long_*",
+        ],
+        "counts the size of an item otherwise": ["test_an_item_may_have_400_kb*"],
+    },
+}
+
+
+def reason(backend: str, test: str, case: str) -> str | None:
+    """Why this case fails on this emulator; None where it must not."""
+    for fact, patterns in WRONG[backend].items():
+        if any(fnmatchcase(f"{test}:{case}", pattern) for pattern in patterns):
+            return f"{backend} {fact}"
+    return None
