@@ -137,6 +137,7 @@ def _parse(text: str, allow_text: bool) -> Expression:
     factors: list[Factor] = []
     constant = Decimal(-1 if negative else 1)
     while True:
+        start = position
         factor, position = _factor(text, position)
         if isinstance(factor, Factor):
             factors.append(factor)
@@ -144,7 +145,7 @@ def _parse(text: str, allow_text: bool) -> Expression:
             try:
                 constant = EXACT.multiply(constant, EXACT.create_decimal(factor))
             except decimal.DecimalException:
-                raise LanguageError(f"this number does not fit DynamoDB's ({_LIMITS})", position) from None
+                raise LanguageError(f"this number does not fit DynamoDB's ({_LIMITS})", start) from None
         position = _skip(text, position)
         if position == len(text):
             break
