@@ -1,0 +1,169 @@
+"""Reading event files: what Lambda gives a function, or any of the forms in which people keep stream records."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from projections.errors import UsageError
+
+__all__ = ["Recorded", "read"]
+
+_DECODER = json.JSONDecoder()
+_TYPES = frozenset({"S", "N", "B", "BOOL", "NULL", "L", "M", "SS", "NS", "BS"})
+_IMAGES = {"INSERT": ("NewImage",), "MODIFY": ("OldImage", "NewImage"), "REMOVE": ("OldImage",)}
+_STREAM = 'a DynamoDB stream event looks like {"Records": [{"eventName": …, "dynamodb": {…}}]}'
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One record of an event file, unchanged, and where it stands."""
+
+    record: Mapping[str, Any]
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """One JSON value of a file, which may hold several after each other, as JSON lines do."""
+
+    file: str
+    text: str
+    start: int
+    value: Any
+
+    def place(self, offset: int) -> str:
+        line = self.text.count("\n", 0, offset) + 1
+        return f"{self.file}:{line}:{offset - self.text.rfind(chr(10), 0, offset)}"
+
+
+def read(paths: Sequence[str]) -> list[Recorded]:
+    """The records of event files in order, `-` being standard input.
+
+    A file holds Lambda's event (`{"Records": […]}`), a list of records, one record, or several of these after each
+    other; an object that Lambda wrote to S3 on failure is read for its payload. Raises UsageError if a file is none of
+    these, or if none of its records can be used; a bad record among good ones is left for the handler to quarantine.
+    """
+    return [recorded for path in paths for recorded in _file(path)]
+
+
+def _file(path: str) -> list[Recorded]:
+    found = [recorded for document in _documents(path, _text(path)) for recorded in _records(document)]
+    flaws = [flaw(recorded.record) for recorded in found]
+    if found and all(flaws):
+        raise UsageError(f"{found[0].place}: {flaws[0]}")
+    if not found:
+        raise UsageError(f"{path}: no records in it; {_STREAM}")
+    return found
+
+
+def _text(path: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from None
+
+
+def _documents(file: str, text: str) -> Iterator[_Document]:
+    position = _skip(text, 0)
+    while position < len(text):
+        try:
+            value, end = _DECODER.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            raise UsageError(
+                f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}; an event file holds JSON or JSON lines"
+            ) from None
+        except RecursionError:
+            raise UsageError(f"{file}:1:1: nested too deeply for an event; {_STREAM}") from None
+        yield _Document(file, text, position, value)
+        position = _skip(text, end)
+
+
+def _records(document: _Document) -> Iterator[Recorded]:
+    value, path, offset, source = document.value, "", document.start, document
+    if isinstance(value, dict) and "DDBStreamBatchInfo" in value:
+        payload = value.get("payload")
+        if not isinstance(payload, str):
+            raise UsageError(
+                f"{document.place(offset)}: says where failed records are in their stream, but does not hold them; "
+                "only the objects in an S3 destination do (payload)"
+            )
+        (source, *_) = [*_documents(f"{document.file}: payload", payload)] or [document]
+        value, offset = source.value, source.start
+    if isinstance(value, dict) and "Records" in value:
+        path, value = "Records", value["Records"]
+        if not isinstance(value, list):
+            raise UsageError(f"{source.place(offset)}: Records is not a list; {_STREAM}")
+    elements = value if isinstance(value, list) else [value]
+    starts = _starts(source, path) if isinstance(value, list) else [offset]
+    for number, element in enumerate(elements):
+        start = starts[number] if number < len(starts) else offset
+        place = source.place(start) + (f": {path}[{number}]" if isinstance(value, list) else "")
+        if not isinstance(element, dict) or not isinstance(element.get("dynamodb"), dict):
+            raise UsageError(f"{place}: {_strange(element)}; {_STREAM}")
+        yield Recorded(element, place)
+
+
+def flaw(record: Mapping[str, Any]) -> str | None:
+    """Why a record cannot be used, and the way out; None if it can."""
+    name, body = record.get("eventName"), record["dynamodb"]
+    if name not in _IMAGES:
+        return f"eventName is {json.dumps(name)[:40]}; expected INSERT, MODIFY or REMOVE"
+    if not isinstance(body.get("SequenceNumber"), str) or not body["SequenceNumber"].isdecimal():
+        return "no SequenceNumber, the decimal text by which versions of an item are ordered"
+    for image in ("Keys", *_IMAGES[name]):
+        if not isinstance(body.get(image), dict):
+            view = body.get("StreamViewType", "not said")
+            return (
+                f"{name} without {image} (its StreamViewType: {view}); "
+                "set the stream's view type to NEW_AND_OLD_IMAGES and record the event again"
+            )
+        for attribute, value in body[image].items():
+            if not isinstance(value, dict) or len(value) != 1 or not value.keys() <= _TYPES:
+                return (
+                    f"{image}.{attribute} is {json.dumps(value, ensure_ascii=False)[:60]}, not an attribute value; "
+                    'write it with its type, as {"S": "text"} or {"N": "1"}'
+                )
+    return None
+
+
+def _strange(element: Any) -> str:
+    if isinstance(element, dict):
+        source = element.get("eventSource", element.get("EventSource"))
+        if source:
+            return f"a record of {source}, not of a DynamoDB stream"
+        return "no stream record: it has no dynamodb part"
+    return f"expected a stream record, found {json.dumps(element, ensure_ascii=False)[:40]}"
+
+
+def _starts(document: _Document, field: str) -> list[int]:
+    """Where each element of the document's list (of its field, if one is named) begins."""
+    text, position = document.text, document.start
+    if field:
+        position = _skip(text, position + 1)
+        while True:
+            name, end = _DECODER.raw_decode(text, position)
+            position = _skip(text, _skip(text, end) + 1)
+            if name == field:
+                break
+            position = _skip(text, _skip(text, _DECODER.raw_decode(text, position)[1]) + 1)
+    starts, position = [], _skip(text, position + 1)
+    while text[position] != "]":
+        starts.append(position)
+        position = _skip(text, _DECODER.raw_decode(text, position)[1])
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+    return starts
+
+
+def _skip(text: str, position: int) -> int:
+    while position < len(text) and text[position] in " \t\r\n":
+        position += 1
+    return position

@@ -1,0 +1,242 @@
+"""Where a replay happens: tables in memory, or tables of its own on an endpoint that it removes again."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from projections.engine.store import Image, Schema, Store
+from projections.errors import StoreError, UsageError
+from projections.language.program import LEDGER_SCHEMA, Program
+from projections.stores.memory import MemoryStore
+from projections.tools.event_source.stream import Record, sequence_number, source_arn
+
+__all__ = ["LEDGER", "EndpointTables", "MemoryTables", "Tables", "schemas", "stream_label"]
+
+LEDGER = "ledger"
+"""The logical name of the ledger table."""
+
+QUIET = 0.6
+"""Seconds without a new record after which an emulator's stream is taken for read to its end."""
+
+QUIET_AT_AWS = 5.0
+
+
+class Tables(Protocol):
+    """Tables that can be filled without a stream noticing, changed through `store`, and listened to."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The real name of each table by its logical one, the ledger's included."""
+        ...
+
+    def seed(self, images: Sequence[tuple[str, Image]]) -> None:
+        """Put items that were there before anything happened."""
+        ...
+
+    def items(self, table: str) -> list[Image]: ...
+
+    def records(self) -> list[Record]:
+        """What the streams say since the last call, seeds left out."""
+        ...
+
+
+def schemas(program: Program) -> dict[str, Schema]:
+    """The tables that rules need: the application's and the ledger."""
+    return {**program.tables, LEDGER: LEDGER_SCHEMA}
+
+
+def stream_label(record: Record) -> str:
+    """When the record's stream was switched on, as the end of its ARN says; empty if it does not."""
+    _, _, label = source_arn(record).partition("/stream/")
+    return label
+
+
+class MemoryTables:
+    """Tables in memory. Their stream begins after every recorded one: its label and its numbers are greater."""
+
+    def __init__(self, schemas: Mapping[str, Schema], recorded: Sequence[Record]) -> None:
+        names = [name for name in schemas if name != LEDGER]
+        self._records: list[Record] = []
+        self.names = {name: name for name in schemas}
+        self._memory = MemoryStore(
+            schemas,
+            first_sequence=max([10**20, *(sequence_number(record) + 1 for record in recorded)]),
+            stream_label=_later(max(map(stream_label, recorded), default="")),
+            streams=names,
+            on_record=lambda _, record: self._records.append(record),
+        )
+        self.store: Store = self._memory
+
+    def seed(self, images: Sequence[tuple[str, Image]]) -> None:
+        for table, image in images:
+            self._memory.seed(table, image)
+
+    def items(self, table: str) -> list[Image]:
+        return self._memory.items(table)
+
+    def records(self) -> list[Record]:
+        taken, self._records[:] = list(self._records), []
+        return taken
+
+
+def _later(label: str) -> str:
+    """A stream label that sorts after `label`; labels are times with milliseconds."""
+    try:
+        return (datetime.fromisoformat(label) + timedelta(seconds=1)).isoformat(timespec="milliseconds")
+    except ValueError:
+        return label + "~" if label else "2025-01-01T00:00:00.000"
+
+
+class EndpointTables:
+    """Tables with unique names at a DynamoDB endpoint, made on entering and deleted on leaving.
+
+    Their streams are read with the streams API. A new stream's label is the present time, which is after any recorded.
+    """
+
+    def __init__(
+        self,
+        endpoint_url: str,
+        schemas: Mapping[str, Schema],
+        *,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        from projections.stores.aws import client
+        from projections.stores.dynamodb import DynamoDBStore
+
+        run = uuid.uuid4().hex[:12]
+        self._dynamodb = client("dynamodb", endpoint_url)
+        self._streams = client("dynamodbstreams", endpoint_url)
+        self._schemas = schemas
+        self._wait = wait
+        self._quiet = QUIET_AT_AWS if ".amazonaws.com" in endpoint_url else QUIET
+        self._made: list[str] = []
+        self._arns: dict[str, str] = {}
+        self._read: dict[tuple[str, str], str] = {}
+        self.endpoint_url = endpoint_url
+        self.names = {name: f"projections-replay-{run}-{name}" for name in schemas}
+        self._dynamodb_store = DynamoDBStore(self._dynamodb, self.names, schemas)
+        self.store: Store = self._dynamodb_store
+
+    def __enter__(self) -> Self:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        from projections.stores.aws import create_table
+
+        try:
+            for name, schema in self._schemas.items():
+                create_table(self._dynamodb, self.names[name], schema, stream=name != LEDGER)
+                self._made.append(name)
+                if name != LEDGER:
+                    table = self._dynamodb.describe_table(TableName=self.names[name])["Table"]
+                    self._arns[name] = table["LatestStreamArn"]
+        except (BotoCoreError, ClientError) as error:
+            self.__exit__(None, None, None)
+            raise UsageError(f"no tables can be made at {self.endpoint_url}: {error}") from None
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        from projections.stores.aws import delete_table
+
+        while self._made:
+            delete_table(self._dynamodb, self.names[self._made.pop()])
+
+    def seed(self, images: Sequence[tuple[str, Image]]) -> None:
+        from projections.engine.store import Update
+
+        for table, image in images:
+            schema = self._schemas[table]
+            rest = {name: value for name, value in image.items() if name not in schema.key_attributes}
+            self.store.write(Update(schema.key(table, image), set=rest))
+        # The seeds are in the stream, and nobody shall hear of them.
+        heard = 0
+        for _ in range(50):
+            heard += len(self.records())
+            if heard >= len(images):
+                return
+        raise StoreError(f"the stream at {self.endpoint_url} showed {heard} of {len(images)} items that were put")
+
+    def items(self, table: str) -> list[Image]:
+        items: list[Image] = []
+        after: Any = None
+        while True:
+            page = self.store.scan(table, after=after)
+            items += page.items
+            after = page.after
+            if after is None:
+                return items
+
+    def records(self) -> list[Record]:
+        found: list[Record] = []
+        silence = 0.0
+        while silence < self._quiet:
+            new = [record for name in self._arns for record in self._poll(self._arns[name])]
+            found += new
+            silence = 0.0 if new else silence + 0.2
+            if not new:
+                self._wait(0.2)
+        return found
+
+    def _poll(self, arn: str) -> list[Record]:
+        """New records of one stream, parents before children as DescribeStream lists them.
+
+        A fresh iterator each time: moto shows phantom records on one that was open during a cancelled transaction.
+        """
+        found: list[Record] = []
+        for shard in self._shards(arn):
+            last = self._read.get((arn, shard))
+            place = (
+                {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": last}
+                if last
+                else {"ShardIteratorType": "TRIM_HORIZON"}
+            )
+            iterator = self._streams.get_shard_iterator(StreamArn=arn, ShardId=shard, **place)["ShardIterator"]
+            while iterator:
+                answer = self._streams.get_records(ShardIterator=iterator)
+                for record in answer["Records"]:
+                    self._read[arn, shard] = record["dynamodb"]["SequenceNumber"]
+                    found.append(_as_lambda_has_it(record, arn))
+                iterator = answer.get("NextShardIterator") if answer["Records"] else None
+        return found
+
+    def _shards(self, arn: str) -> list[str]:
+        shards: list[str] = []
+        request: dict[str, Any] = {"StreamArn": arn}
+        while True:
+            page = self._streams.describe_stream(**request)["StreamDescription"]
+            shards += [shard["ShardId"] for shard in page["Shards"]]
+            if not page.get("LastEvaluatedShardId"):
+                return shards
+            request["ExclusiveStartShardId"] = page["LastEvaluatedShardId"]
+
+
+def _as_lambda_has_it(record: Mapping[str, Any], arn: str) -> dict[str, Any]:
+    """A record of the streams API as Lambda delivers it: JSON throughout, and with its stream's ARN."""
+    plain: dict[str, Any] = _jsonable(record)
+    return plain | {"eventSourceARN": arn, "eventSource": "aws:dynamodb"}
+
+
+def _jsonable(value: Any) -> Any:
+    match value:
+        case bytes() | bytearray():
+            return b64encode(value).decode()
+        case datetime():
+            return int(value.timestamp())
+        case Mapping():
+            return {name: _jsonable(element) for name, element in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_jsonable(element) for element in value]
+    return value
