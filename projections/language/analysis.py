@@ -154,24 +154,23 @@ def _typed(rule: Projection, attribute: str, kind: str, where: Location) -> Iter
             yield Mistake(where, f"{attribute} is a key of type {kind}, a {function} is a number: declare it N")
     elif rule.copy_ is not None and attribute in rule.copy_.values:
         value: Any = rule.copy_.values[attribute]
-        if kind == "N" and isinstance(value, str) and not Template.parse(value).single:
-            yield Mistake(where, typed(attribute, kind))
-        elif not isinstance(value, str) and (
-            kind != "N" or isinstance(value, bool) or not isinstance(value, int | float)
-        ):
-            yield Mistake(where, f"{attribute} is a key of type {kind}: this constant is not")
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if isinstance(value, str) and kind != "S":
+            yield Mistake(
+                where, f"{attribute} is a key of type {kind}, a template gives text: copy it with `attributes`"
+            )
+        elif not isinstance(value, str) and not (kind == "N" and number):
+            yield Mistake(where, f"{attribute} is a key of type {kind}, this constant is not")
 
 
 def _index(rule: Projection, table: Table, place: Location) -> Iterator[Mistake]:
     types = attribute_types(table)
-    indexed = types.keys() - set(key_names(table))
+    indexed = sorted(types.keys() - set(key_names(table)))
     for inner, _, templates in cases(rule.index):
         for attribute, text in templates.items():
             where = (*place, "index", *inner, attribute)
             if attribute not in types:
-                hint = (
-                    suggest(attribute, indexed) or f": the keys of indexes are {', '.join(sorted(indexed)) or 'none'}"
-                )
+                hint = suggest(attribute, indexed) or f": the keys of indexes are {', '.join(indexed) or 'none'}"
                 yield Mistake(where, f"is no key of a declared index{hint}", at_key=True)
             elif types[attribute] != "S" and not Template.parse(text).single:
                 yield Mistake(where, typed(attribute, types[attribute]))

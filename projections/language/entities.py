@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -76,14 +77,15 @@ def entity_mistakes(rules: Rules) -> Iterator[Mistake]:
 def _key_mistakes(entity: Entity, table: Table, name: str, place: Location) -> Iterator[Mistake]:
     expected = dict(key_attributes(table.key))
     place = (*place, "key")
-    for attribute in expected.keys() - entity.key.keys():
+    lacking = [attribute for attribute in expected if attribute not in entity.key]
+    for attribute in lacking:
         yield Mistake(place, f"lacks {attribute}: the key of table {name} is {', '.join(expected)}", at_key=True)
     for attribute, text in entity.key.items():
         if attribute not in expected:
-            hint = suggest(attribute, expected.keys() - entity.key.keys()) or f": its key is {', '.join(expected)}"
+            hint = suggest(attribute, lacking) or f": its key is {', '.join(expected)}"
             yield Mistake((*place, attribute), f"is no key attribute of table {name}{hint}", at_key=True)
             continue
-        found = syntax(lambda text=text: KeyPattern.parse(text, table.separator), (*place, attribute))  # type: ignore[misc]
+        found = syntax(partial(KeyPattern.parse, text, table.separator), (*place, attribute))
         yield from found
         if not found and expected[attribute] != "S" and not Template.parse(text).single:
             yield Mistake((*place, attribute), typed(attribute, expected[attribute]))
@@ -99,7 +101,7 @@ def _index_key_mistakes(entity: Entity, table: Table, name: str, place: Location
     types = attribute_types(table)
     for attribute, text in entity.index_key.items():
         if attribute not in types or attribute in key_names(table):
-            hint = suggest(attribute, types.keys() - set(key_names(table)))
+            hint = suggest(attribute, sorted(types.keys() - set(key_names(table))))
             yield Mistake((*place, "index_key", attribute), f"is no key of an index of table {name}{hint}", at_key=True)
         elif types[attribute] != "S" and not Template.parse(text).single:
             yield Mistake((*place, "index_key", attribute), typed(attribute, types[attribute]))

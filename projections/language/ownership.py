@@ -124,7 +124,7 @@ def _flows(rules: Rules, rule: Projection) -> Iterator[tuple[Node, Node]]:
     always = {EXISTS, *_common(rules, rule)}
     creates = rule.copy_ is not None or (rule.kind != "embed" and rules.entities[rule.into].derived)
     for attribute, names in [*_computed(rule).items(), *([(EXISTS, set())] if creates else [])]:
-        for name in always | names:
+        for name in sorted(always | names):
             root = name.split(".")[0]
             if root != variable:
                 yield (rule.from_, root), (rule.into, attribute)

@@ -153,8 +153,8 @@ def check_attribute_list(value: Any, path: Location = ()) -> list[Mistake]:
     if value in ([], {}):
         return [Mistake(path, "is empty: name at least one attribute")]
     if isinstance(value, dict):
-        found = [problem for name in value for problem in _name(name, (*path, name), at_key=True)]
-        return found + [problem for name, source in value.items() for problem in check_path(source, (*path, name))]
+        names = [problem for name in value for problem in _name(name, (*path, name), at_key=True)]
+        return names + [problem for name, source in value.items() for problem in check_path(source, (*path, name))]
     if not isinstance(value, list):
         return [Mistake(path, f"expected a list of attributes, or a mapping target: source, found {shown(value)}")]
     found: list[Mistake] = []

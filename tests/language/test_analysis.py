@@ -1,0 +1,317 @@
+"""Analysis: mistakes that show only when rules, entities and tables are seen together."""
+
+from __future__ import annotations
+
+import pytest
+
+from projections.errors import RulesError
+from projections.language import loader
+from projections.language.binding import claimed
+
+BASE = """
+tables:
+  main:
+    key: [PK, SK]
+    indexes: {GSI1: [GSI1PK, GSI1SK], Score: {board: S, score: N}}
+  numbers: {key: {id: S, at: N}}
+entities:
+  Post:    {table: main, key: {PK: "USER#{user}", SK: "POST#{post}"}, id: post}
+  Meta:    {table: main, key: {PK: "POST#{post}", SK: META}, match: {type: meta}}
+  Like:    {table: main, key: {PK: "POST#{post}", SK: "LIKE#{user}"}, index_key: {GSI1PK: "{user}"}}
+  Session: {table: main, key: {PK: "SESSION#{session}", SK: S}, expires: true}
+  Tag:     {table: main, key: {PK: "TAG#{tag}", SK: T}, derived: true}
+  Event:   {table: numbers, key: {id: "{event}", at: "{time}"}}
+"""
+TAG = "  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}\n"
+
+
+def problems(rules: str, entities: str = "", top: str = "") -> list[str]:
+    """`path: message` of everything wrong with the base and these further lines."""
+    text = BASE + entities + "projections:\n" + TAG + rules + top
+    try:
+        loader.loads(text, executable=False)
+    except RulesError as error:
+        return [f"{problem.path}: {problem.message}" for problem in error.problems]
+    return []
+
+
+def rule(text: str) -> str:
+    return f"  r: {{{text}}}\n"
+
+
+def test_the_base_of_these_tests_has_no_mistakes() -> None:
+    assert problems("") == []
+
+
+RULES = {
+    "an unknown source": (
+        "from: Pots, copy: {into: Meta, attributes: [a]}",
+        'r.from: there is no entity "Pots" (did you mean "Post"?)',
+    ),
+    "an unknown target": (
+        "from: Post, copy: {into: Zzz, attributes: [a]}",
+        'r.copy.into: there is no entity "Zzz": there are Post, Meta, Like, Session, Tag, Event',
+    ),
+    "a copy of an item onto its own kind": (
+        "from: Post, copy: {into: Post, attributes: [a]}",
+        "r.copy.into: a copy of an item cannot be of the entity it is taken from",
+    ),
+    "a copy of nothing": ("from: Post, copy: {into: Meta}", "r.copy: copies nothing: add `attributes` or `values`"),
+    "an attribute copied and computed": (
+        "from: Post, copy: {into: Meta, attributes: [a], values: {a: b}}",
+        "r.copy.values.a: stands under `attributes` as well",
+    ),
+    "a key attribute as target": (
+        "from: Post, copy: {into: Meta, attributes: {SK: title}}",
+        "r.copy.attributes.SK: SK is part of the key, which no rule writes",
+    ),
+    "a guard as target": (
+        "from: Like, aggregate: {into: Meta, set: {~n: count}}",
+        "r.aggregate.set.~n: names beginning with ~ are for guards: choose another name or `guard_prefix`",
+    ),
+    "what recognises the target": (
+        "from: Post, copy: {into: Meta, attributes: [type]}",
+        "r.copy.attributes[0]: type is what makes an item Meta (its `match`): no rule writes it",
+    ),
+    "a bound variable that the key lacks": (
+        "from: Like, bind: {psot: '{x}'}, aggregate: {into: Meta, set: {n: count}}",
+        'r.bind.psot: the key of Meta has no variable {psot} (did you mean "post"?)',
+    ),
+    "copies per element that all have one key": (
+        "from: Post, each: {tag: tags}, copy: {into: Meta, attributes: [a]}",
+        "r.each: the key of Meta does not tell {tag}: all elements would share a copy; use it in `bind`",
+    ),
+    "an index with `each`": (
+        "from: Meta, each: {tag: tags}, index: {GSI1PK: a}",
+        "r.each: an index rule has no `each`: its target is the source item itself",
+    ),
+    "an index with `bind`": (
+        "from: Meta, bind: {post: '{x}'}, index: {GSI1PK: a}",
+        "r.bind: an index rule has no `bind`: its target is the source item itself",
+    ),
+    "an embed with `bind`": (
+        "from: Post, bind: {post: '{x}'}, embed: {into: Like, match: {post: '{post}'}, attributes: [title]}",
+        "r.bind: an embed rule has no `bind`: its `match` says which children",
+    ),
+    "an embed with `expired`": (
+        "from: Session, expired: keep, embed: {into: Like, match: {post: '{post}'}, attributes: [title]}",
+        "r.expired: means nothing for an embed rule; it has `on_delete`",
+    ),
+    "an expiring source without `expired`": (
+        "from: Session, aggregate: {into: Meta, set: {n: count}}",
+        "r: needs `expired`: items of Session expire, say `keep` or `retract`",
+    ),
+    "`expired` where nothing expires": (
+        "from: Like, expired: keep, aggregate: {into: Meta, set: {n: count}}",
+        "r.expired: items of Like do not expire: say so there with `expires: true`, or leave this out",
+    ),
+    "a list that keeps what expired": (
+        "from: Session, expired: keep, top: {into: Meta, as: l, by: at, limit: 1, attributes: [a]}",
+        "r.expired: top cannot keep what has expired, only `retract`",
+    ),
+    "an index key that is not declared": (
+        "from: Meta, index: {GSI1KPK: a}",
+        'r.index.GSI1KPK: is no key of a declared index (did you mean "GSI1PK"?)',
+    ),
+    "an index rule on a primary key": (
+        "from: Meta, index: [{PK: a}]",
+        "r.index[0].PK: PK is part of the key, which no rule writes",
+    ),
+    "text in a numeric index key": (
+        "from: Meta, index: {score: 'N{n}'}",
+        "r.index.score: score is a number (N): its template must be one variable, nothing else",
+    ),
+    "a template's text copied to a numeric index key": (
+        "from: Post, copy: {into: Meta, values: {score: '{n}'}}",
+        "r.copy.values.score: score is a key of type N, a template gives text: copy it with `attributes`",
+    ),
+    "a constant of the wrong type for an index key": (
+        "from: Post, copy: {into: Meta, values: {board: 1}}",
+        "r.copy.values.board: board is a key of type S, this constant is not",
+    ),
+    "a count in an index key of text": (
+        "from: Like, aggregate: {into: Meta, set: {board: count}}",
+        "r.aggregate.set.board: board is a key of type S, a count is a number: declare it N",
+    ),
+    "a list in an index key": (
+        "from: Like, top: {into: Meta, as: board, by: at, limit: 1, attributes: [a]}",
+        "r.top.as: board is the key of an index and cannot hold a list",
+    ),
+    "the application's index key": (
+        "from: Like, index: {GSI1PK: '{user}'}",
+        "r.index.GSI1PK: Like.GSI1PK is written by the application (`index_key` of Like) already: "
+        "an attribute has one writer",
+    ),
+    "another rule's attribute": (
+        "from: Like, aggregate: {into: Tag, set: {posts: count}}",
+        "r.aggregate.set.posts: Tag.posts is written by rule tags already: an attribute has one writer",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), RULES.values(), ids=RULES)
+def test_a_mistake_in_a_rule_is_named_with_its_way_out(text: str, expected: str) -> None:
+    assert f"projections.{expected}" in problems(rule(text))
+
+
+ENTITIES = {
+    "no table": ("X: {key: {PK: X, SK: X}}", "X: needs `table`: one of main, numbers"),
+    "an unknown table": ("X: {table: mian, key: {PK: X}}", 'X.table: there is no table "mian" (did you mean "main"?)'),
+    "a key attribute less": ("X: {table: main, key: {PK: X}}", "X.key: lacks SK: the key of table main is PK, SK"),
+    "a key attribute more": (
+        "X: {table: numbers, key: {id: 'x#{x}', att: '{y}'}}",
+        'X.key.att: is no key attribute of table numbers (did you mean "at"?)',
+    ),
+    "text as a number": (
+        "X: {table: numbers, key: {id: 'x#{x}', at: 'n{y}'}}",
+        "X.key.at: at is a number (N): its template must be one variable, nothing else",
+    ),
+    "a key that reads two ways": ("X: {table: main, key: {PK: '{a}{b}', SK: X}}", "X.key.PK: "),
+    "an id the key lacks": (
+        "X: {table: main, key: {PK: 'X{xid}', SK: X}, id: xId}",
+        'X.id: the key has no variable "xId" (did you mean "xid"?)',
+    ),
+    "an index key that is none": (
+        "X: {table: main, key: {PK: X, SK: X}, index_key: {GSIPK: X}}",
+        'X.index_key.GSIPK: is no key of an index of table main (did you mean "GSI1PK"?)',
+    ),
+    "an index key that is no number": (
+        "X: {table: main, key: {PK: X, SK: X}, index_key: {score: 'x{x}'}}",
+        "X.index_key.score: score is a number (N): its template must be one variable, nothing else",
+    ),
+    "items of two kinds": (
+        "X: {table: main, key: {PK: 'POST#{p}', SK: '{any*}'}}",
+        'X: an item with PK "POST#a", SK "META" would be Meta and X: make the keys differ, '
+        "or give both a `match` on one attribute with different values",
+    ),
+    "derived by nobody": (
+        "X: {table: main, key: {PK: X, SK: X}, derived: true}",
+        "X.derived: no rule creates these items: add a copy or an aggregate into it, or leave `derived` out",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), ENTITIES.values(), ids=ENTITIES)
+def test_a_mistake_in_an_entity_is_named_with_its_way_out(text: str, expected: str) -> None:
+    found = problems("", entities=f"  {text}\n")
+    assert any(problem.startswith(f"entities.{expected}") for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("match", "apart"),
+    [
+        ("{type: other}", True),
+        ("{type: [other, third]}", True),
+        ("{type: [{exists: false}]}", True),
+        ("{type: meta}", False),
+        ("{type: [{prefix: o}]}", False),
+        ("{kind: other}", False),
+    ],
+)
+def test_entities_of_one_key_are_told_apart_by_different_values_of_one_attribute(match: str, apart: bool) -> None:
+    found = problems("", entities=f"  X: {{table: main, key: {{PK: 'POST#{{p}}', SK: META}}, match: {match}}}\n")
+    assert (found == []) is apart, found
+
+
+def test_one_and_true_are_different_values_but_one_and_one_point_zero_are_not() -> None:
+    entity = "  {}: {{table: main, key: {{PK: P, SK: S}}, match: {{v: {}}}}}\n".format
+    assert problems("", entities=entity("X", "1") + entity("Y", "true")) == []
+    assert problems("", entities=entity("X", "1") + entity("Y", "1.0")) != []
+
+
+def test_an_attribute_has_one_type_in_all_indexes() -> None:
+    text = "table: {key: [PK], indexes: {a: [x], b: {x: N}}}\nentities: {A: {key: {PK: '{a}'}}}\n"
+    with pytest.raises(RulesError, match=r"table\.indexes\.b: x has type N here and type S before"):
+        loader.loads(text)
+
+
+def test_an_entity_has_one_copy_rule() -> None:
+    first = "  c: {from: Post, copy: {into: Meta, attributes: [a]}}\n"
+    assert problems(first + "  d: {from: Like, copy: {into: Meta, values: {b: 1}}}\n") == [
+        "projections.d.copy.into: Meta is created by rule c already: an entity has one copy rule"
+    ]
+
+
+def test_a_retired_rule_is_no_rule() -> None:
+    assert problems("", top="retired: {tags: keep}\n") == [
+        "retired.tags: is still a rule: remove it here or under `projections`"
+    ]
+
+
+CYCLES = {
+    "through two entities": (
+        "  up: {from: Like, aggregate: {into: Meta, set: {n: sum(w)}}}\n"
+        "  down: {from: Meta, embed: {into: Like, match: {post: '{post}'}, attributes: {w: n}}}\n",
+        "Meta.n → Like.w (rule down) → Meta.n (rule up)",
+    ),
+    "through a condition": (
+        "  up: {from: Like, where: {w: [1]}, aggregate: {into: Meta, set: {n: count}}}\n"
+        "  down: {from: Meta, embed: {into: Like, match: {post: '{post}'}, attributes: {w: n}}}\n",
+        "Like.w → Meta.n (rule up) → Like.w (rule down)",
+    ),
+    "through everything": (
+        "  all: {from: Post, copy: {into: Meta, attributes: all}}\n"
+        "  back: {from: Meta, embed: {into: Post, match: {post: '{post}'}, attributes: {best: best}}}\n",
+        "Meta.best → Post.best (rule back) → Meta.best (rule all)",
+    ),
+    "of existence": (
+        "  self: {from: Tag, bind: {tag: '{parent}'}, aggregate: {into: Tag, set: {children: count}}}\n",
+        "Tag(exists) → Tag(exists) (rule self)",
+    ),
+    "of an index key with itself": (
+        "  self: {from: Meta, index: {GSI1PK: '{GSI1PK}x'}}\n",
+        "Meta.GSI1PK → Meta.GSI1PK (rule self)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rules", "expected"), CYCLES.values(), ids=CYCLES)
+def test_attributes_that_depend_on_themselves_are_refused_with_the_way_round(rules: str, expected: str) -> None:
+    (problem,) = problems(rules)
+    assert "depends on what it writes, which would never settle: " in problem
+    shown = problem.partition("settle: ")[2]
+    steps = expected.split(" → ")
+    nodes = {step.split(" (rule")[0] for step in steps}
+    assert {step.split(" (rule")[0] for step in shown.split(" → ")} == nodes, shown
+    assert sorted(step for step in shown.split(" → ") if "(rule" in step) == sorted(
+        step for step in steps if "(rule" in step
+    )
+
+
+def test_a_long_way_is_no_cycle() -> None:
+    assert (
+        problems(
+            "  c: {from: Post, copy: {into: Meta, attributes: [title, tags]}}\n"
+            "  n: {from: Like, where: {title: [a]}, aggregate: {into: Meta, set: {n: count}}}\n"
+            "  e: {from: Post, embed: {into: Like, match: {post: '{post}'}, attributes: [title]}}\n"
+            "  i: {from: Meta, index: {board: b, score: '{n}'}}\n"
+            "  s: {from: Meta, aggregate: {into: Post, set: {seen: count}}}\n"
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "more", "expected"),
+    [
+        ("{PK: 'U#{u}', SK: 'P#{p}'}, id: p", "{PK: 'P#{p}', SK: M}", "", False),
+        ("{PK: 'U#{u}', SK: 'P#{p}'}", "{PK: 'P#{p}', SK: M}", "", True),
+        ("{PK: 'U#{u}', SK: 'P#{p}'}", "{PK: 'P#{p}', SK: 'U#{u}'}", "", False),
+        ("{PK: 'U#{u}', SK: 'P#{p}'}", "{PK: 'P#{mail}', SK: M}", "", True),
+        ("{PK: 'U#{u}', SK: U}", "{PK: 'X#{x}', SK: M}", "bind: {x: '{u}-{v}'},", True),
+        ("{PK: 'U#{u}', SK: U}", "{PK: 'X#{x*}', SK: M}", "bind: {x: '{u}#{v}'},", False),
+        ("{PK: 'U#{u}', SK: U}", "{PK: 'X#{x}', SK: M}", "bind: {x: '{u|lower}'},", True),
+        ("{PK: 'U#{u}', SK: U}", "{PK: 'X#{x}', SK: M}", "bind: {x: '{u}'},", False),
+        ("{PK: 'U#{u}', SK: U}", "{PK: 'X#{u}', SK: M}", "each: {u: us},", True),
+        ("{PK: 'U#{u}', SK: U}", "{PK: 'T#{t}', SK: '{u}'}", "each: {t: ts},", False),
+    ],
+)
+def test_a_copy_is_claimed_unless_its_key_tells_its_source(source: str, target: str, more: str, expected: bool) -> None:
+    rules = loader.loads(
+        "table: {key: [PK, SK]}\n"
+        f"entities:\n  A: {{key: {source}}}\n  B: {{key: {target}, match: {{type: b}}}}\n"
+        f"projections:\n  r: {{from: A, {more} copy: {{into: B, attributes: [x]}}}}\n",
+        executable=False,
+    )
+    assert claimed(rules, rules.projections["r"]) is expected
+    assert rules.canonical()["projections"]["r"]["claimed"] is expected
