@@ -185,5 +185,5 @@ class Store(Protocol):
         ...
 
     def transact(self, writes: Sequence[Write]) -> None:
-        """All writes or none (at most 100, no item twice). Raises `errors.TransactionCancelled` with positional reasons."""
+        """All writes or none (at most 100, no item twice). Raises `errors.TransactionCancelled`."""
         ...

@@ -12,7 +12,7 @@ from projections.language.values import number_text
 __all__ = ["Image", "ItemKey", "Schema", "Value", "decode_key", "encode_key", "escape", "key_text"]
 
 Value: TypeAlias = Mapping[str, Any]
-"""One attribute value in wire form, as `{"S": "text"}` or `{"N": "1.5"}`; binary as base64 text, as in stream events."""
+"""One attribute value in wire form, as `{"S": "text"}` or `{"N": "1.5"}`; binary as base64 text, as in events."""
 
 Image: TypeAlias = Mapping[str, Value]
 """An item, or some of its attributes, in wire form."""
@@ -21,8 +21,8 @@ Image: TypeAlias = Mapping[str, Value]
 class ItemKey(NamedTuple):
     """The primary key of an item: logical table name, then the text of its partition key and of its sort key.
 
-    Types come from the table's `Schema`: a number's text is in DynamoDB's normal form, a binary's in base64. The sort key
-    is None on tables that have none.
+    Types come from the table's `Schema`: a number's text is in DynamoDB's normal form, a binary's in base64. The sort
+    key is None on tables that have none.
     """
 
     table: str
@@ -56,7 +56,7 @@ class Schema:
         return attributes
 
     def key(self, table: str, image: Image) -> ItemKey:
-        """The key of an item of `table`. Raises KeyError if the image lacks a key attribute or has it in another type."""
+        """The key of an item. Raises KeyError if the image lacks a key attribute or has it in another type."""
         name, kind = self.partition
         partition = key_text(kind, image[name][kind])
         if self.sort is None:

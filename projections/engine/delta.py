@@ -1,0 +1,135 @@
+"""The difference between what a source contributed and what it contributes: per target, what changes in the ledger."""
+
+from __future__ import annotations
+
+import copy
+import decimal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from projections.engine.ledger_items import Target
+from projections.language.contribution import Contributed, Contributions
+
+__all__ = ["SETTLED", "WIDE", "Piece", "difference", "steps"]
+
+WIDE = decimal.Context(prec=600)
+"""Sums and differences are exact here; what DynamoDB cannot hold it refuses, rather than we round it."""
+
+SETTLED = "~"
+"""Begins the slots of what has settled; alone, it marks a target whose contribution a split expiry settled already."""
+
+_NONE: Contributed = {}
+
+
+@dataclass(slots=True)
+class Piece:
+    """What changes for one target: amounts to add by slot, members to put and to remove, extremes to settle."""
+
+    amounts: dict[str, Decimal] = field(default_factory=dict)
+    puts: list[str] = field(default_factory=list)
+    removes: list[str] = field(default_factory=list)
+    settled: list[str] = field(default_factory=list)
+    """Members whose value may become the least or greatest of what has settled."""
+
+    @property
+    def actions(self) -> int:
+        """How many actions of a transaction it takes at most, with the group's own."""
+        return 1 + len(self.puts) + len(self.removes) + 2 * len(self.settled)
+
+    def add(self, slot: str, amount: Decimal) -> None:
+        total = WIDE.add(self.amounts.get(slot, Decimal(0)), amount)
+        if total:
+            self.amounts[slot] = total
+        else:
+            self.amounts.pop(slot, None)
+
+
+def difference(
+    before: Contributions, after: Contributions, settle: Contributions | None = None, version: str = ""
+) -> dict[Target, Piece]:
+    """What to change, by target. Targets whose contribution stays as it is are not in it.
+
+    `settle` holds contributions to be added to what has settled, unless `before` marks that this version did it.
+    """
+    pieces: dict[Target, Piece] = {}
+    for rule in before.keys() | after.keys():
+        olds, news = before.get(rule, {}), after.get(rule, {})
+        if olds == news:
+            continue
+        for target in olds.keys() | news.keys():
+            old, new = olds.get(target, _NONE), news.get(target, _NONE)
+            if old != new:
+                pieces[rule, target] = _piece(old, new)
+    for rule, targets in (settle or {}).items():
+        for target, contributed in targets.items():
+            if before.get(rule, {}).get(target, _NONE).get(SETTLED) == version:
+                continue
+            piece = pieces.setdefault((rule, target), Piece())
+            for slot, amount in contributed.items():
+                if slot == "+":
+                    piece.settled = sorted(amount)
+                else:
+                    piece.add(SETTLED + slot, Decimal(amount))
+    return pieces
+
+
+def _piece(old: Contributed, new: Contributed) -> Piece:
+    piece = Piece()
+    for slot in old.keys() | new.keys():
+        if slot == "+":
+            had, has = old.get("+", _NONE), new.get("+", _NONE)
+            piece.puts = sorted(member for member, held in has.items() if had.get(member) != held)
+            piece.removes = sorted(had.keys() - has.keys())
+        elif slot != SETTLED:
+            piece.add(slot, WIDE.subtract(Decimal(new.get(slot, 0)), Decimal(old.get(slot, 0))))
+    return piece
+
+
+def steps(
+    before: Contributions,
+    after: Contributions,
+    most: int,
+    settle: Contributions | None = None,
+    version: str = "",
+) -> Iterator[tuple[Contributions, Contributions]]:
+    """Contributions on the way from `before` to `after`, and what to settle with each: no step takes over `most` actions.
+
+    Each is a true entry: what it says has been contributed, has been. A target that settles in a step other than the last
+    keeps a mark, so that a repetition does not settle it again.
+    """
+    current: Contributions = copy.deepcopy(before)
+    settling: Contributions = {}
+    used = 0
+    for (rule, target), piece in sorted(difference(before, after, settle, version).items()):
+        goal: dict[str, Any] = after.get(rule, {}).get(target, _NONE)
+        if (settle or {}).get(rule, {}).get(target) is not None:
+            goal = {SETTLED: version}
+        members = [*piece.puts, *piece.removes]
+        room = most - 1 - 2 * len(piece.settled)
+        chunks = [members[start : start + room] for start in range(0, len(members), room)] or [[]]
+        for number, chunk in enumerate(chunks, 1):
+            last = number == len(chunks)
+            cost = 1 + len(chunk) + (2 * len(piece.settled) if last else 0)
+            if used + cost > most:
+                yield copy.deepcopy(current), settling
+                settling, used = {}, 0
+            used += cost
+            if last:
+                current.setdefault(rule, {})[target] = copy.deepcopy(goal)
+                if SETTLED in goal and settle is not None:
+                    settling.setdefault(rule, {})[target] = settle[rule][target]
+            else:
+                now = current.setdefault(rule, {}).setdefault(target, {})
+                held = now.setdefault("+", {})
+                for member in chunk:
+                    if member in piece.puts:
+                        held[member] = goal["+"][member]
+                    else:
+                        held.pop(member, None)
+        if not current[rule][target]:
+            del current[rule][target]
+            if not current[rule]:
+                del current[rule]
+    yield after, settling

@@ -1,0 +1,121 @@
+"""Reading groups: the version first, then totals and members, so that what is read is at least as new as its version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from projections.engine.delta import SETTLED, WIDE
+from projections.engine.ledger_items import LEDGER, SHARD_COUNT, Target, group_at, group_key, members_key
+from projections.engine.store import Image, Store
+from projections.language.keys import escape
+from projections.language.rules import LedgerRule, Member, MemberQuery, Totals
+
+__all__ = ["EXTREMES", "Generations", "Group", "extreme_sort", "read_groups", "read_members"]
+
+EXTREMES = ("least", "greatest")
+
+
+class Generations:
+    """Which generation of each group is open, as far as this process has seen; 0 unless a rebuild closed it."""
+
+    def __init__(self) -> None:
+        self._open: dict[Target, int] = {}
+
+    def of(self, target: Target) -> int:
+        return self._open.get(target, 0)
+
+    def closed(self, target: Target, group: Image) -> None:
+        """A group was found closed: it names the generation that replaces it."""
+        self._open[target] = int(Decimal(group["closed"]["N"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group as read: what it sums up, and the version a guard has that publishes it."""
+
+    generation: int
+    at: str
+    totals: Totals
+    settled: Mapping[tuple[str, str], Member]
+    """By slot and which extreme: the least and greatest value that has settled."""
+
+
+def extreme_sort(generation: int, slot: str, which: str) -> str:
+    """The sort key of the item that holds the least or greatest settled value of a slot."""
+    return f"{generation:04d}|{which} {escape(slot)}"
+
+
+def read_groups(store: Store, targets: Iterable[Target], generations: Generations) -> dict[Target, Group]:
+    """The groups of these targets, as few requests as possible. A group that does not exist is empty, version 0."""
+    found: dict[Target, Group] = {}
+    wanted = list(targets)
+    while wanted:
+        keys = {target: group_key(*target, generations.of(target)) for target in wanted}
+        items = store.get_many(list(keys.values()))
+        closed: list[Target] = []
+        for target, key in keys.items():
+            item = items.get(key)
+            if item is not None and "closed" in item:
+                generations.closed(target, item)
+                closed.append(target)
+                continue
+            parts: list[Image] = [item] if item is not None else []
+            if item is not None and (SHARD_COUNT in item or "extremes" in item):
+                parts = _parts(store, key.partition, f"{generations.of(target):04d}|")
+            found[target] = _sum(generations.of(target), parts)
+        wanted = closed
+    return found
+
+
+def _parts(store: Store, partition: str, prefix: str) -> list[Image]:
+    parts: list[Image] = []
+    after = None
+    while True:
+        page = store.query(LEDGER, [{"S": partition}], prefix=prefix, after=after)
+        parts.extend(page.items)
+        after = page.after
+        if after is None:
+            return parts
+
+
+def _sum(generation: int, parts: list[Image]) -> Group:
+    version, amounts = 0, dict[str, Decimal]()
+    settled: dict[tuple[str, str], Member] = {}
+    for part in parts:
+        if "order" in part:
+            settled[part["slot"]["S"], part["which"]["S"]] = Member(part["v"], {}, part["order"]["S"])
+            continue
+        version += int(Decimal(part["version"]["N"])) if "version" in part else 0
+        for name, value in part.items():
+            slot = name.removeprefix(SETTLED)
+            if slot == "n" or slot[:1] in ("=", "#"):
+                amounts[slot] = WIDE.add(amounts.get(slot, Decimal(0)), Decimal(value["N"]))
+    n = int(amounts.pop("n", 0))
+    return Group(generation, group_at(generation, version), Totals(n, amounts), settled)
+
+
+def read_members(store: Store, rule: LedgerRule, target: str, group: Group) -> dict[str, list[Member]]:
+    """The members each of a rule's queries asks for. Read after the group."""
+    return {query.name: _first(store, rule, target, group, query) for query in rule.member_queries}
+
+
+def _first(store: Store, rule: LedgerRule, target: str, group: Group, query: MemberQuery) -> list[Member]:
+    page = store.query(
+        LEDGER,
+        [{"S": members_key(rule.name, target)}],
+        prefix=f"{group.generation:04d}|{escape(query.slot)}|",
+        reverse=query.descending,
+        limit=query.limit,
+    )
+    members = [Member(item["v"], item["a"]["M"] if "a" in item else {}, item["s"]["S"]) for item in page.items]
+    which = EXTREMES[query.descending]
+    extreme = group.settled.get((query.slot, which))
+    if extreme is None:
+        return members
+    if not members:
+        return [extreme]
+    order = page.items[0]["o"]["S"]
+    older = extreme.source > order if query.descending else extreme.source < order
+    return [extreme] if older else members

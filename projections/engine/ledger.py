@@ -1,0 +1,535 @@
+"""Committing contributions to the ledger: many source items per transaction, each applied at most once per version.
+
+The protocol is section "Aggregates" of the design, modelled in its `models/ledger.py`:
+
+- An entry is predicted from the old image; the transaction's conditions check the prediction.
+- A cancelled transaction carries the actual entries; what they show as applied is a duplicate, for the rest the delta is
+  taken from what the entry really says.
+- A request that DynamoDB refuses as invalid condemns its whole transaction: it is bisected until the bad item is alone, and
+  that item's rules are then tried one by one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+
+from projections.engine.delta import WIDE, Piece, difference, steps
+from projections.engine.effort import Effort, Run, one_by_one
+from projections.engine.groups import EXTREMES, Generations, extreme_sort
+from projections.engine.ledger_items import (
+    LEDGER,
+    SHARD_COUNT,
+    Entry,
+    Target,
+    entry_key,
+    group_key,
+    member_key,
+    recent_element,
+)
+from projections.engine.store import (
+    Above,
+    AllOf,
+    AnyOf,
+    Below,
+    Condition,
+    Delete,
+    Equal,
+    ItemKey,
+    Missing,
+    Store,
+    Update,
+    Value,
+    Write,
+)
+from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
+from projections.language.contribution import Contributions, Evaluated, canonical_text
+from projections.language.ordering import decode_order
+from projections.language.program import Program
+from projections.language.rules import AggregateRule
+from projections.language.values import number_text
+
+__all__ = ["Change", "Ledger"]
+
+MOST_ACTIONS = 100
+MOST_BYTES = 3_500_000
+"""DynamoDB takes 4 MB a transaction; ours are estimated, so they stay well below."""
+
+_ENTRY_OPEN = Missing(("closed",))
+_ABSENT = Missing(("pk",))
+
+
+@dataclass(slots=True, eq=False)
+class Change:
+    """What one source item contributed before and contributes after some records, as of a version.
+
+    `version` is empty for a refresh, which leaves the entry's version as it is. `entry` is what the ledger was found to
+    say; until that is known, `before` is a prediction from the old image.
+    """
+
+    source: str
+    version: str
+    before: Contributions
+    after: Evaluated
+    settle: Contributions = field(default_factory=dict)
+    touched: set[Target] = field(default_factory=set)
+    sequences: list[str] = field(default_factory=list)
+    gone: bool = False
+
+    entry: Entry | None = None
+    known: bool = False
+    state: str = "pending"
+    """Then "applied", "duplicate" or "failed"."""
+    error: StoreError | None = None
+    rejected: list[tuple[str, str]] = field(default_factory=list)
+    """Rules whose contribution the ledger cannot hold, with the reason."""
+    retracted: set[str] = field(default_factory=set)
+    revision: int | None = None
+    """The entry's revision after our commit, where it is certain."""
+    not_extreme: set[ItemKey] = field(default_factory=set)
+    pieces: dict[Target, Piece] = field(default_factory=dict)
+    goal: Contributions = field(default_factory=dict)
+
+    @property
+    def actions(self) -> int:
+        return 1 + sum(piece.actions for piece in self.pieces.values())
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """Changes that are committed together, and the groups they share."""
+
+    changes: list[Change] = field(default_factory=list)
+    groups: set[Target] = field(default_factory=set)
+    actions: int = 0
+    size: int = 0
+
+    def takes(self, change: Change, size: int) -> bool:
+        if not self.changes:
+            return True
+        actions = 1 + sum(p.actions - (target in self.groups) for target, p in change.pieces.items())
+        return self.actions + actions <= MOST_ACTIONS and self.size + size <= MOST_BYTES
+
+    def add(self, change: Change, size: int) -> None:
+        self.actions += 1 + sum(p.actions - (target in self.groups) for target, p in change.pieces.items())
+        self.size += size
+        self.groups.update(change.pieces)
+        self.changes.append(change)
+
+
+class Ledger:
+    """Commits changes. `run` runs transactions with disjoint groups, `chance` picks a group's shard."""
+
+    def __init__(
+        self,
+        program: Program,
+        store: Store,
+        *,
+        run: Run[None] = one_by_one,
+        chance: Callable[[], float] = random.random,
+        generations: Generations | None = None,
+    ) -> None:
+        self._program = program
+        self._store = store
+        self._run = run
+        self._chance = chance
+        self.generations = generations or Generations()
+        self._sharded: dict[Target, int] = {}
+        self.transactions = 0
+
+    def commit(self, changes: Sequence[Change], effort: Effort) -> None:
+        """Commits each change or finds it committed; a source item must not occur twice. Sets each change's `state`.
+
+        Raises nothing for a change's sake: what could not be done in time is "failed", what can never be done is in
+        `rejected` and contributes nothing. Raises `errors.Misconfigured`.
+        """
+        pending = list(changes)
+        attempt = 0
+        while pending:
+            for change in pending:
+                self._predict(change)
+            large = [change for change in pending if change.actions > MOST_ACTIONS]
+            for change in large:
+                self._guarded(change, partial(self._commit_in_steps, change), effort)
+            lanes = _lanes(_pack([change for change in pending if change.actions <= MOST_ACTIONS]))
+            self._run([partial(self._work_off, lane, effort) for lane in lanes])
+            pending = [change for change in pending if change.state == "pending"]
+            if pending and (attempt := attempt + 1) > 3:
+                try:
+                    effort.pause(attempt)
+                except Transient as error:
+                    _fail(pending, error)
+                    return
+
+    def _predict(self, change: Change) -> None:
+        """The difference to commit, from the prediction or from the entry as found."""
+        before = change.before
+        if change.known:
+            before = change.entry.contributions if change.entry is not None else {}
+        change.goal = self._goal(before, change.after.contributions)
+        change.pieces = difference(before, change.goal, change.settle, change.version)
+        change.retracted = _retracted(before, change.goal)
+
+    def _goal(self, before: Contributions, after: Contributions) -> Contributions:
+        """What the entry shall say: rules that we do not know keep what they contributed, unless retired by removal."""
+        kept = {
+            rule: targets
+            for rule, targets in before.items()
+            if rule not in self._program.rules and self._program.retired.get(rule) != "remove"
+        }
+        return {**kept, **after} if kept else after
+
+    def _work_off(self, lane: Sequence[Transaction], effort: Effort) -> None:
+        for transaction in lane:
+            self._transact(transaction.changes, effort)
+
+    def _transact(self, changes: list[Change], effort: Effort) -> None:
+        attempt = 0
+        while True:
+            try:
+                effort.check()
+                writes, roles = self._writes(changes)
+                self.transactions += 1
+                self._store.transact(writes)
+            except TransactionCancelled as cancelled:
+                kinds = {reason.kind for reason in cancelled.reasons if reason is not None}
+                if "invalid" in kinds and "condition" not in kinds:
+                    return self._bisect(changes, effort)
+                if "condition" in kinds:
+                    self._learn(cancelled, roles)
+                    return None
+                error: Transient = Transient(str(cancelled))
+            except InvalidRequest:
+                return self._bisect(changes, effort)
+            except Transient as transient:
+                error = transient
+            else:
+                for change in changes:
+                    change.state = "applied"
+                    if change.known:
+                        change.revision = (change.entry.revision if change.entry is not None else 0) + 1
+                return None
+            attempt += 1
+            try:
+                effort.pause(attempt)
+            except Transient:
+                _fail(changes, error)
+                return None
+
+    def _bisect(self, changes: list[Change], effort: Effort) -> None:
+        if len(changes) > 1:
+            middle = len(changes) // 2
+            self._transact(changes[:middle], effort)
+            self._transact(changes[middle:], effort)
+            return
+        self._guarded(changes[0], partial(self._commit_by_rule, changes[0]), effort)
+
+    def _learn(self, cancelled: TransactionCancelled, roles: Sequence[Change | Target | ItemKey]) -> None:
+        """Takes from the reasons of a cancelled transaction what the entries and groups really are."""
+        for reason, role in zip(cancelled.reasons, roles, strict=False):
+            if reason is None or reason.kind != "condition":
+                continue
+            if isinstance(role, Change):
+                role.known = True
+                role.entry = Entry.read(reason.item) if reason.item else None
+                if role.entry is not None:
+                    role.touched |= role.entry.targets
+                    role.revision = role.entry.revision
+                    if role.version and role.entry.version >= role.version:
+                        role.state = "duplicate"
+            elif isinstance(role, ItemKey):
+                for change in (other for other in roles if isinstance(other, Change)):
+                    change.not_extreme.add(role)
+            elif reason.item:
+                self.generations.closed(role, reason.item)
+
+    # What one transaction writes.
+
+    def _writes(self, changes: Sequence[Change]) -> tuple[list[Write], list[Change | Target | ItemKey]]:
+        """The writes of a transaction and, position by position, what each is about."""
+        writes: list[Write] = []
+        roles: list[Change | Target | ItemKey] = []
+        amounts: dict[Target, dict[str, Decimal]] = {}
+        extremes: dict[ItemKey, Update] = {}
+        others: list[Write] = []
+        for change in changes:
+            writes.append(self._entry_write(change, change.goal, change.version))
+            roles.append(change)
+            for target, piece in change.pieces.items():
+                totals = amounts.setdefault(target, {})
+                for slot, amount in piece.amounts.items():
+                    totals[slot] = WIDE.add(totals.get(slot, Decimal(0)), amount)
+                others.extend(self._member_writes(change, target, piece))
+                self._settle_extremes(change, target, piece, extremes)
+        for target, totals in amounts.items():
+            writes.append(self._group_write(target, totals, extremes))
+            roles.append(target)
+        for key, write in extremes.items():
+            writes.append(write)
+            roles.append(key)
+        return [*writes, *others], roles
+
+    def _entry_write(self, change: Change, goal: Contributions, version: str) -> Update:
+        values: dict[str, Value] = {
+            "contributions": {"S": canonical_text(goal)},
+            "rules": {"S": self._program.fingerprint},
+        }
+        if version:
+            values["version"] = {"S": version}
+        elif change.entry is None:
+            values["version"] = {"S": ""}
+        key = entry_key(change.source)
+        if not key.partition.endswith(change.source):
+            values["key"] = {"S": change.source}
+        add: dict[str, Value] = {"revision": {"N": "1"}}
+        if change.retracted:
+            add["recent"] = {"SS": sorted(change.retracted)}
+        return Update(key, set=values, add=add, remove=("ttl",), condition=_entry_condition(change))
+
+    def _group_write(self, target: Target, totals: dict[str, Decimal], extremes: Iterable[ItemKey]) -> Update:
+        generation = self.generations.of(target)
+        add: dict[str, Value] = {"version": {"N": "1"}}
+        for slot, amount in totals.items():
+            if amount:
+                add[slot] = {"N": number_text(amount)}
+        key = group_key(*target, generation, self._shard(target))
+        values: dict[str, Value] = {} if key.partition.endswith(target[1]) else {"key": {"S": target[1]}}
+        if any(extreme.partition == key.partition for extreme in extremes):
+            values["extremes"] = {"BOOL": True}
+        return Update(key, set=values, add=add, condition=_ENTRY_OPEN)
+
+    def _shard(self, target: Target) -> int:
+        """The shard of a group that this transaction adds to. The first shard says how many there have ever been."""
+        rule = self._program.rules.get(target[0])
+        shards = rule.shards if isinstance(rule, AggregateRule) else 1
+        if shards <= 1:
+            return 0
+        if self._sharded.get(target) != shards:
+            count: Value = {"N": str(shards)}
+            path = (SHARD_COUNT,)
+            fewer = AnyOf((Missing(path), Below(path, count)))
+            first = group_key(*target, self.generations.of(target))
+            with suppress(ConditionFailed):  # as many or more are known
+                self._store.write(Update(first, set={SHARD_COUNT: count}, condition=fewer))
+            self._sharded[target] = shards
+        return int(self._chance() * shards)
+
+    def _member_writes(self, change: Change, target: Target, piece: Piece) -> Iterable[Write]:
+        rule, text = target
+        generation = self.generations.of(target)
+        for member in piece.removes:
+            yield Delete(member_key(rule, text, generation, member, change.source))
+        for member in piece.puts:
+            _, _, order = member.partition("|")
+            values: dict[str, Value] = {"s": {"S": change.source}, "o": {"S": order}, "v": decode_order(order)}
+            payload = change.after.payloads.get((rule, text, member))
+            if payload:
+                values["a"] = {"M": payload}
+            remove = () if payload else ("a",)
+            yield Update(member_key(rule, text, generation, member, change.source), set=values, remove=remove)
+
+    def _settle_extremes(self, change: Change, target: Target, piece: Piece, into: dict[ItemKey, Update]) -> None:
+        rule, text = target
+        generation = self.generations.of(target)
+        partition = group_key(rule, text, generation).partition
+        for member in piece.settled:
+            slot, _, order = member.partition("|")
+            for which in EXTREMES:
+                key = ItemKey(LEDGER, partition, extreme_sort(generation, slot, which))
+                if key in change.not_extreme:
+                    continue
+                rival = into.get(key)
+                if rival is not None:
+                    held = rival.set["order"]["S"]
+                    if (held <= order) if which == "least" else (held >= order):
+                        continue
+                path, value = ("order",), {"S": order}
+                beaten: Condition = Above(path, value) if which == "least" else Below(path, value)
+                into[key] = Update(
+                    key,
+                    set={
+                        "order": value,
+                        "v": decode_order(order),
+                        "slot": {"S": slot},
+                        "which": {"S": which},
+                    },
+                    condition=AnyOf((Missing(path), beaten)),
+                )
+
+    # A single change that does not fit into one transaction, or that DynamoDB refuses.
+
+    def _guarded(self, change: Change, commit: Callable[[Effort], None], effort: Effort) -> None:
+        try:
+            commit(effort)
+        except Transient as error:
+            _fail([change], error)
+
+    def _find(self, change: Change) -> bool:
+        """Reads the entry; whether there is anything left to do."""
+        item = self._store.get(entry_key(change.source))
+        change.known = True
+        change.entry = Entry.read(item) if item is not None else None
+        if change.entry is not None:
+            change.touched |= change.entry.targets
+            change.revision = change.entry.revision
+            if change.version and change.entry.version >= change.version:
+                change.state = "duplicate"
+                return False
+        self._predict(change)
+        return True
+
+    def _commit_in_steps(self, change: Change, effort: Effort) -> None:
+        """More than a transaction's actions: several transactions, the version raised by the last."""
+        while self._find(change):
+            before = change.entry.contributions if change.entry is not None else {}
+            goal, most = change.goal, MOST_ACTIONS - 1
+            for step, settling in steps(before, goal, most, change.settle, change.version):
+                if not self._advance(change, step, change.version if step is goal else "", settling, effort):
+                    break
+            else:
+                change.state = "applied"
+                return
+
+    def _commit_by_rule(self, change: Change, effort: Effort) -> None:
+        """DynamoDB refuses the change: its rules one by one; one that cannot be held contributes nothing."""
+        refused: dict[str, str] = {}
+        while self._find(change):
+            before = change.entry.contributions if change.entry is not None else {}
+            current, lost = dict(before), False
+            for rule in sorted(before.keys() | change.goal.keys()):
+                wishes = [change.goal.get(rule, {}), {}] if rule not in refused else [{}]
+                for wish in wishes:
+                    if wish == current.get(rule, {}):
+                        break
+                    step = {name: targets for name, targets in {**current, rule: wish}.items() if targets}
+                    settling = {rule: change.settle[rule]} if rule in change.settle else {}
+                    try:
+                        lost = not self._advance(change, step, "", settling, effort)
+                    except InvalidRequest as reason:
+                        refused.setdefault(rule, str(reason))
+                        continue
+                    current = step
+                    break
+                if lost:
+                    break
+            if lost:
+                continue
+            if self._advance(change, current, change.version, {}, effort):
+                change.state = "applied"
+                change.rejected = sorted(refused.items())
+                return
+
+    def _advance(
+        self, change: Change, step: Contributions, version: str, settling: Contributions, effort: Effort
+    ) -> bool:
+        """Moves a known entry to `step` in one transaction. False if the entry was not as known any more."""
+        before = change.entry.contributions if change.entry is not None else {}
+        change.goal = step
+        change.pieces = difference(before, step, settling, change.version)
+        change.retracted = _retracted(before, step)
+        attempt = 0
+        while True:
+            effort.check()
+            writes, roles = self._writes([change])
+            if not version:  # an intermediate step: the entry keeps the version it has
+                writes[0] = self._entry_write(change, step, "")
+            self.transactions += 1
+            try:
+                self._store.transact(writes)
+            except TransactionCancelled as cancelled:
+                kinds = {reason.kind for reason in cancelled.reasons if reason is not None}
+                if "condition" in kinds:
+                    known = change.entry
+                    self._learn(cancelled, roles)
+                    if change.entry != known or change.state == "duplicate" or cancelled.reasons[0] is not None:
+                        return False
+                    continue
+                if "invalid" in kinds:
+                    message = next(r.message for r in cancelled.reasons if r is not None and r.kind == "invalid")
+                    raise InvalidRequest(message) from cancelled
+            except Transient:
+                pass
+            else:
+                old = change.entry
+                change.entry = Entry(
+                    version or (old.version if old is not None else ""),
+                    step,
+                    (old.recent if old is not None else frozenset()) | change.retracted,
+                    (old.revision if old is not None else 0) + 1,
+                )
+                change.touched |= change.entry.targets
+                change.revision = change.entry.revision
+                return True
+            attempt += 1
+            effort.pause(attempt)
+
+
+def _entry_condition(change: Change) -> Condition:
+    if change.known:
+        if change.entry is None:
+            return _ABSENT
+        return AllOf(
+            (
+                Equal(("revision",), {"N": str(change.entry.revision)}),
+                Equal(("version",), {"S": change.entry.version}),
+            )
+        )
+    predicted = AllOf(
+        (
+            Below(("version",), {"S": change.version}),
+            Equal(("contributions",), {"S": canonical_text(change.before)}),
+        )
+    )
+    return predicted if change.before else AnyOf((_ABSENT, predicted))
+
+
+def _retracted(before: Contributions, after: Contributions) -> set[str]:
+    return {
+        recent_element((rule, target))
+        for rule, targets in before.items()
+        for target in targets
+        if target not in after.get(rule, {})
+    }
+
+
+def _fail(changes: Iterable[Change], error: StoreError) -> None:
+    for change in changes:
+        if change.state == "pending":
+            change.state, change.error = "failed", error
+
+
+def _pack(changes: Sequence[Change]) -> list[Transaction]:
+    """Into as few transactions as possible: changes of the same targets stand together, the busiest target first."""
+    uses = Counter(target for change in changes for target in change.pieces)
+
+    def busiest(change: Change) -> tuple[int, Target]:
+        return min(((-uses[target], target) for target in change.pieces), default=(0, ("", "")))
+
+    transactions: list[Transaction] = []
+    for change in sorted(changes, key=busiest):
+        size = 500 + sum(len(str(part)) for part in (change.after.contributions, change.after.payloads))
+        if not transactions or not transactions[-1].takes(change, size):
+            transactions.append(Transaction())
+        transactions[-1].add(change, size)
+    return transactions
+
+
+def _lanes(transactions: Sequence[Transaction]) -> list[list[Transaction]]:
+    """Transactions that share a group follow one another; the others may run at once."""
+    lanes: list[tuple[set[Target], list[Transaction]]] = []
+    for transaction in transactions:
+        groups, lane = set(transaction.groups), [transaction]
+        apart = []
+        for other_groups, other in lanes:
+            if groups.isdisjoint(other_groups):
+                apart.append((other_groups, other))
+            else:
+                groups |= other_groups
+                lane = [*other, *lane]
+        lanes = [*apart, (groups, lane)]
+    return [lane for _, lane in lanes]

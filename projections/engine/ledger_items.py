@@ -1,0 +1,120 @@
+"""The items of the ledger table: their keys and what they hold.
+
+    pk                    sk                           what
+    E|<source>            .                            entry: what a source item contributes, as of which version
+    G|<rule>|<target>     <generation>|<shard>         group: number of contributions and totals of one target
+    M|<rule>|<target>     <generation>|<slot>|<value><source>   member: one contribution, ordered by value, then source
+    F|<parent>            .                            fence: the newest version of an embed's parent being pushed
+
+Keys are readable as long as they fit; longer ones end in a hash, and the item holds the whole key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from projections.engine.store import Image, ItemKey, Value
+from projections.language.contribution import Contributions
+from projections.language.keys import escape
+
+__all__ = [
+    "LEDGER",
+    "SHARD_COUNT",
+    "Entry",
+    "Target",
+    "entry_key",
+    "group_at",
+    "group_key",
+    "member_key",
+    "members_key",
+    "read_recent",
+    "recent_element",
+]
+
+LEDGER = "ledger"
+"""The logical name of the ledger table."""
+
+SHARD_COUNT = "shards"
+"""On the first shard of a group: how many shards it ever had; absent if one."""
+
+_LONGEST_PARTITION = 1500
+_LONGEST_SORT = 1000
+
+Target = tuple[str, str]
+"""A rule's name and an encoded target key."""
+
+
+def _shortened(text: str, most: int) -> str:
+    if len(text) * 4 <= most or len(text.encode()) <= most:
+        return text
+    head = text.encode()[: most - 66].decode(errors="ignore")
+    return f"{head}#{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def entry_key(source: str) -> ItemKey:
+    """Of the entry of a source item, by its encoded key."""
+    return ItemKey(LEDGER, _shortened("E|" + source, _LONGEST_PARTITION), ".")
+
+
+def group_key(rule: str, target: str, generation: int = 0, shard: int = 0) -> ItemKey:
+    return ItemKey(LEDGER, _shortened(f"G|{rule}|{target}", _LONGEST_PARTITION), f"{generation:04d}|{shard:02d}")
+
+
+def members_key(rule: str, target: str) -> str:
+    """The partition key of a group's members."""
+    return _shortened(f"M|{rule}|{target}", _LONGEST_PARTITION)
+
+
+def member_key(rule: str, target: str, generation: int, member: str, source: str) -> ItemKey:
+    """Of one member: `member` is its slot and encoded value, as contributions have it."""
+    slot, _, value = member.partition("|")
+    sort = _shortened(f"{generation:04d}|{escape(slot)}|{value}{source}", _LONGEST_SORT)
+    return ItemKey(LEDGER, members_key(rule, target), sort)
+
+
+def group_at(generation: int, version: int) -> str:
+    """The version of a group as guards have it: text in the order of (generation, version)."""
+    return f"{generation:04d}.{version:015d}"
+
+
+def recent_element(target: Target) -> str:
+    return f"{target[0]}|{target[1]}"
+
+
+def read_recent(element: str) -> Target:
+    rule, _, target = element.partition("|")
+    return rule, target
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the ledger says of one source item."""
+
+    version: str
+    contributions: Contributions
+    recent: frozenset[str]
+    revision: int
+
+    @classmethod
+    def read(cls, item: Image) -> Entry:
+        return cls(
+            version=item["version"]["S"],
+            contributions=json.loads(item["contributions"]["S"]),
+            recent=frozenset(item["recent"]["SS"]) if "recent" in item else frozenset(),
+            revision=int(Decimal(item["revision"]["N"])),
+        )
+
+    @property
+    def targets(self) -> set[Target]:
+        """All targets this entry may owe a publication."""
+        held = {(rule, target) for rule, targets in self.contributions.items() for target in targets}
+        return held | {read_recent(element) for element in self.recent}
+
+
+def whole_key(key: ItemKey, text: str) -> Mapping[str, Value]:
+    """The attribute that says which key a hashed one stands for; nothing where the key is readable."""
+    return {} if key.partition.endswith(text) else {"key": {"S": text}}

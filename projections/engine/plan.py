@@ -1,0 +1,168 @@
+"""The plan of a batch: records in, effects out. Pure: nothing is read or written here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from projections.engine.copies import CopyHeal, CopyWrite, heals_of, writes_of
+from projections.engine.guards import needs_healing
+from projections.engine.indexes import IndexWrite, index_write
+from projections.engine.ledger import Change
+from projections.engine.ledger_items import Target
+from projections.engine.records import Record
+from projections.engine.store import Image
+from projections.language.contribution import Contributions, Evaluated
+from projections.language.keys import ItemKey, encode_key
+from projections.language.program import Program
+from projections.language.rules import CopyRule, LedgerRule
+from projections.language.scope import Item
+
+__all__ = ["Plan", "Rejected", "plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that a rule could not use: permanent. `rule` is None if no rule could use it at all."""
+
+    rule: str | None
+    reason: str
+    key: str | None = None
+    sequence: str | None = None
+    table: str | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a batch asks for.
+
+    `changes` are waves: within one, a source item occurs once; a later wave follows the earlier ones. `heals` gives the
+    first sequence number of the records that ask for each target to be healed.
+    """
+
+    changes: list[list[Change]] = field(default_factory=list)
+    copies: list[CopyWrite] = field(default_factory=list)
+    copy_heals: list[CopyHeal] = field(default_factory=list)
+    heals: dict[Target, str] = field(default_factory=dict)
+    indexes: list[IndexWrite] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    ignored: int = 0
+
+
+def plan(program: Program, records: Iterable[Record]) -> Plan:
+    """What the records of a batch ask for, per item in the order in which they come."""
+    made = Plan()
+    recognised: list[tuple[Record, Item | None, Item | None]] = []
+    last: dict[ItemKey, tuple[Image, Item | None]] = {}
+    for record in records:
+        known = last.get(record.key)
+        old = None
+        if record.old is not None:
+            # the old image of a record is most often the new image of the one before
+            old = known[1] if known and known[0] == record.old else program.recognise(record.key, record.old)
+        new = program.recognise(record.key, record.new) if record.new is not None else None
+        if record.new is not None:
+            last[record.key] = (record.new, new)
+        if old is None and new is None:
+            made.ignored += 1
+        else:
+            recognised.append((record, old, new))
+
+    def reject(record: Record, rule: str, reason: str) -> None:
+        made.rejected.append(Rejected(rule, reason, encode_key(record.key), record.sequence, record.key.table))
+
+    made.changes = _changes(program, recognised, made)
+    if program.copy_rules:
+        made.copies = writes_of(program, recognised, reject)
+    newest: dict[ItemKey, tuple[Record, Item | None]] = {}
+    for record, old, new in recognised:
+        made.copy_heals.extend(heals_of(program, record.key, old, new, record.sequence))
+        for target in _heals(program, record, old, new):
+            made.heals.setdefault(target, record.sequence)
+        newest[record.key] = (record, new)
+    for record, item in newest.values():
+        if item is None or item.entity.name not in program.index_rules:
+            continue
+        write, problems = index_write(program, item, record.sequence)
+        if write is not None:
+            made.indexes.append(write)
+        for rule, reason in problems:
+            reject(record, rule, reason)
+    return made
+
+
+def _changes(
+    program: Program, recognised: Sequence[tuple[Record, Item | None, Item | None]], made: Plan
+) -> list[list[Change]]:
+    """Changes of contributions, compacted per source item: first old image, last new image, last version.
+
+    A record that changes no contribution is dropped; an item whose changes cancel out is not, because a refresh may have
+    moved the ledger in between. Nothing is compacted across an expiry that settles.
+    """
+    if not program.ledger_rules:
+        return []
+    waves: list[list[Change]] = []
+    open_change: dict[ItemKey, tuple[int, Change]] = {}
+    evaluated: dict[int, Evaluated] = {}
+
+    def evaluate(item: Item | None) -> Evaluated:
+        known = evaluated.get(id(item))
+        if known is None:
+            known = evaluated[id(item)] = program.contributions(item)
+        return known
+
+    for record, old, new in recognised:
+        if not any(item is not None and item.entity.name in program.ledger_rules for item in (old, new)):
+            continue
+        before, after = evaluate(old), evaluate(new)
+        source = encode_key(record.key)
+        for rule, reason in after.problems:
+            made.rejected.append(Rejected(rule, reason, source, record.sequence, record.key.table))
+        settle = _settling(program, before.contributions) if record.expired else {}
+        if before.contributions == after.contributions and not settle:
+            continue
+        wave, change = open_change.get(record.key, (-1, None))
+        if change is None or settle or change.settle:
+            wave += 1
+            change = Change(source, record.version, before.contributions, after)
+            open_change[record.key] = (wave, change)
+            if wave == len(waves):
+                waves.append([])
+            waves[wave].append(change)
+        change.version, change.after, change.gone = record.version, after, record.new is None
+        change.settle = settle
+        change.sequences.append(record.sequence)
+        change.touched |= _targets(before.contributions) | _targets(after.contributions)
+    return waves
+
+
+def _settling(program: Program, contributions: Contributions) -> Contributions:
+    """Of what an expired item contributed, what its rules keep."""
+    return {rule: targets for rule, targets in contributions.items() if program.rules[rule].expired == "keep"}
+
+
+def _targets(contributions: Mapping[str, Mapping[str, object]]) -> set[Target]:
+    return {(rule, target) for rule, targets in contributions.items() for target in targets}
+
+
+def _heals(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:
+    """The groups that the record of a target asks to be published again, whatever the guard says."""
+    target: str | None = None
+    found: list[Target] = []
+    for entity in {item.entity.name: item.entity for item in (old, new) if item is not None}.values():
+        for rule in program.ledger_rules_into.get(entity.name, ()):
+            before = old.image if old is not None and old.entity is entity else None
+            after = new.image if new is not None and new.entity is entity else None
+            if after is None:
+                # removed by the application: what the rules alone create, they create again
+                heal = isinstance(rule, CopyRule) or (entity.derived and not entity.copied)
+            else:
+                heal = needs_healing(program.guard(rule.name), _ours(rule, before, after), before, after)
+            if heal:
+                target = target or encode_key(record.key)
+                found.append((rule.name, target))
+    return found
+
+
+def _ours(rule: LedgerRule, before: Image | None, after: Image | None) -> Iterable[str]:
+    return rule.owned(before, after) if isinstance(rule, CopyRule) else rule.attributes

@@ -1,0 +1,374 @@
+"""The rules compiled: what the engine executes. Made from the canonical document; needs neither pydantic nor YAML."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from projections.errors import BadInput
+from projections.language.contribution import NOTHING, Contributions, Evaluated
+from projections.language.expressions import Measure as ParsedMeasure
+from projections.language.keys import Image, ItemKey, Schema, Value, key_text
+from projections.language.patterns import Pattern
+from projections.language.rules import (
+    PARTITION_KEY_BYTES,
+    SORT_KEY_BYTES,
+    AggregateRule,
+    CopyRule,
+    Each,
+    IndexRule,
+    LedgerRule,
+    Measure,
+    PickRule,
+    Rule,
+    check_key,
+)
+from projections.language.scope import Item, Resolve
+from projections.language.templates import KeyPattern, Template
+from projections.language.values import lookup, wire
+
+__all__ = ["LEDGER_SCHEMA", "Entity", "Program"]
+
+LEDGER_SCHEMA = Schema(("pk", "S"), ("sk", "S"), ttl="ttl")
+"""The keys of the ledger table, whose logical name is `ledger`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entity:
+    """A kind of item: how it is recognised, and how its key is made."""
+
+    name: str
+    table: str
+    schema: Schema
+    patterns: tuple[KeyPattern, ...]
+    """Of the partition key, then of the sort key if there is one."""
+    match: Callable[[Resolve], bool] | None
+    constants: Image
+    """Attributes with one scalar in `match`: written on items we create, so that they are recognised."""
+    numeric: frozenset[str]
+    """Variables that stand for a key attribute of type N."""
+    derived: bool
+    """Declared `derived: true`: exists only because of projections."""
+    copied: bool
+    """The target of a copy rule, which creates and deletes it."""
+    expires: bool
+
+    @property
+    def owned_by_rules(self) -> bool:
+        return self.derived or self.copied
+
+    def target_key(self, resolve: Resolve) -> ItemKey | None:
+        """The key of the item these variables name; None if any is missing. Raises BadInput if it cannot be a key."""
+        texts = []
+        for position, pattern in enumerate(self.patterns):
+            variables = {}
+            for name in pattern.names:
+                value = resolve(name)
+                if value is None:
+                    return None
+                kind, content = next(iter(value.items()))
+                if kind not in ("S", "N"):
+                    raise BadInput(f'"{name}" is of type {kind}; a key needs a string or a number')
+                variables[name] = key_text(kind, content)
+            text = pattern.render(variables)
+            attribute, kind = self.schema.sort if position and self.schema.sort else self.schema.partition
+            texts.append(check_key(attribute, kind, text, SORT_KEY_BYTES if position else PARTITION_KEY_BYTES))
+        return ItemKey(self.table, *texts)
+
+
+class Program:
+    """All rules of one document, compiled.
+
+    `tables` has the application's tables by logical name; `rules` are in the order of the file.
+    """
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = document
+        self.guard_prefix: str = document["guard_prefix"]
+        self.separators = {name: table["separator"] for name, table in document["tables"].items()}
+        self.tables = {name: _schema(table) for name, table in document["tables"].items()}
+        copied = {rule["into"] for rule in document["projections"].values() if rule["kind"] == "copy"}
+        self.entities = {
+            name: self._entity(name, entity, name in copied) for name, entity in document["entities"].items()
+        }
+        self.rules: dict[str, Rule] = {}
+        self.retired: dict[str, str] = dict(document["retired"])
+        for name, rule in document["projections"].items():
+            self.rules[name] = self._rule(name, rule)
+        self.fingerprint = _digest({name: rule.fingerprint for name, rule in self.rules.items()})
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Program:
+        """Compiles a canonical document, as `loader.load(path).canonical()` makes it or as JSON brought it here."""
+        return cls(document)
+
+    def guard(self, rule: str) -> str:
+        """The attribute that holds a rule's guard."""
+        return self.guard_prefix + rule
+
+    # What the engine asks.
+
+    def recognise(self, key: ItemKey, image: Image) -> Item | None:
+        """The item as one of its entity, or None if it belongs to none."""
+        for entity in self._by_table.get(key.table, ()):
+            variables = entity.patterns[0].match(key.partition)
+            if variables is None:
+                continue
+            if len(entity.patterns) > 1:
+                more = entity.patterns[1].match(key.sort or "")
+                if more is None:
+                    continue
+                if not variables:
+                    variables = more
+                elif more:
+                    if any(variables.get(name, text) != text for name, text in more.items()):
+                        continue
+                    variables.update(more)
+            item = Item(entity, key, variables, image)
+            if entity.match is not None and not entity.match(_attribute_or_variable(item)):
+                continue
+            return item
+        return None
+
+    def contributions(self, item: Item | None) -> Evaluated:
+        """What an item contributes under every rule that keeps a ledger."""
+        if item is None:
+            return NOTHING
+        rules = self.ledger_rules.get(item.entity.name)
+        if not rules:
+            return NOTHING
+        contributions: Contributions = {}
+        payloads: dict[tuple[str, str, str], Image] = {}
+        problems: list[tuple[str, str]] = []
+        for rule in rules:
+            try:
+                contributed, carried = rule.contributions(item)
+            except BadInput as problem:
+                problems.append((rule.name, str(problem)))
+                continue
+            if contributed:
+                contributions[rule.name] = contributed
+            for (target, member), payload in carried.items():
+                payloads[rule.name, target, member] = payload
+        return Evaluated(contributions, payloads, problems)
+
+    @cached_property
+    def _by_table(self) -> Mapping[str, tuple[Entity, ...]]:
+        return {name: tuple(e for e in self.entities.values() if e.table == name) for name in self.tables}
+
+    @cached_property
+    def ledger_rules(self) -> Mapping[str, tuple[LedgerRule, ...]]:
+        """By source entity: the rules that keep a ledger."""
+        found: dict[str, list[LedgerRule]] = {}
+        for rule in self.rules.values():
+            if isinstance(rule, AggregateRule | PickRule) or (isinstance(rule, CopyRule) and rule.claimed):
+                found.setdefault(rule.source.name, []).append(rule)
+        return {name: tuple(rules) for name, rules in found.items()}
+
+    @cached_property
+    def ledger_rules_into(self) -> Mapping[str, tuple[LedgerRule, ...]]:
+        """By target entity: the rules that publish onto it from the ledger."""
+        found: dict[str, list[LedgerRule]] = {}
+        for rules in self.ledger_rules.values():
+            for rule in rules:
+                found.setdefault(rule.into.name, []).append(rule)
+        return {name: tuple(rules) for name, rules in found.items()}
+
+    @cached_property
+    def copy_rules(self) -> Mapping[str, tuple[CopyRule, ...]]:
+        """By source entity: the guarded copies."""
+        found: dict[str, list[CopyRule]] = {}
+        for rule in self.rules.values():
+            if isinstance(rule, CopyRule) and not rule.claimed:
+                found.setdefault(rule.source.name, []).append(rule)
+        return {name: tuple(rules) for name, rules in found.items()}
+
+    @cached_property
+    def copy_rule_into(self) -> Mapping[str, CopyRule]:
+        """By target entity: the one guarded copy that makes it."""
+        return {rule.into.name: rule for rules in self.copy_rules.values() for rule in rules}
+
+    @cached_property
+    def index_rules(self) -> Mapping[str, tuple[IndexRule, ...]]:
+        """By entity: the rules for its index attributes."""
+        found: dict[str, list[IndexRule]] = {}
+        for rule in self.rules.values():
+            if isinstance(rule, IndexRule):
+                found.setdefault(rule.source.name, []).append(rule)
+        return {name: tuple(rules) for name, rules in found.items()}
+
+    def derived_attributes(self, entity: str) -> frozenset[str]:
+        """The attributes of an entity that projections write, without guards; not those of a copy of all attributes."""
+        names: set[str] = set()
+        for rule in self.rules.values():
+            if isinstance(rule, IndexRule):
+                if rule.source.name == entity:
+                    names.update(name for name, _, _ in rule.attributes)
+            elif isinstance(rule, CopyRule):
+                if rule.into.name == entity:
+                    names.update(rule.owned())
+            elif isinstance(rule, AggregateRule | PickRule) and rule.into.name == entity:
+                names.update(rule.attributes)
+        return frozenset(names)
+
+    # Compilation.
+
+    def _entity(self, name: str, document: Mapping[str, Any], copied: bool) -> Entity:
+        schema = self.tables[document["table"]]
+        separator = self.separators[document["table"]]
+        patterns = tuple(KeyPattern.parse(document["key"][attribute], separator) for attribute in schema.key_attributes)
+        pattern = Pattern.parse(document["match"]) if document["match"] else None
+        types = (schema.partition, schema.sort)
+        numeric = {n for p, kind in zip(patterns, types, strict=False) if kind and kind[1] == "N" for n in p.names}
+        return Entity(
+            name=name,
+            table=document["table"],
+            schema=schema,
+            patterns=patterns,
+            match=pattern.compile() if pattern else None,
+            constants={path: wire(value) for path, value in pattern.constants.items()} if pattern else {},
+            numeric=frozenset(numeric),
+            derived=document["derived"],
+            copied=copied,
+            expires=document["expires"],
+        )
+
+    def _rule(self, name: str, document: Mapping[str, Any]) -> Rule:
+        kind = document["kind"]
+        source = self.entities[document["from"]]
+        each = document["each"]
+        common: dict[str, Any] = {
+            "name": name,
+            "kind": kind,
+            "source": source,
+            "where": Pattern.parse(document["where"]).compile() if document["where"] else None,
+            "bind": tuple((variable, Template.parse(text).compile()) for variable, text in document["bind"].items()),
+            "each": Each(each["variable"], each["path"], each["ancestors"], each["separator"]) if each else None,
+            "expired": document["expired"],
+            "mode": document["mode"],
+            "fingerprint": _digest(
+                [document, *(self.document["entities"].get(document.get(role)) for role in ("from", "into"))]
+            ),
+        }
+        if kind == "index":
+            return self._index(common, document)
+        into = self.entities[document["into"]] if "into" in document else source
+        if kind == "copy":
+            return self._copy(common, document, into)
+        if kind == "aggregate":
+            return AggregateRule(**common, into=into, measures=_measures(document["set"]), shards=document["shards"])
+        if kind in ("top", "latest"):
+            return PickRule(
+                **common,
+                into=into,
+                by=document["by"],
+                descending=document["order"] == "desc",
+                limit=document["limit"] if kind == "top" else 1,
+                list_name=document["as"] if kind == "top" else None,
+                picked=tuple(document["attributes"].items()),
+            )
+        raise AssertionError(f"kind {kind!r} is refused by the loader")
+
+    def _copy(self, common: dict[str, Any], document: Mapping[str, Any], into: Entity) -> CopyRule:
+        everything = document["attributes"] == "all"
+        others: set[str] = set()
+        for other in self.document["projections"].values():
+            if other is document:
+                continue
+            if other["kind"] == "index" and other["from"] == into.name:
+                others.update(name for case in other["cases"] for name in case["set"])
+            elif other.get("into") == into.name and other["kind"] == "aggregate":
+                others.update(other["set"])
+            elif other.get("into") == into.name and other["kind"] == "top":
+                others.add(other["as"])
+            elif other.get("into") == into.name and other["kind"] in ("latest", "embed"):
+                others.update(other["attributes"])
+        keys = {*into.schema.key_attributes, *common["source"].schema.key_attributes}
+        values = document["values"].items()
+        return CopyRule(
+            **common,
+            into=into,
+            attributes=None if everything else tuple(document["attributes"].items()),
+            templates=tuple((name, Template.parse(v["template"]).compile()) for name, v in values if "template" in v),
+            constants={**into.constants, **{name: wire(v["constant"]) for name, v in values if "constant" in v}},
+            claimed=document["claimed"],
+            not_copied=frozenset(others | keys),
+            guard_prefix=self.guard_prefix,
+        )
+
+    def _index(self, common: dict[str, Any], document: Mapping[str, Any]) -> IndexRule:
+        schema: Schema = common["source"].schema
+        limits: dict[str, tuple[str, int]] = {}
+        for partition, sort in schema.indexes.values():
+            for attributes, most in ((partition, PARTITION_KEY_BYTES), (sort, SORT_KEY_BYTES)):
+                for name, kind in attributes:
+                    limits[name] = (kind, min(most, limits.get(name, (kind, most))[1]))
+        cases, names, reads = [], dict[str, None](), set[str]()
+        patterns = [document["where"], *(case["where"] for case in document["cases"])]
+        for pattern in patterns:
+            if pattern:
+                reads.update(Pattern.parse(pattern).names)
+        for case in document["cases"]:
+            templates = {name: Template.parse(text) for name, text in case["set"].items()}
+            names.update(dict.fromkeys(templates))
+            for template in templates.values():
+                reads.update(template.names)
+            where = Pattern.parse(case["where"]).compile() if case["where"] else None
+            cases.append((where, tuple((name, template.compile()) for name, template in templates.items())))
+        return IndexRule(
+            **common,
+            cases=tuple(cases),
+            attributes=tuple((name, *limits[name]) for name in names),
+            reads=frozenset(path.split(".", 1)[0] for path in reads) - set(schema.key_attributes),
+        )
+
+
+def _attribute_or_variable(item: Item) -> Resolve:
+    """For recognition, where a contradiction between key and attribute is not yet anybody's mistake."""
+
+    def resolve(name: str) -> Value | None:
+        value = lookup(item.image, name)
+        return {"S": item.variables[name]} if value is None and name in item.variables else value
+
+    return resolve
+
+
+def _schema(table: Mapping[str, Any]) -> Schema:
+    def pairs(attributes: Any) -> tuple[tuple[str, str], ...]:
+        return tuple((name, kind) for name, kind in attributes)
+
+    indexes = {name: (pairs(index["partition"]), pairs(index["sort"])) for name, index in table["indexes"].items()}
+    sort = table["sort"]
+    return Schema(pairs([table["partition"]])[0], pairs([sort])[0] if sort else None, indexes, table["ttl"])
+
+
+def _measures(document: Mapping[str, Any]) -> tuple[Measure, ...]:
+    measures: list[Measure] = []
+    slots: dict[str, str] = {}
+    for name, parts in document.items():
+        where, expression = parts["where"], parts["expression"]
+        function = parts["function"]
+        long_form = {function: expression or True, **({"where": where} if where else {})}
+        parsed = ParsedMeasure.parse(name, long_form)
+        slot = name
+        if function in ("min", "max"):  # the least and the greatest of the same values share their members
+            slot = slots.setdefault(json.dumps([expression, where], sort_keys=True), name)
+        measures.append(
+            Measure(
+                name=name,
+                function=function,
+                evaluate=parsed.expression.compile() if parsed.expression else None,
+                where=parsed.where.compile() if parsed.where else None,
+                slot=slot,
+            )
+        )
+    return tuple(measures)
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()

@@ -1,0 +1,397 @@
+"""Compiled rules: what each kind makes of a source item. Pure; BadInput says why a rule cannot be evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from projections.errors import BadInput
+from projections.language.contribution import Contributed, digest, merge
+from projections.language.keys import Image, ItemKey, Value, encode_key, key_text
+from projections.language.ordering import encode_order
+from projections.language.scope import Item, Resolve, resolver
+from projections.language.values import CONTEXT, number_text
+
+if TYPE_CHECKING:
+    from projections.language.program import Entity
+
+__all__ = [
+    "AggregateRule",
+    "CopyRule",
+    "IndexRule",
+    "LedgerRule",
+    "Measure",
+    "Member",
+    "MemberQuery",
+    "Members",
+    "PickRule",
+    "Totals",
+]
+
+Condition = Callable[[Resolve], bool]
+Render = Callable[[Resolve], str | None]
+
+PARTITION_KEY_BYTES = 2048
+SORT_KEY_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """One contribution per element: of a list or set, or per ancestor of a path."""
+
+    variable: str
+    path: str
+    ancestors: bool = False
+    separator: str = "/"
+
+    def elements(self, resolve: Resolve) -> Iterator[Value]:
+        value = resolve(self.path)
+        if value is None:
+            return
+        kind, content = next(iter(value.items()))
+        if self.ancestors:
+            if kind != "S":
+                raise BadInput(f'"{self.path}" is of type {kind}; ancestors need a string')
+            yield from ({"S": ancestor} for ancestor in _ancestors(content, self.separator))
+        elif kind in ("SS", "NS"):
+            yield from ({kind[0]: element} for element in sorted(set(content)))
+        elif kind == "L":
+            seen: set[tuple[str, str]] = set()
+            for element in content:
+                of, inner = next(iter(element.items()))
+                if of in ("S", "N"):  # scalars once each
+                    scalar = (of, key_text(of, inner))
+                    if scalar in seen:
+                        continue
+                    seen.add(scalar)
+                elif of != "M":
+                    raise BadInput(f'"{self.path}" has an element of type {of}; it may hold strings, numbers or maps')
+                yield element
+        else:
+            raise BadInput(f'"{self.path}" is of type {kind}; "each" needs a list or a set of strings or numbers')
+
+
+def _ancestors(path: str, separator: str) -> Iterator[str]:
+    """`/a/b/c.txt` gives `/a`, `/a/b`; `a/b/c` gives `a`, `a/b`."""
+    start = len(separator) if path.startswith(separator) else 0
+    while (end := path.find(separator, start)) >= 0:
+        if end > start:
+            yield path[:end]
+        start = end + len(separator)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What all kinds share."""
+
+    name: str
+    kind: str
+    source: Entity
+    where: Condition | None
+    bind: tuple[tuple[str, Render], ...]
+    each: Each | None
+    expired: str | None
+    mode: str
+    fingerprint: str
+
+    def scopes(self, item: Item) -> Iterator[Resolve]:
+        """The resolvers under which the rule applies to an item: none, one, or one per element of `each`."""
+        plain = resolver(item)
+        elements: Sequence[Mapping[str, Value]] = ({},)
+        if self.each is not None:
+            elements = [{self.each.variable: element} for element in self.each.elements(plain)]
+        for element in elements:
+            resolve = resolver(item, element) if element else plain
+            if self.bind:
+                bound = dict(element)
+                for name, render in self.bind:
+                    text = render(resolve)
+                    if text is None:
+                        break
+                    bound[name] = {"S": text}
+                else:
+                    resolve = resolver(item, bound)
+                if len(bound) < len(element) + len(self.bind):
+                    continue
+            if self.where is None or self.where(resolve):
+                yield resolve
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRule(Rule):
+    """A denormalized copy under another key. `attributes` is None for all."""
+
+    into: Entity
+    attributes: tuple[tuple[str, str], ...] | None
+    templates: tuple[tuple[str, Render], ...]
+    constants: Image
+    claimed: bool
+    not_copied: frozenset[str]
+    """With all attributes: those that other rules keep on the target, and the keys of both."""
+    guard_prefix: str
+
+    def copies(self, item: Item) -> dict[ItemKey, Image]:
+        """The copies of an item: target key → attributes, without key attributes and guard."""
+        found: dict[ItemKey, Image] = {}
+        for resolve in self.scopes(item):
+            target = self.into.target_key(resolve)
+            if target is None:
+                continue
+            attributes: dict[str, Value] = dict(self.into.constants)
+            if self.attributes is None:
+                for name, value in item.image.items():
+                    if name not in self.not_copied and not name.startswith(self.guard_prefix):
+                        attributes[name] = value
+            else:
+                for name, path in self.attributes:
+                    if (value := resolve(path)) is not None:
+                        attributes[name] = value
+            for name, render in self.templates:
+                if (text := render(resolve)) is not None:
+                    attributes[name] = {"S": text}
+            attributes.update(self.constants)
+            found.setdefault(target, attributes)
+        return found
+
+    def owned(self, *images: Image | None) -> frozenset[str]:
+        """The attributes this rule writes on its targets; with all attributes, those seen in any of these images."""
+        names = {name for name, _ in self.templates} | self.constants.keys() | self.into.constants.keys()
+        if self.attributes is not None:
+            return frozenset(names | {name for name, _ in self.attributes})
+        seen = {name for image in images if image for name in image if not name.startswith(self.guard_prefix)}
+        return frozenset(names | (seen - self.not_copied))
+
+    # A claimed copy is a contribution: the least source key wins.
+
+    def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
+        contributed: dict[str, Contributed] = {}
+        payloads: dict[tuple[str, str], Image] = {}
+        for target, attributes in self.copies(item).items():
+            text = encode_key(target)
+            contributed[text] = {"n": 1, "+": {"claim|": digest(attributes)}}
+            payloads[text, "claim|"] = attributes
+        return contributed, payloads
+
+    @property
+    def member_queries(self) -> tuple[MemberQuery, ...]:
+        return (MemberQuery("claim", "claim", False, 1),)
+
+    def published(self, totals: Totals, members: Members) -> dict[str, Value | None]:
+        claims = members["claim"]
+        return dict(claims[0].payload) if claims else {}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRule(Rule):
+    """Key attributes of indexes, on the source item itself: the first case that fits applies."""
+
+    cases: tuple[tuple[Condition | None, tuple[tuple[str, Render], ...]], ...]
+    attributes: tuple[tuple[str, str, int], ...]
+    """Name, type and the most bytes of each attribute that any case sets."""
+    reads: frozenset[str]
+    """Top-level attributes that decide what is written."""
+
+    def desired(self, item: Item) -> dict[str, Value | None]:
+        """Each of the rule's attributes with the value it should have, None where it should be absent."""
+        values: dict[str, Value | None] = {name: None for name, _, _ in self.attributes}
+        resolve = resolver(item)
+        if self.where is not None and not self.where(resolve):
+            return values
+        for where, templates in self.cases:
+            if where is not None and not where(resolve):
+                continue
+            texts = {name: render(resolve) for name, render in templates}
+            if any(text is None for text in texts.values()):
+                return values
+            for name, kind, most in self.attributes:
+                text = texts.get(name)
+                if text is not None:
+                    values[name] = {kind: check_key(name, kind, text, most)}
+            return values
+        return values
+
+
+def check_key(name: str, kind: str, text: str, most: int) -> str:
+    """The text as a value of a key attribute. Raises BadInput if DynamoDB would refuse it."""
+    if kind == "N":
+        try:
+            return number_text(CONTEXT.create_decimal(text))
+        except ArithmeticError:
+            raise BadInput(f'key attribute "{name}" is a number, "{text[:60]}" is none') from None
+    if not text:
+        raise BadInput(f'key attribute "{name}" would be empty, which DynamoDB refuses; guard the rule with a "where"')
+    if len(text) * 4 > most and (size := len(text.encode())) > most:
+        raise BadInput(
+            f'key attribute "{name}" would have {size} bytes, the limit is {most}; shorten it with truncate(n)'
+        )
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a group knows: n contributions and the amounts per slot, live and settled together."""
+
+    n: int
+    amounts: Mapping[str, Decimal]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of a group: the value it is ordered by, the attributes it carries, its source's encoded key."""
+
+    value: Value
+    payload: Image
+    source: str
+
+
+Members = Mapping[str, Sequence[Member]]
+"""The members a rule asked for, by the name of the query, in the order asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberQuery:
+    """What publishing needs to know of a group's members: the first `limit` of a slot."""
+
+    name: str
+    slot: str
+    descending: bool
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One attribute of an aggregate. `slot` is shared by measures over the same members."""
+
+    name: str
+    function: str
+    evaluate: Callable[[Resolve], Decimal | str | None] | None
+    where: Condition | None
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateRule(Rule):
+    """Counters and other aggregates set on a target."""
+
+    into: Entity
+    measures: tuple[Measure, ...]
+    shards: int
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return tuple(measure.name for measure in self.measures)
+
+    def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
+        contributed: dict[str, Contributed] = {}
+        for resolve in self.scopes(item):
+            target = self.into.target_key(resolve)
+            if target is None:
+                continue
+            text = encode_key(target)
+            amounts = self._amounts(resolve)
+            if text in contributed:
+                merge(contributed[text], amounts)
+            else:
+                contributed[text] = amounts
+        return contributed, {}
+
+    def _amounts(self, resolve: Resolve) -> Contributed:
+        amounts: Contributed = {"n": 1}
+        for measure in self.measures:
+            if measure.where is not None and not measure.where(resolve):
+                continue
+            if measure.evaluate is None:  # a count; without a condition it is n
+                if measure.where is not None:
+                    amounts["=" + measure.slot] = 1
+                continue
+            value = measure.evaluate(resolve)
+            if value is None:
+                continue
+            if measure.function in ("min", "max"):
+                wire: Value = {"S": value} if isinstance(value, str) else {"N": number_text(value)}
+                amounts.setdefault("+", {})[f"{measure.slot}|{encode_order(wire)}"] = ""
+                continue
+            assert isinstance(value, Decimal)
+            amounts["=" + measure.slot] = number_text(value)
+            if measure.function == "avg":
+                amounts["#" + measure.slot] = 1
+        return amounts
+
+    @property
+    def member_queries(self) -> tuple[MemberQuery, ...]:
+        return tuple(
+            MemberQuery(f"{measure.function} {measure.slot}", measure.slot, measure.function == "max", 1)
+            for measure in self.measures
+            if measure.function in ("min", "max")
+        )
+
+    def published(self, totals: Totals, members: Members) -> dict[str, Value | None]:
+        """The attributes of the target: value, or None where absent. A target without contributions has its zeros."""
+        values: dict[str, Value | None] = {}
+        for measure in self.measures:
+            if measure.function == "count":
+                count = totals.n if measure.where is None else int(totals.amounts.get("=" + measure.slot, 0))
+                values[measure.name] = {"N": str(count)}
+            elif measure.function == "sum":
+                values[measure.name] = {"N": number_text(totals.amounts.get("=" + measure.slot, Decimal(0)))}
+            elif measure.function == "avg":
+                count = int(totals.amounts.get("#" + measure.slot, 0))
+                total = totals.amounts.get("=" + measure.slot, Decimal(0))
+                values[measure.name] = {"N": number_text(CONTEXT.divide(total, Decimal(count)))} if count else None
+            else:
+                found = members[f"{measure.function} {measure.slot}"]
+                values[measure.name] = found[0].value if found else None
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class PickRule(Rule):
+    """`top` (a list of the first few) and `latest` (the attributes of the first), by an order."""
+
+    into: Entity
+    by: str
+    descending: bool
+    limit: int
+    list_name: str | None
+    """The list attribute of a `top`, None for a `latest`."""
+    picked: tuple[tuple[str, str], ...]
+    """Target name and source path of each attribute."""
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return (self.list_name,) if self.list_name is not None else tuple(name for name, _ in self.picked)
+
+    def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
+        contributed: dict[str, Contributed] = {}
+        payloads: dict[tuple[str, str], Image] = {}
+        for ordinal, resolve in enumerate(self.scopes(item)):
+            target, by = self.into.target_key(resolve), resolve(self.by)
+            if target is None or by is None:
+                continue
+            text = encode_key(target)
+            payload = {name: value for name, path in self.picked if (value := resolve(path)) is not None}
+            member = f"pick|{encode_order(by)}" + (f"{ordinal:04d}" if self.each is not None else "")
+            amounts: Contributed = {"n": 1, "+": {member: digest(payload)}}
+            if text in contributed:
+                merge(contributed[text], amounts)
+            else:
+                contributed[text] = amounts
+            payloads[text, member] = payload
+        return contributed, payloads
+
+    @property
+    def member_queries(self) -> tuple[MemberQuery, ...]:
+        return (MemberQuery("pick", "pick", self.descending, self.limit),)
+
+    def published(self, totals: Totals, members: Members) -> dict[str, Value | None]:
+        found = members["pick"]
+        if self.list_name is not None:
+            return {self.list_name: {"L": [{"M": member.payload} for member in found]}}
+        first: Mapping[str, Any] = found[0].payload if found else {}
+        return {name: first.get(name) for name, _ in self.picked}
+
+
+LedgerRule = AggregateRule | PickRule | CopyRule
+"""The kinds whose sources contribute to groups; a CopyRule only if it is claimed."""
