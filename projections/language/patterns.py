@@ -157,9 +157,10 @@ class Test:
             if tag == "S" and data in texts:
                 return True
             if tag in _MANY:
-                if any(_any(element, texts, fits) for element in _elements(value)):
+                elements = list(_elements(value))
+                if (texts or fits) and any(_any(element, texts, fits) for element in elements):
                     return True
-                return any(not any(_any(e, (), these) for e in _elements(value)) for these in excluded)
+                return any(not any(_any(element, _NONE, these) for element in elements) for these in excluded)
             for fit in fits:
                 if fit(tag, data):
                     return True
@@ -172,6 +173,7 @@ class Test:
 
 
 _MANY = frozenset({"L", "SS", "NS", "BS"})
+_NONE: frozenset[str] = frozenset()
 
 
 def _elements(value: Value) -> Iterator[tuple[str, Any]]:
@@ -187,7 +189,7 @@ def _elements(value: Value) -> Iterator[tuple[str, Any]]:
         yield tag, data
 
 
-def _any(element: tuple[str, Any], texts: frozenset[Any] | tuple[()], fits: list[Fits]) -> bool:
+def _any(element: tuple[str, Any], texts: frozenset[str], fits: list[Fits]) -> bool:
     tag, data = element
     return (tag == "S" and data in texts) or any(fit(tag, data) for fit in fits)
 
