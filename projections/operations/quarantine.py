@@ -1,0 +1,64 @@
+"""The quarantine: records a rule could not use, kept with rule, reason and keys until somebody redrives them.
+
+Keys are told, contents never: a quarantine is read by more people than the table is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from projections.engine.processor import Rejected
+
+__all__ = ["Quarantine", "Sender", "message"]
+
+_LONGEST_REASON = 2_000
+"""Characters. With the longest keys a message then stays far below what SQS takes."""
+
+
+class Sender(Protocol):
+    """What takes messages: `stores.queues.Queue`, or a list in tests."""
+
+    def send(self, bodies: Sequence[str]) -> None: ...
+
+
+class Quarantine:
+    """Sends what was rejected to a queue. Called by the engine; what it raises makes the records be retried.
+
+    `stream_arns` gives the stream of each logical table, as far as it is known. `connect` is called when there is
+    something to send for the first time, which in most lives of a function is never.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Sender],
+        clock: Callable[[], datetime],
+        stream_arns: Mapping[str, str] | None = None,
+    ) -> None:
+        self._connect = connect
+        self._clock = clock
+        self._stream_arns = dict(stream_arns or {})
+        self._queue: Sender | None = None
+
+    def __call__(self, rejected: Sequence[Rejected]) -> None:
+        now = self._clock()
+        self._queue = self._queue or self._connect()
+        self._queue.send([json.dumps(message(one, now, self._stream_arns.get(one.table or ""))) for one in rejected])
+
+
+def message(rejected: Rejected, now: datetime, stream_arn: str | None) -> dict[str, Any]:
+    """The message about one rejected record. `now` is when it was rejected, with its zone."""
+    reason = rejected.reason
+    if len(reason) > _LONGEST_REASON:
+        reason = reason[:_LONGEST_REASON] + "…"
+    return {
+        "rule": rejected.rule,
+        "reason": reason,
+        "table": rejected.table,
+        "key": rejected.key,
+        "sequenceNumber": rejected.sequence,
+        "streamArn": stream_arn,
+        "time": now.isoformat(),
+    }

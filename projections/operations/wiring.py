@@ -1,0 +1,255 @@
+"""What a Lambda function is made of, from its environment, once per cold start.
+
+| variable | meaning |
+| --- | --- |
+| `TABLE_NAME` | the application's table, for rules that say `table:` |
+| `TABLES` | instead, for rules that say `tables:`: a JSON object of logical to real names |
+| `LEDGER_TABLE_NAME` | the ledger |
+| `RULES_FILE` | canonical rules (`.json`, as `sam build` makes them) or a rule file (`.yaml`, which needs pydantic) |
+| `STREAM_ARN` | the stream's ARN, several separated by commas; without it, what each record says |
+| `NEW_RULES` | `live` (if absent) or `fill`: how rules start where the registry is empty |
+| `QUARANTINE_QUEUE_URL` | where records go that a rule cannot use; without it they are reported as failed |
+| `TASK_QUEUE_URL` | where long work goes; without it everything is done at once |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from projections.engine.effort import Run
+from projections.engine.processor import Outcome, Processor, Rejected
+from projections.engine.records import stream_label
+from projections.errors import Misconfigured, StoreError, Transient
+from projections.language.program import LEDGER_SCHEMA, Program
+from projections.operations.quarantine import Quarantine, Sender
+
+__all__ = ["MAIN", "THREADS", "WHOLE_BATCH", "Settings", "StreamHandler", "at_once", "stream_from_environment"]
+
+WHOLE_BATCH = ""
+"""An identifier that Lambda does not know: it takes the whole batch for failed."""
+
+MAIN = "main"
+"""The logical name of the one table of rules that say `table:`."""
+
+THREADS = 10
+"""Requests to DynamoDB at once. One core of Lambda has no work for more: a request costs about half a millisecond of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The environment, read and checked."""
+
+    tables: Mapping[str, str]
+    ledger: str
+    rules: Path
+    stream_arns: Mapping[str, str]
+    new_rules: str
+    quarantine_url: str | None
+    task_url: str | None
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str]) -> Settings:
+        """Raises `Misconfigured`, naming the variable and what to set it to."""
+        tables = _tables(environ)
+        new_rules = environ.get("NEW_RULES") or "live"
+        if new_rules == "fill":
+            raise Misconfigured("NEW_RULES is 'fill', which this version cannot do yet. Leave it at `live`.")
+        if new_rules != "live":
+            raise Misconfigured(f"NEW_RULES is {new_rules!r}. Set it to `live`, or to `fill` where data exists.")
+        ledger = _required(environ, "LEDGER_TABLE_NAME", "the name of the ledger table (keys pk and sk)")
+        if ledger in tables.values():
+            raise Misconfigured(f"LEDGER_TABLE_NAME is {ledger!r}, an application table. Give the ledger its own.")
+        return cls(
+            tables=tables,
+            ledger=ledger,
+            rules=Path(_required(environ, "RULES_FILE", "the path of the rules in the package, as rules.json")),
+            stream_arns=_stream_arns(environ, tables),
+            new_rules=new_rules,
+            quarantine_url=environ.get("QUARANTINE_QUEUE_URL") or None,
+            task_url=environ.get("TASK_QUEUE_URL") or None,
+        )
+
+
+class Processing(Protocol):
+    """What the handler asks of the engine: `engine.processor.Processor`, or a fake in tests."""
+
+    def process(self, records: Sequence[Mapping[str, Any]], *, remaining: Callable[[], float]) -> Outcome: ...
+
+
+class StreamHandler:
+    """Takes the events Lambda makes of stream records; answers with the lowest sequence number that has to come again.
+
+    `observe` is told what became of every event.
+    """
+
+    def __init__(
+        self,
+        processor: Processing,
+        *,
+        quarantine: Callable[[Sequence[Rejected]], None] | None = None,
+        observe: Callable[[Outcome], None] | None = None,
+    ) -> None:
+        self._processor = processor
+        self._quarantine = quarantine
+        self._observe = observe
+
+    def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]:
+        """`remaining` gives the seconds left. Raises `Misconfigured`, never for the sake of a record."""
+        reason = _unusable(event)
+        outcome = self._refuse(reason) if reason else self._processor.process(event["Records"], remaining=remaining)
+        if self._observe:
+            self._observe(outcome)
+        failures = [] if outcome.failed is None else [{"itemIdentifier": outcome.failed}]
+        return {"batchItemFailures": failures}
+
+    def _refuse(self, reason: str) -> Outcome:
+        """An event that no stream sent: one message in quarantine; where there is none, the event as a whole failed."""
+        refused = (Rejected(None, reason),)
+        failed = None
+        try:
+            if self._quarantine is None:
+                raise Transient("there is no quarantine")
+            self._quarantine(refused)
+        except StoreError as error:
+            failed, reason = WHOLE_BATCH, f"{reason}, and {error}"
+        return Outcome(failed, None if failed is None else reason, refused, {"rejected": 1})
+
+
+def stream_from_environment(
+    environ: Mapping[str, str], *, observe: Callable[[Outcome], None] | None = None
+) -> StreamHandler:
+    """The handler of stream records. Raises `Misconfigured` or, for a rule file, `RulesError`."""
+    settings = Settings.read(environ)
+    program = Program.from_document(_document(settings.rules))
+    _agree(settings.tables, program.tables)
+    # boto3 is imported here and not above, so that a setting that is missing is told at once and without it.
+    from projections.stores.aws import client
+    from projections.stores.dynamodb import DynamoDBStore
+
+    store = DynamoDBStore(
+        client("dynamodb", max_pool_connections=THREADS),
+        {**settings.tables, "ledger": settings.ledger},
+        {**program.tables, "ledger": LEDGER_SCHEMA},
+    )
+    quarantine = None
+    if url := settings.quarantine_url:
+
+        def connect() -> Sender:
+            from projections.stores.queues import Queue
+
+            return Queue(client("sqs"), url)
+
+        quarantine = Quarantine(connect, lambda: datetime.now(UTC), settings.stream_arns)
+    processor = Processor(
+        program,
+        store,
+        tables={_table_name(name): logical for logical, name in settings.tables.items()},
+        labels={logical: stream_label(arn) for logical, arn in settings.stream_arns.items()},
+        quarantine=quarantine,
+        run=at_once(THREADS),
+    )
+    return StreamHandler(processor, quarantine=quarantine, observe=observe)
+
+
+def at_once(threads: int) -> Run[Any]:
+    """Runs pieces of work in threads and waits for all of them, also if one raises: nothing may go on after an answer."""
+    pool = ThreadPoolExecutor(threads)
+
+    def run(pieces: Sequence[Callable[[], Any]]) -> list[Any]:
+        if len(pieces) < 2:
+            return [piece() for piece in pieces]
+        futures = [pool.submit(piece) for piece in pieces]
+        wait(futures)
+        return [future.result() for future in futures]
+
+    return run
+
+
+def _document(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise Misconfigured(f"RULES_FILE is {str(path)!r}, but there is no such file. Name one that is in the package.")
+    if path.suffix == ".json":
+        document: dict[str, Any] = json.loads(path.read_bytes())
+        return document
+    try:
+        from projections.language.loader import load
+    except ImportError as error:
+        raise Misconfigured(
+            f"RULES_FILE is {str(path)!r}, but {error.name} is not in the package. "
+            "Name the rules.json that `sam build` makes of it."
+        ) from error
+    return load(path).canonical()
+
+
+def _tables(environ: Mapping[str, str]) -> dict[str, str]:
+    single, several = environ.get("TABLE_NAME"), environ.get("TABLES")
+    if single and several:
+        raise Misconfigured("TABLE_NAME and TABLES are both set. Keep TABLES only if the rules say `tables:`.")
+    if not several:
+        return {MAIN: _required(environ, "TABLE_NAME", "the name of the application's table")}
+    try:
+        tables = json.loads(several)
+    except ValueError:
+        tables = None
+    if not isinstance(tables, dict) or not tables or not all(isinstance(t, str) and t for t in tables.values()):
+        raise Misconfigured(f'TABLES is {several!r}. Set it to a JSON object, as {{"orders": "prod-orders"}}.')
+    if len(set(tables.values())) < len(tables):
+        raise Misconfigured(f"TABLES is {several!r}, which gives one table two names. Name each table once.")
+    return tables
+
+
+def _stream_arns(environ: Mapping[str, str], tables: Mapping[str, str]) -> dict[str, str]:
+    logical = {_table_name(name): key for key, name in tables.items()}
+    arns = {}
+    for arn in filter(None, (part.strip() for part in environ.get("STREAM_ARN", "").split(","))):
+        table = _table_name(arn)
+        if "/stream/" not in arn or table not in logical:
+            raise Misconfigured(
+                f"STREAM_ARN has {arn!r}, which is no stream of {', '.join(sorted(logical))}. "
+                "Set it to the table's LatestStreamArn."
+            )
+        arns[logical[table]] = arn
+    return arns
+
+
+def _agree(tables: Mapping[str, str], wanted: Mapping[str, object]) -> None:
+    named, known = set(tables), set(wanted)
+    if named == known:
+        return
+    if known == {MAIN}:
+        raise Misconfigured("TABLES is set, but the rules say `table:`. Set TABLE_NAME instead.")
+    if named == {MAIN}:
+        raise Misconfigured(f"TABLE_NAME is set, but the rules have {', '.join(sorted(known))}. Set TABLES instead.")
+    missing, unknown = ", ".join(sorted(known - named)), ", ".join(sorted(named - known))
+    raise Misconfigured(f"TABLES does not fit the rules: missing are [{missing}], unknown are [{unknown}].")
+
+
+def _required(environ: Mapping[str, str], name: str, meaning: str) -> str:
+    value = environ.get(name)
+    if not value:
+        raise Misconfigured(f"{name} is not set. Set it to {meaning}.")
+    return value
+
+
+def _table_name(text: str) -> str:
+    """The name in a table's or stream's ARN, or the name itself."""
+    return text.split("/")[1] if text.startswith("arn:") and "/" in text else text
+
+
+def _unusable(event: Any) -> str | None:
+    """Why this is no event of a stream. What is wrong with single records the engine tells."""
+    records = event.get("Records") if isinstance(event, Mapping) else None
+    if not isinstance(records, list):
+        return "the event has no list of Records, so no DynamoDB stream sent it"
+    sources = {str(r.get("eventSource", "aws:dynamodb")) for r in records if isinstance(r, Mapping)} - {"aws:dynamodb"}
+    if sources:
+        return (
+            f"the event comes from {', '.join(sorted(sources))[:100]}, not from a DynamoDB stream; remove that trigger"
+        )
+    return None

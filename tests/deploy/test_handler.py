@@ -1,0 +1,71 @@
+"""What the function says of itself: structured logs and metrics, never contents."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emulators import ROOT
+from sam_cli import AWS
+
+from projections.language.loader import load
+
+PROGRAM = """
+import json, sys
+from handlers.stream import handler
+
+class Context:
+    function_name = "stream"
+    memory_limit_in_mb = 1024
+    invoked_function_arn = "arn:aws:lambda:us-east-1:123456789012:function:stream"
+    aws_request_id = "request"
+
+    def get_remaining_time_in_millis(self):
+        return 60_000
+
+print(json.dumps({"answer": handler(json.loads(sys.argv[1]), Context())}))
+"""
+
+
+@pytest.fixture
+def said(tmp_path: Path) -> list[Mapping[str, Any]]:
+    """Every line the function writes about an event that is none, while its environment asks for events to be logged."""
+    rules = tmp_path / "rules.json"
+    rules.write_text(json.dumps(load(ROOT / "projections/rules/social.yaml").canonical()))
+    settings = {"TABLE_NAME": "app", "LEDGER_TABLE_NAME": "ledger", "RULES_FILE": str(rules)}
+    event = {"Records": [{"eventSource": "aws:sqs", "body": "secret"}]}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(event)],
+        cwd=ROOT,
+        env={**os.environ, **AWS, **settings, "POWERTOOLS_LOGGER_LOG_EVENT": "true"},
+        text=True,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "secret" not in done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_counts_are_metrics_in_the_embedded_format(said: list[Mapping[str, Any]]) -> None:
+    (line,) = [line for line in said if "_aws" in line]
+    (directive,) = line["_aws"]["CloudWatchMetrics"]
+    assert directive["Namespace"] == "Projections"
+    assert (line["rejected"], line["failures"]) == ([1.0], [1.0])
+
+
+def test_a_reason_is_a_structured_log(said: list[Mapping[str, Any]]) -> None:
+    lines = [line for line in said if line.get("level") == "WARNING"]
+    assert any("aws:sqs" in line["message"] for line in lines)
+    assert all(line["function_request_id"] == "request" for line in lines)
+
+
+def test_the_answer_is_lambdas(said: list[Mapping[str, Any]]) -> None:
+    assert said[-1] == {"answer": {"batchItemFailures": [{"itemIdentifier": ""}]}}

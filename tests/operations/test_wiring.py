@@ -1,0 +1,213 @@
+"""Settings are checked once and told plainly; events become batches, and outcomes become Lambda's answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from projections.engine.processor import Outcome, Rejected
+from projections.errors import Misconfigured, Transient
+from projections.language.loader import load
+from projections.operations.wiring import Settings, StreamHandler, at_once, stream_from_environment
+
+RULES = Path(__file__).parents[2] / "projections/rules/social.yaml"
+ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/app/stream/2026-01-01T00:00:00.000"
+FINE = {"TABLE_NAME": "app", "LEDGER_TABLE_NAME": "ledger", "RULES_FILE": "rules.json"}
+
+
+def without(name: str) -> dict[str, str]:
+    return {key: value for key, value in FINE.items() if key != name}
+
+
+def test_what_is_needed_is_little() -> None:
+    settings = Settings.read(FINE)
+    assert (settings.tables, settings.ledger, settings.new_rules) == ({"main": "app"}, "ledger", "live")
+    assert (settings.stream_arns, settings.quarantine_url, settings.task_url) == ({}, None, None)
+
+
+def test_streams_belong_to_the_tables_they_name() -> None:
+    two = {"TABLES": '{"orders": "app", "users": "people"}', "STREAM_ARN": f"{ARN}, {ARN.replace('app', 'people')}"}
+    settings = Settings.read({**without("TABLE_NAME"), **two})
+    assert settings.stream_arns == {"orders": ARN, "users": ARN.replace("app", "people")}
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        (without("TABLE_NAME"), "TABLE_NAME is not set"),
+        (without("LEDGER_TABLE_NAME"), "LEDGER_TABLE_NAME is not set"),
+        (without("RULES_FILE"), "RULES_FILE is not set"),
+        ({**FINE, "TABLE_NAME": ""}, "TABLE_NAME is not set"),
+        ({**FINE, "TABLES": '{"a": "b"}'}, "TABLE_NAME and TABLES are both set"),
+        ({**without("TABLE_NAME"), "TABLES": "app"}, "TABLES is 'app'. Set it to a JSON object"),
+        ({**without("TABLE_NAME"), "TABLES": "{}"}, "TABLES is '{}'. Set it to a JSON object"),
+        ({**without("TABLE_NAME"), "TABLES": '{"a": 1}'}, "Set it to a JSON object"),
+        ({**without("TABLE_NAME"), "TABLES": '{"a": "x", "b": "x"}'}, "one table two names"),
+        ({**FINE, "LEDGER_TABLE_NAME": "app"}, "LEDGER_TABLE_NAME is 'app', an application table"),
+        ({**FINE, "NEW_RULES": "maybe"}, "NEW_RULES is 'maybe'"),
+        ({**FINE, "NEW_RULES": "fill"}, "NEW_RULES is 'fill', which this version cannot do yet"),
+        ({**FINE, "STREAM_ARN": ARN.replace("app", "other")}, "is no stream of app"),
+        ({**FINE, "STREAM_ARN": ARN.partition("/stream/")[0]}, "is no stream of app"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named_with_the_way_out(environ: Mapping[str, str], message: str) -> None:
+    with pytest.raises(Misconfigured) as caught:
+        Settings.read(environ)
+    assert message in str(caught.value)
+
+
+def test_rules_that_are_not_in_the_package_are_told() -> None:
+    with pytest.raises(Misconfigured, match=r"RULES_FILE is 'rules\.json', but there is no such file"):
+        stream_from_environment(FINE)
+
+
+def test_tables_must_be_those_of_the_rules(tmp_path: Path) -> None:
+    rules = compiled(tmp_path)
+    with pytest.raises(Misconfigured, match=r"the rules say `table:`\. Set TABLE_NAME"):
+        stream_from_environment({**without("TABLE_NAME"), "TABLES": '{"orders": "app"}', "RULES_FILE": rules})
+
+
+def test_compiled_rules_are_wired_without_pydantic_or_yaml(tmp_path: Path) -> None:
+    """What only people who write rules need would be half of a cold start."""
+    program = (
+        "import os, sys; from projections.operations.wiring import stream_from_environment as wire; wire(os.environ); "
+        "print([n for n in ('pydantic', 'ruamel', 'yaml', 'click', 'rich') if n in sys.modules])"
+    )
+    environ = {**FINE, "RULES_FILE": compiled(tmp_path), "STREAM_ARN": ARN, "AWS_DEFAULT_REGION": "eu-west-1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**environ, "QUARANTINE_QUEUE_URL": "https://queue"},
+        text=True,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
+
+
+def test_a_rule_file_is_wired_as_well() -> None:
+    assert stream_from_environment({**FINE, "RULES_FILE": str(RULES)})
+
+
+def compiled(directory: Path) -> str:
+    path = directory / "rules.json"
+    path.write_text(json.dumps(load(RULES).canonical()))
+    return str(path)
+
+
+# The handler.
+
+
+class Engine:
+    """Answers as told, and remembers the records it was given."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.batches: list[Sequence[Any]] = []
+
+    def process(self, records: Sequence[Mapping[str, Any]], *, remaining: Callable[[], float]) -> Outcome:
+        self.batches.append(records)
+        return self.outcome
+
+
+DONE = Outcome(None, None, (), {"records": 1})
+RECORD = {"eventSource": "aws:dynamodb", "eventSourceARN": ARN, "dynamodb": {"SequenceNumber": "1"}}
+
+
+def test_records_reach_the_engine_and_its_failure_reaches_lambda() -> None:
+    engine = Engine(Outcome("100000000000000000007", "throttled", (), {"records": 1}))
+    seen: list[Outcome] = []
+    answer = StreamHandler(engine, observe=seen.append).handle({"Records": [RECORD]}, lambda: 60)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "100000000000000000007"}]}
+    assert engine.batches == [[RECORD]]
+    assert seen == [engine.outcome]
+
+
+@pytest.mark.parametrize("events", [{"Records": []}, {"Records": [RECORD]}])
+def test_success_is_an_empty_list(events: Any) -> None:
+    assert StreamHandler(Engine(DONE)).handle(events, lambda: 60) == {"batchItemFailures": []}
+
+
+STRANGE = [
+    None,
+    [],
+    "text",
+    {},
+    {"Records": None},
+    {"Records": {"0": RECORD}},
+    {"Records": [{"eventSource": "aws:sqs", "body": "secret"}]},
+    {"Records": [{"eventSource": "aws:kinesis"}, RECORD]},
+    {"detail-type": "Scheduled Event"},
+]
+
+
+@pytest.mark.parametrize("event", STRANGE)
+def test_an_event_that_no_stream_sent_is_quarantined_with_one_message(event: Any) -> None:
+    kept: list[Rejected] = []
+    engine = Engine(DONE)
+    assert StreamHandler(engine, quarantine=kept.extend).handle(event, lambda: 60) == {"batchItemFailures": []}
+    assert len(kept) == 1
+    assert "DynamoDB stream" in kept[0].reason
+    assert "secret" not in kept[0].reason
+    assert engine.batches == []
+
+
+@pytest.mark.parametrize("event", STRANGE)
+def test_without_a_quarantine_such_an_event_has_failed(event: Any) -> None:
+    """An empty identifier is how Lambda is told that a whole batch failed."""
+    seen: list[Outcome] = []
+    answer = StreamHandler(Engine(DONE), observe=seen.append).handle(event, lambda: 60)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": ""}]}
+    assert "there is no quarantine" in str(seen[0].failed_reason)
+
+
+def test_a_quarantine_that_cannot_be_reached_makes_it_come_again() -> None:
+    def unreachable(rejected: Sequence[Rejected]) -> None:
+        raise Transient("the queue did not answer")
+
+    answer = StreamHandler(Engine(DONE), quarantine=unreachable).handle({}, lambda: 60)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": ""}]}
+
+
+def test_a_missing_permission_fails_the_batch_loudly() -> None:
+    class Forbidden(Engine):
+        def process(self, records: Sequence[Mapping[str, Any]], *, remaining: Callable[[], float]) -> Outcome:
+            raise Misconfigured("no permission to update table app")
+
+    with pytest.raises(Misconfigured, match="no permission"):
+        StreamHandler(Forbidden(DONE)).handle({"Records": [RECORD]}, lambda: 60)
+
+
+def test_independent_work_is_done_at_once_and_answers_in_order() -> None:
+    together = threading.Barrier(3, timeout=10)
+
+    def piece(number: int) -> int:
+        together.wait()
+        return number
+
+    assert at_once(3)([partial(piece, number) for number in range(3)]) == [0, 1, 2]
+
+
+def test_what_was_begun_is_finished_before_a_failure_is_told() -> None:
+    """Lambda freezes a function that has answered; work left behind would wake up in the middle of another batch."""
+    done: list[str] = []
+
+    def slow() -> None:
+        time.sleep(0.05)
+        done.append("slow")
+
+    def failing() -> None:
+        raise Misconfigured("no permission")
+
+    with pytest.raises(Misconfigured):
+        at_once(2)([failing, slow])
+    assert done == ["slow"]
