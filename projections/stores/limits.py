@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from decimal import Context, Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.engine.store import Image, ItemKey, Schema, Update, Value, Write
 from projections.errors import InvalidRequest
@@ -23,7 +23,9 @@ __all__ = [
     "TRANSACTION_ACTIONS",
     "TRANSACTION_BYTES",
     "ActionRefused",
+    "Checked",
     "added",
+    "attribute_size",
     "check_write",
     "checked",
     "checked_key",
@@ -47,6 +49,7 @@ DIGITS = 38
 _EXACT = Context(prec=400)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _SETS = {"SS", "NS", "BS"}
+_ADDABLE = _SETS | {"N"}
 
 
 class ActionRefused(InvalidRequest):
@@ -62,9 +65,11 @@ def checked(value: Value, level: int = 1) -> dict[str, Any]:
         raise InvalidRequest(f"an attribute value has exactly one type, not {list(value)}")
     if level > LEVELS:
         raise InvalidRequest("Nesting Levels have exceeded supported limits")
+    if "S" in value:  # most values are: asked first
+        return {"S": value["S"]}
     ((kind, content),) = value.items()
     match kind:
-        case "S" | "BOOL" | "NULL" | "B":
+        case "BOOL" | "NULL" | "B":
             return {kind: content}
         case "N":
             return {kind: checked_number(content)}
@@ -112,10 +117,10 @@ def _stored(number: Decimal) -> str:
 
 
 def added(before: Value | None, operand: Value) -> Value:
-    """What ADD leaves: a sum, never rounded, or a union."""
-    ((kind, content),) = checked(operand).items()
+    """What ADD of a checked operand leaves: a sum, never rounded, or a union."""
+    ((kind, content),) = operand.items()
     if before is None:
-        return {kind: content}
+        return operand
     if kind not in before:
         raise InvalidRequest("An operand in the update expression has an incorrect data type")
     if kind == "N":
@@ -124,8 +129,8 @@ def added(before: Value | None, operand: Value) -> Value:
 
 
 def discarded(before: Value | None, operand: Value) -> Value | None:
-    """What DELETE leaves of a set, None if nothing."""
-    ((kind, content),) = checked(operand).items()
+    """What DELETE of a checked operand leaves of a set, None if nothing."""
+    ((kind, content),) = operand.items()
     if before is None:
         return None
     if kind not in before:
@@ -143,14 +148,18 @@ def _set(kind: str, elements: Collection[str]) -> Value:
 
 def item_size(image: Image) -> int:
     """Bytes of an item as DynamoDB counts them: names and values."""
-    return sum(_length(name) + size(value) for name, value in image.items())
+    return sum(attribute_size(name, value) for name, value in image.items())
+
+
+def attribute_size(name: str, value: Value) -> int:
+    return _length(name) + size(value)
 
 
 def size(value: Value) -> int:
+    if "S" in value:
+        return _length(value["S"])
     ((kind, content),) = value.items()
     match kind:
-        case "S":
-            return _length(content)
         case "N":
             return _number_size(content)
         case "B":
@@ -215,36 +224,43 @@ def key_sizes(schema: Schema) -> tuple[tuple[str, str, int], ...]:
 # Writes
 
 
-def check_write(schema: Schema, write: Write) -> ItemKey:
-    """What is refused before any item is read; the write's key in normal form."""
+class Checked(NamedTuple):
+    """A write that is fine in itself: its key in normal form, its operands as they are stored, and their bytes."""
+
+    key: ItemKey
+    operands: dict[str, Value]
+    bytes: int
+
+
+def check_write(schema: Schema, write: Write) -> Checked:
+    """Raises InvalidRequest for what is refused before any item is read."""
     if write.condition is not None:
         for value, ordered in operands(write.condition):
             if ordered and not value.keys() <= ORDERED:
                 raise InvalidRequest(f"Incorrect operand type for operator or function; operand type: {list(value)}")
             checked(value)
-    if isinstance(write, Update):
-        _check_update(write)
-    return checked_key(schema, write.key)
+    values: dict[str, Value] = {}
+    total = _check_update(write, values) if isinstance(write, Update) else 0
+    return Checked(checked_key(schema, write.key), values, total)
 
 
-def _check_update(update: Update) -> None:
+def _check_update(update: Update, values: dict[str, Value]) -> int:
     names = (*update.set, *update.remove, *update.add, *update.discard)
     if len(set(names)) < len(names):
         raise InvalidRequest(f"Two document paths overlap with each other: {sorted(names)}")
-    _check_operands(update.set, None)
-    _check_operands(update.add, _SETS | {"N"})
-    _check_operands(update.discard, _SETS)
+    total = 0
+    for operands_, kinds in ((update.set, None), (update.add, _ADDABLE), (update.discard, _SETS)):
+        for name, operand in operands_.items():
+            value = values[name] = checked(operand)
+            if kinds is not None and not value.keys() <= kinds:
+                raise InvalidRequest(f"Incorrect operand type for operator or function; operand type: {list(value)}")
+            bytes_ = attribute_size(name, value)
+            if bytes_ > ITEM_BYTES:
+                raise InvalidRequest("Item size to update has exceeded the maximum allowed size")
+            total += bytes_
     if len(names) > 100 or update.condition is not None:
         _check_texts(update)
-
-
-def _check_operands(values: Mapping[str, Value], kinds: Collection[str] | None) -> None:
-    for name, value in values.items():
-        ((kind, content),) = checked(value).items()
-        if kinds is not None and kind not in kinds:
-            raise InvalidRequest(f"Incorrect operand type for operator or function; operand type: {kind}")
-        if _length(name) + size({kind: content}) > ITEM_BYTES:
-            raise InvalidRequest("Item size to update has exceeded the maximum allowed size")
+    return total
 
 
 def _check_texts(write: Update) -> None:

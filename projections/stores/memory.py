@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 from zlib import crc32
 
-from projections.engine.store import Condition, Delete, Image, ItemKey, Page, Schema, Update, Value, Write
+from projections.engine.store import Condition, Delete, Image, ItemKey, Page, Schema, Value, Write
 from projections.errors import ConditionFailed, InvalidRequest, Misconfigured, Reason, TransactionCancelled
 from projections.language.values import number_text
 from projections.stores.conditions import comparable, holds
@@ -24,7 +24,9 @@ from projections.stores.limits import (
     TRANSACTION_ACTIONS,
     TRANSACTION_BYTES,
     ActionRefused,
+    Checked,
     added,
+    attribute_size,
     check_write,
     checked,
     checked_key,
@@ -118,11 +120,11 @@ class MemoryStore:
     def write(self, write: Write) -> None:
         with self._lock:
             table = self._table(write.key.table)
-            key = check_write(table.schema, write)
-            old = table.items.get(key)
+            right = check_write(table.schema, write)
+            old = table.items.get(right.key)
             if not _passes(write.condition, old):
                 raise ConditionFailed(None if old is None else dict(old[0]))
-            self._commit(table, key, old, table.after(key, old, write))
+            self._commit(table, right.key, old, table.after(right, old, write))
 
     def transact(self, writes: Sequence[Write]) -> None:
         with self._lock:
@@ -134,24 +136,25 @@ class MemoryStore:
         """What each write of a transaction replaces, and by what; nothing is stored yet."""
         if not 1 <= len(writes) <= TRANSACTION_ACTIONS:
             raise InvalidRequest(f"a transaction has 1 to {TRANSACTION_ACTIONS} actions, not {len(writes)}")
-        keys = [self._key_of(write) for write in writes]
-        if len(set(keys)) < len(keys):
+        fine = [self._checked(write) for write in writes]
+        keys = {one.key for one in fine if isinstance(one, Checked)}
+        if len(keys) < sum(isinstance(one, Checked) for one in fine):
             raise InvalidRequest("Transaction request cannot include multiple operations on one item")
-        if sum(map(_payload, writes)) > TRANSACTION_BYTES:
+        if sum(one.bytes for one in fine if isinstance(one, Checked)) > TRANSACTION_BYTES:
             raise InvalidRequest("Transaction payload size cannot exceed 4MB")
         outcomes = []
         reasons: list[Reason | None] = []
-        for key, write in zip(keys, writes, strict=True):
-            if isinstance(key, ActionRefused):
-                reasons.append(Reason("invalid", message=str(key)))
+        for right, write in zip(fine, writes, strict=True):
+            if isinstance(right, ActionRefused):
+                reasons.append(Reason("invalid", message=str(right)))
                 continue
-            table = self._tables[key.table]
-            old = table.items.get(key)
+            table = self._tables[right.key.table]
+            old = table.items.get(right.key)
             if not _passes(write.condition, old):
                 reasons.append(Reason("condition", None if old is None else dict(old[0])))
                 continue
             try:
-                outcomes.append((table, key, old, table.after(key, old, write)))
+                outcomes.append((table, right.key, old, table.after(right, old, write)))
                 reasons.append(None)
             except ActionRefused as error:
                 reasons.append(Reason("invalid", message=str(error)))
@@ -159,7 +162,7 @@ class MemoryStore:
             raise TransactionCancelled(reasons)
         return outcomes
 
-    def _key_of(self, write: Write) -> ItemKey | ActionRefused:
+    def _checked(self, write: Write) -> Checked | ActionRefused:
         try:
             return check_write(self._table(write.key.table).schema, write)
         except ActionRefused as error:
@@ -274,35 +277,35 @@ class _Table:
         new: dict[str, Value] = {name: checked(value) for name, value in image.items()}
         return key, self._fitting(new, item_size(new), new)
 
-    def after(self, key: ItemKey, old: _Stored | None, write: Write) -> _Stored | None:
+    def after(self, right: Checked, old: _Stored | None, write: Write) -> _Stored | None:
         """The item after a write whose condition holds. Raises InvalidRequest."""
         if isinstance(write, Delete):
             return None
         if old is None:
-            new = dict[str, Value](self.schema.wire(key))
+            new = dict[str, Value](self.schema.wire(right.key))
             total = item_size(new)
         else:
             new, total = dict(old[0]), old[1]
-        touched = {**write.set, **write.add, **write.discard, **dict.fromkeys(write.remove)}
         for name in self.schema.key_attributes:
-            if name in touched:
+            if name in right.operands or name in write.remove:
                 raise ActionRefused(f"Cannot update attribute {name}. This attribute is part of the key")
-        for name in touched:
+        for name in write.remove:
             before = new.pop(name, None)
             if before is not None:
-                total -= size(before) + len(name.encode())
-            if name in write.set:
-                value: Value | None = checked(write.set[name])
-            elif name in write.add:
-                value = added(before, write.add[name])
+                total -= attribute_size(name, before)
+        for name, operand in right.operands.items():
+            before = new.pop(name, None)
+            if before is not None:
+                total -= attribute_size(name, before)
+            value: Value | None = operand
+            if name in write.add:
+                value = added(before, operand)
             elif name in write.discard:
-                value = discarded(before, write.discard[name])
-            else:
-                continue
+                value = discarded(before, operand)
             if value is not None:
                 new[name] = value
-                total += size(value) + len(name.encode())
-        return self._fitting(new, total, touched)
+                total += attribute_size(name, value)
+        return self._fitting(new, total, right.operands)
 
     def _fitting(self, item: dict[str, Value], total: int, touched: Collection[str]) -> _Stored:
         for name, kind, most in self._key_sizes:
@@ -495,11 +498,6 @@ def _partition_texts(partition: Sequence[tuple[str, str]], values: Sequence[Valu
 
 def _passes(condition: Condition | None, stored: _Stored | None) -> bool:
     return condition is None or holds(condition, None if stored is None else stored[0])
-
-
-def _payload(write: Write) -> int:
-    """The bytes a write adds to its transaction's request."""
-    return item_size({**write.set, **write.add, **write.discard}) if isinstance(write, Update) else 0
 
 
 def _projected(item: Image, attributes: Sequence[str] | None) -> Image:
