@@ -54,7 +54,7 @@ def client(
         retries={"mode": "standard", "total_max_attempts": 4},
         tcp_keepalive=True,
         connect_timeout=3,
-        read_timeout=10 if service == "dynamodb" else 30,
+        read_timeout=5 if service == "dynamodb" else 30,
         max_pool_connections=max_pool_connections,
         account_id_endpoint_mode="disabled" if emulated else None,
     )

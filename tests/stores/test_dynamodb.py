@@ -1,0 +1,211 @@
+"""What only the store on DynamoDB has: errors in our words, keys left unprocessed, the meter, the choice of an endpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from backends import SCHEMAS, backend
+from botocore.exceptions import ClientError, NoCredentialsError, ReadTimeoutError
+from emulators import free_port
+
+from projections.engine.store import ItemKey, Missing, Update
+from projections.errors import (
+    ConditionFailed,
+    InvalidRequest,
+    Misconfigured,
+    Reason,
+    StoreError,
+    TransactionCancelled,
+    Transient,
+)
+from projections.stores import aws, dynamodb
+from projections.stores.conditions import expressions
+from projections.stores.dynamodb import DynamoDBStore, Meter
+
+KEY = ItemKey("app", "p", "s")
+
+
+class Answers:
+    """A client that gives the answers it was made with, one after the other, and keeps what it was asked."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[dict[str, Any]] = []
+
+    def __getattr__(self, method: str) -> Any:
+        def call(**request: Any) -> Any:
+            self.asked.append(request)
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return call
+
+
+def over(client: Any, meter: Meter | None = None) -> DynamoDBStore:
+    return DynamoDBStore(client, {"app": "prod-app"}, SCHEMAS, meter)
+
+
+def failure(code: str, message: str = "", status: int = 400, **more: Any) -> ClientError:
+    answer: Any = {
+        "Error": {"Code": code, "Message": message},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+        **more,
+    }
+    return ClientError(answer, "UpdateItem")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (failure("ConditionalCheckFailedException"), ConditionFailed),
+        (failure("ValidationException", "Item size has exceeded"), InvalidRequest),
+        (failure("ItemCollectionSizeLimitExceededException"), InvalidRequest),
+        (failure("ValidationException", "The table does not have the specified index: GSI1"), Misconfigured),
+        (failure("ValidationException", "The provided key element does not match the schema"), Misconfigured),
+        (failure("ValidationException", "Cannot read from backfilling global secondary index: GSI1"), Transient),
+        (failure("ResourceNotFoundException"), Misconfigured),
+        (failure("AccessDeniedException"), Misconfigured),
+        (failure("UnrecognizedClientException"), Misconfigured),
+        (failure("ExpiredTokenException"), Misconfigured),
+        (failure("SomethingNew"), Misconfigured),
+        (failure("ProvisionedThroughputExceededException"), Transient),
+        (failure("RequestLimitExceeded"), Transient),
+        (failure("ThrottlingException"), Transient),
+        (failure("TransactionConflictException"), Transient),
+        (failure("TransactionInProgressException"), Transient),
+        (failure("InternalServerError", status=500), Transient),
+        (failure("SomethingNew", status=503), Transient),
+        (ReadTimeoutError(endpoint_url="somewhere"), Transient),
+        (NoCredentialsError(), Misconfigured),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)[:90]),
+)
+def test_errors_are_translated(error: Exception, expected: type[StoreError]) -> None:
+    with pytest.raises(expected) as found:
+        over(Answers(error)).write(Update(KEY))
+    if expected is not ConditionFailed:
+        assert "UpdateItem on prod-app" in str(found.value)
+
+
+def test_a_missing_permission_is_named() -> None:
+    with pytest.raises(Misconfigured, match=r"prod-app.*Allow dynamodb:GetItem"):
+        over(Answers(failure("AccessDeniedException", "no."))).get(KEY)
+
+
+def test_reasons_of_a_cancelled_transaction_keep_their_places() -> None:
+    reasons = [
+        {"Code": "None"},
+        {"Code": "ConditionalCheckFailed", "Item": {"b": {"B": b"x"}}, "Message": "failed"},
+        {"Code": "TransactionConflict", "Message": "ongoing"},
+        {"Code": "ThrottlingError"},
+        {"Code": "ProvisionedThroughputExceeded"},
+        {"Code": "ValidationError", "Message": "too large"},
+        {"Code": "ItemCollectionSizeLimitExceeded"},
+    ]
+    error = failure("TransactionCanceledException", CancellationReasons=reasons)
+    with pytest.raises(TransactionCancelled) as cancelled:
+        over(Answers(error)).transact([Update(KEY._replace(sort=str(number))) for number in range(7)])
+    assert cancelled.value.reasons[:3] == (
+        None,
+        Reason("condition", {"b": {"B": "eA=="}}, "failed"),
+        Reason("conflict", None, "ongoing"),
+    )
+    kinds = [reason and reason.kind for reason in cancelled.value.reasons[3:]]
+    assert kinds == ["throttled", "throttled", "invalid", "invalid"]
+
+
+def test_keys_left_unprocessed_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dynamodb.time, "sleep", lambda _: None)
+    rest = {"prod-app": {"ConsistentRead": True, "Keys": [{"PK": {"S": "p"}, "SK": {"S": "2"}}]}}
+    client = Answers(
+        {"Responses": {"prod-app": [{"PK": {"S": "p"}, "SK": {"S": "1"}}]}, "UnprocessedKeys": rest},
+        {"Responses": {}, "UnprocessedKeys": rest},
+        {"Responses": {"prod-app": [{"PK": {"S": "p"}, "SK": {"S": "2"}}]}, "UnprocessedKeys": {}},
+    )
+    keys = [ItemKey("app", "p", "1"), ItemKey("app", "p", "2")]
+    assert set(over(client).get_many(keys)) == set(keys)
+    assert client.asked[1]["RequestItems"] == client.asked[2]["RequestItems"] == rest
+    with pytest.raises(Transient, match="unprocessed"):
+        over(Answers(*[{"Responses": {}, "UnprocessedKeys": rest}] * 20)).get_many(keys)
+
+
+def test_the_meter_counts_calls_and_units() -> None:
+    meter = Meter()
+    store = over(
+        Answers(
+            {"ConsumedCapacity": {"CapacityUnits": 1.0}},
+            {"ConsumedCapacity": [{"CapacityUnits": 4.0}, {"CapacityUnits": 2.0}]},
+            {"ConsumedCapacity": {"CapacityUnits": 0.5}},
+            failure("ThrottlingException"),
+        ),
+        meter,
+    )
+    store.write(Update(KEY))
+    store.transact([Update(KEY)])
+    store.get(KEY)
+    with pytest.raises(Transient):
+        store.get(KEY)
+    assert (meter.write_units, meter.read_units) == (7.0, 0.5)
+    assert meter.calls == {"UpdateItem": 1, "TransactWriteItems": 1, "GetItem": 2}
+
+
+def test_an_expression_is_compiled_once_for_its_shape() -> None:
+    def update(value: str) -> Update:
+        return Update(KEY, set={"a": {"S": value}}, condition=Missing(("~r", "at")))
+
+    first, second = update("x"), update("y")
+    assert expressions(first, first.condition) is expressions(second, second.condition)
+    assert expressions(first, first.condition).update == "SET #0=:0"
+
+
+def test_a_server_that_does_not_answer_is_transient() -> None:
+    nobody = aws.client(endpoint_url=f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(Transient, match="prod-app"):
+        over(nobody).get(KEY)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, None),
+        ({"AWS_ENDPOINT_URL": "http://one:1"}, "http://one:1"),
+        ({"AWS_ENDPOINT_URL": "http://one:1", "AWS_ENDPOINT_URL_DYNAMODB": "http://two:2"}, "http://two:2"),
+        ({"LOCALSTACK_HOST": "stack:4567"}, "http://stack:4567"),
+        ({"LOCALSTACK_HOST": "stack:4567", "AWS_ENDPOINT_URL": "http://one:1"}, "http://one:1"),
+    ],
+)
+def test_the_environment_says_where_to(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: str | None
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert aws.endpoint("dynamodb") == expected
+
+
+def test_an_emulator_needs_no_credentials_and_no_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name)
+    client = aws.client(endpoint_url="http://127.0.0.1:1")
+    assert client.meta.region_name == "us-east-1"
+    assert client._get_credentials().access_key == "test"
+
+
+def test_tables_are_created_with_their_streams_and_deleted(request: pytest.FixtureRequest) -> None:
+    local = aws.client(endpoint_url=request.getfixturevalue("dynamodb_local_url"))
+    aws.create_table(local, "made-for-this", SCHEMAS["app"])
+    table = local.describe_table(TableName="made-for-this")["Table"]
+    assert table["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+    assert table["GlobalSecondaryIndexes"][0]["Projection"] == {"ProjectionType": "ALL"}
+    aws.delete_table(local, "made-for-this")
+    assert "made-for-this" not in local.list_tables()["TableNames"]
+
+
+def test_a_missing_table_and_a_missing_index_are_misconfigurations(request: pytest.FixtureRequest) -> None:
+    with backend("dynamodb-local", request) as store, pytest.raises(Misconfigured, match="nowhere"):
+        store.get(ItemKey("nowhere", "p"))
+    local = aws.client(endpoint_url=request.getfixturevalue("dynamodb_local_url"))
+    with pytest.raises(Misconfigured, match="prod-app"):
+        over(local).get(KEY)
