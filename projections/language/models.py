@@ -8,27 +8,26 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from projections.language import document
+from projections.language.actions import Aggregate, Copy, Embed, Latest, Model, Top
 from projections.language.forms import (
     AttributeName,
-    AttributesForm,
     CaseForm,
-    ConstantForm,
-    CopyForm,
     EachForm,
     IndexForm,
     KeyForm,
-    MeasureForm,
-    PathText,
     PatternForm,
     TemplateText,
 )
 
 __all__ = [
     "KINDS",
+    "NAME",
+    "PREFIX",
+    "SEPARATOR",
     "Aggregate",
     "Copy",
     "Embed",
@@ -42,22 +41,14 @@ __all__ = [
 
 KINDS = ("copy", "aggregate", "top", "latest", "index", "embed")
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=64)]
-Order = Literal["desc", "asc"]
-AttributeNames = Annotated[list[AttributeName], Field(min_length=1)]
+NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
+PREFIX = r"^[^A-Za-z0-9\s]\S*$"
+SEPARATOR = r"^[^{}]$"
+
+Name = Annotated[str, StringConstraints(max_length=64, pattern=NAME)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(
-        strict=True,
-        extra="forbid",
-        frozen=True,
-        validate_by_name=True,
-        alias_generator=lambda name: name.removesuffix("_"),
-    )
-
-
-class Table(_Model):
+class Table(Model):
     """A DynamoDB table: its key attributes, its indexes, and which attribute expires items."""
 
     key: KeyForm = Field(
@@ -71,12 +62,12 @@ class Table(_Model):
     ttl: AttributeName | None = Field(
         default=None, description="The attribute by which DynamoDB expires items, if any."
     )
-    separator: Annotated[str, StringConstraints(min_length=1, max_length=1, pattern=r"^[^{}]$")] = Field(
+    separator: Annotated[str, StringConstraints(pattern=SEPARATOR)] = Field(
         default="#", description="What separates the parts of a key; a variable never matches it."
     )
 
 
-class Entity(_Model):
+class Entity(Model):
     """A kind of item: how it is recognised, and the variables in its key."""
 
     table: str | None = Field(
@@ -108,73 +99,7 @@ class Entity(_Model):
     )
 
 
-class Copy(_Model):
-    """A denormalized copy of the source item under another key. It creates and deletes its target items."""
-
-    into: str = Field(
-        description="The entity to create; it has one copy rule, and no other writer of the copied attributes."
-    )
-    attributes: CopyForm = Field(
-        default={},
-        description="What to copy: a list of attributes, a mapping from target attribute to source path, or `all`.",
-    )
-    values: dict[AttributeName, ConstantForm] = Field(
-        default={}, description="Further attributes: text is a template, anything else a constant."
-    )
-
-
-class Aggregate(_Model):
-    """Counters, sums and extremes of the source items, set on the target item."""
-
-    into: str = Field(description="The entity whose items receive the results.")
-    set: Annotated[dict[AttributeName, MeasureForm], Field(min_length=1)] = Field(
-        description="Attribute → measure: `count`, `sum(e)`, `avg(e)`, `min(e)`, `max(e)`, `{sum: total, where: {…}}`."
-    )
-    shards: Annotated[int, Field(ge=1, le=100)] = Field(
-        default=1, description="Over how many ledger items the totals of one target are spread, 1 to 100."
-    )
-
-
-class Top(_Model):
-    """The first few source items, as a list on the target item."""
-
-    into: str = Field(description="The entity whose items receive the list.")
-    as_: AttributeName = Field(description="The attribute that holds the list.")
-    by: PathText = Field(description="The path by whose value the source items are ordered.")
-    limit: Annotated[int, Field(ge=1, le=100)] = Field(description="How many items the list has at most, 1 to 100.")
-    order: Order = Field(default="desc", description="`desc`: the greatest first. `asc`: the least first.")
-    attributes: AttributesForm = Field(
-        description="What each element has: a list of attributes, or a mapping from name to source path."
-    )
-
-
-class Latest(_Model):
-    """Attributes of the one source item with the greatest `by`, as plain attributes of the target item."""
-
-    into: str = Field(description="The entity whose items receive the attributes.")
-    by: PathText = Field(description="The path by whose value the source items are ordered.")
-    order: Order = Field(default="desc", description="`desc`: the greatest. `asc`: the least.")
-    attributes: AttributesForm = Field(
-        description="What to take: a list of attributes, or a mapping from target attribute to source path."
-    )
-
-
-class Embed(_Model):
-    """Attributes of a parent (the source), kept in every child that references it."""
-
-    into: str = Field(description="The entity of the children.")
-    match: Annotated[dict[AttributeName, TemplateText], Field(min_length=1)] = Field(
-        description="How a child references its parent: its attribute or key variable → a template over the parent."
-    )
-    attributes: AttributesForm = Field(
-        description="What to embed: a list of attributes, or a mapping from the child's attribute to the parent's path."
-    )
-    on_delete: Literal["keep", "remove"] = Field(
-        default="keep", description="What becomes of the embedded attributes when the parent is deleted."
-    )
-
-
-class Projection(_Model):
+class Projection(Model):
     """One rule: a source entity, and exactly one of `copy`, `aggregate`, `top`, `latest`, `index`, `embed`."""
 
     from_: str = Field(description="The entity whose items are the source.")
@@ -233,13 +158,14 @@ class Projection(_Model):
         return self.from_ if self.action is None else self.action.into
 
 
-class Rules(_Model):
+class Rules(Model):
     """Projections for DynamoDB: tables, the entities in them, and the rules that derive data from data."""
 
     table: Table | None = Field(default=None, description="The table, where there is one.")
     tables: dict[Name, Table] = Field(default={}, description="Tables by name, where there are several.")
-    guard_prefix: Annotated[str, StringConstraints(min_length=1, max_length=16)] = Field(
-        default="~", description="Begins the names of the guards, the attributes that rules leave on items they write."
+    guard_prefix: Annotated[str, StringConstraints(max_length=16, pattern=PREFIX)] = Field(
+        default="~",
+        description="Begins the names of guards, which rules leave on items they write; itself with a sign.",
     )
     entities: Annotated[dict[Name, Entity], Field(min_length=1)] = Field(description="Kinds of items, by name.")
     projections: dict[Name, Projection] = Field(default={}, description="The rules, by name.")

@@ -62,6 +62,8 @@ def syntax(parse: Callable[[], object], path: Location = ()) -> list[Mistake]:
 def check_template(value: Any, path: Location = ()) -> list[Mistake]:
     if not isinstance(value, str):
         return [Mistake(path, f"expected a template, found {shown(value)} (text needs quotes here)")]
+    if not value:
+        return [Mistake(path, "an empty template makes nothing")]
     return syntax(lambda: Template.parse(value), path)
 
 
@@ -241,4 +243,4 @@ def check_measure(value: Any) -> list[Mistake]:
 
 
 def check_constant(value: Any) -> list[Mistake]:
-    return check_template(value) if isinstance(value, str) else syntax(lambda: wire(value))
+    return syntax(lambda: Template.parse(value) if isinstance(value, str) else wire(value))

@@ -82,6 +82,15 @@ def test_what_is_not_executed_yet_is_refused_by_name_unless_asked_for() -> None:
         (HEAD + "projections:\n", "4:1: projections: is empty: say what, or leave it out"),
         (HEAD + "table: {key: [PK]}\n", "4:1: table: stands here twice, first on line 1"),
         (HEAD + "? [a]\n: 1\n", "1:1: (top): a name must be plain text, not a list or a mapping"),
+        (
+            HEAD + "guard_prefix: p\n",
+            '4:15: guard_prefix: expected text that begins with a sign such as ~ or _, found "p"',
+        ),
+        (
+            HEAD + "projections: {r: {from: A, index: {GSI1PK: ''}}}",
+            "4:44: projections.r.index.GSI1PK: an empty template",
+        ),
+        (HEAD.replace("key:", "separator: '##', key:"), "table.separator: expected one character, no brace"),
         (HEAD + "guard_prefix: 1\n", "4:15: guard_prefix: expected text, found 1 (put quotes around it)"),
     ],
 )

@@ -1,0 +1,99 @@
+"""What a rule does to its target, one model for each kind: `copy`, `aggregate`, `top`, `latest`, `embed`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from projections.language.forms import (
+    AttributeName,
+    AttributesForm,
+    ConstantForm,
+    CopyForm,
+    MeasureForm,
+    PathText,
+    TemplateText,
+)
+
+__all__ = ["Aggregate", "Copy", "Embed", "Latest", "Model", "Top"]
+
+Order = Literal["desc", "asc"]
+
+
+class Model(BaseModel):
+    """What all parts share: nothing unknown, nothing converted, nothing changed after it was checked."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        validate_by_name=True,
+        alias_generator=lambda name: name.removesuffix("_"),
+    )
+
+
+class Copy(Model):
+    """A denormalized copy of the source item under another key. It creates and deletes its target items."""
+
+    into: str = Field(
+        description="The entity to create; it has one copy rule, and no other writer of the copied attributes."
+    )
+    attributes: CopyForm = Field(
+        default={},
+        description="What to copy: a list of attributes, a mapping from target attribute to source path, or `all`.",
+    )
+    values: dict[AttributeName, ConstantForm] = Field(
+        default={}, description="Further attributes: text is a template, anything else a constant."
+    )
+
+
+class Aggregate(Model):
+    """Counters, sums and extremes of the source items, set on the target item."""
+
+    into: str = Field(description="The entity whose items receive the results.")
+    set: Annotated[dict[AttributeName, MeasureForm], Field(min_length=1)] = Field(
+        description="Attribute → measure: `count`, `sum(e)`, `avg(e)`, `min(e)`, `max(e)`, `{sum: total, where: {…}}`."
+    )
+    shards: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=1, description="Over how many ledger items the totals of one target are spread, 1 to 100."
+    )
+
+
+class Top(Model):
+    """The first few source items, as a list on the target item."""
+
+    into: str = Field(description="The entity whose items receive the list.")
+    as_: AttributeName = Field(description="The attribute that holds the list.")
+    by: PathText = Field(description="The path by whose value the source items are ordered.")
+    limit: Annotated[int, Field(ge=1, le=100)] = Field(description="How many items the list has at most, 1 to 100.")
+    order: Order = Field(default="desc", description="`desc`: the greatest first. `asc`: the least first.")
+    attributes: AttributesForm = Field(
+        description="What each element has: a list of attributes, or a mapping from name to source path."
+    )
+
+
+class Latest(Model):
+    """Attributes of the one source item with the greatest `by`, as plain attributes of the target item."""
+
+    into: str = Field(description="The entity whose items receive the attributes.")
+    by: PathText = Field(description="The path by whose value the source items are ordered.")
+    order: Order = Field(default="desc", description="`desc`: the greatest. `asc`: the least.")
+    attributes: AttributesForm = Field(
+        description="What to take: a list of attributes, or a mapping from target attribute to source path."
+    )
+
+
+class Embed(Model):
+    """Attributes of a parent (the source), kept in every child that references it."""
+
+    into: str = Field(description="The entity of the children.")
+    match: Annotated[dict[AttributeName, TemplateText], Field(min_length=1)] = Field(
+        description="How a child references its parent: its attribute or key variable → a template over the parent."
+    )
+    attributes: AttributesForm = Field(
+        description="What to embed: a list of attributes, or a mapping from the child's attribute to the parent's path."
+    )
+    on_delete: Literal["keep", "remove"] = Field(
+        default="keep", description="What becomes of the embedded attributes when the parent is deleted."
+    )
