@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from projections.engine.store import Image, Schema, Store
-from projections.errors import StoreError, UsageError
+from projections.errors import StoreError
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.stores.memory import MemoryStore
 from projections.tools.event_source.stream import Record, sequence_number, source_arn
@@ -127,20 +128,16 @@ class EndpointTables:
         self.store: Store = self._dynamodb_store
 
     def __enter__(self) -> Self:
-        from botocore.exceptions import BotoCoreError, ClientError
-
         from projections.stores.aws import create_table
 
         try:
             for name, schema in self._schemas.items():
-                create_table(self._dynamodb, self.names[name], schema, stream=name != LEDGER)
-                self._made.append(name)
-                if name != LEDGER:
-                    table = self._dynamodb.describe_table(TableName=self.names[name])["Table"]
-                    self._arns[name] = table["LatestStreamArn"]
-        except (BotoCoreError, ClientError) as error:
-            self.__exit__(None, None, None)
-            raise UsageError(f"no tables can be made at {self.endpoint_url}: {error}") from None
+                with self._answering("making tables"):
+                    create_table(self._dynamodb, self.names[name], schema, stream=name != LEDGER)
+                    self._made.append(name)
+                    if name != LEDGER:
+                        table = self._dynamodb.describe_table(TableName=self.names[name])["Table"]
+                        self._arns[name] = table["LatestStreamArn"]
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -152,7 +149,20 @@ class EndpointTables:
         from projections.stores.aws import delete_table
 
         while self._made:
-            delete_table(self._dynamodb, self.names[self._made.pop()])
+            name = self.names[self._made.pop()]
+            left = ", ".join([name, *(self.names[other] for other in self._made)])
+            with self._answering(f"deleting tables (delete these yourself: {left})"):
+                delete_table(self._dynamodb, name)
+
+    @contextmanager
+    def _answering(self, doing: str) -> Iterator[None]:
+        """Tells what was being done when the endpoint failed."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            yield
+        except (BotoCoreError, ClientError) as error:
+            raise StoreError(f"{self.endpoint_url} failed at {doing}: {error}") from None
 
     def seed(self, images: Sequence[tuple[str, Image]]) -> None:
         from projections.engine.store import Update
@@ -183,7 +193,8 @@ class EndpointTables:
         found: list[Record] = []
         silence = 0.0
         while silence < self._quiet:
-            new = [record for name in self._arns for record in self._poll(self._arns[name])]
+            with self._answering("reading the tables' streams"):
+                new = [record for name in self._arns for record in self._poll(self._arns[name])]
             found += new
             silence = 0.0 if new else silence + 0.2
             if not new:

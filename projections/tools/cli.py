@@ -1,0 +1,85 @@
+"""The command `projections`: exit code 0 if all is well, 1 if there are findings, 2 for wrong usage or broken files."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from projections import __version__
+from projections.errors import ProjectionsError, RulesError
+
+__all__ = ["cli", "main"]
+
+WRONG = 2
+BUG = 70
+"""What sysexits.h calls an internal software error: neither a finding nor the caller's fault."""
+
+COMMANDS = {
+    "check": "Say whether a rule file makes sense, and what each rule does.",
+    "compile": "Print the canonical JSON of a rule file, as the deployed function reads it.",
+    "replay": "Run recorded stream events through the real handler and show what is derived.",
+    "schema": "Print the JSON Schema of rule files, for editors.",
+}
+"""The commands with what --help says of them. Command x is the function `command` in `projections.tools.commands.x`."""
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = importlib.import_module(f"projections.tools.commands.{cmd_name}").command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="projections", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Materialized views for DynamoDB, kept right by rules."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit. What goes wrong is told in one message on standard error, never in a traceback."""
+    try:
+        code = cli.main(args=arguments, prog_name="projections", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        code = WRONG
+    except click.Abort:
+        code = 130
+    except RulesError as error:
+        for problem in error.problems:
+            click.echo(str(problem), err=True)
+        code = WRONG
+    except ProjectionsError as error:
+        click.echo(f"projections: {error}", err=True)
+        code = WRONG
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python would complain again when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:
+        if os.environ.get("PROJECTIONS_DEBUG"):
+            raise
+        click.echo(
+            f"projections: a mistake of this program, please report it: {type(error).__name__}: {error} "
+            "(PROJECTIONS_DEBUG=1 shows where)",
+            err=True,
+        )
+        code = BUG
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""What commands print: tables and colours for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from projections.engine.store import Image, ItemKey
+from projections.language.keys import decode_key
+from projections.language.values import plain, plain_item
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from projections.language.program import Program
+    from projections.tools.replay import Replay
+
+__all__ = ["console", "json_text", "print_grid", "print_replay", "replay_document", "visible"]
+
+WIDTH = 110
+"""Columns where the output is not a terminal, which has no width."""
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Colours on a terminal only, and not if NO_COLOR is set."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else int(os.environ.get("COLUMNS") or WIDTH)
+    return Console(file=stream, width=width, highlight=False, emoji=False, markup=True)
+
+
+def json_text(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def visible(image: Image, prefix: str, internal: bool) -> dict[str, Any]:
+    """An item in plain JSON; its guards only if internal matters are asked for."""
+    return plain_item({name: value for name, value in image.items() if internal or not name.startswith(prefix)})
+
+
+def print_grid(out: Console, rows: Sequence[Sequence[tuple[str, str]]], indent: int = 2) -> None:
+    """Rows of (text, style) in columns, then an empty line. The last column may be as long as it likes."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    widths: dict[int, int] = {}
+    for row in rows:
+        for column, (text, _) in enumerate(row[:-1]):
+            widths[column] = max(widths.get(column, 0), cell_len(text))
+    for row in rows:
+        line = Text(" " * indent)
+        for column, (text, style) in enumerate(row):
+            line.append(text, style or None)
+            if column < len(row) - 1:
+                line.append(" " * (widths[column] - cell_len(text) + 2))
+        out.print(line, soft_wrap=True)
+    out.print()
+
+
+def replay_document(replay: Replay, program: Program, *, internal: bool = False) -> dict[str, Any]:
+    """What `replay --json` prints."""
+    document: dict[str, Any] = {
+        "items": [visible(image, program.guard_prefix, internal) for _, image in _in_order(replay.after, program)],
+        "ledger": [plain_item(image) for image in replay.ledger],
+        "quarantined": [
+            {
+                "rule": one.rule,
+                "reason": one.reason,
+                "table": one.table,
+                "key": one.key,
+                "sequenceNumber": one.sequence,
+            }
+            for one in replay.quarantined
+        ],
+        "failures": [
+            {
+                "reason": failure.reason,
+                "eventName": failure.record.get("eventName"),
+                "key": _keys(failure.record),
+                "sequenceNumber": _body(failure.record).get("SequenceNumber"),
+            }
+            for failure in replay.failures
+        ],
+        "rounds": replay.rounds,
+    }
+    return document
+
+
+def print_replay(replay: Replay, program: Program, document: Mapping[str, Any], *, internal: bool = False) -> None:
+    """The items with what rules wrote on them, and which rule wrote it."""
+    from rich.markup import escape
+
+    from projections.tools.lineage import EVERY, creators, origins
+
+    out = console()
+    written, created = origins(document), creators(document)
+    untouched: Counter[str] = Counter()
+    attributes = shown = 0
+    for key, image in _in_order(replay.after, program):
+        recognised = program.recognise(key, image)
+        entity = recognised.entity.name if recognised else "?"
+        whence = written.get(entity, {})
+        derived = {
+            name: whence.get(name, whence.get(EVERY))
+            for name in image
+            if (name in whence or EVERY in whence)
+            and name not in program.tables[key.table].key_attributes
+            and not name.startswith(program.guard_prefix)
+        }
+        if not derived and not internal and entity not in created:
+            untouched[entity] += 1
+            continue
+        shown += 1
+        attributes += len(derived)
+        by = f"[dim], created by[/] [cyan]{created[entity]}[/]" if entity in created else ""
+        out.print(f"[bold]{escape(_name(key))}[/]  {entity}{by}", soft_wrap=True)
+        order = list(whence)
+        rows = []
+        for name in sorted(image, key=lambda name: order.index(name) if name in order else -1):
+            value, origin = image[name], derived.get(name)
+            if name in program.tables[key.table].key_attributes:
+                continue
+            if origin is not None:
+                rows.append(
+                    [("+", "green"), (name, ""), (_value(value), "bold"), (origin.rule, "cyan"), (origin.how, "dim")]
+                )
+            elif not name.startswith(program.guard_prefix):
+                rows.append([(" ", ""), (name, "dim"), (_value(value), "dim")])
+            elif internal:
+                rows.append([(" ", ""), (name, "dim"), (_value(value, 200), "dim")])
+        print_grid(out, rows)
+    for key in sorted(set(replay.before) - set(replay.after)):
+        out.print(f"[red]- {escape(_name(key))}[/]  removed", soft_wrap=True)
+    if replay.after and not shown:
+        out.print("Nothing was derived: no rule applies to these events.")
+    _print_problems(out, replay)
+    _print_summary(out, replay, shown, attributes, untouched)
+
+
+def _print_problems(out: Console, replay: Replay) -> None:
+    from rich.markup import escape
+
+    for one in replay.quarantined:
+        rule = f" [cyan]{escape(str(one.rule))}[/]" if one.rule else ""
+        out.print(
+            f"[yellow]quarantined[/]{rule}  {escape(_rejected_name(one.key))}: {escape(one.reason)}", soft_wrap=True
+        )
+    for failure in replay.failures:
+        name = " · ".join(str(text) for text in _keys(failure.record).values())
+        out.print(f"[red]failed[/]  {escape(name)}: {escape(failure.reason)}", soft_wrap=True)
+    if replay.quarantined or replay.failures:
+        out.print()
+
+
+def _print_summary(out: Console, replay: Replay, shown: int, attributes: int, untouched: Mapping[str, int]) -> None:
+    repeated = f" ({replay.repeated} redelivered)" if replay.repeated else ""
+    out.print(
+        f"{_count(replay.recorded, 'record')}{repeated} in {_count(replay.rounds, 'round')}: "
+        f"[bold]{_count(attributes, 'derived attribute')} on {_count(shown, 'item')}[/], "
+        f"{len(replay.quarantined)} quarantined, {len(replay.failures)} failed.",
+        soft_wrap=True,
+    )
+    if untouched:
+        rest = ", ".join(f"{number} {entity}" for entity, number in sorted(untouched.items()))
+        out.print(f"[dim]Left as the application wrote them: {rest}.[/]", soft_wrap=True)
+
+
+def _in_order(items: Mapping[ItemKey, Image], program: Program) -> Iterable[tuple[ItemKey, Image]]:
+    """Items by table, partition key and sort key; keys that are numbers by value."""
+
+    def place(entry: tuple[ItemKey, Image]) -> tuple[Any, ...]:
+        key = entry[0]
+        schema = program.tables[key.table]
+        parts = [(schema.partition[1], key.partition)]
+        if schema.sort is not None:
+            parts.append((schema.sort[1], key.sort or ""))
+        return key.table, *(Decimal(text) if kind == "N" else text for kind, text in parts)
+
+    return sorted(items.items(), key=place)
+
+
+def _body(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    body = record.get("dynamodb")
+    return body if isinstance(body, Mapping) else {}
+
+
+def _keys(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The key of a record that may be anything."""
+    keys = _body(record).get("Keys")
+    if not isinstance(keys, Mapping):
+        return {}
+    return {name: next(iter(value.values()), None) for name, value in keys.items() if isinstance(value, Mapping)}
+
+
+def _rejected_name(key: str | None) -> str:
+    """The item of a rejected record, which says its key in one text."""
+    if key is None:
+        return "a record"
+    try:
+        return _name(decode_key(key))
+    except ValueError:
+        return key
+
+
+def _name(key: ItemKey) -> str:
+    return " · ".join(part for part in key[1:] if part is not None)
+
+
+def _value(value: Mapping[str, Any], longest: int = 48) -> str:
+    tag = next(iter(value))
+    if tag == "S":
+        text = str(value["S"])
+    elif tag == "N":
+        text = str(value["N"])
+    else:
+        text = json.dumps(plain(value), ensure_ascii=False)
+    text = " ".join(text.split())
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

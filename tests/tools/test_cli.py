@@ -1,0 +1,158 @@
+"""The command line: exit codes, messages instead of tracebacks, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from projections import __version__
+from projections.tools.cli import COMMANDS, main
+
+Run = Callable[..., tuple[int, str, str]]
+
+BROKEN = """\
+table: {key: [PK, SK]}
+entities:
+  User: {key: {PK: "USER#{userId}", SK: PROFILE}}
+projections:
+  oops:
+    from: Usr
+    aggregate: {into: User, set: {n: count}}
+"""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        captured = capsys.readouterr()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_version_and_help(run: Run) -> None:
+    assert run("--version") == (0, f"projections {__version__}\n", "")
+    code, out, _ = run("--help")
+    assert code == 0
+    assert all(command in out for command in COMMANDS)
+
+
+def test_help_is_quick_because_commands_are_imported_when_called() -> None:
+    heavy = ("pydantic", "rich", "boto3", "ruamel", "projections.engine")
+    script = (
+        "import sys\nfrom projections.tools.cli import main\ntry:\n main(['--help'])\nexcept SystemExit:\n pass\n"
+        f"print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    heavy_ones = done.stderr.strip()
+    assert heavy_ones == "[]"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_json_and_rules(run: Run, command: str) -> None:
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert "--json" in out
+    assert "--rules" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense",),
+        ("check", "--nonsense"),
+        ("replay",),
+        ("replay", "e", "--batch-size", "0"),
+        ("check", "a", "b"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(run: Run, arguments: tuple[str, ...]) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert "Error:" in err
+
+
+def test_check_prints_each_rule_with_its_source_its_target_key_and_what_it_writes(run: Run) -> None:
+    code, out, err = run("check", "social")
+    assert (code, err) == (0, "")
+    assert "postById  copy of Post → PostMeta  POST#{postId} · METADATA" in out
+    assert "PUBLISHED#{publishedAt|date(%Y-%m)} or DRAFTS#{userId}" in out
+    assert "praiseCount   count of Comment where stars >= 4" in out
+    assert "6 rules, no mistakes" in out
+    assert "\x1b" not in out
+
+
+def test_check_as_json(run: Run) -> None:
+    code, out, _ = run("check", "--rules", "social", "--json")
+    rules = {rule["rule"]: rule for rule in json.loads(out)["rules"]}
+    assert code == 0
+    assert rules["authorship"]["key"] == "USER#{userId} · PROFILE"
+    assert rules["engagement"]["writes"] == {"likeCount": "count of Like"}
+
+
+def test_check_prints_every_mistake_with_its_place_and_exits_with_1(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(BROKEN)
+    code, out, _ = run("check", str(path))
+    assert code == 1
+    assert f"{path}:6:" in out
+    assert "User" in out
+    code, out, _ = run("check", str(path), "--json")
+    assert code == 1
+    assert json.loads(out)["problems"][0]["line"] == 6
+
+
+@pytest.mark.parametrize("command", ["replay", "compile"])
+def test_a_broken_rule_file_is_exit_code_2_elsewhere(run: Run, tmp_path: Path, command: str) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(BROKEN)
+    code, out, err = run(command, *(["events/social.json"] if command == "replay" else []), "--rules", str(path))
+    assert (code, out) == (2, "")
+    assert f"{path}:6:" in err
+
+
+def test_without_rules_the_message_says_how_to_name_them(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RULES", raising=False)
+    code, _, err = run("check")
+    assert code == 2
+    assert "--rules FILE" in err
+    assert "social" in err
+    code, _, err = run("check", "nowhere.yaml")
+    assert (code, "nowhere.yaml: no such file" in err) == (2, True)
+    monkeypatch.setenv("RULES", "social")
+    assert run("check")[0] == 0
+
+
+def test_compile_prints_what_the_deployed_function_reads(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("compile", "social")
+    assert code == 0
+    assert next(iter(json.loads(out)["projections"])) == "postById"
+    target = tmp_path / "rules.json"
+    assert run("compile", "social", "-o", str(target))[:2] == (0, "")
+    assert json.loads(target.read_text()) == json.loads(out)
+
+
+def test_schema_is_a_json_schema(run: Run) -> None:
+    code, out, _ = run("schema")
+    assert code == 0
+    assert json.loads(out)["$schema"].startswith("https://json-schema.org/")
+
+
+def test_events_that_cannot_be_read_are_exit_code_2(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "events.json"
+    path.write_text("{")
+    code, out, err = run("replay", str(path), "--rules", "social")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"projections: {path}:1:2: not JSON")

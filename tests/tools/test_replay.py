@@ -1,0 +1,252 @@
+"""Replay: recorded events through the real handler, until nothing changes; the expected items are data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stream_records import ARN, numbers, record
+
+from projections.engine.processor import Outcome, Rejected
+from projections.engine.store import ItemKey, Update
+from projections.errors import ProjectionsError, UsageError
+from projections.language.loader import load
+from projections.language.program import Program
+from projections.tools.cli import main
+from projections.tools.events import read
+from projections.tools.replay import Replay, replay, seeds
+from projections.tools.tables import MemoryTables, schemas
+
+ROOT = Path(__file__).parents[2]
+EVENTS = sorted((ROOT / "events").glob("*.json"))
+EXPECTED = Path(__file__).parent / "expected"
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return Program.from_document(load(ROOT / "projections/rules/social.yaml").canonical())
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: object) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["replay", "--rules", "social", *map(str, arguments)])
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, capsys.readouterr().out
+
+    return run
+
+
+def replayed(run: Run, *arguments: object) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(run("--json", *arguments)[1])
+    return document
+
+
+# What comes out
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda path: path.stem)
+def test_the_events_end_in_the_expected_items(run: Run, event: Path) -> None:
+    expected = json.loads((EXPECTED / event.name).read_text())
+    actual = replayed(run, event)
+    assert actual["items"] == expected["items"]
+    assert [one["rule"] for one in actual["quarantined"]] == expected["quarantined"]
+    assert actual["failures"] == []
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda path: path.stem)
+def test_events_twice_in_a_row_end_in_the_same_items_as_once(run: Run, event: Path) -> None:
+    assert replayed(run, event, event)["items"] == replayed(run, event)["items"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 22, 1000])
+def test_the_size_of_batches_does_not_matter(run: Run, size: int) -> None:
+    event = ROOT / "events/social.json"
+    assert replayed(run, event, "--batch-size", size)["items"] == replayed(run, event)["items"]
+
+
+def test_all_events_together_end_in_the_same_whether_in_one_file_or_many(run: Run, tmp_path: Path) -> None:
+    lines = tmp_path / "all.jsonl"
+    lines.write_text("\n".join(json.dumps(json.loads(path.read_text())) for path in EVENTS))
+    assert replayed(run, lines)["items"] == replayed(run, *EVENTS)["items"]
+
+
+def test_the_story_of_the_social_events(run: Run) -> None:
+    """Told by hand, not by a recorded result: what the events mean for posts, profiles and lists."""
+    code, out = run("--json", ROOT / "events/social.json")
+    items = {(item["PK"], item["SK"]): item for item in json.loads(out)["items"]}
+    assert code == 0
+    first = items["POST#p1", "METADATA"]
+    assert first["title"] == "Notes on the Analytical Engine"
+    assert (first["likeCount"], first["commentCount"], first["averageStars"], first["praiseCount"]) == (2, 2, 4.5, 2)
+    assert (first["GSI1PK"], first["GSI1SK"]) == ("PUBLISHED#2026-03", "2026-03-02T10:00:00Z#p1")
+    assert first["GSI2SK"] == "SCORE#00000002#p1"
+    draft = items["POST#p3", "METADATA"]
+    assert (draft["GSI1PK"], draft["likeCount"], "GSI2PK" in draft) == ("DRAFTS#ada", 0, False)
+    assert ("POST#p2", "METADATA") not in items
+    profiles = {user: items[f"USER#{user}", "PROFILE"] for user in ("ada", "ben", "cleo")}
+    counts = {u: (p["postCount"], p["publishedCount"], p["wordsPublished"]) for u, p in profiles.items()}
+    assert counts == {"ada": (2, 1, 1250), "ben": (0, 0, 0), "cleo": (1, 1, 640)}
+
+
+def test_guards_are_shown_on_request_and_the_ledger_always(run: Run) -> None:
+    event = ROOT / "events/like.json"
+    plain, internal = replayed(run, event), replayed(run, event, "--internal")
+    assert not any(name.startswith("~") for item in plain["items"] for name in item)
+    assert any(name.startswith("~") for item in internal["items"] for name in item)
+    assert plain["ledger"] == internal["ledger"] != []
+    assert set(plain) == {"items", "ledger", "quarantined", "failures", "rounds"}
+
+
+def test_people_see_each_derived_attribute_with_the_rule_that_wrote_it(run: Run) -> None:
+    code, out = run(ROOT / "events/social.json")
+    assert code == 0
+    assert "POST#p1 · METADATA  PostMeta, created by postById" in out
+    assert any(line.split()[:4] == ["+", "likeCount", "2", "engagement"] for line in out.splitlines())
+    assert "22 records (1 redelivered)" in out
+    assert all(line == line.rstrip() for line in out.splitlines())
+
+
+def test_a_bad_record_is_quarantined_and_exits_with_1_while_the_rest_is_projected(run: Run) -> None:
+    code, out = run("--json", ROOT / "events/bad-record.json")
+    document = json.loads(out)
+    assert code == 1
+    assert [one["rule"] for one in document["quarantined"]] == ["discussion"]
+    counted = next(item for item in document["items"] if item["SK"] == "METADATA")
+    assert counted["likeCount"] == 1
+    assert "quarantined discussion" in run(ROOT / "events/bad-record.json")[1]
+
+
+# What it starts from
+
+
+def test_the_applications_items_are_seeded_in_their_newest_state_without_what_rules_write(program: Program) -> None:
+    old = record(9, "USER#a") | {"eventName": "INSERT"}
+    new = record(10, "USER#a")
+    for entry, name in ((old, "old"), (new, "new")):
+        entry["dynamodb"]["Keys"]["SK"] = {"S": "PROFILE"}
+        entry["dynamodb"]["NewImage"] = {
+            **entry["dynamodb"]["Keys"],
+            "name": {"S": name},
+            "postCount": {"N": "7"},
+            "~authorship": {"M": {}},
+        }
+    copy = record(11, "POST#p")
+    copy["dynamodb"]["Keys"]["SK"] = {"S": "METADATA"}
+    copy["dynamodb"]["NewImage"] = {**copy["dynamodb"]["Keys"], "EntityType": {"S": "PostMeta"}}
+    gone = record(12, "USER#b") | {"eventName": "REMOVE"}
+    gone["dynamodb"]["Keys"]["SK"] = {"S": "PROFILE"}
+    found = seeds(program, [new, old, copy, gone, record(13, "SOMETHING#else")], {"app": "main"})
+    assert found == [("main", {"PK": {"S": "USER#a"}, "SK": {"S": "PROFILE"}, "name": {"S": "new"}})]
+
+
+def test_a_newer_stream_beats_a_greater_sequence_number(program: Program) -> None:
+    later = ARN.replace("2026-03", "2026-04")
+    entries = [record(50, "USER#a"), record(1, "USER#a", arn=later)]
+    for entry in entries:
+        entry["dynamodb"]["Keys"]["SK"] = entry["dynamodb"]["NewImage"]["SK"] = {"S": "PROFILE"}
+    entries[1]["dynamodb"]["NewImage"]["name"] = {"S": "newest"}
+    ((_, image),) = seeds(program, entries, {"app": "main"})
+    assert image["name"] == {"S": "newest"}
+
+
+def test_the_tables_own_stream_comes_after_everything_recorded(program: Program) -> None:
+    recorded = [record(10**24), record(5, arn=ARN.replace("2026-03-01T09:00:00.000", "2027-01-01T00:00:00.000"))]
+    tables = MemoryTables(schemas(program), recorded)
+    tables.store.write(Update(ItemKey("main", "POST#p", "METADATA"), set={"title": {"S": "t"}}))
+    (own,) = tables.records()
+    assert int(own["dynamodb"]["SequenceNumber"]) > 10**24
+    assert own["eventSourceARN"].partition("/stream/")[2] > "2027-01-01T00:00:00.000"
+    assert tables.records() == []
+
+
+# How it goes, with an engine that does as it is told
+
+
+class Told:
+    """An engine that calls `does` with each batch, and has no opinion of its own."""
+
+    def __init__(self, does: Callable[[Any, Sequence[Any]], Outcome | None]) -> None:
+        self.does = does
+
+    def __call__(self, program: Program, store: Any, *, quarantine: Any, **options: Any) -> Told:
+        self.store, self.quarantine = store, quarantine
+        return self
+
+    def process(self, records: Sequence[Any], *, remaining: Callable[[], float]) -> Outcome:
+        assert remaining() > 10
+        return self.does(self, records) or Outcome(None, None, (), {})
+
+
+def told(program: Program, records: Sequence[Any], does: Callable[[Any, Sequence[Any]], Any], **options: Any) -> Replay:
+    return replay(program, records, MemoryTables(schemas(program), records), engine=Told(does), **options)
+
+
+def test_records_are_delivered_as_recorded_with_duplicates_and_in_order(program: Program) -> None:
+    seen: list[list[int]] = []
+    records = [record(1), record(2), record(2), record(1), record(3)]
+    before = json.dumps(records)
+    result = told(program, records, lambda engine, batch: seen.append(numbers({"Records": list(batch)})), batch_size=2)
+    assert [number for batch in seen for number in batch] == [1, 2, 2, 1, 3]
+    assert json.dumps(records) == before
+    assert (result.recorded, result.repeated, result.rounds) == (5, 2, 1)
+
+
+def test_rules_that_never_settle_end_in_an_error_that_names_the_items(program: Program) -> None:
+    def restless(engine: Any, batch: Sequence[Any]) -> None:
+        engine.store.write(Update(ItemKey("main", "POST#p", "METADATA"), add={"n": {"N": "1"}}))
+
+    with pytest.raises(ProjectionsError, match="after 5 rounds these still change: POST#p / METADATA"):
+        told(program, [record(1)], restless, rounds=5)
+
+
+def test_a_record_that_fails_each_time_is_told_with_its_reason_and_the_others_are_done(program: Program) -> None:
+    done = set()
+
+    def does(engine: Any, batch: Sequence[Any]) -> Outcome | None:
+        for number in numbers({"Records": list(batch)}):
+            if number == 2:
+                return Outcome("2", "throttled", (), {})
+            done.add(number)
+        return None
+
+    result = told(program, [record(1), record(2), record(3)], does)
+    assert done == {1, 3}
+    assert [(f.record["dynamodb"]["SequenceNumber"], f.reason) for f in result.failures] == [("2", "throttled")]
+
+
+def test_an_exception_of_the_engine_is_a_failure_with_its_text(program: Program) -> None:
+    def does(engine: Any, batch: Sequence[Any]) -> None:
+        raise RuntimeError("no such table")
+
+    assert [f.reason for f in told(program, [record(1)], does).failures] == ["no such table"]
+
+
+def test_what_is_rejected_again_and_again_is_told_once(program: Program) -> None:
+    def does(engine: Any, batch: Sequence[Any]) -> None:
+        engine.quarantine([Rejected("r", "bad", "main|ITEM#1|A", "1", "main")])
+
+    assert len(told(program, [record(1), record(1), record(1)], does).quarantined) == 1
+
+
+def test_events_of_several_tables_need_their_logical_names() -> None:
+    document = load(ROOT / "projections/rules/social.yaml").canonical()
+    table = document["tables"]["main"]
+    program = Program.from_document(document | {"tables": {"main": table, "other": table}})
+    with pytest.raises(UsageError, match="from a table 'app', the rules have main, other"):
+        told(program, [record(1)], lambda engine, batch: None)
+
+
+def test_sample_events_are_what_lambda_delivers() -> None:
+    for path in EVENTS:
+        event = json.loads(path.read_text())
+        assert set(event) == {"Records"}
+        read([str(path)])
+    lengths = {len(r["dynamodb"]["SequenceNumber"]) for p in EVENTS for r in json.loads(p.read_text())["Records"]}
+    assert lengths == {21, 22}
