@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from projections.language.values import number_text
+from projections.language.values import Image, Value, number_text
 
 __all__ = ["Image", "ItemKey", "Schema", "Value", "decode_key", "encode_key", "escape", "key_text"]
-
-Value: TypeAlias = Mapping[str, Any]
-"""One attribute value in wire form, as `{"S": "text"}` or `{"N": "1.5"}`; binary as base64 text, as in events."""
-
-Image: TypeAlias = Mapping[str, Value]
-"""An item, or some of its attributes, in wire form."""
 
 
 class ItemKey(NamedTuple):

@@ -222,6 +222,7 @@ class Program:
         separator = self.separators[document["table"]]
         patterns = tuple(KeyPattern.parse(document["key"][attribute], separator) for attribute in schema.key_attributes)
         pattern = Pattern.parse(document["match"]) if document["match"] else None
+        constants = pattern.constants if pattern else {}
         types = (schema.partition, schema.sort)
         numeric = {n for p, kind in zip(patterns, types, strict=False) if kind and kind[1] == "N" for n in p.names}
         return Entity(
@@ -230,7 +231,7 @@ class Program:
             schema=schema,
             patterns=patterns,
             match=pattern.compile() if pattern else None,
-            constants={path: wire(value) for path, value in pattern.constants.items()} if pattern else {},
+            constants={name: wire(value) for name, value in constants.items() if "." not in name},
             numeric=frozenset(numeric),
             derived=document["derived"],
             copied=copied,

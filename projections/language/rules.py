@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from projections.errors import BadInput
 from projections.language.contribution import Contributed, digest, merge
@@ -139,15 +139,16 @@ class CopyRule(Rule):
             target = self.into.target_key(resolve)
             if target is None:
                 continue
-            attributes: dict[str, Value] = dict(self.into.constants)
+            attributes: dict[str, Value] = {}
             if self.attributes is None:
                 for name, value in item.image.items():
                     if name not in self.not_copied and not name.startswith(self.guard_prefix):
                         attributes[name] = value
             else:
                 for name, path in self.attributes:
-                    if (value := resolve(path)) is not None:
-                        attributes[name] = value
+                    value_now = resolve(path)
+                    if value_now is not None:
+                        attributes[name] = value_now
             for name, render in self.templates:
                 if (text := render(resolve)) is not None:
                     attributes[name] = {"S": text}
@@ -389,7 +390,7 @@ class PickRule(Rule):
         found = members["pick"]
         if self.list_name is not None:
             return {self.list_name: {"L": [{"M": member.payload} for member in found]}}
-        first: Mapping[str, Any] = found[0].payload if found else {}
+        first: Image = found[0].payload if found else {}
         return {name: first.get(name) for name, _ in self.picked}
 
 
