@@ -13,7 +13,7 @@ SAM_VERSION := aws-sam-cli>=1.140,<2
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
 
-test: lint types ## Lint, types and all tests
+test: lint types $(SAM_READY) ## Lint, types and all tests, those of the deployment too
 	$(BIN)/python -m pytest
 
 lint: $(READY) ## Style and layout
