@@ -1,0 +1,125 @@
+"""Write units, read units and API calls per event, exact: from the consumed capacity that MiniStack reports."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.workload import EIGHT_COUNTERS, TABLE, like, likes, program
+from projections.engine.processor import Processor
+from projections.engine.store import Schema
+from projections.language.program import LEDGER_SCHEMA, Program
+from projections.stores.aws import client, create_table, delete_table
+from projections.stores.dynamodb import DynamoDBStore, Meter
+
+__all__ = ["Units", "measure_all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """What a case cost in all, and for how many events."""
+
+    case: str
+    events: int
+    write_units: float
+    read_units: float
+    calls: int
+
+    @property
+    def row(self) -> dict[str, float | str | int]:
+        return {
+            "case": self.case,
+            "events": self.events,
+            "write units per event": round(self.write_units / self.events, 3),
+            "read units per event": round(self.read_units / self.events, 3),
+            "calls per event": round(self.calls / self.events, 4),
+        }
+
+
+class Bench:
+    """Fresh tables on an endpoint, and a processor whose requests are metered."""
+
+    def __init__(self, endpoint: str, rules: Program, posts: int) -> None:
+        self._client = client(endpoint_url=endpoint)
+        schemas: Mapping[str, Schema] = {**rules.tables, "ledger": LEDGER_SCHEMA}
+        self._names = {name: f"bench-{name}" for name in schemas}
+        for name, schema in schemas.items():
+            create_table(self._client, self._names[name], schema, stream=name != "ledger")
+        self.meter = Meter()
+        store = DynamoDBStore(self._client, self._names, schemas, self.meter)
+        self._processor = Processor(rules, store, tables={TABLE: "main"})
+        for post in range(posts):
+            item = {"PK": {"S": f"POST#{post}"}, "SK": {"S": "METADATA"}, "title": {"S": f"Post {post}"}}
+            self._client.put_item(TableName=self._names["main"], Item=item)
+        for number in range(8):
+            item = {"PK": {"S": f"COUNTER{number}#x"}, "SK": {"S": "S"}}
+            self._client.put_item(TableName=self._names["main"], Item=item)
+
+    def run(self, case: str, records: list[dict[str, Any]]) -> Units:
+        self.meter.calls.clear()
+        self.meter.read_units = self.meter.write_units = 0.0
+        outcome = self._processor.process(records, remaining=lambda: 900.0)
+        assert outcome.failed is None, outcome.failed_reason
+        assert not outcome.rejected, outcome.rejected
+        return Units(case, len(records), self.meter.write_units, self.meter.read_units, sum(self.meter.calls.values()))
+
+    def value(self, post: int, attribute: str) -> str | None:
+        item = self._client.get_item(
+            TableName=self._names["main"], Key={"PK": {"S": f"POST#{post}"}, "SK": {"S": "METADATA"}}
+        ).get("Item", {})
+        return item.get(attribute, {}).get("N")
+
+    def close(self) -> None:
+        for name in self._names.values():
+            delete_table(self._client, name)
+
+
+def measure_all(endpoint: str) -> list[Units]:
+    """All cases; each is checked to have counted right."""
+    found = []
+    bench = Bench(endpoint, program(), posts=1000)
+    try:
+        found.append(bench.run("a lone like", likes(1, 1)))
+        found.append(bench.run("1000 likes of one post", likes(1000, 1, first=1000)))
+        assert bench.value(0, "likeCount") == "1001"
+        spread = likes(1000, 10, first=10_000)
+        found.append(bench.run("1000 likes of 10 posts", spread))
+        assert bench.value(1, "likeCount") == "100"
+        found.append(bench.run("the same 1000 delivered again", spread))
+        assert bench.value(1, "likeCount") == "100"
+        found.append(bench.run("1000 likes of 1000 posts", likes(1000, 1000, first=20_000)))
+        found.append(bench.run("1000 edits that change nothing we keep", [_edited(r) for r in spread]))
+        found.append(bench.run("1000 unlikes of 10 posts", [_removed(r) for r in spread]))
+        assert bench.value(1, "likeCount") == "1"
+    finally:
+        bench.close()
+    bench = Bench(endpoint, program(EIGHT_COUNTERS), posts=0)
+    try:
+        counters = {f"c{number}": {"S": "x"} for number in range(8)}
+        found.append(bench.run("one like into 8 counters", [like(1, user=1, post=1, extra=counters)]))
+        many = [like(100 + n, user=100 + n, post=1, extra=counters) for n in range(1000)]
+        found.append(bench.run("1000 likes into 8 counters", many))
+    finally:
+        bench.close()
+    return found
+
+
+def _edited(record: dict[str, Any]) -> dict[str, Any]:
+    edited = copy.deepcopy(record)
+    change = edited["dynamodb"]
+    change["OldImage"] = copy.deepcopy(change["NewImage"])
+    change["NewImage"]["note"] = {"S": "edited"}
+    edited["eventName"] = "MODIFY"
+    change["SequenceNumber"] = str(int(change["SequenceNumber"]) + 1_000_000)
+    return edited
+
+
+def _removed(record: dict[str, Any]) -> dict[str, Any]:
+    removed = copy.deepcopy(record)
+    change = removed["dynamodb"]
+    change["OldImage"] = change.pop("NewImage")
+    removed["eventName"] = "REMOVE"
+    change["SequenceNumber"] = str(int(change["SequenceNumber"]) + 2_000_000)
+    return removed

@@ -1,0 +1,76 @@
+"""The records and rules that all measurements share: likes of posts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from projections.language.loader import loads
+from projections.language.program import Program
+
+__all__ = ["EIGHT_COUNTERS", "LIKES", "TABLE", "like", "likes", "program"]
+
+TABLE = "main"
+
+LIKES = """
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: METADATA}}
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#POST#{postId}"}}
+projections:
+  engagement:
+    from: Like
+    aggregate: {into: Post, set: {likeCount: count}}
+"""
+
+EIGHT_COUNTERS = """
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: METADATA}}
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#POST#{postId}"}}
+""" + "\n".join(
+    [
+        *(f'  Counter{number}: {{key: {{PK: "COUNTER{number}#{{c{number}}}", SK: S}}}}' for number in range(8)),
+        "projections:",
+        *(
+            f"  rule{number}: {{from: Like, aggregate: {{into: Counter{number}, set: {{total{number}: count}}}}}}"
+            for number in range(8)
+        ),
+    ]
+)
+
+_ARN = f"arn:aws:dynamodb:us-east-1:000000000000:table/{TABLE}/stream/2026-01-01T00:00:00.000"
+
+
+def program(rules: str = LIKES) -> Program:
+    return Program.from_document(loads(rules).canonical())
+
+
+def like(number: int, *, user: int, post: int, extra: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The record of an inserted like, in Lambda's format."""
+    keys = {"PK": {"S": f"USER#{user}"}, "SK": {"S": f"LIKE#POST#{post}"}}
+    return {
+        "eventID": str(number),
+        "eventName": "INSERT",
+        "eventVersion": "1.1",
+        "eventSource": "aws:dynamodb",
+        "awsRegion": "us-east-1",
+        "dynamodb": {
+            "ApproximateCreationDateTime": 1767225600,
+            "Keys": keys,
+            "NewImage": {
+                **keys,
+                "likedAt": {"S": "2026-01-01T00:00:00Z"},
+                "userId": {"S": str(user)},
+                **(extra or {}),
+            },
+            "SequenceNumber": str(100000000000000000000 + number),
+            "SizeBytes": 120,
+            "StreamViewType": "NEW_AND_OLD_IMAGES",
+        },
+        "eventSourceARN": _ARN,
+    }
+
+
+def likes(count: int, posts: int, *, first: int = 0) -> list[dict[str, Any]]:
+    """Likes by as many users, spread over posts in turn."""
+    return [like(first + number, user=first + number, post=number % posts) for number in range(count)]
