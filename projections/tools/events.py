@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
 from projections.errors import UsageError
 
-__all__ = ["Recorded", "read"]
+__all__ = ["Recorded", "flaw", "read"]
 
 _DECODER = json.JSONDecoder()
-_TYPES = frozenset({"S", "N", "B", "BOOL", "NULL", "L", "M", "SS", "NS", "BS"})
 _IMAGES = {"INSERT": ("NewImage",), "MODIFY": ("OldImage", "NewImage"), "REMOVE": ("OldImage",)}
 _STREAM = 'a DynamoDB stream event looks like {"Records": [{"eventName": …, "dynamodb": {…}}]}'
 
@@ -114,7 +115,7 @@ def _records(document: _Document) -> Iterator[Recorded]:
 def flaw(record: Mapping[str, Any]) -> str | None:
     """Why a record cannot be used, and the way out; None if it can."""
     name, body = record.get("eventName"), record["dynamodb"]
-    if name not in _IMAGES:
+    if not isinstance(name, str) or name not in _IMAGES:
         return f"eventName is {json.dumps(name)[:40]}; expected INSERT, MODIFY or REMOVE"
     if not isinstance(body.get("SequenceNumber"), str) or not body["SequenceNumber"].isdecimal():
         return "no SequenceNumber, the decimal text by which versions of an item are ordered"
@@ -126,12 +127,51 @@ def flaw(record: Mapping[str, Any]) -> str | None:
                 "set the stream's view type to NEW_AND_OLD_IMAGES and record the event again"
             )
         for attribute, value in body[image].items():
-            if not isinstance(value, dict) or len(value) != 1 or not value.keys() <= _TYPES:
+            if not _is_value(value):
                 return (
                     f"{image}.{attribute} is {json.dumps(value, ensure_ascii=False)[:60]}, not an attribute value; "
                     'write it with its type, as {"S": "text"} or {"N": "1"}'
                 )
     return None
+
+
+def _is_value(value: Any) -> bool:
+    """Whether this is an attribute value in DynamoDB's form, to its last element."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return False
+    ((kind, content),) = value.items()
+    match kind:
+        case "S":
+            return isinstance(content, str)
+        case "N":
+            return _is_number(content)
+        case "B":
+            return _is_binary(content)
+        case "BOOL":
+            return isinstance(content, bool)
+        case "NULL":
+            return content is True
+        case "M":
+            return isinstance(content, dict) and all(map(_is_value, content.values()))
+        case "L":
+            return isinstance(content, list) and all(map(_is_value, content))
+        case "SS" | "NS" | "BS":
+            return isinstance(content, list) and bool(content) and all(_is_value({kind[0]: inner}) for inner in content)
+    return False
+
+
+def _is_number(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and Decimal(text).is_finite()
+    except InvalidOperation:
+        return False
+
+
+def _is_binary(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and b64decode(text, validate=True) is not None
+    except ValueError:
+        return False
 
 
 def _strange(element: Any) -> str:

@@ -13,6 +13,7 @@ from projections.operations.wiring import Processing, StreamHandler
 from projections.tools.event_source import Discard, Settings, Stream
 from projections.tools.event_source import Mapping as EventSourceMapping
 from projections.tools.event_source.stream import Record, created_at, sequence_number, source_arn
+from projections.tools.events import flaw
 from projections.tools.tables import LEDGER, Tables, stream_label
 
 if TYPE_CHECKING:
@@ -64,10 +65,11 @@ def replay(
     """
     logical = _logical(program, records)
     images = seeds(program, records, logical)
+    images = [(table, image) for table, image in images if tables.seed(table, image)]
     result = Replay({program.tables[table].key(table, image): image for table, image in images})
     result.recorded = len(records)
     result.repeated = len(records) - len({(source_arn(record), sequence_number(record)) for record in records})
-    tables.seed(images)
+    tables.settle(len(images))
     newest = max([created_at(record) or 0.0 for record in records], default=0.0)
     deliver = _delivery(program, tables, logical, batch_size, result, engine, newest)
     waiting = list(records)
@@ -94,22 +96,31 @@ def seeds(program: Program, records: Sequence[Record], logical: Mapping[str, str
     """
     newest: dict[ItemKey, Record] = {}
     for record in records:
-        table = logical[_table_name(record)]
-        try:
-            key = program.tables[table].key(table, record["dynamodb"]["Keys"])
-        except (KeyError, TypeError, ArithmeticError):
+        key = _key(program, logical[_table_name(record)], record)
+        if key is None:
             continue  # the handler will say what is wrong with it
         if key not in newest or _version(record) > _version(newest[key]):
             newest[key] = record
     found = []
     for key, record in newest.items():
-        image = record["dynamodb"].get("NewImage")
-        if record.get("eventName") == "REMOVE" or not isinstance(image, Mapping):
+        if record["eventName"] == "REMOVE":
             continue
-        own = _own(program, key, image)
+        own = _own(program, key, record["dynamodb"]["NewImage"])
         if own is not None:
             found.append((key.table, own))
     return found
+
+
+def _key(program: Program, table: str, record: Record) -> ItemKey | None:
+    """The key of the item that a record is about; None if the record is not sound, or not of this table."""
+    if flaw(record) is not None:
+        return None
+    body, schema = record["dynamodb"], program.tables[table]
+    try:
+        (key,) = {schema.key(table, body[part]) for part in ("Keys", "OldImage", "NewImage") if part in body}
+    except (KeyError, ValueError):  # another key, or images of another item
+        return None
+    return key
 
 
 def _own(program: Program, key: ItemKey, image: Image) -> Image | None:

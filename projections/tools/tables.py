@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from projections.engine.store import Image, Schema, Store
-from projections.errors import StoreError
+from projections.engine.store import Image, Schema, Store, Update
+from projections.errors import InvalidRequest, StoreError
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.stores.memory import MemoryStore
 from projections.tools.event_source.stream import Record, sequence_number, source_arn
@@ -39,8 +39,12 @@ class Tables(Protocol):
         """The real name of each table by its logical one, the ledger's included."""
         ...
 
-    def seed(self, images: Sequence[tuple[str, Image]]) -> None:
-        """Put items that were there before anything happened."""
+    def seed(self, table: str, image: Image) -> bool:
+        """Put an item that was there before anything happened; False if no table can hold it, so that it was not."""
+        ...
+
+    def settle(self, seeds: int) -> None:
+        """Wait until the streams have forgotten the seeds, so many of them."""
         ...
 
     def items(self, table: str) -> list[Image]: ...
@@ -77,9 +81,15 @@ class MemoryTables:
         )
         self.store: Store = self._memory
 
-    def seed(self, images: Sequence[tuple[str, Image]]) -> None:
-        for table, image in images:
+    def seed(self, table: str, image: Image) -> bool:
+        try:
             self._memory.seed(table, image)
+        except InvalidRequest:
+            return False
+        return True
+
+    def settle(self, seeds: int) -> None:
+        pass  # nothing of seeds appears in the stream
 
     def items(self, table: str) -> list[Image]:
         return self._memory.items(table)
@@ -164,20 +174,22 @@ class EndpointTables:
         except (BotoCoreError, ClientError) as error:
             raise StoreError(f"{self.endpoint_url} failed at {doing}: {error}") from None
 
-    def seed(self, images: Sequence[tuple[str, Image]]) -> None:
-        from projections.engine.store import Update
-
-        for table, image in images:
-            schema = self._schemas[table]
-            rest = {name: value for name, value in image.items() if name not in schema.key_attributes}
+    def seed(self, table: str, image: Image) -> bool:
+        schema = self._schemas[table]
+        rest = {name: value for name, value in image.items() if name not in schema.key_attributes}
+        try:
             self.store.write(Update(schema.key(table, image), set=rest))
-        # The seeds are in the stream, and nobody shall hear of them.
+        except InvalidRequest:
+            return False
+        return True
+
+    def settle(self, seeds: int) -> None:
         heard = 0
         for _ in range(50):
             heard += len(self.records())
-            if heard >= len(images):
+            if heard >= seeds:
                 return
-        raise StoreError(f"the stream at {self.endpoint_url} showed {heard} of {len(images)} items that were put")
+        raise StoreError(f"the stream at {self.endpoint_url} showed {heard} of {seeds} items that were put")
 
     def items(self, table: str) -> list[Image]:
         items: list[Image] = []

@@ -37,7 +37,8 @@ def test_seeds_stay_out_of_the_stream_and_changes_are_in_it_as_lambda_has_them(u
     key = ItemKey("main", "USER#a", "PROFILE")
     with EndpointTables(url, schemas(program)) as tables:
         seed = {"PK": {"S": "USER#a"}, "SK": {"S": "PROFILE"}, "photo": {"B": "aGk="}, "n": {"N": "1"}}
-        tables.seed([("main", seed)])
+        assert tables.seed("main", seed)
+        tables.settle(1)
         assert tables.records() == []
         tables.store.write(Update(key, set={"n": {"N": "2"}}))
         (record,) = tables.records()
