@@ -1,5 +1,6 @@
 """Lambda function: the records of a DynamoDB stream. Its settings are in `projections.operations.wiring`."""
 
+import gc
 import os
 from typing import Any
 
@@ -23,6 +24,8 @@ def observe(outcome: Outcome) -> None:
 
 
 stream = stream_from_environment(os.environ, observe=observe)  # at import, for which Lambda lends a whole core
+gc.freeze()  # what is here now stays: never look at it again
+gc.enable()
 
 
 @logger.inject_lambda_context(log_event=False)  # said, so that no environment variable makes it log items

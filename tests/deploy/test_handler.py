@@ -17,7 +17,7 @@ from sam_cli import AWS
 from projections.language.loader import load
 
 PROGRAM = """
-import json, sys
+import gc, json, sys
 from handlers.stream import handler
 
 class Context:
@@ -29,7 +29,9 @@ class Context:
     def get_remaining_time_in_millis(self):
         return 60_000
 
-print(json.dumps({"answer": handler(json.loads(sys.argv[1]), Context())}))
+answer = handler(json.loads(sys.argv[1]), Context())
+print(json.dumps({"collecting": gc.isenabled()}))
+print(json.dumps({"answer": answer}))
 """
 
 
@@ -69,3 +71,7 @@ def test_a_reason_is_a_structured_log(said: list[Mapping[str, Any]]) -> None:
 
 def test_the_answer_is_lambdas(said: list[Mapping[str, Any]]) -> None:
     assert said[-1] == {"answer": {"batchItemFailures": [{"itemIdentifier": ""}]}}
+
+
+def test_garbage_is_collected_again_once_the_function_is_wired(said: list[Mapping[str, Any]]) -> None:
+    assert said[-2] == {"collecting": True}
