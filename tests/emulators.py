@@ -31,7 +31,7 @@ DYNAMODB_LOCAL = "amplify-dynamodb-simulator@2.9.30"  # the npm package that car
 MINISTACK = "ministack==1.5.33"
 
 
-class Unavailable(Exception):  # noqa: N818 - a state of the machine rather than a fault
+class Unavailable(Exception):
     """The machine lacks what an emulator needs, or it did not start. The message says what to install."""
 
 

@@ -109,7 +109,10 @@ def _first(store: Store, rule: LedgerRule, target: str, group: Group, query: Mem
         reverse=query.descending,
         limit=query.limit,
     )
-    members = [Member(item["v"], item["a"]["M"] if "a" in item else {}, item["s"]["S"]) for item in page.items]
+    members = [
+        Member(item.get("v", {"NULL": True}), item["a"]["M"] if "a" in item else {}, item["s"]["S"])
+        for item in page.items
+    ]
     which = EXTREMES[query.descending]
     extreme = group.settled.get((query.slot, which))
     if extreme is None:

@@ -153,10 +153,9 @@ class Ledger:
         while pending:
             for change in pending:
                 self._predict(change)
-            large = [change for change in pending if change.actions > MOST_ACTIONS]
-            for change in large:
-                self._guarded(change, partial(self._commit_in_steps, change), effort)
             lanes = _lanes(_pack([change for change in pending if change.actions <= MOST_ACTIONS]))
+            for change in [change for change in pending if change.actions > MOST_ACTIONS]:
+                self._guarded(change, partial(self._commit_in_steps, change), effort)
             self._run([partial(self._work_off, lane, effort) for lane in lanes])
             pending = [change for change in pending if change.state == "pending"]
             if pending and (attempt := attempt + 1) > 3:
@@ -326,7 +325,9 @@ class Ledger:
             yield Delete(member_key(rule, text, generation, member, change.source))
         for member in piece.puts:
             _, _, order = member.partition("|")
-            values: dict[str, Value] = {"s": {"S": change.source}, "o": {"S": order}, "v": decode_order(order)}
+            values: dict[str, Value] = {"s": {"S": change.source}}
+            if order:  # a claim has none: its source is its order
+                values |= {"o": {"S": order}, "v": decode_order(order)}
             payload = change.after.payloads.get((rule, text, member))
             if payload:
                 values["a"] = {"M": payload}

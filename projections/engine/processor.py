@@ -30,6 +30,24 @@ TOMBSTONE_SECONDS = 7 * 24 * 3600
 """How long the entry of a removed item is kept: well beyond the 24 hours for which a stream holds its records."""
 
 
+COUNTS = (
+    "records",
+    "ignored",
+    "applied",
+    "duplicates",
+    "failed",
+    "transactions",
+    "published",
+    "copies",
+    "indexed",
+    "healed",
+    "rejected",
+)
+"""What an outcome counts: records delivered and those no rule cares about; source items whose contributions were applied,
+were found applied, or failed; transactions tried; targets published; copies and index attributes written; targets healed;
+records rejected."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a batch.
@@ -104,7 +122,7 @@ class _Batch:
         self._effort = effort
         self.failures: dict[str, str] = {}
         self.rejected: list[Rejected] = []
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
 
     def decode(self, records: Sequence[Any]) -> list[Record]:
         decoded = []
@@ -276,7 +294,7 @@ class _Batch:
                 self._fail([r.sequence for r in rejected if r.sequence is not None], reason)
                 if any(r.sequence is None for r in rejected):
                     self._fail([""], reason)  # no sequence number to name: the whole batch
-        lowest = min(self.failures, key=lambda sequence: int(sequence or "0"), default=None)
+        lowest = min(self.failures, key=lambda sequence: (len(sequence), sequence), default=None)
         self.counts.update(rejected=len(rejected))
         return Outcome(
             failed=lowest,

@@ -31,7 +31,7 @@ class LanguageError(ProjectionsError):
         return LanguageError(self.message, self.offset, (*path, *self.path))
 
 
-class LanguageErrors(ProjectionsError):  # noqa: N818 - it is several
+class LanguageErrors(ProjectionsError):
     """All mistakes of one document, in its order: never empty."""
 
     def __init__(self, errors: Sequence[LanguageError]) -> None:

@@ -1,0 +1,145 @@
+"""A small world for tests of the engine: rules, tables in memory, and the stream fed back until nothing changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from projections.engine.processor import Outcome, Processor, Rejected
+from projections.engine.store import Image, ItemKey, Update, Write
+from projections.errors import Reason, TransactionCancelled, Transient
+from projections.language.loader import loads
+from projections.language.program import LEDGER_SCHEMA, Program
+from projections.language.values import plain_item, wire
+from projections.stores.memory import MemoryStore
+
+HEAD = """
+table:
+  key: [PK, SK]
+  indexes: {GSI1: [GSI1PK, GSI1SK]}
+  ttl: expiresAt
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: METADATA}}
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#{postId}"}}
+"""
+TAG = '  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}\n'
+
+
+class CountingStore(MemoryStore):
+    """A memory store that counts requests and can be told to fail some."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.calls: Counter[str] = Counter()
+        self.transactions: list[Sequence[Write]] = []
+        self.faults: list[Exception | None] = []
+
+    def _fault(self) -> None:
+        if self.faults and (fault := self.faults.pop(0)) is not None:
+            raise fault
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        self.calls["transact"] += 1
+        self.transactions.append(writes)
+        self._fault()
+        super().transact(writes)
+
+    def write(self, write: Write) -> None:
+        self.calls["update" if isinstance(write, Update) else "delete"] += 1
+        super().write(write)
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        self.calls["get_many"] += 1
+        return super().get_many(keys)
+
+    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        self.calls["get"] += 1
+        return super().get(key, attributes)
+
+
+class World:
+    """Rules (those under `projections:`, after a common head), a store, and what was rejected."""
+
+    def __init__(self, rules: str, head: str = "", **settings: Any) -> None:
+        head = head or HEAD + (TAG if "into: Tag" in rules else "") + "projections:\n"
+        document = loads(head + rules, executable=False).canonical()
+        self.program = Program.from_document(document)
+        self.store = CountingStore({**self.program.tables, "ledger": LEDGER_SCHEMA}, streams=list(self.program.tables))
+        self.rejected: list[Rejected] = []
+        self.settings = settings
+        self.position = 0
+        self.processor = self.worker()
+
+    def worker(self) -> Processor:
+        """Another worker, which knows nothing that the first one has cached."""
+        settings: dict[str, Any] = {
+            "tables": {name: name for name in self.program.tables},
+            "quarantine": self.rejected.extend,
+            "clock": lambda: 1_700_000_000.0,
+            "sleep": lambda seconds: None,
+            **self.settings,
+        }
+        return Processor(self.program, self.store, **settings)
+
+    # The application
+
+    def put(self, partition: str, sort: str, **attributes: Any) -> None:
+        self.store.put("main", {"PK": {"S": partition}, "SK": {"S": sort}, **wires(attributes)})
+
+    def remove(self, partition: str, sort: str, *, by_ttl: bool = False) -> None:
+        self.store.remove(ItemKey("main", partition, sort), by_ttl)
+
+    def like(self, user: int, post: int, **attributes: Any) -> None:
+        self.put(f"USER#{user}", f"LIKE#{post}", **attributes)
+
+    # The stream
+
+    def records(self) -> list[dict[str, Any]]:
+        return self.store.stream("main")[self.position :]
+
+    def deliver(self, records: Sequence[Any] | None = None, remaining: float = 900.0) -> Outcome:
+        """Delivers records (by default all that are new) as one batch."""
+        if records is None:
+            records = self.records()
+            self.position += len(records)
+        return self.processor.process(records, remaining=lambda: remaining)
+
+    def settle(self) -> None:
+        """Delivers what is new until nothing is."""
+        for _ in range(30):
+            if not self.records():
+                return
+            outcome = self.deliver()
+            assert outcome.failed is None, outcome.failed_reason
+        raise AssertionError(f"the stream does not come to rest: {self.records()[:3]}")
+
+    # What can be seen
+
+    def item(self, partition: str, sort: str, *, guards: bool = False) -> dict[str, Any] | None:
+        """An item as plain JSON, without guards."""
+        image = self.store.get(ItemKey("main", partition, sort))
+        if image is None:
+            return None
+        return {name: value for name, value in plain_item(image).items() if guards or not name.startswith("~")}
+
+    def post(self, post: int = 1) -> dict[str, Any]:
+        item = self.item(f"POST#{post}", "METADATA")
+        assert item is not None
+        return {name: value for name, value in item.items() if name not in ("PK", "SK")}
+
+    def ledger(self, prefix: str) -> list[dict[str, Any]]:
+        """The ledger's items whose partition key begins with a prefix, as plain JSON."""
+        return [plain for item in self.store.items("ledger") if (plain := plain_item(item))["pk"].startswith(prefix)]
+
+
+def wires(attributes: Mapping[str, Any]) -> Image:
+    return {name: wire(value) for name, value in attributes.items()}
+
+
+def conflict(actions: int = 1) -> Exception:
+    return TransactionCancelled([Reason("conflict")] * actions)
+
+
+def throttled() -> Exception:
+    return Transient("throttled")
