@@ -13,6 +13,7 @@ from projections.engine.effort import Effort
 from projections.engine.guards import as_read, at_of, by_of, guard_value, needs_healing, older_or_foreign
 from projections.engine.records import Record
 from projections.engine.store import AllOf, Below, Condition, Delete, Equal, Image, ItemKey, Store, Update, Value
+from projections.engine.tally import Tally
 from projections.errors import BadInput, ConditionFailed, Transient
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -136,11 +137,10 @@ def heals_of(program: Program, key: ItemKey, old: Item | None, new: Item | None,
 class Copier:
     """Applies copies to a store."""
 
-    def __init__(self, program: Program, store: Store) -> None:
+    def __init__(self, program: Program, store: Store, tally: Tally | None = None) -> None:
         self._program = program
         self._store = store
-        self.written = 0
-        self.healed = 0
+        self._tally = tally or Tally()
 
     def write(self, copy: CopyWrite) -> None:
         """Writes what a source's newest image says, where the guard is absent, another's or older."""
@@ -153,7 +153,7 @@ class Copier:
         for target in sorted(copy.others):
             try:
                 self._store.write(Delete(target, AllOf((by, at))))
-                self.written += 1
+                self._tally.add("copies")
             except ConditionFailed:
                 continue  # no copy, another's, or newer
 
@@ -172,7 +172,7 @@ class Copier:
             self._store.write(Update(target, set={**attributes, guard: stamp}, remove=gone, condition=condition))
         except ConditionFailed:
             return False
-        self.written += 1
+        self._tally.add("copies")
         return True
 
     def heal(self, heal: CopyHeal, effort: Effort) -> None:
@@ -199,7 +199,7 @@ class Copier:
                     self._store.write(Delete(heal.target, condition))
                 except ConditionFailed:
                     continue
-                self.healed += 1
+                self._tally.add("healed")
                 return
             stamp = guard_value(max(heal.at, at_of(read)), by=heal.source)
             owned = rule.owned(item, image)
@@ -207,7 +207,7 @@ class Copier:
             if item is not None and all(same(item.get(name), value) for name, value in desired.items()):
                 return
             if self._put(rule, heal.target, wanted, stamp, owned, condition):
-                self.healed += 1
+                self._tally.add("healed")
                 if item is not None:
                     return
                 # round again: the guard as just written, and the source as it is now

@@ -47,6 +47,7 @@ from projections.engine.store import (
     Value,
     Write,
 )
+from projections.engine.tally import Tally
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.language.contribution import Contributions, Evaluated, canonical_text
 from projections.language.ordering import decode_order
@@ -133,6 +134,7 @@ class Ledger:
         run: Run[None] = one_by_one,
         chance: Callable[[], float] = random.random,
         generations: Generations | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self._program = program
         self._store = store
@@ -140,7 +142,7 @@ class Ledger:
         self._chance = chance
         self.generations = generations or Generations()
         self._sharded: dict[Target, int] = {}
-        self.transactions = 0
+        self._tally = tally or Tally()
 
     def commit(self, changes: Sequence[Change], effort: Effort) -> None:
         """Commits each change or finds it committed; a source item must not occur twice. Sets each change's `state`.
@@ -193,7 +195,7 @@ class Ledger:
             try:
                 effort.check()
                 writes, roles = self._writes(changes)
-                self.transactions += 1
+                self._tally.add("transactions")
                 self._store.transact(writes)
             except TransactionCancelled as cancelled:
                 kinds = {reason.kind for reason in cancelled.reasons if reason is not None}
@@ -439,7 +441,7 @@ class Ledger:
             writes, roles = self._writes([change])
             if not version:  # an intermediate step: the entry keeps the version it has
                 writes[0] = self._entry_write(change, step, "")
-            self.transactions += 1
+            self._tally.add("transactions")
             try:
                 self._store.transact(writes)
             except TransactionCancelled as cancelled:

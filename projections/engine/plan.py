@@ -30,6 +30,7 @@ class Rejected:
     key: str | None = None
     sequence: str | None = None
     table: str | None = None
+    event: str | None = None
 
 
 @dataclass(slots=True)
@@ -69,7 +70,9 @@ def plan(program: Program, records: Iterable[Record]) -> Plan:
             recognised.append((record, old, new))
 
     def reject(record: Record, rule: str, reason: str) -> None:
-        made.rejected.append(Rejected(rule, reason, encode_key(record.key), record.sequence, record.key.table))
+        made.rejected.append(
+            Rejected(rule, reason, encode_key(record.key), record.sequence, record.key.table, record.event)
+        )
 
     made.changes = _changes(program, recognised, made)
     if program.copy_rules:
@@ -117,7 +120,7 @@ def _changes(
         before, after = evaluate(old), evaluate(new)
         source = encode_key(record.key)
         for rule, reason in after.problems:
-            made.rejected.append(Rejected(rule, reason, source, record.sequence, record.key.table))
+            made.rejected.append(Rejected(rule, reason, source, record.sequence, record.key.table, record.event))
         settle = _settling(program, before.contributions) if record.expired else {}
         if before.contributions == after.contributions and not settle:
             continue

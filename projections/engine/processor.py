@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,8 +17,9 @@ from projections.engine.ledger import Change, Ledger
 from projections.engine.ledger_items import Entry, Target, entry_key, recent_element
 from projections.engine.plan import Plan, Rejected, plan
 from projections.engine.publishing import Publisher
-from projections.engine.records import Record, decode
+from projections.engine.records import Record, decode, unsound
 from projections.engine.store import Equal, Store, Update, Value
+from projections.engine.tally import Tally
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.keys import encode_key
 from projections.language.program import Program
@@ -28,24 +28,6 @@ __all__ = ["Outcome", "Processor", "Rejected"]
 
 TOMBSTONE_SECONDS = 7 * 24 * 3600
 """How long the entry of a removed item is kept: well beyond the 24 hours for which a stream holds its records."""
-
-
-COUNTS = (
-    "records",
-    "ignored",
-    "applied",
-    "duplicates",
-    "failed",
-    "transactions",
-    "published",
-    "copies",
-    "indexed",
-    "healed",
-    "rejected",
-)
-"""What an outcome counts: records delivered and those no rule cares about; source items whose contributions were applied,
-were found applied, or failed; transactions tried; targets published; copies and index attributes written; targets healed;
-records rejected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +86,10 @@ class Processor:
         effort = Effort(remaining, margin=self._margin, sleep=self._sleep, chance=self._chance)
         batch = _Batch(self, effort)
         decoded = batch.decode(records)
-        made = plan(self._program, decoded)
+        made = batch.plan(decoded)
         batch.rejected.extend(made.rejected)
-        batch.counts.update(records=len(records), ignored=made.ignored)
+        batch.tally.add("records", len(records))
+        batch.tally.add("ignored", made.ignored)
         batch.apply(made)
         return batch.outcome()
 
@@ -122,7 +105,7 @@ class _Batch:
         self._effort = effort
         self.failures: dict[str, str] = {}
         self.rejected: list[Rejected] = []
-        self.counts: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
+        self.tally = Tally()
 
     def decode(self, records: Sequence[Any]) -> list[Record]:
         decoded = []
@@ -138,18 +121,45 @@ class _Batch:
                 )
         return decoded
 
+    def plan(self, records: list[Record]) -> Plan:
+        """Plans a batch. Values that no table can hold may break a rule; then they are looked for, one by one.
+
+        They are not looked for at first, because DynamoDB never sends them, and looking costs more than planning.
+        """
+        try:
+            return plan(self._program, records)
+        except Exception:
+            sound = []
+            for record in records:
+                problem = unsound(record) or self._unplannable(record)
+                if problem is None:
+                    sound.append(record)
+                else:
+                    key = encode_key(record.key)
+                    self.rejected.append(Rejected(None, problem, key, record.sequence, record.key.table, record.event))
+            return plan(self._program, sound)
+
+    def _unplannable(self, record: Record) -> str | None:
+        try:
+            plan(self._program, [record])
+        except Exception as error:
+            return f"the rules cannot be evaluated on this item: {type(error).__name__}: {error}; please report this"
+        return None
+
     def apply(self, made: Plan) -> None:
         self._ledger(made.changes)
         pieces: list[Callable[[], None]] = []
-        copier = Copier(self._program, self._store)
+        copier = Copier(self._program, self._store, self.tally)
         pieces += [partial(self._copy, copier, copy) for copy in made.copies]
         pieces += [partial(self._index, write) for write in made.indexes]
         self._run(pieces)
         self._run([partial(self._heal_copy, copier, heal) for heal in _distinct(made.copy_heals)])
-        publisher = Publisher(self._program, self._store, self._processor._generations, run=self._run)
+        publisher = self._publisher()
         for target, error in publisher.heal(made.heals, self._effort).items():
             self._failed([made.heals[target]], error, rule=target[0], key=target[1])
-        self.counts.update(copies=copier.written, healed=copier.healed + publisher.healed)
+
+    def _publisher(self) -> Publisher:
+        return Publisher(self._program, self._store, self._processor._generations, run=self._run, tally=self.tally)
 
     # Aggregates: commit, publish, and only then forget what was to be published.
 
@@ -161,8 +171,9 @@ class _Batch:
             run=self._run,
             chance=processor._chance,
             generations=processor._generations,
+            tally=self.tally,
         )
-        publisher = Publisher(self._program, self._store, processor._generations, run=self._run)
+        publisher = self._publisher()
         failed: set[str] = set()
         for wave in waves:
             changes = []
@@ -176,14 +187,13 @@ class _Batch:
                 if change.state == "failed":
                     failed.add(change.source)
                     self._fail(change.sequences, str(change.error))
-                self.counts[{"applied": "applied", "duplicate": "duplicates"}.get(change.state, "failed")] += 1
+                self.tally.add({"applied": "applied", "duplicate": "duplicates"}.get(change.state, "failed"))
                 for rule, reason in change.rejected:
                     table = change.source.partition("|")[0]
                     self.rejected.append(Rejected(rule, reason, change.source, change.sequences[-1], table))
             done = [change for change in changes if change.state != "failed"]
             if done:
                 self._publish(done, publisher)
-        self.counts.update(published=publisher.published, transactions=ledger.transactions)
 
     def _publish(self, changes: Sequence[Change], publisher: Publisher) -> None:
         try:
@@ -246,7 +256,7 @@ class _Batch:
     def _index(self, write: IndexWrite) -> None:
         def apply() -> None:
             if write_index(self._store, write):
-                self.counts["indexed"] += 1
+                self.tally.add("indexed")
 
         self._attempt(apply, write.sequence, ", ".join(write.rules), encode_key(write.key))
 
@@ -295,12 +305,12 @@ class _Batch:
                 if any(r.sequence is None for r in rejected):
                     self._fail([""], reason)  # no sequence number to name: the whole batch
         lowest = min(self.failures, key=lambda sequence: (len(sequence), sequence), default=None)
-        self.counts.update(rejected=len(rejected))
+        self.tally.add("rejected", len(rejected))
         return Outcome(
             failed=lowest,
             failed_reason=self.failures[lowest] if lowest is not None else None,
             rejected=tuple(rejected),
-            counts=dict(self.counts),
+            counts=self.tally.counts,
         )
 
 

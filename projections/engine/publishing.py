@@ -30,6 +30,7 @@ from projections.engine.store import (
     Update,
     Value,
 )
+from projections.engine.tally import Tally
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.keys import decode_key
 from projections.language.program import Program
@@ -51,6 +52,7 @@ class Publisher:
         generations: Generations,
         *,
         run: Run[Any] = one_by_one,
+        tally: Tally | None = None,
     ) -> None:
         self._program = program
         self._store = store
@@ -60,8 +62,7 @@ class Publisher:
             entity: tuple(program.guard(rule.name) for rule in rules)
             for entity, rules in program.ledger_rules_into.items()
         }
-        self.published = 0
-        self.healed = 0
+        self._tally = tally or Tally()
 
     def publish(self, targets: Iterable[Target], effort: Effort) -> dict[Target, StoreError]:
         """Brings targets up to their groups, guard permitting. Gives the failures."""
@@ -120,7 +121,7 @@ class Publisher:
             if group.totals.n == 0 and failed.item is not None and _creates(rule) and not isinstance(rule, CopyRule):
                 self._delete_empty(rule, key)  # the one who published the zeros may have died before deleting
             return
-        self.published += 1
+        self._tally.add("published")
 
     def _heal_one(self, rule: LedgerRule, target: Target, _group: Group | None, effort: Effort) -> None:
         key, guard = decode_key(target[1]), self._program.guard(rule.name)
@@ -135,7 +136,7 @@ class Publisher:
                 return
             try:
                 if self._write(rule, key, target, group, as_read(guard, read), item):
-                    self.healed += 1
+                    self._tally.add("healed")
                 return
             except ConditionFailed as failed:
                 if failed.item is None and not _creates(rule):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from projections.errors import BadInput
 from projections.language.keys import Image, ItemKey, Schema
 
-__all__ = ["Record", "decode", "stream_label", "version_of"]
+__all__ = ["Record", "decode", "is_value", "stream_label", "unsound", "version_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,10 @@ class Record:
     version: str
     sequence: str
     expired: bool = False
+
+    @property
+    def event(self) -> str:
+        return "INSERT" if self.old is None else "REMOVE" if self.new is None else "MODIFY"
 
 
 def stream_label(arn: str) -> str:
@@ -122,3 +128,51 @@ def _image(change: Mapping[str, Any], name: str) -> Image | None:
         if expected is None or not isinstance(content, expected):
             raise BadInput(f'"{name}": attribute "{attribute[:60]}" is not in DynamoDB\'s form, as {{"S": "text"}}')
     return image
+
+
+def unsound(record: Record) -> str | None:
+    """What is wrong with the values of a record, to their last element; None if DynamoDB could have sent them."""
+    for image in (record.old, record.new):
+        for name, value in (image or {}).items():
+            if not is_value(value):
+                return f'attribute "{name[:60]}" holds a value that is not in DynamoDB\'s form'
+    return None
+
+
+def is_value(value: Any) -> bool:
+    """Whether this is an attribute value in DynamoDB's form, to its last element."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return False
+    ((kind, content),) = value.items()
+    match kind:
+        case "S":
+            return isinstance(content, str)
+        case "N":
+            return _is_number(content)
+        case "B":
+            return _is_binary(content)
+        case "BOOL":
+            return isinstance(content, bool)
+        case "NULL":
+            return content is True
+        case "M":
+            return isinstance(content, dict) and all(map(is_value, content.values()))
+        case "L":
+            return isinstance(content, list) and all(map(is_value, content))
+        case "SS" | "NS" | "BS":
+            return isinstance(content, list) and bool(content) and all(is_value({kind[0]: inner}) for inner in content)
+    return False
+
+
+def _is_number(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and Decimal(text).is_finite()
+    except InvalidOperation:
+        return False
+
+
+def _is_binary(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and b64decode(text, validate=True) is not None
+    except ValueError:
+        return False

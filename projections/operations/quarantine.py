@@ -58,6 +58,7 @@ def message(rejected: Rejected, now: datetime, stream_arn: str | None) -> dict[s
         "reason": reason,
         "table": rejected.table,
         "key": rejected.key,
+        "eventName": rejected.event,
         "sequenceNumber": rejected.sequence,
         "streamArn": stream_arn,
         "time": now.isoformat(),

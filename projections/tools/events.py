@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from projections.engine.records import is_value
 from projections.errors import UsageError
 
 __all__ = ["Recorded", "flaw", "read"]
@@ -127,51 +126,12 @@ def flaw(record: Mapping[str, Any]) -> str | None:
                 "set the stream's view type to NEW_AND_OLD_IMAGES and record the event again"
             )
         for attribute, value in body[image].items():
-            if not _is_value(value):
+            if not is_value(value):
                 return (
                     f"{image}.{attribute} is {json.dumps(value, ensure_ascii=False)[:60]}, not an attribute value; "
                     'write it with its type, as {"S": "text"} or {"N": "1"}'
                 )
     return None
-
-
-def _is_value(value: Any) -> bool:
-    """Whether this is an attribute value in DynamoDB's form, to its last element."""
-    if not isinstance(value, dict) or len(value) != 1:
-        return False
-    ((kind, content),) = value.items()
-    match kind:
-        case "S":
-            return isinstance(content, str)
-        case "N":
-            return _is_number(content)
-        case "B":
-            return _is_binary(content)
-        case "BOOL":
-            return isinstance(content, bool)
-        case "NULL":
-            return content is True
-        case "M":
-            return isinstance(content, dict) and all(map(_is_value, content.values()))
-        case "L":
-            return isinstance(content, list) and all(map(_is_value, content))
-        case "SS" | "NS" | "BS":
-            return isinstance(content, list) and bool(content) and all(_is_value({kind[0]: inner}) for inner in content)
-    return False
-
-
-def _is_number(text: Any) -> bool:
-    try:
-        return isinstance(text, str) and Decimal(text).is_finite()
-    except InvalidOperation:
-        return False
-
-
-def _is_binary(text: Any) -> bool:
-    try:
-        return isinstance(text, str) and b64decode(text, validate=True) is not None
-    except ValueError:
-        return False
 
 
 def _strange(element: Any) -> str:

@@ -48,6 +48,7 @@ def test_a_message_says_what_was_rejected_why_and_when() -> None:
             "reason": "publishedAt is no time",
             "table": "main",
             "key": "POST#1|METADATA",
+            "eventName": None,
             "sequenceNumber": "100000000000000000001",
             "streamArn": ARN,
             "time": "2026-01-05T12:00:00+00:00",

@@ -1,0 +1,41 @@
+"""What was done, counted: for metrics, and safe for the threads that do it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+__all__ = ["COUNTS", "Tally"]
+
+COUNTS = (
+    "records",
+    "ignored",
+    "applied",
+    "duplicates",
+    "failed",
+    "transactions",
+    "published",
+    "copies",
+    "indexed",
+    "healed",
+    "rejected",
+)
+"""Records delivered, and those no rule cares about; source items whose contributions were applied, were found applied, or
+failed; transactions tried; targets published; copies written; items whose index attributes were written; targets healed;
+records rejected."""
+
+
+class Tally:
+    """Counts by the names in COUNTS, all of them from the start."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(COUNTS, 0)
+        self._lock = threading.Lock()
+
+    def add(self, name: str, number: int = 1) -> None:
+        with self._lock:
+            self._counts[name] += number
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return dict(self._counts)
