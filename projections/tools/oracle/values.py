@@ -1,0 +1,97 @@
+"""Attribute values: numbers, texts, what is missing and what cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact
+from typing import Any
+
+from projections.language.keys import Value
+
+__all__ = ["EXACT", "Incomparable", "Missing", "Unfit", "mean", "normal", "number", "plain", "storable", "text", "wire"]
+
+EXACT = Context(prec=1000, Emin=-9999, Emax=9999, traps=[Inexact])
+"""Wide enough that no sum or product of DynamoDB's numbers is ever rounded."""
+
+_ROUNDED = Context(prec=38, rounding=ROUND_HALF_EVEN)
+
+
+class Missing(Exception):
+    """A rule names a value that the item lacks."""
+
+
+class Unfit(Exception):
+    """A value is of the wrong kind or does not fit: the rule contributes nothing."""
+
+
+class Incomparable(Exception):
+    """DynamoDB cannot hold the true value."""
+
+
+def number(value: Value) -> Decimal:
+    """The value of an N. Raises Unfit for anything else."""
+    if "N" not in value:
+        raise Unfit(f"not a number: {value}")
+    return Decimal(value["N"])
+
+
+def plain(value: Decimal) -> str:
+    """A number as text: no exponent, no needless zeros, no negative zero."""
+    if not value:
+        return "0"
+    shown = format(value, "f")
+    return shown.rstrip("0").rstrip(".") if "." in shown else shown
+
+
+def text(value: Value) -> str:
+    """A value as a part of a key. Raises Unfit for what has no text."""
+    if "S" in value:
+        return str(value["S"])
+    if "N" in value:
+        return plain(Decimal(value["N"]))
+    raise Unfit(f"neither text nor number: {value}")
+
+
+def storable(value: Decimal) -> bool:
+    """Whether DynamoDB can hold the number: 38 significant digits, 1E-130 to under 1E+126."""
+    if not value:
+        return True
+    digits = "".join(map(str, value.as_tuple().digits)).strip("0")
+    return len(digits) <= 38 and -130 <= value.adjusted() <= 125
+
+
+def mean(total: Decimal, count: int) -> Decimal:
+    return _ROUNDED.divide(total, Decimal(count))
+
+
+def wire(value: Any) -> dict[str, Any]:
+    """A constant of a rule file in wire form."""
+    if value is None:
+        return {"NULL": True}
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    if isinstance(value, int | float | Decimal):
+        return {"N": plain(Decimal(str(value)))}
+    if isinstance(value, str):
+        return {"S": value}
+    if isinstance(value, Mapping):
+        return {"M": {name: wire(inner) for name, inner in value.items()}}
+    return {"L": [wire(inner) for inner in value]}
+
+
+def normal(value: Value) -> Any:
+    """Equal for equal values: numbers by value, sets without order."""
+    ((kind, content),) = value.items()
+    if kind == "N":
+        return kind, Decimal(content)
+    if kind == "L":
+        return kind, [normal(inner) for inner in content]
+    if kind == "M":
+        return kind, {name: normal(inner) for name, inner in content.items()}
+    if kind in ("SS", "NS", "BS"):
+        return kind, frozenset(_members(kind, content))
+    return kind, content
+
+
+def _members(kind: str, content: Iterable[str]) -> Iterable[Any]:
+    return map(Decimal, content) if kind == "NS" else content

@@ -1,0 +1,243 @@
+"""The oracle against hand-computed cases: `oracle_cases/*.yaml`, the design's example, the rules that ship.
+
+In a case, `then` lists the items that should be other than given, `gone` the keys of those that should not be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from projections.language.keys import ItemKey
+from projections.language.loader import load, loads
+from projections.tools.oracle import Difference, Oracle, compare, expected
+from projections.tools.oracle.measures import Measure
+from projections.tools.oracle.patterns import pattern
+from projections.tools.oracle.scope import Scope
+from projections.tools.oracle.templates import KeyTemplate, Template
+from projections.tools.oracle.values import Missing, Unfit, normal, plain
+
+HERE = Path(__file__).parent
+LANGUAGE = HERE.parent / "language"
+RULES = HERE.parents[1] / "projections" / "rules"
+
+Item = dict[str, Any]
+
+
+def _yaml(path: Path) -> Any:
+    """Numbers as they are written, and dates as text."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Constructor.add_constructor("tag:yaml.org,2002:float", lambda loader, node: Decimal(node.value))
+    yaml.Constructor.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: node.value)
+    return yaml.load(path)
+
+
+def wire(value: Any) -> dict[str, Any]:
+    """A plain value in wire form; `{SS: […]}` is a set."""
+    if isinstance(value, dict):
+        return value if value.keys() == {"SS"} else {"M": image(value)}
+    if isinstance(value, list):
+        return {"L": [wire(inner) for inner in value]}
+    if value is None:
+        return {"NULL": True}
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    return {"S": value} if isinstance(value, str) else {"N": str(value)}
+
+
+def image(item: Item) -> Item:
+    return {name: wire(value) for name, value in item.items()}
+
+
+def _cases() -> Iterator[Any]:
+    for path in sorted((HERE / "oracle_cases").glob("*.yaml")):
+        suite = _yaml(path)
+        document = loads(json.dumps(suite["rules"]), path.name, executable=False).canonical()
+        for case in suite["cases"]:
+            yield pytest.param(document, case, id=f"{path.stem}: {case['about']}")
+
+
+@pytest.mark.parametrize(("document", "case"), list(_cases()))
+def test_case(document: Item, case: Item) -> None:
+    oracle = Oracle(document)
+    items = {"main": [image(item) for item in case["given"]]}
+    settled = [(rule, image(item)) for rule, item in case.get("settled", ())]
+    due = {**oracle.read(items), **oracle.read({"main": [image(item) for item in case.get("then", ())]})}
+    for key in case.get("gone", ()):
+        del due[ItemKey("main", *map(str, key))]
+    found = oracle.expected(items, settled)
+    assert normal({"M": {"|".join(map(str, k)): {"M": v} for k, v in found.items.items()}}) == normal(
+        {"M": {"|".join(map(str, k)): {"M": v} for k, v in due.items()}}
+    )
+    again = {"main": list(found.items.values())}
+    assert oracle.compare(again, settled) == [], "what should be is as it should be"
+
+
+def suites(name: str) -> Iterator[Any]:
+    """The cases of the language that have an outcome, as (item, case)."""
+    for suite in json.loads((LANGUAGE / "cases" / f"{name}.json").read_text()):
+        for case in suite["cases"]:
+            if not case.keys() & {"error", "errors"}:
+                yield suite["given"], case
+
+
+def test_templates_mean_what_they_mean_to_the_engine() -> None:
+    for item, case in suites("templates"):
+        template, scope = Template.parse(case["template"]), Scope(item, {})
+        if "bad" in case:
+            with pytest.raises(Unfit):
+                template.render(scope.need)
+        elif case["result"] is None:
+            with pytest.raises(Missing):
+                template.render(scope.need)
+        else:
+            assert template.render(scope.need) == case["result"], case
+
+
+def test_patterns_mean_what_they_mean_to_the_engine() -> None:
+    for item, case in suites("patterns"):
+        assert pattern(case["pattern"])(Scope(item, {}).get) is case["result"], case
+
+
+def test_expressions_mean_what_they_mean_to_the_engine() -> None:
+    for item, case in suites("expressions"):
+        function = "max" if case.get("allow_text") else "sum"
+        measure = Measure({"function": function, "expression": case["expression"], "where": None})
+        if "bad" in case:
+            with pytest.raises(Unfit):
+                measure.amount(Scope(item, {}))
+            continue
+        amount = measure.amount(Scope(item, {}))
+        found = plain(amount) if isinstance(amount, Decimal) else amount
+        assert found == case.get("result", case.get("text")), case
+
+
+def test_keys_are_read_as_the_engine_reads_them() -> None:
+    for case in json.loads((LANGUAGE / "cases" / "keys.json").read_text()):
+        if "error" in case:
+            continue
+        template = KeyTemplate(case["pattern"], "S", case.get("separator", "#"))
+        for text, variables in case["matches"].items():
+            wanted = None if variables is None else {name: {"S": value} for name, value in variables.items()}
+            assert template.read(text) == wanted, (case, text)
+
+
+def _written() -> list[Item]:
+    """What the application of the design's example wrote."""
+    post = {"title": "T", "status": "published", "publishedAt": "2024-05-06T07:08:09Z", "tags": ["x", "y"]}
+    return [
+        {"PK": "USER#1", "SK": "PROFILE", "name": "Ann", "avatar": "a.png"},
+        {"PK": "USER#1", "SK": "POST#2024#p", **post},
+        {"PK": "USER#2", "SK": "LIKE#POST#p"},
+        {"PK": "USER#3", "SK": "LIKE#POST#p"},
+        {"PK": "USER#3", "SK": "LIKE#POST#gone"},
+        {"PK": "POST#p", "SK": "COMMENT#2025#c1", "userId": "1", "createdAt": "2025", "stars": 5, "text": "hi"},
+        {"PK": "POST#p", "SK": "COMMENT#2026#c2", "userId": "9", "createdAt": "2026", "hidden": True, "text": "no"},
+    ]
+
+
+def test_the_example_of_the_design() -> None:
+    """A copy, counters on it, a list, an index key made of a counter, tags counted from the copy, embedded names."""
+    oracle = Oracle(load(LANGUAGE / "rules" / "design.yaml", executable=False).canonical())
+    items = oracle.expected({"main": [image(item) for item in _written()]}).items
+    meta = {
+        "PK": "POST#p",
+        "SK": "METADATA",
+        "EntityType": "PostMeta",
+        "title": "T",
+        "userId": "1",
+        "status": "published",
+        "publishedAt": "2024-05-06T07:08:09Z",
+        "tags": ["x", "y"],
+        "likeCount": 2,
+        "commentCount": 1,
+        "lastCommentAt": "2025",
+        "praise": 1,
+        "recentComments": [
+            {"commentId": "c2", "text": "no"},
+            {"commentId": "c1", "userName": "Ann", "text": "hi"},
+        ],
+        "GSI1PK": "PUBLISHED#2024-05",
+        "GSI1SK": "2024-05-06T07:08:09Z",
+        "GSI2PK": "LEADERBOARD#1",
+        "GSI2SK": "SCORE#00000002#p",
+    }
+    assert items[ItemKey("main", "POST#p", "METADATA")] == image(meta)
+    assert items[ItemKey("main", "TAG#x", "STATS")] == image({"PK": "TAG#x", "SK": "STATS", "posts": 1})
+    comment = items[ItemKey("main", "POST#p", "COMMENT#2025#c1")]
+    assert (comment["userName"], comment["userAvatar"]) == ({"S": "Ann"}, {"S": "a.png"})
+    assert len(items) == len(_written()) + 3
+
+
+def test_the_social_rules_that_ship() -> None:
+    oracle = Oracle(load(RULES / "social.yaml").canonical())
+    written = _written()
+    written[1]["wordCount"] = 7
+    found = oracle.expected({"main": [image(item) for item in written]})
+    user = {"PK": "USER#1", "SK": "PROFILE", "name": "Ann", "avatar": "a.png"}
+    counted = {**user, "postCount": 1, "publishedCount": 1, "wordsPublished": 7}
+    assert found.items[ItemKey("main", "USER#1", "PROFILE")] == image(counted)
+    meta = found.items[ItemKey("main", "POST#p", "METADATA")]
+    assert (meta["averageStars"], meta["praiseCount"], meta["likeCount"]) == ({"N": "5"}, {"N": "1"}, {"N": "2"})
+    assert meta["GSI1PK"] == {"S": "PUBLISHED#2024-05"}
+    assert found.creators == {ItemKey("main", "POST#p", "METADATA"): "postById"}
+
+
+def test_every_construct_loads_and_settles() -> None:
+    oracle = Oracle(load(LANGUAGE / "rules" / "everything.yaml", executable=False).canonical())
+    order = {"pk": "c|1", "sk": "o|7", "createdAt": "2024-01-02", "total": 3, "lines": [{"sku": "s", "qty": 2}]}
+    items = {
+        "shop": [image(order), image({"pk": "c|1", "sk": "c", "name": "Ann", "mail": "a@x.org", "rank": 3})],
+        "files": [image({"path": "file:f/g", "size": 1})],
+    }
+    found = oracle.expected(items)
+    line = {"pk": "p|s", "sk": "l|7", "customer": "1", "qty": "2"}
+    assert found.items[ItemKey("shop", "p|s", "l|7")] == image(line)
+    assert found.items[ItemKey("shop", "c|1", "o|7")] == image({**order, "customerName": "Ann"})
+    mail = found.items[ItemKey("shop", "m|a@x.org", "m")]
+    assert (mail["kind"], mail["name"], mail["lastTotal"]) == ({"S": "mail"}, {"S": "Ann"}, {"N": "3"})
+    assert "firstOrders" not in found.items[ItemKey("shop", "c|1", "c")], "a shadow publishes nothing"
+
+
+def test_a_difference_names_the_rule_and_ignores_guards() -> None:
+    document = load(LANGUAGE / "rules" / "design.yaml", executable=False).canonical()
+    items = {"main": [image(item) for item in _written()]}
+    due = expected(document, items)
+    held = {key: dict(item) for key, item in due.items.items()}
+    meta, tag = ItemKey("main", "POST#p", "METADATA"), ItemKey("main", "TAG#x", "STATS")
+    held[meta] |= {"likeCount": {"N": "2.0"}, "praise": {"N": "9"}, "~engagement": {"M": {}}}
+    del held[tag]
+    stray = image({"PK": "TAG#z", "SK": "STATS", "posts": 1})
+    now = {"main": [*held.values(), stray]}
+    assert compare(document, now, due) == [
+        Difference("main", "main|POST#p|METADATA", "praise", {"N": "9"}, {"N": "1"}, "discussion"),
+        Difference("main", "main|TAG#x|STATS", None, None, due.items[tag], "tagCounts"),
+        Difference("main", "main|TAG#z|STATS", None, stray, None, "tagCounts"),
+    ]
+    assert Oracle(document).compare(now) == compare(document, now, due)
+
+
+def test_a_sum_that_dynamodb_cannot_hold_is_not_compared() -> None:
+    rules = {
+        "table": {"key": ["PK", "SK"]},
+        "entities": {"A": {"key": {"PK": "A#{a}", "SK": "{s}"}}, "B": {"key": {"PK": "B#{a}", "SK": "B"}}},
+        "projections": {"r": {"from": "A", "aggregate": {"into": "B", "set": {"n": "count", "x": "sum(x)"}}}},
+    }
+    oracle = Oracle(loads(json.dumps(rules)).canonical())
+    target = {"PK": "B#1", "SK": "B", "n": 1, "x": 1}
+    added = [{"PK": "A#1", "SK": "1", "x": "1e30"}, {"PK": "A#1", "SK": "2", "x": "1e-30"}]
+    items = {"main": [image({**item, "x": Decimal(item["x"])}) for item in (*added, target)]}
+    key = ItemKey("main", "B#1", "B")
+    assert oracle.expected(items).incomparable == {(key, "n"), (key, "x")}
+    assert oracle.compare(items) == []
+
+
+def test_sets_are_compared_without_order() -> None:
+    assert normal({"NS": ["1", "2.0"]}) == normal({"NS": ["2", "1.0"]})
+    assert normal({"SS": ["1"]}) != normal({"NS": ["1"]})
