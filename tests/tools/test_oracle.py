@@ -6,6 +6,7 @@ In a case, `then` lists the items that should be other than given, `gone` the ke
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -77,6 +78,13 @@ def test_case(document: Item, case: Item) -> None:
     )
     again = {"main": list(found.items.values())}
     assert oracle.compare(again, settled) == [], "what should be is as it should be"
+
+
+def test_the_oracle_shares_no_code_with_what_it_judges() -> None:
+    for path in (RULES.parent / "tools" / "oracle").glob("*.py"):
+        imported = re.findall(r"^\s*from (projections\.\S+) import", path.read_text(), re.MULTILINE)
+        strangers = {name for name in imported if not name.startswith("projections.tools.oracle")}
+        assert strangers <= {"projections.errors", "projections.language.keys"}, path
 
 
 def suites(name: str) -> Iterator[Any]:

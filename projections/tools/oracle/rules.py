@@ -146,8 +146,8 @@ def _ancestors(value: Value, separator: str) -> Iterator[Value]:
         raise Unfit(f"no path: {value}")
     parts = value["S"].split(separator)
     for size in range(1, len(parts)):
-        if folder := separator.join(parts[:size]):
-            yield {"S": folder}
+        if parts[size - 1]:  # a folder without a name is none
+            yield {"S": separator.join(parts[:size])}
 
 
 def _list(value: Value) -> list[Value]:
