@@ -69,7 +69,8 @@ def _ours() -> Callable[[list[dict[str, Any]]], None]:
 
 
 def _plain_client() -> Any:
-    return _stubbed(boto3.client("dynamodb", endpoint_url=_ENDPOINT, config=Config(retries={"mode": "standard"})))
+    session = boto3.Session("stub", "stub", region_name="us-east-1")
+    return _stubbed(session.client("dynamodb", endpoint_url=_ENDPOINT, config=Config(retries={"mode": "standard"})))
 
 
 def _post_key(record: dict[str, Any]) -> dict[str, Any]:

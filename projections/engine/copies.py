@@ -12,7 +12,19 @@ from dataclasses import dataclass, field
 from projections.engine.effort import Effort
 from projections.engine.guards import as_read, at_of, by_of, guard_value, needs_healing, older_or_foreign
 from projections.engine.records import Record
-from projections.engine.store import AllOf, Below, Condition, Delete, Equal, Image, ItemKey, Store, Update, Value
+from projections.engine.store import (
+    AllOf,
+    Below,
+    Condition,
+    Delete,
+    Equal,
+    Exists,
+    Image,
+    ItemKey,
+    Store,
+    Update,
+    Value,
+)
 from projections.engine.tally import Tally
 from projections.errors import BadInput, ConditionFailed, Transient
 from projections.language.keys import decode_key, encode_key
@@ -41,13 +53,12 @@ class CopyWrite:
 
 @dataclass(frozen=True, slots=True)
 class CopyHeal:
-    """A copy to be compared with the source its guard names (or named)."""
+    """A copy to be compared with the sources its guard names (or named)."""
 
     rule: CopyRule
     target: ItemKey
-    source: str
-    at: str
-    """The newest version by this source that the record showed; what is healed must not look older."""
+    sources: Mapping[str, str]
+    """By encoded key, the newest version of each that the record showed; what is healed must not look older."""
     sequence: str
 
 
@@ -123,15 +134,16 @@ def heals_of(program: Program, key: ItemKey, old: Item | None, new: Item | None,
     guard = program.guard(rule.name)
     before = old.image if old is not None else None
     after = new.image if new is not None else None
-    if after is not None:
-        ours = rule.owned(before, after)
-        if not needs_healing(guard, ours, before, after):
-            return []
+    guards = [image[guard] for image in (before, after) if image is not None and guard in image]
     newest: dict[str, str] = {}
-    for image in (before, after):
-        if image is not None and (source := by_of(image.get(guard))):
-            newest[source] = max(newest.get(source, ""), at_of(image.get(guard)))
-    return [CopyHeal(rule, key, source, at, sequence) for source, at in newest.items()]
+    for value in guards:
+        if source := by_of(value):
+            newest[source] = max(newest.get(source, ""), at_of(value))
+    # No write of ours ever puts another source's copy in a copy's place: no two sources can claim one target.
+    changed_hands = len(newest) > 1
+    if after is not None and not changed_hands and not needs_healing(guard, rule.owned(before, after), before, after):
+        return []
+    return [CopyHeal(rule, key, newest, sequence)] if newest else []
 
 
 class Copier:
@@ -142,20 +154,31 @@ class Copier:
         self._store = store
         self._tally = tally or Tally()
 
-    def write(self, copy: CopyWrite) -> None:
+    def write(self, copy: CopyWrite, effort: Effort) -> None:
         """Writes what a source's newest image says, where the guard is absent, another's or older."""
         guard = self._program.guard(copy.rule.name)
         stamp = guard_value(copy.version, by=copy.source)
         condition = older_or_foreign(guard, copy.source, copy.version)
         for target, attributes in copy.copies.items():
-            self._put(copy.rule, target, attributes, stamp, copy.owned, condition)
+            try:
+                self._put(copy.rule, target, attributes, stamp, copy.owned, condition)
+            except ConditionFailed as failed:
+                self._look_ahead(copy, target, failed, effort)
         by, at = Equal((guard, "by"), {"S": copy.source}), Below((guard, "at"), {"S": copy.version})
         for target in sorted(copy.others):
             try:
                 self._store.write(Delete(target, AllOf((by, at))))
                 self._tally.add("copies")
-            except ConditionFailed:
-                continue  # no copy, another's, or newer
+            except ConditionFailed as failed:
+                self._look_ahead(copy, target, failed, effort)
+
+    def _look_ahead(self, copy: CopyWrite, target: ItemKey, failed: ConditionFailed, effort: Effort) -> None:
+        """A guard of this source that is ahead of us: this change is late, or the guard is from nowhere (a cloned item, an
+        edited one) and would lock the truth out. The source tells.
+        """
+        guard = failed.item.get(self._program.guard(copy.rule.name)) if failed.item is not None else None
+        if by_of(guard) == copy.source and at_of(guard) > copy.version:
+            self.heal(CopyHeal(copy.rule, target, {copy.source: copy.version}, copy.sequence), effort)
 
     def _put(
         self,
@@ -165,15 +188,11 @@ class Copier:
         stamp: Value,
         owned: Iterable[str],
         condition: Condition,
-    ) -> bool:
+    ) -> None:
         guard = self._program.guard(rule.name)
         gone = tuple(sorted(name for name in owned if name not in attributes))
-        try:
-            self._store.write(Update(target, set={**attributes, guard: stamp}, remove=gone, condition=condition))
-        except ConditionFailed:
-            return False
+        self._store.write(Update(target, set={**attributes, guard: stamp}, remove=gone, condition=condition))
         self._tally.add("copies")
-        return True
 
     def heal(self, heal: CopyHeal, effort: Effort) -> None:
         """Makes a copy what its source says now: the guard is read first, then the source, so that it is at least as new.
@@ -181,34 +200,46 @@ class Copier:
         After creating a copy, the source is read again: had it been removed meanwhile, that removal found no copy to delete.
         """
         rule, guard = heal.rule, self._program.guard(heal.rule.name)
+        exists = Exists((self._store.schema(heal.target.table).partition[0],))
         for _ in range(_MOST_TRIES):
             effort.check()
             item = self._store.get(heal.target)
             read = item.get(guard) if item is not None else None
-            if read is not None and by_of(read) != heal.source:
-                return  # another source's copy; its own records look after it
-            key = decode_key(heal.source)
-            image = self._store.get(key)
-            source = self._program.recognise(key, image) if image is not None else None
-            wanted = copies_of(rule, source).get(heal.target)
             condition = as_read(guard, read)
-            if wanted is None:
-                if read is None:
+            found = self._wanted(rule, heal.target, {*heal.sources, by_of(read)} - {""})
+            if found is None:
+                if item is None:
                     return
-                try:
-                    self._store.write(Delete(heal.target, condition))
+                try:  # without a guard too: the record showed that it was ours, and only the rule makes such items
+                    self._store.write(Delete(heal.target, AllOf((exists, condition))))
                 except ConditionFailed:
                     continue
                 self._tally.add("healed")
                 return
-            stamp = guard_value(max(heal.at, at_of(read)), by=heal.source)
+            source, image, wanted = found
+            at = max(heal.sources.get(source, ""), at_of(read) if by_of(read) == source else "")
+            stamp = guard_value(at, by=source)
             owned = rule.owned(item, image)
             desired: dict[str, Value | None] = {**dict.fromkeys(owned), **wanted, guard: stamp}
             if item is not None and all(same(item.get(name), value) for name, value in desired.items()):
                 return
-            if self._put(rule, heal.target, wanted, stamp, owned, condition):
-                self._tally.add("healed")
-                if item is not None:
-                    return
-                # round again: the guard as just written, and the source as it is now
+            try:
+                self._put(rule, heal.target, wanted, stamp, owned, condition)
+            except ConditionFailed:
+                continue
+            self._tally.add("healed")
+            if item is not None:
+                return
+            # round again: the guard as just written, and the source as it is now
         raise Transient(f"{rule.name}: the guard of a copy kept changing while it was healed")
+
+    def _wanted(self, rule: CopyRule, target: ItemKey, sources: Iterable[str]) -> tuple[str, Image, Image] | None:
+        """The one of these sources whose copy stands at the target, as it is now: its key, its image, the copy."""
+        for source in sorted(sources):
+            key = decode_key(source)
+            image = self._store.get(key)
+            item = self._program.recognise(key, image) if image is not None else None
+            wanted = copies_of(rule, item).get(target)
+            if image is not None and wanted is not None:
+                return source, image, wanted
+        return None

@@ -54,11 +54,11 @@ def difference(
     `settle` holds contributions to be added to what has settled, unless `before` marks that this version did it.
     """
     pieces: dict[Target, Piece] = {}
-    for rule in before.keys() | after.keys():
+    for rule in sorted(before.keys() | after.keys()):
         olds, news = before.get(rule, {}), after.get(rule, {})
         if olds == news:
             continue
-        for target in olds.keys() | news.keys():
+        for target in sorted(olds.keys() | news.keys()):
             old, new = olds.get(target, _NONE), news.get(target, _NONE)
             if old != new:
                 pieces[rule, target] = _piece(old, new)
@@ -77,7 +77,7 @@ def difference(
 
 def _piece(old: Contributed, new: Contributed) -> Piece:
     piece = Piece()
-    for slot in old.keys() | new.keys():
+    for slot in sorted(old.keys() | new.keys()):
         if slot == "+":
             had, has = old.get("+", _NONE), new.get("+", _NONE)
             piece.puts = sorted(member for member, held in has.items() if had.get(member) != held)

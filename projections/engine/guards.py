@@ -72,7 +72,7 @@ def needs_healing(guard: str, ours: Iterable[str], old: Image | None, new: Image
     names = set(ours)
     if same(before, after):
         return any(not same(old.get(name), new.get(name)) for name in names)
-    if before is not None and by_of(before) == by_of(after) and at_of(before) >= at_of(after):
+    if before is not None and at_of(before) >= at_of(after):
         return True
     names.add(guard)
     return any(not same(old.get(name), new.get(name)) for name in old.keys() | new.keys() if name not in names)

@@ -63,6 +63,7 @@ MOST_BYTES = 3_500_000
 
 _ENTRY_OPEN = Missing(("closed",))
 _ABSENT = Missing(("pk",))
+_NOTHING_BEFORE = Equal(("contributions",), {"S": "{}"})
 
 
 @dataclass(slots=True, eq=False)
@@ -95,10 +96,11 @@ class Change:
     not_extreme: set[ItemKey] = field(default_factory=set)
     pieces: dict[Target, Piece] = field(default_factory=dict)
     goal: Contributions = field(default_factory=dict)
+    text: str = "{}"
+    """The goal as the entry will have it."""
 
-    @property
-    def actions(self) -> int:
-        return 1 + sum(piece.actions for piece in self.pieces.values())
+    actions: int = 1
+    """How many actions of a transaction its pieces take."""
 
 
 @dataclass(slots=True, eq=False)
@@ -110,14 +112,17 @@ class Transaction:
     actions: int = 0
     size: int = 0
 
+    def cost(self, change: Change) -> int:
+        """The actions a change adds: groups that are in already cost nothing more."""
+        return change.actions - sum([target in self.groups for target in change.pieces])
+
     def takes(self, change: Change, size: int) -> bool:
         if not self.changes:
             return True
-        actions = 1 + sum(p.actions - (target in self.groups) for target, p in change.pieces.items())
-        return self.actions + actions <= MOST_ACTIONS and self.size + size <= MOST_BYTES
+        return self.actions + self.cost(change) <= MOST_ACTIONS and self.size + size <= MOST_BYTES
 
     def add(self, change: Change, size: int) -> None:
-        self.actions += 1 + sum(p.actions - (target in self.groups) for target, p in change.pieces.items())
+        self.actions += self.cost(change)
         self.size += size
         self.groups.update(change.pieces)
         self.changes.append(change)
@@ -173,7 +178,9 @@ class Ledger:
         if change.known:
             before = change.entry.contributions if change.entry is not None else {}
         change.goal = self._goal(before, change.after.contributions)
+        change.text = canonical_text(change.goal)
         change.pieces = difference(before, change.goal, change.settle, change.version)
+        change.actions = 1 + sum([piece.actions for piece in change.pieces.values()])
         change.retracted = _retracted(before, change.goal)
 
     def _goal(self, before: Contributions, after: Contributions) -> Contributions:
@@ -259,7 +266,7 @@ class Ledger:
         extremes: dict[ItemKey, Update] = {}
         others: list[Write] = []
         for change in changes:
-            writes.append(self._entry_write(change, change.goal, change.version))
+            writes.append(self._entry_write(change, change.version))
             roles.append(change)
             for target, piece in change.pieces.items():
                 totals = amounts.setdefault(target, {})
@@ -275,9 +282,9 @@ class Ledger:
             roles.append(key)
         return [*writes, *others], roles
 
-    def _entry_write(self, change: Change, goal: Contributions, version: str) -> Update:
+    def _entry_write(self, change: Change, version: str) -> Update:
         values: dict[str, Value] = {
-            "contributions": {"S": canonical_text(goal)},
+            "contributions": {"S": change.text},
             "rules": {"S": self._program.fingerprint},
         }
         if version:
@@ -432,7 +439,7 @@ class Ledger:
     ) -> bool:
         """Moves a known entry to `step` in one transaction. False if the entry was not as known any more."""
         before = change.entry.contributions if change.entry is not None else {}
-        change.goal = step
+        change.goal, change.text = step, canonical_text(step)
         change.pieces = difference(before, step, settling, change.version)
         change.retracted = _retracted(before, step)
         attempt = 0
@@ -440,7 +447,7 @@ class Ledger:
             effort.check()
             writes, roles = self._writes([change])
             if not version:  # an intermediate step: the entry keeps the version it has
-                writes[0] = self._entry_write(change, step, "")
+                writes[0] = self._entry_write(change, "")
             self._tally.add("transactions")
             try:
                 self._store.transact(writes)
@@ -482,13 +489,10 @@ def _entry_condition(change: Change) -> Condition:
                 Equal(("version",), {"S": change.entry.version}),
             )
         )
-    predicted = AllOf(
-        (
-            Below(("version",), {"S": change.version}),
-            Equal(("contributions",), {"S": canonical_text(change.before)}),
-        )
-    )
-    return predicted if change.before else AnyOf((_ABSENT, predicted))
+    older = Below(("version",), {"S": change.version})
+    if not change.before:
+        return AnyOf((_ABSENT, AllOf((older, _NOTHING_BEFORE))))
+    return AllOf((older, Equal(("contributions",), {"S": canonical_text(change.before)})))
 
 
 def _retracted(before: Contributions, after: Contributions) -> set[str]:
@@ -515,7 +519,7 @@ def _pack(changes: Sequence[Change]) -> list[Transaction]:
 
     transactions: list[Transaction] = []
     for change in sorted(changes, key=busiest):
-        size = 500 + sum(len(str(part)) for part in (change.after.contributions, change.after.payloads))
+        size = 500 + 2 * len(change.text) + (len(str(change.after.payloads)) if change.after.payloads else 0)
         if not transactions or not transactions[-1].takes(change, size):
             transactions.append(Transaction())
         transactions[-1].add(change, size)

@@ -18,7 +18,7 @@ from projections.engine.ledger_items import Entry, Target, entry_key, recent_ele
 from projections.engine.plan import Plan, Rejected, plan
 from projections.engine.publishing import Publisher
 from projections.engine.records import Record, decode, unsound
-from projections.engine.store import Equal, Store, Update, Value
+from projections.engine.store import Equal, ItemKey, Store, Update, Value
 from projections.engine.tally import Tally
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.keys import encode_key
@@ -211,7 +211,7 @@ class _Batch:
 
     def _owing(self, changes: Sequence[Change]) -> list[tuple[Change, Entry]]:
         """The changes whose entries remember targets to be published, with those entries as they are before publishing."""
-        owing = [c for c in changes if c.retracted or c.gone or (c.entry is not None and c.entry.recent)]
+        owing = [c for c in changes if c.retracted or not c.goal or (c.entry is not None and c.entry.recent)]
         if not owing:
             return []
         items = self._store.get_many([entry_key(change.source) for change in owing])
@@ -248,10 +248,10 @@ class _Batch:
     # Copies and indexes.
 
     def _copy(self, copier: Copier, copy: CopyWrite) -> None:
-        self._attempt(partial(copier.write, copy), copy.sequence, copy.rule.name, copy.source)
+        self._attempt(partial(copier.write, copy, self._effort), copy.sequence, copy.rule.name, copy.source)
 
     def _heal_copy(self, copier: Copier, heal: CopyHeal) -> None:
-        self._attempt(partial(copier.heal, heal, self._effort), heal.sequence, heal.rule.name, heal.source)
+        self._attempt(partial(copier.heal, heal, self._effort), heal.sequence, heal.rule.name, encode_key(heal.target))
 
     def _index(self, write: IndexWrite) -> None:
         def apply() -> None:
@@ -315,10 +315,10 @@ class _Batch:
 
 
 def _distinct(heals: Iterable[CopyHeal]) -> list[CopyHeal]:
-    """One heal per copy and source: with the newest version shown and the first sequence number that asked."""
-    found: dict[tuple[object, str], CopyHeal] = {}
+    """One heal per copy: all sources named, each with the newest version shown, and the first sequence number that asked."""
+    found: dict[ItemKey, CopyHeal] = {}
     for heal in heals:
-        known = found.setdefault((heal.target, heal.source), heal)
-        if heal.at > known.at:
-            found[heal.target, heal.source] = replace(known, at=heal.at)
+        known = found.setdefault(heal.target, heal)
+        newest = {source: max(at, known.sources.get(source, "")) for source, at in heal.sources.items()}
+        found[heal.target] = replace(known, sources={**known.sources, **newest})
     return list(found.values())

@@ -154,18 +154,15 @@ class Publisher:
         by = members["claim"][0].source if isinstance(rule, CopyRule) and members["claim"] else None
         stamp = guard_value(group.at, by=by, n=group.totals.n)
         if isinstance(rule, CopyRule):
-            return self._write_claim(rule, key, values, stamp, condition, item)
+            return self._write_claim(rule, key, values if by is not None else None, stamp, condition, item)
         n = group.totals.n
         creates = _creates(rule)
-        shown = item is not None and same(item.get(guard), stamp)
-        if not shown or any(not same((item or {}).get(name), value) for name, value in values.items()):
-            if creates and n > 0:
-                constants = {name: value for name, value in rule.into.constants.items() if name not in values}
-                update = _update(key, {**constants, **values, guard: stamp}, condition)
-            else:  # zeros never create: creating and deleting would chase each other forever
-                update = _update(key, {**values, guard: stamp}, AllOf((exists, condition)))
-            self._store.write(update)
-            shown = False
+        wanted = {**rule.into.constants, **values, guard: stamp} if creates else {**values, guard: stamp}
+        shown = item is not None and all(same(item.get(name), value) for name, value in wanted.items())
+        if not shown:
+            if not creates or n == 0:  # zeros never create: creating and deleting would chase each other forever
+                condition = AllOf((exists, condition))
+            self._store.write(_update(key, wanted, condition))
         if creates and n == 0:
             self._delete_empty(rule, key)
         return not shown
@@ -183,21 +180,16 @@ class Publisher:
         self,
         rule: CopyRule,
         key: ItemKey,
-        values: Mapping[str, Value | None],
+        values: Mapping[str, Value | None] | None,
         stamp: Value,
         condition: Condition,
         item: Image | None,
     ) -> bool:
         """The least claim's copy; without a claim, no item."""
         guard = self._program.guard(rule.name)
-        if not values:
-            if item is not None and guard not in item:
-                return False  # not ours
-            try:
-                self._store.write(Delete(key, AllOf((Exists((guard,)), condition))))
-            except ConditionFailed:
-                if item is not None:
-                    raise
+        if values is None:  # only the rule makes such items: a heal deletes one that lost its guard, too
+            ours = Exists((guard,)) if item is None else Exists((self._store.schema(key.table).partition[0],))
+            self._store.write(Delete(key, AllOf((ours, condition))))
             return True
         stored = item
         if rule.attributes is None and stored is None:

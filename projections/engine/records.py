@@ -52,7 +52,7 @@ def decode(
     `tables` maps table names in stream ARNs to logical names. `labels` gives the stream's label by logical table name
     where it is known for certain; otherwise it comes from the record. Raises BadInput, with what is wrong and what to do.
     """
-    if not isinstance(record, Mapping) or not isinstance(record.get("dynamodb"), Mapping):
+    if not isinstance(record, dict) or not isinstance(record.get("dynamodb"), dict):
         raise BadInput('not a DynamoDB stream record: it has no "dynamodb" part')
     change = record["dynamodb"]
     sequence = change.get("SequenceNumber")
@@ -80,11 +80,10 @@ def decode(
         old = None
     elif event == "REMOVE":
         new = None
-    keys = _image(change, "Keys") or new or old
-    assert keys is not None
+    keys: Any = change.get("Keys") or new or old
     try:
         key = schemas[table].key(table, keys)
-    except (KeyError, ValueError, ArithmeticError):
+    except (KeyError, ValueError, ArithmeticError, TypeError, AttributeError):
         expected = " and ".join(
             f"{n} ({t})" for n, t in (schemas[table].partition, schemas[table].sort or ("", "")) if n
         )
@@ -92,7 +91,7 @@ def decode(
     identity = record.get("userIdentity")
     expired = (
         event == "REMOVE"
-        and isinstance(identity, Mapping)
+        and isinstance(identity, dict)
         and identity.get("type") == "Service"
         and identity.get("principalId") == "dynamodb.amazonaws.com"
     )
@@ -100,7 +99,7 @@ def decode(
     return Record(key, old, new, version_of(label, sequence), sequence, expired)
 
 
-_TYPES = {
+_TYPES: Mapping[str, type] = {
     "S": str,
     "N": str,
     "B": str,
@@ -110,7 +109,7 @@ _TYPES = {
     "NS": list,
     "BS": list,
     "L": list,
-    "M": Mapping,
+    "M": dict,
 }
 
 
@@ -118,15 +117,15 @@ def _image(change: Mapping[str, Any], name: str) -> Image | None:
     image = change.get(name)
     if image is None:
         return None
-    if not isinstance(image, Mapping):
+    if not isinstance(image, dict):
         raise BadInput(f'"{name}" is no map of attributes')
     for attribute, value in image.items():
-        if not isinstance(value, Mapping) or len(value) != 1:
-            raise BadInput(f'"{name}": attribute "{attribute[:60]}" is not in DynamoDB\'s form, as {{"S": "text"}}')
-        kind, content = next(iter(value.items()))
-        expected = _TYPES.get(kind)
-        if expected is None or not isinstance(content, expected):
-            raise BadInput(f'"{name}": attribute "{attribute[:60]}" is not in DynamoDB\'s form, as {{"S": "text"}}')
+        if type(value) is dict and len(value) == 1:
+            ((kind, content),) = value.items()
+            expected = _TYPES.get(kind)
+            if expected is not None and isinstance(content, expected):
+                continue
+        raise BadInput(f'"{name}": attribute "{attribute[:60]}" is not in DynamoDB\'s form, as {{"S": "text"}}')
     return image
 
 

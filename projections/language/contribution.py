@@ -47,9 +47,12 @@ class Evaluated:
 NOTHING = Evaluated({})
 
 
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+
+
 def canonical_text(contributions: Contributions) -> str:
     """One text for equal contributions, so that DynamoDB can compare them in a condition."""
-    return json.dumps(contributions, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _encode(contributions) if contributions else "{}"
 
 
 def digest(payload: Image) -> str:

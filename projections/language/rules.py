@@ -96,27 +96,26 @@ class Rule:
     mode: str
     fingerprint: str
 
-    def scopes(self, item: Item) -> Iterator[Resolve]:
-        """The resolvers under which the rule applies to an item: none, one, or one per element of `each`."""
+    def scopes(self, item: Item) -> Iterator[tuple[Resolve, Resolve]]:
+        """The scopes in which the rule applies to an item: none, one, or one per element of `each`.
+
+        Each is two resolvers: of the source with the element, and of the variables of the target's key, which `bind` may
+        name otherwise.
+        """
         plain = resolver(item)
         elements: Sequence[Mapping[str, Value]] = ({},)
         if self.each is not None:
             elements = [{self.each.variable: element} for element in self.each.elements(plain)]
         for element in elements:
             resolve = resolver(item, element) if element else plain
-            if self.bind:
-                bound = dict(element)
-                for name, render in self.bind:
-                    text = render(resolve)
-                    if text is None:
-                        break
-                    bound[name] = {"S": text}
-                else:
-                    resolve = resolver(item, bound)
-                if len(bound) < len(element) + len(self.bind):
-                    continue
-            if self.where is None or self.where(resolve):
-                yield resolve
+            if self.where is not None and not self.where(resolve):
+                continue
+            if not self.bind:
+                yield resolve, resolve
+                continue
+            texts = {name: render(resolve) for name, render in self.bind}
+            if None not in texts.values():
+                yield resolve, resolver(item, {**element, **{name: {"S": text} for name, text in texts.items()}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +134,8 @@ class CopyRule(Rule):
     def copies(self, item: Item) -> dict[ItemKey, Image]:
         """The copies of an item: target key → attributes, without key attributes and guard."""
         found: dict[ItemKey, Image] = {}
-        for resolve in self.scopes(item):
-            target = self.into.target_key(resolve)
+        for resolve, named in self.scopes(item):
+            target = self.into.target_key(named)
             if target is None:
                 continue
             attributes: dict[str, Value] = {}
@@ -149,9 +148,10 @@ class CopyRule(Rule):
                     value_now = resolve(path)
                     if value_now is not None:
                         attributes[name] = value_now
-            for name, render in self.templates:
-                if (text := render(resolve)) is not None:
-                    attributes[name] = {"S": text}
+            texts = {name: render(resolve) for name, render in self.templates}
+            if None in texts.values():  # like an index, a copy is sparse
+                continue
+            attributes.update((name, {"S": text}) for name, text in texts.items() if text is not None)
             attributes.update(self.constants)
             found.setdefault(target, attributes)
         return found
@@ -286,8 +286,8 @@ class AggregateRule(Rule):
 
     def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
         contributed: dict[str, Contributed] = {}
-        for resolve in self.scopes(item):
-            target = self.into.target_key(resolve)
+        for resolve, named in self.scopes(item):
+            target = self.into.target_key(named)
             if target is None:
                 continue
             text = encode_key(target)
@@ -367,8 +367,8 @@ class PickRule(Rule):
     def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
         contributed: dict[str, Contributed] = {}
         payloads: dict[tuple[str, str], Image] = {}
-        for ordinal, resolve in enumerate(self.scopes(item)):
-            target, by = self.into.target_key(resolve), resolve(self.by)
+        for ordinal, (resolve, named) in enumerate(self.scopes(item)):
+            target, by = self.into.target_key(named), resolve(self.by)
             if target is None or by is None:
                 continue
             text = encode_key(target)

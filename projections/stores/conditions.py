@@ -119,7 +119,7 @@ Shape: TypeAlias = tuple[Any, ...]
 """A condition without its values: (type, path) or (type, shapes); hashable."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Expressions:
     """The texts of one write. Values are numbered `:0`, `:1`, … in the order set, add, discard, condition."""
 

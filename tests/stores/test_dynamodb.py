@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ class Answers:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.asked: list[dict[str, Any]] = []
+        self.meta = SimpleNamespace(events=SimpleNamespace(register=lambda *_, **__: None))
 
     def __getattr__(self, method: str) -> Any:
         def call(**request: Any) -> Any:
