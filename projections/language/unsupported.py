@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from projections.language.binding import claimed
-from projections.language.expressions import Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.models import Projection, Rules
 
@@ -23,26 +21,9 @@ def _kind(kind: str) -> Callable[[Rules, Projection], Found]:
     return find
 
 
-def _extremes(_: Rules, rule: Projection) -> Found:
-    for attribute, form in rule.aggregate.set.items() if rule.aggregate else ():
-        function = Measure.parse(attribute, form).function
-        if function in ("min", "max"):
-            yield ("aggregate", "set", attribute), f'"{function}"'
-
-
-def _shards(_: Rules, rule: Projection) -> Found:
-    if rule.aggregate and rule.aggregate.shards > 1:
-        yield ("aggregate", "shards"), '"shards"'
-
-
-def _claims(rules: Rules, rule: Projection) -> Found:
-    if rule.copy_ and rule.from_ in rules.entities and rule.copy_.into in rules.entities and claimed(rules, rule):
-        yield ("copy", "into"), "copies whose target's key lacks variables of the source's key or its `id`"
-
-
 def _kept(_: Rules, rule: Projection) -> Found:
-    if rule.expired == "keep":
-        yield ("expired",), '"expired: keep"'
+    if rule.expired == "keep" and rule.copy_:
+        yield ("expired",), '"expired: keep" of a copy'
 
 
 def _shadow(_: Rules, rule: Projection) -> Found:
@@ -51,12 +32,7 @@ def _shadow(_: Rules, rule: Projection) -> Found:
 
 
 _IN_RULES: tuple[Callable[[Rules, Projection], Found], ...] = (
-    _kind("top"),
-    _kind("latest"),
     _kind("embed"),
-    _extremes,
-    _shards,
-    _claims,
     _kept,
     _shadow,
 )

@@ -63,7 +63,7 @@ class World:
 
     def __init__(self, rules: str, head: str = "", **settings: Any) -> None:
         head = head or HEAD + (TAG if "into: Tag" in rules else "") + "projections:\n"
-        document = loads(head + rules, executable=False).canonical()
+        document = loads(head + rules).canonical()
         self.program = Program.from_document(document)
         self.store = CountingStore({**self.program.tables, "ledger": LEDGER_SCHEMA}, streams=list(self.program.tables))
         self.rejected: list[Rejected] = []
