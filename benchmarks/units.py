@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.baselines import CLAIMS, IDEMPOTENCY, WAYS, Process
 from benchmarks.workload import EIGHT_COUNTERS, TABLE, like, likes, program
 from projections.engine.processor import Processor
 from projections.engine.store import Schema
@@ -42,6 +43,7 @@ class Bench:
     """Fresh tables on an endpoint, and a processor whose requests are metered."""
 
     def __init__(self, endpoint: str, rules: Program, posts: int) -> None:
+        self._endpoint = endpoint
         self._client = client(endpoint_url=endpoint)
         schemas: Mapping[str, Schema] = {**rules.tables, "ledger": LEDGER_SCHEMA}
         self._names = {name: f"bench-{name}" for name in schemas}
@@ -65,11 +67,34 @@ class Bench:
         assert not outcome.rejected, outcome.rejected
         return Units(case, len(records), self.meter.write_units, self.meter.read_units, sum(self.meter.calls.values()))
 
+    def run_way(self, case: str, way: Callable[[Any, str], Process], records: list[dict[str, Any]]) -> Units:
+        """The same by one of the baselines, metered through botocore's events."""
+        counted = client(endpoint_url=self._endpoint)
+        spent = {"units": 0.0, "calls": 0}
+
+        def ask(params: dict[str, Any], **_: Any) -> None:
+            params["ReturnConsumedCapacity"] = "TOTAL"
+
+        def count(parsed: dict[str, Any], **_: Any) -> None:
+            consumed = parsed.get("ConsumedCapacity") or []
+            each = [consumed] if isinstance(consumed, dict) else consumed
+            spent["units"] += sum(one.get("CapacityUnits", 0.0) for one in each)
+            spent["calls"] += 1
+
+        counted.meta.events.register("before-parameter-build.dynamodb", ask)
+        counted.meta.events.register("after-call.dynamodb", count)
+        way(counted, self._names["main"])(records)
+        return Units(case, len(records), spent["units"], 0.0, int(spent["calls"]))
+
     def value(self, post: int, attribute: str) -> str | None:
         item = self._client.get_item(
             TableName=self._names["main"], Key={"PK": {"S": f"POST#{post}"}, "SK": {"S": "METADATA"}}
         ).get("Item", {})
         return item.get(attribute, {}).get("N")
+
+    def side_table(self, name: str) -> None:
+        create_table(self._client, name, Schema(("id", "S")), stream=False)
+        self._names[name] = name
 
     def close(self) -> None:
         for name in self._names.values():
@@ -93,6 +118,10 @@ def measure_all(endpoint: str) -> list[Units]:
         found.append(bench.run("1000 edits that change nothing we keep", [_edited(r) for r in spread]))
         found.append(bench.run("1000 unlikes of 10 posts", [_removed(r) for r in spread]))
         assert bench.value(1, "likeCount") == "1"
+        for name in (CLAIMS, IDEMPOTENCY):
+            bench.side_table(name)
+        for name, way in WAYS.items():
+            found.append(bench.run_way(f"{name}: 100 likes of 10 posts", way, likes(100, 10, first=50_000)))
     finally:
         bench.close()
     bench = Bench(endpoint, program(EIGHT_COUNTERS), posts=0)

@@ -218,6 +218,8 @@ class DynamoDBStore:
         texts = expressions(update, write.condition)
         before = self._beginnings.get((table, texts, update is None))
         if before is None:
+            if len(self._beginnings) >= 4096:  # copies of all attributes have as many shapes as their sources
+                self._beginnings.clear()
             before = self._beginnings[table, texts, update is None] = self._beginning(table, texts, update)
         schema = self.schema(table)
         partition, sort = schema.partition, schema.sort
