@@ -17,7 +17,7 @@ def measure(events: int = 1_000_000, batch: int = 1000) -> list[tuple[int, float
     process = ours()
     found, seen, mark = [], 0, 10 * batch
     while seen < events:
-        process(likes(batch, 1000, first=seen))
+        process(likes(batch, 10, first=seen))
         seen += batch
         if seen == mark or seen >= events:
             gc.collect()

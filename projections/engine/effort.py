@@ -48,6 +48,11 @@ class Effort:
     def over(self) -> bool:
         return self._remaining() <= self._margin
 
+    @property
+    def left(self) -> float:
+        """Seconds until no further piece of work should begin."""
+        return self._remaining() - self._margin
+
     def check(self) -> None:
         """Raises OutOfTime if no further piece of work should begin."""
         if self.over:

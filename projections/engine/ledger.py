@@ -410,9 +410,10 @@ class Ledger:
         refused: dict[str, str] = {}
         while self._find(change):
             before = change.entry.contributions if change.entry is not None else {}
+            goal = change.goal  # each step sets another
             current, lost = dict(before), False
-            for rule in sorted(before.keys() | change.goal.keys()):
-                wishes = [change.goal.get(rule, {}), {}] if rule not in refused else [{}]
+            for rule in sorted(before.keys() | goal.keys()):
+                wishes = [goal.get(rule, {}), {}] if rule not in refused else [{}]
                 for wish in wishes:
                     if wish == current.get(rule, {}):
                         break

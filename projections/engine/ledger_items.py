@@ -4,7 +4,7 @@
     E|<source>            .                            entry: what a source item contributes, as of which version
     G|<rule>|<target>     <generation>|<shard>         group: number of contributions and totals of one target
     M|<rule>|<target>     <generation>|<slot>|<value><source>   member: one contribution, ordered by value, then source
-    F|<parent>            .                            fence: the newest version of an embed's parent being pushed
+    F|<rule>|<parent>     .                            fence: the newest version of an embed's parent being pushed
 
 Keys are readable as long as they fit; longer ones end in a hash, and the item holds the whole key.
 """
@@ -27,6 +27,7 @@ __all__ = [
     "Entry",
     "Target",
     "entry_key",
+    "fence_key",
     "group_at",
     "group_key",
     "member_key",
@@ -74,6 +75,11 @@ def member_key(rule: str, target: str, generation: int, member: str, source: str
     slot, _, value = member.partition("|")
     sort = _shortened(f"{generation:04d}|{escape(slot)}|{value}{source}", _LONGEST_SORT)
     return ItemKey(LEDGER, members_key(rule, target), sort)
+
+
+def fence_key(rule: str, parent: str) -> ItemKey:
+    """Of the fence of an embed's parent, by its encoded key."""
+    return ItemKey(LEDGER, _shortened(f"F|{rule}|{parent}", _LONGEST_PARTITION), ".")
 
 
 def group_at(generation: int, version: int) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from projections.engine.copies import CopyHeal, CopyWrite, heals_of, writes_of
+from projections.engine.embeds import Push, needs_pull
 from projections.engine.guards import needs_healing
 from projections.engine.indexes import IndexWrite, index_write
 from projections.engine.ledger import Change
 from projections.engine.ledger_items import Target
 from projections.engine.records import Record
 from projections.engine.store import Image
+from projections.errors import BadInput
 from projections.language.contribution import Contributions, Evaluated
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
@@ -19,6 +21,8 @@ from projections.language.rules import CopyRule, LedgerRule
 from projections.language.scope import Item
 
 __all__ = ["Plan", "Rejected", "plan"]
+
+Recognised = Sequence[tuple[Record, Item | None, Item | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,8 @@ class Plan:
     """What a batch asks for.
 
     `changes` are waves: within one, a source item occurs once; a later wave follows the earlier ones. `heals` gives the
-    first sequence number of the records that ask for each target to be healed.
+    first sequence number of the records that ask for each target to be healed, `pushes` and `pulls` of those that ask for
+    each parent's children, or each child under a rule, to be brought up to date.
     """
 
     changes: list[list[Change]] = field(default_factory=list)
@@ -46,6 +51,8 @@ class Plan:
     copy_heals: list[CopyHeal] = field(default_factory=list)
     heals: dict[Target, str] = field(default_factory=dict)
     indexes: list[IndexWrite] = field(default_factory=list)
+    pushes: dict[Push, str] = field(default_factory=dict)
+    pulls: dict[tuple[str, ItemKey], str] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     ignored: int = 0
 
@@ -77,6 +84,9 @@ def plan(program: Program, records: Iterable[Record]) -> Plan:
     made.changes = _changes(program, recognised, made)
     if program.copy_rules:
         made.copies = writes_of(program, recognised, reject)
+    if program.embeds_from:
+        made.pushes = _pushes(program, recognised)
+        made.pulls = _pulls(program, recognised, reject)
     newest: dict[ItemKey, tuple[Record, Item | None]] = {}
     for record, old, new in recognised:
         made.copy_heals.extend(heals_of(program, record.key, old, new, record.sequence))
@@ -94,9 +104,7 @@ def plan(program: Program, records: Iterable[Record]) -> Plan:
     return made
 
 
-def _changes(
-    program: Program, recognised: Sequence[tuple[Record, Item | None, Item | None]], made: Plan
-) -> list[list[Change]]:
+def _changes(program: Program, recognised: Recognised, made: Plan) -> list[list[Change]]:
     """Changes of contributions, compacted per source item: first old image, last new image, last version.
 
     A record that changes no contribution is dropped; an item whose changes cancel out is not, because a refresh may have
@@ -164,6 +172,43 @@ def _heals(program: Program, record: Record, old: Item | None, new: Item | None)
             if heal:
                 target = target or encode_key(record.key)
                 found.append((rule.name, target))
+    return found
+
+
+def _pushes(program: Program, recognised: Recognised) -> dict[Push, str]:
+    """One push per rule and parent whose embedded attributes any record changed, as of the last that did.
+
+    Never dropped because changes cancel out: an earlier, interrupted delivery may have pushed some of them.
+    """
+    found: dict[tuple[str, ItemKey], tuple[str, str]] = {}
+    for record, old, new in recognised:
+        for entity in {item.entity.name for item in (old, new) if item is not None}:
+            for rule in program.embeds_from.get(entity, ()):
+                before, after = rule.embedded(old), rule.embedded(new)
+                gone = record.new is None and rule.on_delete == "keep"
+                if not gone and (before or {}) != (after or {}):
+                    first = found.get((rule.name, record.key), ("", record.sequence))[1]
+                    found[rule.name, record.key] = (record.version, first)
+    return {Push(rule, encode_key(key), version): first for (rule, key), (version, first) in found.items()}
+
+
+def _pulls(
+    program: Program, recognised: Recognised, reject: Callable[[Record, str, str], None]
+) -> dict[tuple[str, ItemKey], str]:
+    """The children that need their parent's attributes. Record by record: a reference may change back within a batch."""
+    found: dict[tuple[str, ItemKey], str] = {}
+    for record, old, new in recognised:
+        if new is None:
+            continue
+        for rule in program.embeds_into.get(new.entity.name, ()):
+            before = old if old is not None and old.entity is new.entity else None
+            try:
+                needed = needs_pull(rule, program.guard(rule.name), before, new)
+            except BadInput as problem:
+                reject(record, rule.name, str(problem))
+                continue
+            if needed:
+                found.setdefault((rule.name, record.key), record.sequence)
     return found
 
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from projections.engine.copies import Copier, CopyHeal, CopyWrite
 from projections.engine.effort import Effort, Run, one_by_one
+from projections.engine.embeds import Embedder, Push
 from projections.engine.groups import Generations
 from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.ledger import Change, Ledger
 from projections.engine.ledger_items import Entry, Target, entry_key, recent_element
 from projections.engine.plan import Plan, Rejected, plan
 from projections.engine.publishing import Publisher
-from projections.engine.records import Record, decode, unsound
+from projections.engine.records import Record, decode, is_sequence
 from projections.engine.store import Equal, ItemKey, Store, Update, Value
 from projections.engine.tally import Tally
-from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
+from projections.errors import BadInput, ConditionFailed, InvalidRequest, Misconfigured, StoreError, Transient
+from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
 from projections.language.program import Program
 
@@ -28,6 +30,10 @@ __all__ = ["Outcome", "Processor", "Rejected"]
 
 TOMBSTONE_SECONDS = 7 * 24 * 3600
 """How long the entry of a removed item is kept: well beyond the 24 hours for which a stream holds its records."""
+
+
+SETTLE_SECONDS = 5.0
+"""After a push through an index, how long until it is looked through once more for children it did not show yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,9 @@ class Processor:
 
     `tables` maps table names in stream ARNs to logical names. `labels` gives each logical table's stream label where it is
     known for certain. `quarantine` takes what is rejected; without it, rejected records are reported as failed. `run`
-    runs independent requests (at once, in Lambda). `clock` gives seconds since 1970.
+    runs independent requests (at once, in Lambda). `clock` gives seconds since 1970. `tasks` takes the pages of a push that
+    are left after the first, with the seconds they should wait; without it everything is done at once. `pace` is told of
+    every few writes to children before they are made, and may wait.
     """
 
     def __init__(
@@ -65,6 +73,8 @@ class Processor:
         sleep: Callable[[float], None] = time.sleep,
         chance: Callable[[], float] = random.random,
         margin: float = 1.0,
+        tasks: Callable[[Push, float], None] | None = None,
+        pace: Callable[[int], None] = lambda writes: None,
     ) -> None:
         self._program = program
         self._store = store
@@ -76,6 +86,8 @@ class Processor:
         self._sleep = sleep
         self._chance = chance
         self._margin = margin
+        self._tasks = tasks
+        self._pace = pace
         self._generations = Generations()
 
     def process(self, records: Sequence[Any], *, remaining: Callable[[], float]) -> Outcome:
@@ -85,12 +97,16 @@ class Processor:
         """
         effort = Effort(remaining, margin=self._margin, sleep=self._sleep, chance=self._chance)
         batch = _Batch(self, effort)
-        decoded = batch.decode(records)
-        made = batch.plan(decoded)
-        batch.rejected.extend(made.rejected)
         batch.tally.add("records", len(records))
-        batch.tally.add("ignored", made.ignored)
-        batch.apply(made)
+        decoded = batch.decode(records)
+        try:
+            made = plan(self._program, decoded)
+            batch.tally.add("ignored", made.ignored)
+            batch.apply(made)
+        except Misconfigured:
+            raise
+        except Exception:
+            batch.apply_singly(decoded)
         return batch.outcome()
 
 
@@ -116,47 +132,117 @@ class _Batch:
             except BadInput as reason:
                 change = record.get("dynamodb") if isinstance(record, Mapping) else None
                 sequence = change.get("SequenceNumber") if isinstance(change, Mapping) else None
-                self.rejected.append(
-                    Rejected(None, str(reason), sequence=sequence if isinstance(sequence, str) else None)
-                )
+                self.rejected.append(Rejected(None, str(reason), sequence=sequence if is_sequence(sequence) else None))
         return decoded
 
-    def plan(self, records: list[Record]) -> Plan:
-        """Plans a batch. Values that no table can hold may break a rule; then they are looked for, one by one.
+    def apply(self, made: Plan) -> None:
+        self.rejected.extend(made.rejected)
+        for step in self._steps(made):
+            step()
 
-        They are not looked for at first, because DynamoDB never sends them, and looking costs more than planning.
+    def apply_singly(self, records: Sequence[Record]) -> None:
+        """Each record for itself, and each step of it: what cannot be done for one is rejected, the others are done.
+
+        For what must not happen: values that a rule or the store cannot digest, a request of ours that DynamoDB refuses.
+        What was done before is found done.
         """
-        try:
-            return plan(self._program, records)
-        except Exception:
-            sound = []
-            for record in records:
-                problem = unsound(record) or self._unplannable(record)
-                if problem is None:
-                    sound.append(record)
-                else:
-                    key = encode_key(record.key)
-                    self.rejected.append(Rejected(None, problem, key, record.sequence, record.key.table, record.event))
-            return plan(self._program, sound)
+        for record in records:
+            try:
+                made = plan(self._program, [record])
+            except Exception as error:
+                self._undigested(record, error)
+                continue
+            self.rejected.extend(made.rejected)
+            for step in self._steps(made):
+                try:
+                    step()
+                except Misconfigured:
+                    raise
+                except Exception as error:
+                    self._undigested(record, error)
 
-    def _unplannable(self, record: Record) -> str | None:
-        try:
-            plan(self._program, [record])
-        except Exception as error:
-            return f"the rules cannot be evaluated on this item: {type(error).__name__}: {error}; please report this"
+    def _undigested(self, record: Record, error: Exception) -> None:
+        if isinstance(error, Transient):
+            return self._fail([record.sequence], str(error))
+        reason = str(error)
+        if not isinstance(error, InvalidRequest):
+            reason = f"the rules cannot be evaluated on this item: {type(error).__name__}: {error}; please report this"
+        key = encode_key(record.key)
+        self.rejected.append(Rejected(None, reason, key, record.sequence, record.key.table, record.event))
         return None
 
-    def apply(self, made: Plan) -> None:
-        self._ledger(made.changes)
-        pieces: list[Callable[[], None]] = []
+    def _steps(self, made: Plan) -> Iterator[Callable[[], None]]:
+        """What a plan asks for, in order."""
         copier = Copier(self._program, self._store, self.tally)
-        pieces += [partial(self._copy, copier, copy) for copy in made.copies]
+        yield partial(self._ledger, made.changes)
+        pieces: list[Callable[[], None]] = [partial(self._copy, copier, copy) for copy in made.copies]
         pieces += [partial(self._index, write) for write in made.indexes]
+        yield partial(self._run_all, pieces)
+        yield partial(self._run_all, [partial(self._heal_copy, copier, heal) for heal in _distinct(made.copy_heals)])
+        yield partial(self._heal, made.heals)
+        if made.pushes or made.pulls:
+            yield partial(self._embed, made)
+
+    def _run_all(self, pieces: Sequence[Callable[[], None]]) -> None:
         self._run(pieces)
-        self._run([partial(self._heal_copy, copier, heal) for heal in _distinct(made.copy_heals)])
-        publisher = self._publisher()
-        for target, error in publisher.heal(made.heals, self._effort).items():
-            self._failed([made.heals[target]], error, rule=target[0], key=target[1])
+
+    def _heal(self, heals: Mapping[Target, str]) -> None:
+        for target, error in self._publisher().heal(heals, self._effort).items():
+            self._failed([heals[target]], error, rule=target[0], key=target[1])
+
+    def _embed(self, made: Plan) -> None:
+        processor = self._processor
+        embedder = Embedder(self._program, self._store, pace=processor._pace, tally=self.tally)
+        waiting: list[tuple[Push, str]] = []
+        self._run_all([partial(self._push, embedder, push, first, waiting) for push, first in made.pushes.items()])
+        self._run_all([partial(self._pull, embedder, *pull, first) for pull, first in made.pulls.items()])
+        if waiting:  # without a queue the second pass over an index is made at once, as soon as it has settled
+            processor._sleep(min(SETTLE_SECONDS, max(0.0, self._effort.left)))
+            self._run_all([partial(self._push, embedder, push, first, waiting) for push, first in waiting[:]])
+
+    def _push(self, embedder: Embedder, push: Push, first: str, waiting: list[tuple[Push, str]]) -> None:
+        """The first page at once; the rest as tasks, or at once where there is no queue."""
+        tasks = self._processor._tasks
+
+        def one(page: Push) -> Push | None:
+            if page is push and not push.again:
+                embedder.raise_fence(push)
+            more, hopeless = embedder.push_page(page, self._effort)
+            for key, reason in hopeless:
+                self.rejected.append(Rejected(push.rule, reason, encode_key(key), first, key.table))
+            following = embedder.following(page, more)
+            if following is None:
+                return None
+            step, later = following
+            if tasks is not None:
+                tasks(step, SETTLE_SECONDS if later else 0.0)
+                return None
+            if later:
+                waiting.append((step, first))
+                return None
+            return step
+
+        page: Push | None = push
+        while page is not None:
+            steps: list[Push | None] = [None]
+
+            def work(now: Push = page, steps: list[Push | None] = steps) -> None:
+                steps[0] = one(now)
+
+            self._attempt(work, first, push.rule, push.parent)
+            page = steps[0]
+
+    def _pull(self, embedder: Embedder, name: str, key: ItemKey, first: str) -> None:
+        rule = self._program.rules[name]
+        assert isinstance(rule, EmbedRule)
+
+        def work() -> None:
+            try:
+                embedder.pull(rule, key, self._effort)
+            except BadInput as reason:  # the child has changed since its record: what it holds now is no reference
+                self.rejected.append(Rejected(name, str(reason), encode_key(key), first, key.table))
+
+        self._attempt(work, first, name, encode_key(key))
 
     def _publisher(self) -> Publisher:
         return Publisher(self._program, self._store, self._processor._generations, run=self._run, tally=self.tally)

@@ -6,12 +6,18 @@ from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TypeGuard
 
 from projections.errors import BadInput
 from projections.language.keys import Image, ItemKey, Schema
 
-__all__ = ["Record", "decode", "is_value", "stream_label", "unsound", "version_of"]
+__all__ = ["Record", "decode", "is_sequence", "is_value", "stream_label", "version_of"]
+
+_DEEPEST = 40
+"""Levels of nesting. DynamoDB takes 32."""
+
+_LONGEST_KEYS = (2048, 1024)
+"""Bytes of a partition key and of a sort key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +60,11 @@ def decode(
     """
     if not isinstance(record, dict) or not isinstance(record.get("dynamodb"), dict):
         raise BadInput('not a DynamoDB stream record: it has no "dynamodb" part')
+    if record.get("eventSource", "aws:dynamodb") != "aws:dynamodb":
+        raise BadInput(f'"eventSource" is {str(record["eventSource"])[:40]!r}: the record is of no DynamoDB stream')
     change = record["dynamodb"]
     sequence = change.get("SequenceNumber")
-    if not isinstance(sequence, str) or not sequence.isascii() or not sequence.isdigit() or len(sequence) > 40:
+    if not is_sequence(sequence):
         raise BadInput('not a DynamoDB stream record: "SequenceNumber" is no text of up to 40 digits')
     arn = record.get("eventSourceARN")
     if not isinstance(arn, str) or ":table/" not in arn:
@@ -65,7 +73,9 @@ def decode(
     table = tables.get(physical)
     if table is None:
         known = ", ".join(sorted(tables))
-        raise BadInput(f'the record is of table "{physical}", the rules are deployed for {known}; check TABLE_NAME')
+        raise BadInput(
+            f'the record is of table "{physical[:60]}", the rules are deployed for {known}; check TABLE_NAME'
+        )
     event = record.get("eventName")
     old, new = _image(change, "OldImage"), _image(change, "NewImage")
     needed = {"INSERT": (new,), "MODIFY": (old, new), "REMOVE": (old,)}.get(event if isinstance(event, str) else "")
@@ -80,14 +90,7 @@ def decode(
         old = None
     elif event == "REMOVE":
         new = None
-    keys: Any = change.get("Keys") or new or old
-    try:
-        key = schemas[table].key(table, keys)
-    except (KeyError, ValueError, ArithmeticError, TypeError, AttributeError):
-        expected = " and ".join(
-            f"{n} ({t})" for n, t in (schemas[table].partition, schemas[table].sort or ("", "")) if n
-        )
-        raise BadInput(f'the record\'s key is not that of table "{table}" in the rules, which is {expected}') from None
+    key = _key(change, schemas[table], table, old, new)
     identity = record.get("userIdentity")
     expired = (
         event == "REMOVE"
@@ -99,18 +102,28 @@ def decode(
     return Record(key, old, new, version_of(label, sequence), sequence, expired)
 
 
-_TYPES: Mapping[str, type] = {
-    "S": str,
-    "N": str,
-    "B": str,
-    "BOOL": bool,
-    "NULL": bool,
-    "SS": list,
-    "NS": list,
-    "BS": list,
-    "L": list,
-    "M": dict,
-}
+def is_sequence(text: Any) -> TypeGuard[str]:
+    """Whether this is a sequence number."""
+    return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 40
+
+
+def _key(change: Mapping[str, Any], schema: Schema, table: str, *images: Image | None) -> ItemKey:
+    """The key of the item, which the images bear too, so that its values are as sound as theirs."""
+    held = [image for image in images if image is not None]
+    keys: Any = change.get("Keys") or held[-1]
+    try:
+        for name in schema.key_attributes:
+            for image in held:
+                if image[name] != keys[name]:
+                    raise BadInput(f'"{name}" in the record\'s images is not what it is in its "Keys"')
+        key = schema.key(table, keys)
+    except (KeyError, ValueError, ArithmeticError, TypeError, AttributeError):
+        expected = " and ".join(f"{n} ({kind})" for n, kind in (schema.partition, schema.sort or ("", "")) if n)
+        raise BadInput(f'the record\'s key is not that of table "{table}" in the rules, which is {expected}') from None
+    for text, most in zip(key[1:], _LONGEST_KEYS, strict=True):
+        if text is not None and not (0 < len(text) * 4 <= most or 0 < len(text.encode()) <= most):
+            raise BadInput(f"a part of the record's key is empty or longer than the {most} bytes that DynamoDB allows")
+    return key
 
 
 def _image(change: Mapping[str, Any], name: str) -> Image | None:
@@ -120,32 +133,27 @@ def _image(change: Mapping[str, Any], name: str) -> Image | None:
     if not isinstance(image, dict):
         raise BadInput(f'"{name}" is no map of attributes')
     for attribute, value in image.items():
-        if type(value) is dict and len(value) == 1:
-            ((kind, content),) = value.items()
-            expected = _TYPES.get(kind)
-            if expected is not None and isinstance(content, expected):
+        if type(value) is dict and len(value) == 1 and attribute.isascii():
+            text = value.get("S")  # most values are: asked first
+            if type(text) is str and text.isascii():
                 continue
-        raise BadInput(f'"{name}": attribute "{attribute[:60]}" is not in DynamoDB\'s form, as {{"S": "text"}}')
+        if not is_value(value) or not _is_text(attribute):
+            raise BadInput(f'"{name}": attribute "{attribute[:60]}" is not in DynamoDB\'s form, as {{"S": "text"}}')
     return image
 
 
-def unsound(record: Record) -> str | None:
-    """What is wrong with the values of a record, to their last element; None if DynamoDB could have sent them."""
-    for image in (record.old, record.new):
-        for name, value in (image or {}).items():
-            if not is_value(value):
-                return f'attribute "{name[:60]}" holds a value that is not in DynamoDB\'s form'
-    return None
+def is_value(value: Any, level: int = 1) -> bool:
+    """Whether this is an attribute value in DynamoDB's form, to its last element.
 
-
-def is_value(value: Any) -> bool:
-    """Whether this is an attribute value in DynamoDB's form, to its last element."""
-    if not isinstance(value, dict) or len(value) != 1:
+    Everything is looked at, always: a number of a billion digits, or half of a character, would otherwise break what
+    comes to it first, and not always loudly.
+    """
+    if type(value) is not dict or len(value) != 1:
         return False
     ((kind, content),) = value.items()
     match kind:
         case "S":
-            return isinstance(content, str)
+            return _is_text(content)
         case "N":
             return _is_number(content)
         case "B":
@@ -155,19 +163,43 @@ def is_value(value: Any) -> bool:
         case "NULL":
             return content is True
         case "M":
-            return isinstance(content, dict) and all(map(is_value, content.values()))
+            return (
+                level < _DEEPEST
+                and isinstance(content, dict)
+                and all(_is_text(name) and is_value(each, level + 1) for name, each in content.items())
+            )
         case "L":
-            return isinstance(content, list) and all(map(is_value, content))
+            return level < _DEEPEST and isinstance(content, list) and all(is_value(each, level + 1) for each in content)
         case "SS" | "NS" | "BS":
-            return isinstance(content, list) and bool(content) and all(is_value({kind[0]: inner}) for inner in content)
+            return isinstance(content, list) and bool(content) and all(is_value({kind[0]: each}) for each in content)
     return False
 
 
-def _is_number(text: Any) -> bool:
+def _is_text(text: Any) -> bool:
+    if not isinstance(text, str):
+        return False
+    if text.isascii():
+        return True
     try:
-        return isinstance(text, str) and Decimal(text).is_finite()
+        text.encode()
+    except UnicodeEncodeError:  # half of a character: a lone surrogate
+        return False
+    return True
+
+
+def _is_number(text: Any) -> bool:
+    """Whether DynamoDB has such a number: 38 digits at most, with a magnitude from 1E-130 to 9.99…E+125."""
+    if not isinstance(text, str) or not text.isascii() or len(text) > 300:
+        return False
+    if len(text) <= 38 and text.isdecimal():
+        return True
+    try:
+        number = Decimal(text)
     except InvalidOperation:
         return False
+    if not number.is_finite() or text != text.strip() or "_" in text:
+        return False
+    return not number or (-130 <= number.adjusted() <= 125 and len(number.as_tuple().digits) <= 300)
 
 
 def _is_binary(text: Any) -> bool:

@@ -18,11 +18,13 @@ COUNTS = (
     "copies",
     "indexed",
     "healed",
+    "embedded",
+    "pulled",
     "rejected",
 )
 """Records delivered, and those no rule cares about; source items whose contributions were applied, were found applied, or
 failed; transactions tried; targets published; copies written; items whose index attributes were written; targets healed;
-records rejected."""
+children updated by a push, and by a pull; records rejected."""
 
 
 class Tally:

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from projections.language.binding import each_variable, key_variables
+from projections.language.document import canonical
+from projections.language.embeds import children_of, parent_patterns
 from projections.language.entities import attribute_types, entity_mistakes, key_names, table_mistakes, typed
 from projections.language.expressions import Measure
 from projections.language.mistakes import Location, Mistake
@@ -13,7 +15,7 @@ from projections.language.models import Projection, Rules, Table
 from projections.language.ownership import cycle_mistakes, ownership_mistakes, written
 from projections.language.patterns import Pattern
 from projections.language.shapes import cases
-from projections.language.syntax import suggest
+from projections.language.syntax import LanguageError, suggest
 from projections.language.templates import Template
 
 __all__ = ["analyse", "no_entity"]
@@ -38,12 +40,26 @@ def analyse(rules: Rules, *, whole: bool = True) -> list[Mistake]:
     found += [*ownership_mistakes(related), *cycle_mistakes(related)]
     if whole and len(sound) == len(rules.projections):
         found += _derived(rules)
+        if not found:
+            found += _embeds(rules)
     for name in rules.retired:
         if name in rules.projections:
             found.append(
                 Mistake(("retired", name), "is still a rule: remove it here or under `projections`", at_key=True)
             )
     return found
+
+
+def _embeds(rules: Rules) -> Iterator[Mistake]:
+    """Whether a child can find its parent, and a parent its children."""
+    document = canonical(rules)
+    for name, rule in rules.projections.items():
+        if rule.kind == "embed":
+            for question in (parent_patterns, children_of):
+                try:
+                    question(document, name)
+                except LanguageError as error:
+                    yield Mistake(("projections", name, "embed", "match"), error.message, at_key=True)
 
 
 def _unknown(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:

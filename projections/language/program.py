@@ -11,6 +11,7 @@ from typing import Any
 
 from projections.errors import BadInput
 from projections.language.contribution import NOTHING, Contributions, Evaluated
+from projections.language.embeds import EmbedRule, children_of, parent_patterns
 from projections.language.expressions import Measure as ParsedMeasure
 from projections.language.keys import Image, ItemKey, Schema, Value, key_text
 from projections.language.patterns import Pattern
@@ -179,6 +180,23 @@ class Program:
         return {name: tuple(rules) for name, rules in found.items()}
 
     @cached_property
+    def embeds_from(self) -> Mapping[str, tuple[EmbedRule, ...]]:
+        """By parent entity: the rules that keep its attributes in children."""
+        return self._embeds(lambda rule: rule.source.name)
+
+    @cached_property
+    def embeds_into(self) -> Mapping[str, tuple[EmbedRule, ...]]:
+        """By child entity: the rules that keep attributes of a parent in it."""
+        return self._embeds(lambda rule: rule.into.name)
+
+    def _embeds(self, side: Callable[[EmbedRule], str]) -> Mapping[str, tuple[EmbedRule, ...]]:
+        found: dict[str, list[EmbedRule]] = {}
+        for rule in self.rules.values():
+            if isinstance(rule, EmbedRule):
+                found.setdefault(side(rule), []).append(rule)
+        return {name: tuple(rules) for name, rules in found.items()}
+
+    @cached_property
     def copy_rules(self) -> Mapping[str, tuple[CopyRule, ...]]:
         """By source entity: the guarded copies."""
         found: dict[str, list[CopyRule]] = {}
@@ -211,7 +229,7 @@ class Program:
             elif isinstance(rule, CopyRule):
                 if rule.into.name == entity:
                     names.update(rule.owned())
-            elif isinstance(rule, AggregateRule | PickRule) and rule.into.name == entity:
+            elif isinstance(rule, AggregateRule | PickRule | EmbedRule) and rule.into.name == entity:
                 names.update(rule.attributes)
         return frozenset(names)
 
@@ -272,7 +290,23 @@ class Program:
                 list_name=document["as"] if kind == "top" else None,
                 picked=tuple(document["attributes"].items()),
             )
-        raise AssertionError(f"kind {kind!r} is refused by the loader")
+        return self._embed(common, document, into)
+
+    def _embed(self, common: dict[str, Any], document: Mapping[str, Any], into: Entity) -> EmbedRule:
+        name = common["name"]
+        children = children_of(self.document, name)
+        types = {attribute: kind for keys in into.schema.indexes.values() for side in keys for attribute, kind in side}
+        types |= dict([into.schema.partition])
+        return EmbedRule(
+            **common,
+            into=into,
+            picked=tuple(document["attributes"].items()),
+            match=tuple((child, Template.parse(text).compile()) for child, text in document["match"].items()),
+            patterns=parent_patterns(self.document, name),
+            children=children,
+            partition=tuple((types[a], Template.parse(text).compile()) for a, text in children.partition.items()),
+            on_delete=document["on_delete"],
+        )
 
     def _copy(self, common: dict[str, Any], document: Mapping[str, Any], into: Entity) -> CopyRule:
         everything = document["attributes"] == "all"

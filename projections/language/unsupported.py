@@ -13,14 +13,6 @@ Found = Iterator[tuple[Location, str]]
 """Where in a rule the construct stands, and what a message calls it."""
 
 
-def _kind(kind: str) -> Callable[[Rules, Projection], Found]:
-    def find(_: Rules, rule: Projection) -> Found:
-        if rule.kind == kind:
-            yield (kind,), f'"{kind}"'
-
-    return find
-
-
 def _kept(_: Rules, rule: Projection) -> Found:
     if rule.expired == "keep" and rule.copy_:
         yield ("expired",), '"expired: keep" of a copy'
@@ -32,7 +24,6 @@ def _shadow(_: Rules, rule: Projection) -> Found:
 
 
 _IN_RULES: tuple[Callable[[Rules, Projection], Found], ...] = (
-    _kind("embed"),
     _kept,
     _shadow,
 )

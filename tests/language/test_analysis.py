@@ -283,7 +283,7 @@ def test_a_long_way_is_no_cycle() -> None:
         problems(
             "  c: {from: Post, copy: {into: Meta, attributes: [title, tags]}}\n"
             "  n: {from: Like, where: {title: [a]}, aggregate: {into: Meta, set: {n: count}}}\n"
-            "  e: {from: Post, embed: {into: Like, match: {post: '{post}'}, attributes: [title]}}\n"
+            "  e: {from: Post, embed: {into: Like, match: {post: '{post}', author: '{user}'}, attributes: [title]}}\n"
             "  i: {from: Meta, index: {board: b, score: '{n}'}}\n"
             "  s: {from: Meta, aggregate: {into: Post, set: {seen: count}}}\n"
         )

@@ -53,10 +53,9 @@ def test_what_is_not_executed_yet_is_refused_by_name_unless_asked_for() -> None:
         loader.load(RULES / "everything.yaml")
     assert {problem.path for problem in raised.value.problems} == {
         "projections.firstOrders.mode",
-        "projections.buyer.embed",
         "retired",
     }
-    assert 'this version does not execute "embed" yet; remove the rule or set it aside' in str(raised.value)
+    assert 'this version does not execute "mode: shadow" yet; remove the rule or set it aside' in str(raised.value)
 
 
 @pytest.mark.parametrize(

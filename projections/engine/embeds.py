@@ -1,0 +1,284 @@
+"""Embeds: pushing a parent's attributes to its children, and pulling them into a child that needs them.
+
+The protocol is section "Embeds" of the design, modelled in its `models/embed.py`:
+
+- Push: when the parent's embedded attributes change, first raise its fence to the version, then update each child whose
+  guard is another parent's or older.
+- Pull: when a child appears, changes its reference or needs healing, read its guard, then the fence, then the parent, and
+  update the child at the fence's version if its guard is as read.
+
+A page of a push reads the fence and then the parent as a pull does, so what it writes is at least as new as its version, and
+a newer change overtakes an older push: its pages find a higher fence and stop.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from projections.engine.effort import Effort
+from projections.engine.guards import as_read, at_of, by_of, guard_value, needs_healing, older_or_foreign
+from projections.engine.ledger_items import fence_key
+from projections.engine.store import (
+    AllOf,
+    AnyOf,
+    Below,
+    Condition,
+    Equal,
+    Exists,
+    ItemKey,
+    Missing,
+    Store,
+    Update,
+    Value,
+)
+from projections.engine.tally import Tally
+from projections.errors import BadInput, ConditionFailed, InvalidRequest, Transient
+from projections.language.embeds import EmbedRule
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
+from projections.language.scope import Item
+from projections.language.values import same
+
+__all__ = ["CHILDREN_PER_PAGE", "Embedder", "Push", "needs_pull"]
+
+CHILDREN_PER_PAGE = 250
+"""How many children one page of a push reads and updates."""
+
+_MOST_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """A page of a push: which rule, the parent's encoded key, the version that began it, and where it goes on.
+
+    `again` marks the second pass over an index, which may not have shown all children the first time.
+    """
+
+    rule: str
+    parent: str
+    version: str
+    after: Any = None
+    again: bool = False
+
+    def text(self) -> str:
+        """As JSON, to travel in a queue."""
+        return json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def read(cls, text: str) -> Push:
+        """What `text` wrote. Raises BadInput if it is none."""
+        try:
+            fields = json.loads(text)
+            push = cls(**fields)
+        except (TypeError, ValueError):
+            raise BadInput("the message is no page of a push; only this package writes to its task queue") from None
+        if not all(isinstance(part, str) for part in (push.rule, push.parent, push.version)):
+            raise BadInput("the message is no page of a push; only this package writes to its task queue")
+        return push
+
+
+def needs_pull(rule: EmbedRule, guard: str, old: Item | None, new: Item | None) -> bool:
+    """Whether the record of a child shows that it may lack, or wrongly have, what its parent gives it. Raises BadInput."""
+    if new is None:
+        return False
+    if old is None:
+        return True
+    parent = rule.reference(new)
+    try:
+        before = rule.reference(old)
+    except BadInput:
+        return True
+    if before != parent:
+        return True
+    held = new.image.get(guard)
+    if held is not None and (parent is None or by_of(held) != encode_key(parent)):
+        return True
+    if parent is None:
+        return any(name in new.image for name in rule.attributes)
+    if any(not same(old.image.get(name), new.image.get(name)) for name in rule.children.partition):
+        return True  # it was not found where it now is
+    return needs_healing(guard, rule.attributes, old.image, new.image)
+
+
+class Embedder:
+    """Applies embeds to a store. `pace` is called with the number of writes before they are made, and may wait."""
+
+    def __init__(
+        self,
+        program: Program,
+        store: Store,
+        *,
+        pace: Callable[[int], None] = lambda writes: None,
+        tally: Tally | None = None,
+        children_per_page: int = CHILDREN_PER_PAGE,
+    ) -> None:
+        self._program = program
+        self._store = store
+        self._pace = pace
+        self._tally = tally or Tally()
+        self._children_per_page = children_per_page
+
+    def raise_fence(self, push: Push) -> None:
+        """Before the first child is written: from now on, a pull reads a parent that is at least as new as this change."""
+        version: Value = {"S": push.version}
+        lower = AnyOf((Missing(("version",)), Below(("version",), version)))
+        try:
+            self._store.write(Update(fence_key(push.rule, push.parent), set={"version": version}, condition=lower))
+        except ConditionFailed:
+            return  # a newer change was here
+
+    def _fence(self, rule: str, parent: str) -> str:
+        item = self._store.get(fence_key(rule, parent))
+        return item["version"]["S"] if item is not None else ""
+
+    def _parent(self, rule: EmbedRule, key: ItemKey) -> Item | None:
+        image = self._store.get(key)
+        item = self._program.recognise(key, image) if image is not None else None
+        return item if item is not None and item.entity is rule.source else None
+
+    def push_page(self, push: Push, effort: Effort) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
+        """Updates one page of children. Gives the next page, None if there is none, and what can never be written.
+
+        Raises Transient if any child could not be updated now: the page is to be repeated, which costs what is missing.
+        """
+        rule = self._program.rules.get(push.rule)
+        if not isinstance(rule, EmbedRule):
+            return None, []  # the rule is gone
+        effort.check()
+        fence = self._fence(push.rule, push.parent)
+        if fence > push.version:
+            return None, []  # overtaken: the newer change has a push of its own
+        key = decode_key(push.parent)
+        image = self._store.get(key)
+        parent = self._parent(rule, key)
+        found = parent or self._gone(rule, key)
+        if found is None or (image is None and rule.on_delete == "keep"):
+            return None, []
+        values = rule.partition_of(found)
+        if values is None or not all(next(iter(value.values())) for value in values):
+            return None, []
+        page = self._store.query(
+            rule.into.table,
+            values,
+            index=rule.children.index,
+            prefix=rule.children.prefix or None,
+            limit=self._children_per_page,
+            after=push.after,
+        )
+        children = self._recognised(rule, page.items)
+        writes = [write for child in children if (write := self._update(rule, found, parent, child, fence)) is not None]
+        self._pace(len(writes))
+        hopeless: list[tuple[ItemKey, str]] = []
+        transient: Transient | None = None
+        for write, error in zip(writes, self._store.write_each(writes), strict=True):
+            if error is None:
+                self._tally.add("embedded")
+            elif isinstance(error, InvalidRequest):
+                hopeless.append((write.key, str(error)))
+            elif isinstance(error, Transient):
+                transient = error
+        if transient is not None:
+            raise transient
+        if page.after is None:
+            return None, hopeless
+        return replace(push, after=page.after), hopeless
+
+    def following(self, push: Push, more: Push | None) -> tuple[Push, bool] | None:
+        """What follows a page, and whether it has to wait until an index has settled; None at the end."""
+        if more is not None:
+            return more, False
+        rule = self._program.rules.get(push.rule)
+        if isinstance(rule, EmbedRule) and rule.children.index is not None and not push.again:
+            return replace(push, after=None, again=True), True
+        return None
+
+    def _gone(self, rule: EmbedRule, key: ItemKey) -> Item | None:
+        """A parent that is no more, as far as its key tells: enough to find children by what the key alone gives."""
+        names = dict(zip(rule.source.schema.key_attributes, (key.partition, key.sort), strict=False))
+        types = rule.source.schema.wire(key)
+        variables: dict[str, str] = {}
+        for pattern, name in zip(rule.source.patterns, names, strict=False):
+            read = pattern.match(names[name] or "")
+            if read is None:
+                return None
+            variables.update(read)
+        return Item(rule.source, key, variables, types)
+
+    def _recognised(self, rule: EmbedRule, items: Sequence[Any]) -> list[Item]:
+        """The children among the items of a page; those of which an index shows too little are read themselves."""
+        schema, found, unsure = rule.into.schema, [], []
+        for image in items:
+            key = schema.key(rule.into.table, image)
+            item = self._program.recognise(key, image)
+            if item is not None and item.entity is rule.into and all(rule.read_by(item).values()):
+                found.append(item)
+            elif rule.children.index is not None:
+                unsure.append(key)
+        for key, image in (self._store.get_many(unsure) if unsure else {}).items():
+            item = self._program.recognise(key, image)
+            if item is not None and item.entity is rule.into:
+                found.append(item)
+        return found
+
+    def _update(self, rule: EmbedRule, found: Item, parent: Item | None, child: Item, fence: str) -> Update | None:
+        """The write that a child needs, None if it has it, or belongs to another parent."""
+        guard = self._program.guard(rule.name)
+        try:
+            if rule.reference(child) != found.key or (parent is not None and not rule.belongs(child, parent)):
+                return None
+            values = rule.embedded(parent)
+        except BadInput:
+            return None
+        by = encode_key(found.key)
+        held = child.image.get(guard)
+        if by_of(held) == by and at_of(held) >= fence:
+            return None
+        wanted = {**dict.fromkeys(rule.attributes), **(values or {}), guard: guard_value(fence, by=by)}
+        return self._write(rule, child, wanted, older_or_foreign(guard, by, fence))
+
+    def _write(self, rule: EmbedRule, child: Item, wanted: dict[str, Value | None], condition: Condition) -> Update:
+        references: list[Condition] = [Exists((rule.into.schema.partition[0],))]
+        for name, value in sorted(rule.read_by(child).items()):
+            references.append(Missing((name,)) if value is None else Equal((name,), value))
+        return Update(
+            child.key,
+            set={name: value for name, value in wanted.items() if value is not None},
+            remove=tuple(sorted(name for name, value in wanted.items() if value is None)),
+            condition=AllOf((*references, condition)),
+        )
+
+    def pull(self, rule: EmbedRule, key: ItemKey, effort: Effort) -> None:
+        """Makes a child show what its parent gives now. Raises BadInput if its reference is none."""
+        guard = self._program.guard(rule.name)
+        for _ in range(_MOST_TRIES):
+            effort.check()
+            image = self._store.get(key)
+            child = self._program.recognise(key, image) if image is not None else None
+            if child is None or child.entity is not rule.into:
+                return
+            held = child.image.get(guard)
+            reference = rule.reference(child)
+            wanted: dict[str, Value | None] = {**dict.fromkeys(rule.attributes), guard: None}
+            if reference is not None:
+                by = encode_key(reference)
+                fence = self._fence(rule.name, by)
+                parent_image = self._store.get(reference)
+                if parent_image is None and rule.on_delete == "keep" and by_of(held) == by:
+                    return  # what the parent gave last is kept
+                parent = self._program.recognise(reference, parent_image) if parent_image is not None else None
+                values = None
+                if parent is not None and parent.entity is rule.source and rule.belongs(child, parent):
+                    values = rule.embedded(parent)
+                wanted |= {**(values or {}), guard: guard_value(fence, by=by)}
+            if all(same(child.image.get(name), value) for name, value in wanted.items()):
+                return
+            try:
+                self._store.write(self._write(rule, child, wanted, as_read(guard, held)))
+            except ConditionFailed:
+                continue
+            self._tally.add("pulled")
+            return
+        raise Transient(f"{rule.name}: the guard of a child kept changing while its parent's attributes were pulled")

@@ -1,0 +1,187 @@
+"""Embeds: attributes of a parent kept in every child that references it. How a child names its parent, and how a parent
+finds its children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from projections.errors import BadInput
+from projections.language.keys import ItemKey, Value, key_text
+from projections.language.rules import Render, Rule
+from projections.language.scope import Item, resolver
+from projections.language.syntax import LanguageError
+from projections.language.templates import KeyPattern, Template
+
+if TYPE_CHECKING:
+    from projections.language.program import Entity
+
+__all__ = ["Children", "EmbedRule", "children_of", "parent_patterns"]
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """Where a parent's children are found: partition key attributes with templates over what the parent gives them.
+
+    `index` is None for the children's own item collection, which is read consistently; an index lags.
+    """
+
+    index: str | None
+    partition: Mapping[str, str]
+    prefix: str
+    """What all sort keys begin with, empty if nothing."""
+
+
+def children_of(document: Mapping[str, Any], name: str) -> Children:
+    """The way from a parent to its children. Raises LanguageError, with the index rule that would make one."""
+    rule = document["projections"][name]
+    child = document["entities"][rule["into"]]
+    table = document["tables"][child["table"]]
+    separator, given = table["separator"], set(rule["match"])
+
+    def fixed(template: str) -> bool:
+        return set(Template.parse(template).names) <= given
+
+    partition, sort = table["partition"][0], table["sort"]
+    if fixed(child["key"][partition]):
+        prefix = ""
+        if sort is not None and sort[1] == "S":
+            prefix = KeyPattern.parse(child["key"][sort[0]], separator).literal_prefix
+        return Children(None, {partition: child["key"][partition]}, prefix)
+    kept = [child["index_key"]]  # by the application, or by an index rule that leaves no child out
+    for other in document["projections"].values():
+        if other["kind"] == "index" and other["from"] == rule["into"] and other["where"] is None:
+            kept += [case["set"] for case in other["cases"] if case["where"] is None and len(other["cases"]) == 1]
+    for index, keys in table["indexes"].items():
+        attributes = [attribute for attribute, _ in keys["partition"]]
+        for templates in kept:
+            if all(attribute in templates and fixed(templates[attribute]) for attribute in attributes):
+                return Children(index, {attribute: templates[attribute] for attribute in attributes}, "")
+    index = next(iter(table["indexes"]), "GSI1")
+    attribute = table["indexes"].get(index, {"partition": [["GSI1PK", "S"]]})["partition"][0][0]
+    wanted = f"{rule['from'].upper()}{separator}{{{next(iter(rule['match']))}}}"
+    raise LanguageError(
+        f"there is no way from a {rule['from']} to its {rule['into']} items: its key does not fix their partition key, and "
+        f"no index does. If the application writes such a key, say so on {rule['into']}: "
+        f'index_key: {{{attribute}: "{wanted}"}}; else add a rule that makes one: '
+        f'{{from: {rule["into"]}, index: {{{attribute}: "{wanted}", …}}}}'
+    )
+
+
+def parent_patterns(document: Mapping[str, Any], name: str) -> dict[str, str | KeyPattern]:
+    """By child name, the variable of the parent's key that it is, or the pattern that reads variables out of it.
+
+    Raises LanguageError if a variable of the parent's key cannot be read from any.
+    """
+    rule = document["projections"][name]
+    parent = document["entities"][rule["from"]]
+    separator = document["tables"][parent["table"]]["separator"]
+    variables = {variable for text in parent["key"].values() for variable in KeyPattern.parse(text, separator).names}
+    patterns: dict[str, str | KeyPattern] = {}
+    found: set[str] = set()
+    for child_name, text in rule["match"].items():
+        template = Template.parse(text)
+        if any(field.pipes for field in template.fields) or not set(template.names) & variables:
+            continue
+        if template.single is not None and template.text == f"{{{template.single}}}":
+            patterns[child_name] = template.single
+            found.add(template.single)
+            continue
+        try:
+            patterns[child_name] = KeyPattern.parse(text, separator)
+        except LanguageError:
+            continue
+        found.update(template.names)
+    missing = sorted(variables - found)
+    if missing:
+        raise LanguageError(
+            f"a {rule['into']} does not say which {rule['from']} it belongs to: nothing in `match` gives "
+            f"{', '.join(f'{{{variable}}}' for variable in missing)} of the parent's key; "
+            f'add an attribute of the child that does, as {missing[0]}: "{{{missing[0]}}}"'
+        )
+    return patterns
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedRule(Rule):
+    """Attributes of a parent, kept in every child that references it."""
+
+    into: Entity
+    picked: tuple[tuple[str, str], ...]
+    """The child's attribute and the parent's path, of each attribute."""
+    match: tuple[tuple[str, Render], ...]
+    """The child's attribute or key variable, and what it must be for a parent."""
+    patterns: Mapping[str, str | KeyPattern]
+    children: Children
+    partition: tuple[tuple[str, Render], ...]
+    """The types of the children's partition key attributes, with their templates over the names in `match`."""
+    on_delete: str
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.picked)
+
+    def embedded(self, parent: Item | None) -> dict[str, Value] | None:
+        """What a parent gives its children; None if there is no parent, or the rule does not apply to it."""
+        if parent is None or parent.entity is not self.source:
+            return None
+        resolve = resolver(parent)
+        if self.where is not None and not self.where(resolve):
+            return None
+        return {name: value for name, path in self.picked if (value := resolve(path)) is not None}
+
+    def reference(self, child: Item) -> ItemKey | None:
+        """The key of the parent that a child references; None if it references none. Raises BadInput."""
+        resolve = resolver(child)
+        variables: dict[str, Value] = {}
+        for name, _ in self.match:
+            value = resolve(name)
+            if value is None:
+                return None
+            if name not in self.patterns:
+                continue
+            kind, content = next(iter(value.items()))
+            if kind not in ("S", "N"):
+                raise BadInput(f'"{name}" is of type {kind}; a reference is a string or a number')
+            text, pattern = key_text(kind, content), self.patterns[name]
+            read = {pattern: text} if isinstance(pattern, str) else pattern.match(text)
+            if read is None:
+                return None
+            for variable, found in read.items():
+                if variables.setdefault(variable, {"S": found}) != {"S": found}:
+                    return None
+        return self.source.target_key(variables.get)
+
+    def read_by(self, child: Item) -> dict[str, Value | None]:
+        """The child's attributes that make up its reference, as they are; key variables cannot change."""
+        return {
+            name.split(".", 1)[0]: child.image.get(name.split(".", 1)[0])
+            for name, _ in self.match
+            if name not in child.variables or name in child.image
+        }
+
+    def belongs(self, child: Item, parent: Item) -> bool:
+        """Whether all of `match` holds between a child and the parent it references."""
+        theirs, ours = resolver(child), resolver(parent)
+        for name, render in self.match:
+            value, text = theirs(name), render(ours)
+            if value is None or text is None:
+                return False
+            kind, content = next(iter(value.items()))
+            if kind not in ("S", "N") or key_text(kind, content) != text:
+                return False
+        return True
+
+    def partition_of(self, parent: Item) -> list[Value] | None:
+        """The partition key values under which a parent's children are found; None if it lacks one."""
+        resolve = resolver(parent)
+        given: dict[str, Value] = {}
+        for name, render in self.match:
+            text = render(resolve)
+            if text is None:
+                return None
+            given[name] = {"S": text}
+        texts = [(kind, render(given.get)) for kind, render in self.partition]
+        return [{kind: text} for kind, text in texts if text is not None]

@@ -1,0 +1,208 @@
+"""Embeds: pushes, pulls, and that neither loses against the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from projections.engine.embeds import Push
+from projections.errors import RulesError, Transient
+from tests.engine.world import World
+
+BY_INDEX = """
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  User: {key: {PK: "USER#{userId}", SK: PROFILE}}
+  Comment: {key: {PK: "POST#{postId}", SK: "COMMENT#{commentId}"}, index_key: {GSI1PK: "AUTHOR#{userId}"}}
+projections:
+"""
+EMBED = """
+  author:
+    from: User
+    embed: {into: Comment, match: {userId: "{userId}"}, attributes: {userName: name, userAvatar: avatar}, on_delete: remove}
+"""
+KEEP = EMBED.replace("remove}", "keep}")
+COLLECTION = """
+table: {key: [PK, SK]}
+entities:
+  Team: {key: {PK: "TEAM#{teamId}", SK: INFO}}
+  Member: {key: {PK: "TEAM#{teamId}", SK: "MEMBER#{userId}"}}
+projections:
+  team: {from: Team, embed: {into: Member, match: {teamId: "{teamId}"}, attributes: {teamName: name}}}
+"""
+
+
+def world(rules: str = EMBED, **settings: Any) -> World:
+    return World(rules, BY_INDEX, **settings)
+
+
+def comment(world: World, number: int, user: str, **attributes: Any) -> None:
+    world.put(
+        "POST#1", f"COMMENT#{number:03}", userId=user, GSI1PK=f"AUTHOR#{user}", GSI1SK=f"{number:03}", **attributes
+    )
+
+
+def names(world: World) -> list[Any]:
+    items = [world.item(image["PK"]["S"], image["SK"]["S"]) for image in world.store.items("main")]
+    return [item.get("userName") for item in items if item and item["PK"].startswith("POST#")]
+
+
+def test_a_rename_reaches_every_comment_and_a_new_comment_finds_the_name() -> None:
+    w = world()
+    w.put("USER#a", "PROFILE", name="Ann", avatar="a.png")
+    for number in range(3):
+        comment(w, number, "a")
+    w.settle()
+    assert names(w) == ["Ann"] * 3
+    w.put("USER#a", "PROFILE", name="Anna", avatar="a.png")
+    comment(w, 3, "a")
+    w.settle()
+    assert names(w) == ["Anna"] * 4
+
+
+def test_children_before_their_parent_get_its_attributes_when_it_appears() -> None:
+    w = world()
+    comment(w, 1, "a")
+    w.settle()
+    assert names(w) == [None]
+    w.put("USER#a", "PROFILE", name="Ann")
+    w.settle()
+    assert names(w) == ["Ann"]
+
+
+def test_deletion_of_the_parent_removes_or_keeps() -> None:
+    for rules, expected in ((EMBED, [None]), (KEEP, ["Ann"])):
+        w = world(rules)
+        w.put("USER#a", "PROFILE", name="Ann")
+        comment(w, 1, "a")
+        w.settle()
+        w.remove("USER#a", "PROFILE")
+        w.settle()
+        assert names(w) == expected
+
+
+def test_a_changed_reference_pulls_from_the_other_parent_even_if_it_flips_within_a_batch() -> None:
+    w = world()
+    w.put("USER#a", "PROFILE", name="Ann")
+    w.put("USER#b", "PROFILE", name="Bob")
+    comment(w, 1, "a")
+    w.settle()
+    comment(w, 1, "b")
+    w.settle()
+    assert names(w) == ["Bob"]
+    comment(w, 1, "a")
+    w.put("USER#b", "PROFILE", name="Bobby")
+    comment(w, 1, "b")
+    w.settle()
+    assert names(w) == ["Bobby"]
+
+
+def test_a_child_without_a_reference_has_nothing_embedded() -> None:
+    w = world()
+    w.put("USER#a", "PROFILE", name="Ann")
+    comment(w, 1, "a")
+    w.settle()
+    image = dict(w.store.get(w.program.tables["main"].key("main", w.store.items("main")[0])) or {})
+    del image["userId"]
+    w.store.put("main", image)
+    w.settle()
+    assert w.item("POST#1", "COMMENT#001", guards=True) == {
+        "PK": "POST#1", "SK": "COMMENT#001", "GSI1PK": "AUTHOR#a", "GSI1SK": "001",
+    }  # fmt: skip
+
+
+def test_healing_of_meddling_and_of_a_put_back() -> None:
+    w = world()
+    w.put("USER#a", "PROFILE", name="Ann")
+    comment(w, 1, "a")
+    w.settle()
+    read = dict(w.store.items("main")[0])
+    w.store.put("main", {**read, "userName": {"S": "Mallory"}})
+    w.settle()
+    assert names(w) == ["Ann"]
+    w.put("USER#a", "PROFILE", name="Anna")
+    w.settle()
+    w.store.put("main", {**read, "text": {"S": "edited"}})
+    w.settle()
+    assert names(w) == ["Anna"]
+
+
+def test_children_in_their_parents_collection_need_no_index() -> None:
+    w = World("", COLLECTION)
+    rule = w.program.rules["team"]
+    assert rule.children.index is None  # type: ignore[attr-defined]
+    for member in range(600):
+        w.put("TEAM#t", f"MEMBER#{member:04}")
+    w.put("TEAM#t", "INFO", name="Reds")
+    w.put("TEAM#u", "MEMBER#x")
+    w.settle()
+    w.put("TEAM#t", "INFO", name="Blues")
+    w.settle()
+    values = {image.get("teamName", {}).get("S") for image in w.store.items("main") if "MEMBER" in image["SK"]["S"]}
+    assert values == {"Blues", None}
+
+
+def test_the_first_page_is_pushed_at_once_and_the_rest_is_a_task() -> None:
+    tasks: list[tuple[Push, float]] = []
+    w = world(tasks=lambda push, delay: tasks.append((push, delay)))
+    for number in range(600):
+        comment(w, number, "a")
+    w.settle()
+    w.put("USER#a", "PROFILE", name="Ann")
+    w.deliver()
+    assert names(w).count("Ann") == 250
+    ((push, delay),) = tasks
+    assert delay == 0
+    assert Push.read(push.text()) == push
+
+
+def test_a_newer_change_overtakes_an_older_push() -> None:
+    from projections.engine.effort import Effort
+    from projections.engine.embeds import Embedder
+
+    tasks: list[Push] = []
+    w = world(tasks=lambda push, delay: tasks.append(push))
+    for number in range(600):
+        comment(w, number, "a")
+    w.settle()
+    w.put("USER#a", "PROFILE", name="Ann")
+    w.deliver()
+    w.put("USER#a", "PROFILE", name="Anna")
+    w.deliver()
+    old, new = tasks
+    embedder, effort = Embedder(w.program, w.store), Effort(lambda: 900.0)
+    assert embedder.push_page(old, effort) == (None, []), "the newer change pushes to all children"
+    page: Push | None = new
+    while page is not None:
+        page, _ = embedder.push_page(page, effort)
+    assert names(w) == ["Anna"] * 600
+
+
+def test_throttled_children_make_the_page_come_again_and_cost_only_what_is_missing() -> None:
+    w = world()
+    for number in range(10):
+        comment(w, number, "a")
+    w.settle()
+    w.put("USER#a", "PROFILE", name="Ann")
+    real, calls = w.store.write_each, []
+
+    def write_each(writes: Any) -> Any:
+        calls.append(len(writes))
+        answers = real(writes[:6])
+        return [*answers, *([Transient("throttled")] * len(writes[6:]))]
+
+    w.store.write_each = write_each  # type: ignore[method-assign]
+    w.settle()
+    assert names(w) == ["Ann"] * 10
+    assert calls[:2] == [10, 4]
+
+
+def test_rules_without_a_way_to_parent_or_children_are_refused_with_one_that_would_do() -> None:
+    with pytest.raises(RulesError) as raised:
+        World(EMBED, BY_INDEX.replace(', index_key: {GSI1PK: "AUTHOR#{userId}"}', ""))
+    assert "there is no way from a User to its Comment items" in str(raised.value)
+    assert 'GSI1PK: "USER#{userId}"' in str(raised.value)
+    with pytest.raises(RulesError) as raised:
+        World(EMBED.replace('match: {userId: "{userId}"}', 'match: {userId: "{name}"}'), BY_INDEX)
+    assert "nothing in `match` gives {userId} of the parent's key" in str(raised.value)
