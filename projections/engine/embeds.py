@@ -260,7 +260,7 @@ class Embedder:
             if child is None or child.entity is not rule.into:
                 return
             held = child.image.get(guard)
-            reference = rule.reference(child)
+            reference, fence, by = rule.reference(child), "", ""
             wanted: dict[str, Value | None] = {**dict.fromkeys(rule.attributes), guard: None}
             if reference is not None:
                 by = encode_key(reference)
@@ -280,5 +280,7 @@ class Embedder:
             except ConditionFailed:
                 continue
             self._tally.add("pulled")
-            return
+            if rule.children.index is None or not by or self._fence(rule.name, by) == fence:
+                return
+            # Meanwhile the parent changed. Its push may have looked before the index showed this child: round again.
         raise Transient(f"{rule.name}: the guard of a child kept changing while its parent's attributes were pulled")
