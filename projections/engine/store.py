@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from projections.errors import StoreError
 from projections.language.keys import Image, ItemKey, Schema, Value, key_text
 
 __all__ = [
@@ -186,4 +187,14 @@ class Store(Protocol):
 
     def transact(self, writes: Sequence[Write]) -> None:
         """All writes or none (at most 100, no item twice). Raises `errors.TransactionCancelled`."""
+        ...
+
+    def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
+        """Each update on its own, any number, in as few requests as possible; updates of one item keep their order.
+
+        The answers are position by position: None where it is done, else `errors.ConditionFailed` (without the item, which
+        is not asked for), `errors.InvalidRequest` or `errors.Transient`. Updates must require that their item exists:
+        `Exists` of the partition key attribute, alone or in an `AllOf`; else ValueError. Where a request fails as a whole,
+        all that is not answered yet is `Transient`, and may be done or not.
+        """
         ...

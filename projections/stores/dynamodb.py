@@ -7,7 +7,7 @@ import random
 import time
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -20,7 +20,20 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
-from projections.engine.store import Image, ItemKey, Page, Schema, Update, Value, Write
+from projections.engine.store import (
+    AllOf,
+    AnyOf,
+    Below,
+    Exists,
+    Image,
+    ItemKey,
+    Missing,
+    Page,
+    Schema,
+    Update,
+    Value,
+    Write,
+)
 from projections.errors import (
     ConditionFailed,
     InvalidRequest,
@@ -31,6 +44,14 @@ from projections.errors import (
     Transient,
 )
 from projections.stores.conditions import Expressions, expressions, operands, projection
+from projections.stores.statements import (
+    BATCH_BYTES,
+    BATCH_STATEMENTS,
+    parameters,
+    require_items,
+    rounds,
+    statement,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
@@ -66,6 +87,8 @@ class DynamoDBStore:
         self._schemas = dict(schemas)
         self._meter = meter
         self._beginnings: dict[tuple[str, Expressions, bool], str] = {}
+        self._statements: bool | None = None
+        """Whether the endpoint executes statements as DynamoDB does; None as long as nobody asked."""
         send_bodies_as_they_are(client)
 
     def schema(self, table: str) -> Schema:
@@ -211,6 +234,102 @@ class DynamoDBStore:
             ) from None
         self._call("TransactWriteItems", tables, TransactItems=[], **{BODY: encoded})
 
+    def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
+        for write in writes:
+            require_items(self.schema(write.key.table), write)
+        unanswered = Transient("not asked")
+        answers: list[StoreError | None] = [unanswered] * len(writes)
+        try:
+            for places in rounds(writes):
+                for batch in self._batched(writes, places):
+                    self._execute(writes, batch, answers)
+        except Transient as error:  # of a whole call: what is answered is done, the rest is to be asked again
+            return [error if answer is unanswered else answer for answer in answers]
+        return answers
+
+    def _batched(self, writes: Sequence[Update], places: Sequence[int]) -> Iterator[dict[int, bytes]]:
+        """Statements by the places of their writes, as many as fit into a call; empty where there is none."""
+        batch: dict[int, bytes] = {}
+        size = 0
+        for place in places:
+            said = self._statement_json(writes[place])
+            if said is None or len(places) == 1:
+                yield {place: b""}
+                continue
+            if len(batch) == BATCH_STATEMENTS or (batch and size + len(said) > BATCH_BYTES):
+                yield batch
+                batch, size = {}, 0
+            batch[place] = said
+            size += len(said)
+        if batch:
+            yield batch
+
+    def _execute(self, writes: Sequence[Update], batch: Mapping[int, bytes], answers: list[StoreError | None]) -> None:
+        """Answers the updates of a batch: one alone, and what is refused as a statement, is an UpdateItem."""
+        tables = {writes[place].key.table for place in batch}
+        if len(batch) > 1 and self._speaks_partiql(next(iter(tables))):
+            told = self._statements_answer(list(batch.values()), tables)
+        else:
+            told = [InvalidRequest("not asked as a statement")] * len(batch)
+        for place, answer in zip(batch, told, strict=True):
+            answers[place] = self._answer(writes[place]) if isinstance(answer, InvalidRequest) else answer
+
+    def _statements_answer(self, statements: Sequence[bytes], tables: Collection[str]) -> list[StoreError | None]:
+        names = ", ".join(sorted(map(self._name, tables)))
+        capacity = b',"ReturnConsumedCapacity":"TOTAL"' if self._meter is not None else b""
+        body = b'{"Statements":[' + b",".join(statements) + b"]" + capacity + b"}"
+        try:
+            answer = self._call("BatchExecuteStatement", names, Statements=[], **{BODY: body})
+        except InvalidRequest as error:  # one bad value condemns the call, which does nothing and does not say which
+            return [error] * len(statements)
+        told = [_of_statement(each["Error"], names) if "Error" in each else None for each in answer["Responses"]]
+        for error in told:
+            if isinstance(error, Misconfigured):
+                raise error
+        return told
+
+    def _answer(self, write: Update) -> StoreError | None:
+        try:
+            self.write(write)
+        except ConditionFailed:
+            return ConditionFailed()  # without the item, as of a statement
+        except (InvalidRequest, Transient) as error:
+            return error.with_traceback(None)
+        return None
+
+    def _speaks_partiql(self, table: str) -> bool:
+        """Emulators refuse such statements (MiniStack) or overlook their conditions (moto), so an update that must fail
+        is tried once: on an item that does not exist, it costs one write unit.
+        """
+        if self._statements is None:
+            schema = self.schema(table)
+            kinds = [schema.partition[1], schema.sort[1] if schema.sort else "S"]
+            parts = [str(uuid4().int)[:38] if kind == "N" else uuid4().hex for kind in kinds]
+            key = ItemKey(table, parts[0], parts[1] if schema.sort else None)
+            at = ("~", "at")
+            guard = AnyOf((Missing(at), Below(at, {"S": "0"})))
+            condition = AllOf((Exists((schema.partition[0],)), guard))
+            said = self._statement_json(Update(key, {"~": {"NULL": True}}, condition=condition))
+            assert said is not None
+            (answer,) = self._statements_answer([said], [table])
+            if isinstance(answer, Transient):
+                raise answer
+            self._statements = isinstance(answer, ConditionFailed)
+        return self._statements
+
+    def _statement_json(self, update: Update) -> bytes | None:
+        """One statement of a batch as DynamoDB's JSON; None if it has to be an UpdateItem."""
+        table = update.key.table
+        schema = self.schema(table)
+        text = statement(self._name(table), schema, update)
+        if text is None:
+            return None
+        sent = ",".join(map(_value_json, parameters(schema, update)))
+        try:
+            return f'{{"Statement":{_QUOTED(text)},"Parameters":[{sent}]}}'.encode()
+        except UnicodeEncodeError:  # half of a character must not condemn the whole call
+            return None
+
     def _action_json(self, write: Write) -> str:
         """An action of a transaction as DynamoDB's JSON, which has binary as base64 text just as we do."""
         update = write if isinstance(write, Update) else None
@@ -328,6 +447,7 @@ class DynamoDBStore:
 
 
 _METHODS = {
+    "BatchExecuteStatement": "batch_execute_statement",
     "BatchGetItem": "batch_get_item",
     "DeleteItem": "delete_item",
     "GetItem": "get_item",
@@ -336,7 +456,7 @@ _METHODS = {
     "TransactWriteItems": "transact_write_items",
     "UpdateItem": "update_item",
 }
-_WRITES = frozenset({"DeleteItem", "TransactWriteItems", "UpdateItem"})
+_WRITES = frozenset({"BatchExecuteStatement", "DeleteItem", "TransactWriteItems", "UpdateItem"})
 
 
 def _tables_of(request: Mapping[str, Any]) -> str:
@@ -356,8 +476,10 @@ BODY = "ProjectionsBody"
 def send_bodies_as_they_are(client: DynamoDBClient) -> None:
     """Makes a client send the body that a call has in `BODY`, if it has one."""
     events = client.meta.events
-    events.register("before-parameter-build.dynamodb.TransactWriteItems", _take_body, unique_id="projections-take-body")
-    events.register("before-call.dynamodb.TransactWriteItems", _give_body, unique_id="projections-give-body")
+    for operation in ("BatchExecuteStatement", "TransactWriteItems"):
+        own = f"projections-{operation}"
+        events.register(f"before-parameter-build.dynamodb.{operation}", _take_body, unique_id=f"{own}-take-body")
+        events.register(f"before-call.dynamodb.{operation}", _give_body, unique_id=f"{own}-give-body")
 
 
 def _take_body(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
@@ -444,10 +566,12 @@ _TRANSIENT = frozenset(
 )
 _INVALID = frozenset(
     {
+        "DuplicateItem",
         "IdempotentParameterMismatchException",
         "ItemCollectionSizeLimitExceededException",
         "RequestEntityTooLarge",
         "SerializationException",
+        "UnknownOperationException",
         "ValidationException",
     }
 )
@@ -466,6 +590,19 @@ _TABLE_DIFFERS = (
 )
 """Parts of validation messages which say that the table is not as its schema here has it: true of every request."""
 
+_PERMISSIONS = {"BatchExecuteStatement": "PartiQLUpdate"}
+"""The permission an operation needs, where it is not of its own name."""
+
+_OF_STATEMENTS = {
+    "AccessDenied": "AccessDeniedException",
+    "ItemCollectionSizeLimitExceeded": "ItemCollectionSizeLimitExceededException",
+    "ProvisionedThroughputExceeded": "ProvisionedThroughputExceededException",
+    "ResourceNotFound": "ResourceNotFoundException",
+    "ThrottlingError": "ThrottlingException",
+    "TransactionConflict": "TransactionConflictException",
+    "ValidationError": "ValidationException",
+}
+
 _REASONS = {
     "ConditionalCheckFailed": "condition",
     "DuplicateItem": "condition",
@@ -480,12 +617,17 @@ def translated(error: ClientError, operation: str, tables: str) -> StoreError:
     response: Mapping[str, Any] = error.response
     code = str(response.get("Error", {}).get("Code", ""))
     message = str(response.get("Error", {}).get("Message", "")).rstrip(". ")
-    text = f"{operation} on {tables}: {code}: {message}"
     if code == "ConditionalCheckFailedException":
         item = response.get("Item")
         return ConditionFailed(_received(item) if item else None)
     if code == "TransactionCanceledException" and response.get("CancellationReasons"):
         return TransactionCancelled([_reason(reason) for reason in response["CancellationReasons"]])
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return _told(code, message, operation, tables, status)
+
+
+def _told(code: str, message: str, operation: str, tables: str, status: int = 400) -> StoreError:
+    text = f"{operation} on {tables}: {code}: {message}"
     if code == "ValidationException":
         if any(part in text for part in _TABLE_DIFFERS):
             return Misconfigured(f"{text}. Compare the keys and indexes of the table with those in the rules.")
@@ -493,10 +635,19 @@ def translated(error: ClientError, operation: str, tables: str) -> StoreError:
             return Transient(text)
     if code in _INVALID:
         return InvalidRequest(text)
-    if code in _TRANSIENT or response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
+    if code in _TRANSIENT or status >= 500:
         return Transient(text)
-    way_out = _WAYS_OUT.get(code, "").format(operation=operation)
+    way_out = _WAYS_OUT.get(code, "").format(operation=_PERMISSIONS.get(operation, operation))
     return Misconfigured(f"{text}. {way_out}".rstrip())
+
+
+def _of_statement(error: Mapping[str, Any], tables: str) -> StoreError:
+    """The error of one statement in a batch. Its codes are those of exceptions, cut short."""
+    code = str(error.get("Code", ""))
+    if code == "ConditionalCheckFailed":
+        return ConditionFailed()
+    message = str(error.get("Message", "")).rstrip(". ")
+    return _told(_OF_STATEMENTS.get(code, code), message, "BatchExecuteStatement", tables)
 
 
 def _reason(reason: Mapping[str, Any]) -> Reason | None:

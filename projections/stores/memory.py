@@ -14,8 +14,16 @@ from itertools import islice
 from typing import Any, TypeAlias
 from zlib import crc32
 
-from projections.engine.store import Condition, Delete, Image, ItemKey, Page, Schema, Value, Write
-from projections.errors import ConditionFailed, InvalidRequest, Misconfigured, Reason, TransactionCancelled
+from projections.engine.store import Condition, Delete, Image, ItemKey, Page, Schema, Update, Value, Write
+from projections.errors import (
+    ConditionFailed,
+    InvalidRequest,
+    Misconfigured,
+    Reason,
+    StoreError,
+    TransactionCancelled,
+    Transient,
+)
 from projections.language.values import number_text
 from projections.stores.conditions import comparable, holds
 from projections.stores.limits import (
@@ -35,6 +43,7 @@ from projections.stores.limits import (
     key_sizes,
     size,
 )
+from projections.stores.statements import require_items
 
 __all__ = ["MemoryStore", "Record"]
 
@@ -131,6 +140,20 @@ class MemoryStore:
             outcomes = self._judged(writes)
             for table, key, old, new in outcomes:
                 self._commit(table, key, old, new)
+
+    def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
+        for write in writes:
+            require_items(self.schema(write.key.table), write)
+        return [self._answer(write) for write in writes]
+
+    def _answer(self, write: Update) -> StoreError | None:
+        try:
+            self.write(write)
+        except ConditionFailed:
+            return ConditionFailed()  # without the item, as on DynamoDB
+        except (InvalidRequest, Transient) as error:
+            return error.with_traceback(None)
+        return None
 
     def _judged(self, writes: Sequence[Write]) -> list[tuple[_Table, ItemKey, _Stored | None, _Stored | None]]:
         """What each write of a transaction replaces, and by what; nothing is stored yet."""
