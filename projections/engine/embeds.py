@@ -16,9 +16,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
-from projections.engine.effort import Effort
+from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.guards import as_read, at_of, by_of, guard_value, needs_healing, older_or_foreign
 from projections.engine.ledger_items import fence_key
 from projections.engine.store import (
@@ -35,7 +37,7 @@ from projections.engine.store import (
     Value,
 )
 from projections.engine.tally import Tally
-from projections.errors import BadInput, ConditionFailed, InvalidRequest, Transient
+from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -44,8 +46,11 @@ from projections.language.values import same
 
 __all__ = ["CHILDREN_PER_PAGE", "Embedder", "Push", "needs_pull"]
 
-CHILDREN_PER_PAGE = 250
-"""How many children one page of a push reads and updates."""
+CHILDREN_PER_PAGE = 1000
+"""How many children one page of a push reads and updates; a query ends at 1 MB, so no page holds more than that."""
+
+_AT_ONCE = 25
+"""How many children one request updates: DynamoDB takes as many statements."""
 
 _MOST_TRIES = 20
 
@@ -114,12 +119,14 @@ class Embedder:
         pace: Callable[[int], None] = lambda writes: None,
         tally: Tally | None = None,
         children_per_page: int = CHILDREN_PER_PAGE,
+        run: Run[list[StoreError | None]] = one_by_one,
     ) -> None:
         self._program = program
         self._store = store
         self._pace = pace
         self._tally = tally or Tally()
         self._children_per_page = children_per_page
+        self._run = run
 
     def raise_fence(self, push: Push) -> None:
         """Before the first child is written: from now on, a pull reads a parent that is at least as new as this change."""
@@ -173,7 +180,9 @@ class Embedder:
         self._pace(len(writes))
         hopeless: list[tuple[ItemKey, str]] = []
         transient: Transient | None = None
-        for write, error in zip(writes, self._store.write_each(writes), strict=True):
+        slices = [writes[start : start + _AT_ONCE] for start in range(0, len(writes), _AT_ONCE)]
+        answers = self._run([partial(self._store.write_each, some) for some in slices])
+        for write, error in zip(writes, chain.from_iterable(answers), strict=True):
             if error is None:
                 self._tally.add("embedded")
             elif isinstance(error, InvalidRequest):

@@ -192,7 +192,9 @@ class _Batch:
 
     def _embed(self, made: Plan) -> None:
         processor = self._processor
-        embedder = Embedder(self._program, self._store, pace=processor._pace, tally=self.tally)
+        # many parents at once, or the children of one: never both, because what runs at once must not wait for itself
+        inner = self._run if len(made.pushes) == 1 else one_by_one
+        embedder = Embedder(self._program, self._store, pace=processor._pace, tally=self.tally, run=inner)
         waiting: list[tuple[Push, str]] = []
         self._run_all([partial(self._push, embedder, push, first, waiting) for push, first in made.pushes.items()])
         self._run_all([partial(self._pull, embedder, *pull, first) for pull, first in made.pulls.items()])

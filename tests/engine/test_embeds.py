@@ -39,7 +39,7 @@ def world(rules: str = EMBED, **settings: Any) -> World:
 
 def comment(world: World, number: int, user: str, **attributes: Any) -> None:
     world.put(
-        "POST#1", f"COMMENT#{number:03}", userId=user, GSI1PK=f"AUTHOR#{user}", GSI1SK=f"{number:03}", **attributes
+        "POST#1", f"COMMENT#{number:04}", userId=user, GSI1PK=f"AUTHOR#{user}", GSI1SK=f"{number:04}", **attributes
     )
 
 
@@ -107,8 +107,8 @@ def test_a_child_without_a_reference_has_nothing_embedded() -> None:
     del image["userId"]
     w.store.put("main", image)
     w.settle()
-    assert w.item("POST#1", "COMMENT#001", guards=True) == {
-        "PK": "POST#1", "SK": "COMMENT#001", "GSI1PK": "AUTHOR#a", "GSI1SK": "001",
+    assert w.item("POST#1", "COMMENT#0001", guards=True) == {
+        "PK": "POST#1", "SK": "COMMENT#0001", "GSI1PK": "AUTHOR#a", "GSI1SK": "0001",
     }  # fmt: skip
 
 
@@ -146,12 +146,12 @@ def test_children_in_their_parents_collection_need_no_index() -> None:
 def test_the_first_page_is_pushed_at_once_and_the_rest_is_a_task() -> None:
     tasks: list[tuple[Push, float]] = []
     w = world(tasks=lambda push, delay: tasks.append((push, delay)))
-    for number in range(600):
+    for number in range(1200):
         comment(w, number, "a")
     w.settle()
     w.put("USER#a", "PROFILE", name="Ann")
     w.deliver()
-    assert names(w).count("Ann") == 250
+    assert names(w).count("Ann") == 1000
     ((push, delay),) = tasks
     assert delay == 0
     assert Push.read(push.text()) == push
@@ -163,7 +163,7 @@ def test_a_newer_change_overtakes_an_older_push() -> None:
 
     tasks: list[Push] = []
     w = world(tasks=lambda push, delay: tasks.append(push))
-    for number in range(600):
+    for number in range(1200):
         comment(w, number, "a")
     w.settle()
     w.put("USER#a", "PROFILE", name="Ann")
@@ -176,7 +176,7 @@ def test_a_newer_change_overtakes_an_older_push() -> None:
     page: Push | None = new
     while page is not None:
         page, _ = embedder.push_page(page, effort)
-    assert names(w) == ["Anna"] * 600
+    assert names(w) == ["Anna"] * 1200
 
 
 def test_throttled_children_make_the_page_come_again_and_cost_only_what_is_missing() -> None:
