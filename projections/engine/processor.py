@@ -133,7 +133,7 @@ class _Batch:
                 change = record.get("dynamodb") if isinstance(record, Mapping) else None
                 sequence = change.get("SequenceNumber") if isinstance(change, Mapping) else None
                 self.rejected.append(Rejected(None, str(reason), sequence=sequence if is_sequence(sequence) else None))
-        return decoded
+        return _in_order(decoded)
 
     def apply(self, made: Plan) -> None:
         self.rejected.extend(made.rejected)
@@ -400,6 +400,18 @@ class _Batch:
             rejected=tuple(rejected),
             counts=self.tally.counts,
         )
+
+
+def _in_order(records: list[Record]) -> list[Record]:
+    """As a shard has them: no item's change before an older one of it, and each once. From a shard they come like that."""
+    newest: dict[ItemKey, str] = {}
+    for record in records:
+        if record.version <= newest.get(record.key, ""):
+            break
+        newest[record.key] = record.version
+    else:
+        return records
+    return list({(one.key, one.version): one for one in sorted(records, key=lambda one: one.version)}.values())
 
 
 def _distinct(heals: Iterable[CopyHeal]) -> list[CopyHeal]:

@@ -199,7 +199,8 @@ def _is_number(text: Any) -> bool:
         return False
     if not number.is_finite() or text != text.strip() or "_" in text:
         return False
-    return not number or (-130 <= number.adjusted() <= 125 and len(number.as_tuple().digits) <= 300)
+    digits = "".join(map(str, number.as_tuple().digits)).strip("0")
+    return not digits or (len(digits) <= 38 and -130 <= number.adjusted() <= 125)
 
 
 def _is_binary(text: Any) -> bool:

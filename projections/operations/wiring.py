@@ -247,8 +247,8 @@ def _unusable(event: Any) -> str | None:
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, list):
         return "the event has no list of Records, so no DynamoDB stream sent it"
-    sources = {str(r.get("eventSource", "aws:dynamodb")) for r in records if isinstance(r, Mapping)} - {"aws:dynamodb"}
-    if sources:
+    sources = {str(r.get("eventSource", "aws:dynamodb")) for r in records if isinstance(r, Mapping)}
+    if sources and "aws:dynamodb" not in sources:
         return (
             f"the event comes from {', '.join(sorted(sources))[:100]}, not from a DynamoDB stream; remove that trigger"
         )

@@ -145,7 +145,6 @@ STRANGE = [
     {"Records": None},
     {"Records": {"0": RECORD}},
     {"Records": [{"eventSource": "aws:sqs", "body": "secret"}]},
-    {"Records": [{"eventSource": "aws:kinesis"}, RECORD]},
     {"detail-type": "Scheduled Event"},
 ]
 
