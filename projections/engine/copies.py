@@ -141,7 +141,10 @@ def heals_of(program: Program, key: ItemKey, old: Item | None, new: Item | None,
             newest[source] = max(newest.get(source, ""), at_of(value))
     # No write of ours ever puts another source's copy in a copy's place: no two sources can claim one target.
     changed_hands = len(newest) > 1
-    if after is not None and not changed_hands and not needs_healing(guard, rule.owned(before, after), before, after):
+    # A copy of all attributes that took over an item put under its key knows nothing of what else that item holds.
+    took_over = rule.attributes is None and before is not None and guard not in before and bool(guards)
+    heal = after is None or changed_hands or took_over
+    if not heal and not needs_healing(guard, rule.owned(before, after), before, after):
         return []
     return [CopyHeal(rule, key, newest, sequence)] if newest else []
 
