@@ -451,6 +451,15 @@ def test_strange_events_are_answered_and_the_sound_records_between_them_applied(
 # Strange items.
 
 
+def promised(item: dict[str, Any]) -> None:
+    """What the application says in the rules that it keeps: the index key by which an author's comments are found."""
+    sort = item.get("SK", {}).get("S")
+    if isinstance(sort, str) and sort.startswith("COMMENT#"):
+        author = item.get("userId", {}).get("S")
+        item["GSI1PK"] = {"S": f"AUTHOR#{author}"}
+        item["GSI1SK"] = {"S": sort}
+
+
 def strange_items(chance: random.Random) -> tuple[int, int, int]:
     """An application that writes any value anywhere a table holds it; then everything is as the oracle says."""
     name = chance.choice(("social", "kinds"))
@@ -465,6 +474,7 @@ def strange_items(chance: random.Random) -> tuple[int, int, int]:
                 item[chance.choice([*names, "extra", "likeCount", "a.b"])] = clone(chance.choice(HOLD))
             if chance.random() < 0.3 and item:
                 item.pop(chance.choice(list(item)))
+            promised(item)
             try:
                 key = schema.key("main", item)
                 if chance.random() < 0.15:
