@@ -9,7 +9,8 @@
 | `STREAM_ARN` | the stream's ARN, several separated by commas; without it, what each record says |
 | `NEW_RULES` | `live` (if absent) or `fill`: how rules start where the registry is empty |
 | `QUARANTINE_QUEUE_URL` | where records go that a rule cannot use; without it they are reported as failed |
-| `TASK_QUEUE_URL` | where long work goes; without it everything is done at once |
+| `TASK_QUEUE_URL` | where long work goes; without it everything is done at once; the worker needs both queues |
+| `PUSH_WRITES_PER_SECOND` | how many children a function instance updates in a second, at least 25; 500 if absent |
 """
 
 from __future__ import annotations
@@ -19,17 +20,34 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from projections.engine.effort import Run
 from projections.engine.processor import Outcome, Processor, Rejected
 from projections.engine.records import stream_label
+from projections.engine.store import Store
 from projections.errors import Misconfigured, StoreError, Transient
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.operations.quarantine import Quarantine, Sender
+from projections.operations.pacing import Pacer
+from projections.operations.quarantine import Quarantine
+from projections.operations.tasks import Tasks
+from projections.operations.worker import Work, WorkerHandler
 
-__all__ = ["MAIN", "THREADS", "WHOLE_BATCH", "Settings", "StreamHandler", "at_once", "stream_from_environment"]
+if TYPE_CHECKING:
+    from projections.stores.queues import Queue
+
+__all__ = [
+    "MAIN",
+    "THREADS",
+    "WHOLE_BATCH",
+    "Settings",
+    "StreamHandler",
+    "at_once",
+    "stream_from_environment",
+    "worker_from_environment",
+]
 
 WHOLE_BATCH = ""
 """An identifier that Lambda does not know: it takes the whole batch for failed."""
@@ -39,6 +57,15 @@ MAIN = "main"
 
 THREADS = 10
 """Requests to DynamoDB at once. One core of Lambda has no work for more: a request costs about half a millisecond of it."""
+
+PAGE_SECONDS = 5.0
+"""The last page of a push begins to write no later before the end of an invocation."""
+
+_WRITES_PER_SECOND = 500
+"""Half of what a partition takes; the other half is the application's."""
+
+_LEAST_WRITES_PER_SECOND = 25
+"""Below, a single page (250 children) would take most of an invocation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +79,7 @@ class Settings:
     new_rules: str
     quarantine_url: str | None
     task_url: str | None
+    push_writes_per_second: int
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> Settings:
@@ -73,6 +101,7 @@ class Settings:
             new_rules=new_rules,
             quarantine_url=environ.get("QUARANTINE_QUEUE_URL") or None,
             task_url=environ.get("TASK_QUEUE_URL") or None,
+            push_writes_per_second=_rate(environ),
         )
 
 
@@ -85,7 +114,7 @@ class Processing(Protocol):
 class StreamHandler:
     """Takes the events Lambda makes of stream records; answers with the lowest sequence number that has to come again.
 
-    `observe` is told what became of every event.
+    `observe` is told what became of every event; `pacer` is told of the time there is.
     """
 
     def __init__(
@@ -94,13 +123,17 @@ class StreamHandler:
         *,
         quarantine: Callable[[Sequence[Rejected]], None] | None = None,
         observe: Callable[[Outcome], None] | None = None,
+        pacer: Pacer | None = None,
     ) -> None:
         self._processor = processor
         self._quarantine = quarantine
         self._observe = observe
+        self._pacer = pacer
 
     def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]:
         """`remaining` gives the seconds left. Raises `Misconfigured`, never for the sake of a record."""
+        if self._pacer:
+            self._pacer.within(lambda: remaining() - PAGE_SECONDS)
         reason = _unusable(event)
         outcome = self._refuse(reason) if reason else self._processor.process(event["Records"], remaining=remaining)
         if self._observe:
@@ -125,6 +158,53 @@ def stream_from_environment(
     environ: Mapping[str, str], *, observe: Callable[[Outcome], None] | None = None
 ) -> StreamHandler:
     """The handler of stream records. Raises `Misconfigured` or, for a rule file, `RulesError`."""
+    parts = _parts(environ)
+    settings = parts.settings
+    processor = Processor(
+        parts.program,
+        parts.store,
+        tables={_table_name(name): logical for logical, name in settings.tables.items()},
+        labels={logical: stream_label(arn) for logical, arn in settings.stream_arns.items()},
+        quarantine=parts.quarantine,
+        run=at_once(THREADS),
+        tasks=parts.tasks,
+        pace=parts.pacer,
+    )
+    return StreamHandler(processor, quarantine=parts.quarantine, observe=observe, pacer=parts.pacer)
+
+
+def worker_from_environment(
+    environ: Mapping[str, str], *, observe: Callable[[Work], None] | None = None
+) -> WorkerHandler:
+    """The handler of tasks. Raises `Misconfigured` or, for a rule file, `RulesError`."""
+    for name, meaning in (("TASK_QUEUE_URL", "tasks"), ("QUARANTINE_QUEUE_URL", "what can never be written")):
+        _required(environ, name, f"the URL of the queue for {meaning}")
+    parts = _parts(environ)
+    assert parts.tasks is not None
+    assert parts.quarantine is not None
+    return WorkerHandler(
+        parts.program,
+        parts.store,
+        send=parts.tasks,
+        quarantine=parts.quarantine,
+        pacer=parts.pacer,
+        observe=observe,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What every function is made of."""
+
+    settings: Settings
+    program: Program
+    store: Store
+    quarantine: Quarantine | None
+    tasks: Tasks | None
+    pacer: Pacer
+
+
+def _parts(environ: Mapping[str, str]) -> _Parts:
     settings = Settings.read(environ)
     program = Program.from_document(_document(settings.rules))
     _agree(settings.tables, program.tables)
@@ -137,24 +217,20 @@ def stream_from_environment(
         {**settings.tables, "ledger": settings.ledger},
         {**program.tables, "ledger": LEDGER_SCHEMA},
     )
-    quarantine = None
+    quarantine = tasks = None
     if url := settings.quarantine_url:
+        quarantine = Quarantine(partial(_queue, url), lambda: datetime.now(UTC), settings.stream_arns)
+    if url := settings.task_url:
+        tasks = Tasks(partial(_queue, url))
+    return _Parts(settings, program, store, quarantine, tasks, Pacer(settings.push_writes_per_second))
 
-        def connect() -> Sender:
-            from projections.stores.queues import Queue
 
-            return Queue(client("sqs"), url)
+def _queue(url: str) -> Queue:
+    """Made when there is something to send for the first time: a client of SQS is a tenth of a cold start."""
+    from projections.stores.aws import client
+    from projections.stores.queues import Queue
 
-        quarantine = Quarantine(connect, lambda: datetime.now(UTC), settings.stream_arns)
-    processor = Processor(
-        program,
-        store,
-        tables={_table_name(name): logical for logical, name in settings.tables.items()},
-        labels={logical: stream_label(arn) for logical, arn in settings.stream_arns.items()},
-        quarantine=quarantine,
-        run=at_once(THREADS),
-    )
-    return StreamHandler(processor, quarantine=quarantine, observe=observe)
+    return Queue(client("sqs", max_pool_connections=THREADS), url)
 
 
 def at_once(threads: int) -> Run[Any]:
@@ -216,6 +292,15 @@ def _stream_arns(environ: Mapping[str, str], tables: Mapping[str, str]) -> dict[
             )
         arns[logical[table]] = arn
     return arns
+
+
+def _rate(environ: Mapping[str, str]) -> int:
+    text = environ.get("PUSH_WRITES_PER_SECOND") or str(_WRITES_PER_SECOND)
+    if not text.isdecimal() or int(text) < _LEAST_WRITES_PER_SECOND:
+        raise Misconfigured(
+            f"PUSH_WRITES_PER_SECOND is {text!r}. Set it to a whole number, {_LEAST_WRITES_PER_SECOND} or more."
+        )
+    return int(text)
 
 
 def _agree(tables: Mapping[str, str], wanted: Mapping[str, object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,9 @@ __all__ = ["MAX_BYTES", "Queue"]
 
 MAX_BYTES = 262_144
 """Of a message, and of all messages of one request: a queue may still be set to this, though SQS now allows 1 MiB."""
+
+_LONGEST_DELAY = 900
+"""Seconds: SQS holds a message back no longer."""
 
 _MAX_MESSAGES = 10
 _ATTEMPTS = 4
@@ -45,18 +49,21 @@ class Queue:
         self._url = url
         self._sleep = sleep
 
-    def send(self, bodies: Sequence[str]) -> None:
-        """Sends every body, in no particular order.
+    def send(self, bodies: Sequence[str], delays: Sequence[float] | None = None) -> None:
+        """Sends every body, in no particular order. `delays` gives the seconds for which each is held back, at most 900.
 
         Raises `Transient` if SQS keeps failing some of them, `Misconfigured` where there is no queue or no permission,
         and `InvalidRequest` if a body is refused for what it is.
         """
-        for batch in _batches(bodies):
+        for batch in _batches(bodies, delays or [0] * len(bodies)):
             self._send_batch(batch)
 
-    def _send_batch(self, bodies: Sequence[str]) -> None:
-        pending: list[SendMessageBatchRequestEntryTypeDef]
-        pending = [{"Id": str(number), "MessageBody": body} for number, body in enumerate(bodies)]
+    def _send_batch(self, batch: Sequence[tuple[str, int]]) -> None:
+        pending: list[SendMessageBatchRequestEntryTypeDef] = []
+        for number, (body, delay) in enumerate(batch):
+            pending.append({"Id": str(number), "MessageBody": body})
+            if delay:
+                pending[-1]["DelaySeconds"] = delay
         failed: Mapping[str, Any] = {}
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -75,7 +82,7 @@ class Queue:
             if not pending:
                 return
             failed = refused[pending[0]["Id"]]
-        raise Transient(f"{self._url} did not take {len(pending)} of {len(bodies)} messages: {failed['Code']}")
+        raise Transient(f"{self._url} did not take {len(pending)} of {len(batch)} messages: {failed['Code']}")
 
     def _translated(self, error: ClientError | BotoCoreError) -> StoreError:
         if not isinstance(error, ClientError):
@@ -91,17 +98,17 @@ class Queue:
         return InvalidRequest(f"{self._url}: {error}")
 
 
-def _batches(bodies: Sequence[str]) -> Iterator[list[str]]:
-    batch: list[str] = []
+def _batches(bodies: Sequence[str], delays: Sequence[float]) -> Iterator[list[tuple[str, int]]]:
+    batch: list[tuple[str, int]] = []
     size = 0
-    for body in bodies:
+    for body, delay in zip(bodies, delays, strict=True):
         length = len(body.encode())
         if length > MAX_BYTES:
             raise InvalidRequest(f"a message of {length} bytes is too large for SQS, which takes {MAX_BYTES}")
         if len(batch) == _MAX_MESSAGES or (batch and size + length > MAX_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append(body)
+        batch.append((body, min(_LONGEST_DELAY, math.ceil(delay))))
         size += length
     if batch:
         yield batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from projections.tools.event_source import Discard, Settings, Stream
 from projections.tools.event_source import Mapping as EventSourceMapping
 from projections.tools.event_source.stream import Record, created_at, sequence_number, source_arn
 from projections.tools.events import flaw
-from projections.tools.tables import LEDGER, Tables, stream_label
+from projections.tools.tables import LEDGER, MemoryTables, Tables, stream_label
 
 if TYPE_CHECKING:
     from projections.language.program import Program
@@ -172,6 +173,7 @@ def _delivery(
         tables={**logical, **own},
         quarantine=quarantine,
         clock=lambda: newest,
+        sleep=_no_wait if isinstance(tables, MemoryTables) else time.sleep,  # an index in memory does not lag
         chance=lambda: 0.5,
     )
     handler = StreamHandler(processor, quarantine=quarantine, observe=observe)
@@ -188,6 +190,10 @@ def _delivery(
         mapping.run_until_idle(lambda event: handler.handle(event, lambda: 60.0))
 
     return deliver
+
+
+def _no_wait(seconds: float) -> None:
+    pass
 
 
 def _logical(program: Program, records: Sequence[Record]) -> dict[str, str]:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import boto3
 import pytest
 from emulators import ROOT
 from sam_cli import AWS, Sam
+
+from projections.engine.embeds import CHILDREN_PER_PAGE
 
 Outputs = Mapping[str, str]
 
@@ -35,9 +38,9 @@ def stack(sam: Sam, built: Path) -> Outputs:
 
 
 def test_the_package_starts_with_nothing_but_itself(built: Path) -> None:
-    """No pydantic, no YAML, no command line: with the standard library and the package alone the handler is wired."""
+    """No pydantic, no YAML, no command line: with the standard library and the package alone the handlers are wired."""
     program = (
-        "import sys; sys.path.append(sys.argv[1]); import handlers.stream; "
+        "import sys; sys.path.append(sys.argv[1]); import handlers.stream, handlers.worker; "
         "print([n for n in ('pydantic', 'ruamel', 'click', 'rich', 'aws_xray_sdk') if n in sys.modules])"
     )
     environment = {
@@ -45,6 +48,7 @@ def test_the_package_starts_with_nothing_but_itself(built: Path) -> None:
         "LEDGER_TABLE_NAME": "ledger",
         "RULES_FILE": str(built / "rules.json"),
         "QUARANTINE_QUEUE_URL": "http://127.0.0.1:1/queue",
+        "TASK_QUEUE_URL": "http://127.0.0.1:1/tasks",
         "POWERTOOLS_SERVICE_NAME": "test",
         **AWS,
     }
@@ -100,6 +104,26 @@ def test_a_record_that_no_rule_can_use_is_quarantined_and_others_go_on(stack: Ou
     assert "When?" not in json.dumps(message)
 
 
+def test_a_new_name_reaches_every_comment_page_by_page(stack: Outputs, sam: Sam) -> None:
+    """More children than a page holds: the stream's function updates the first page, the worker all others."""
+    dynamodb, table, children = client(sam.endpoint, "dynamodb"), stack["TableName"], 2 * CHILDREN_PER_PAGE + 100
+    put = writer(stack, sam.endpoint)
+    put(PK="USER#ada", SK="PROFILE", userId="ada", name="Ada Lovelace")
+    comments = [comment(number, "ada") for number in range(children)]
+    for start in range(0, children, 25):
+        requests = [{"PutRequest": {"Item": item}} for item in comments[start : start + 25]]
+        assert not dynamodb.batch_write_item(RequestItems={table: requests})["UnprocessedItems"]
+    named(stack, sam.endpoint, "ada", "Ada Lovelace", children)
+
+    put(PK="USER#ada", SK="PROFILE", userId="ada", name="Ada King")
+    named(stack, sam.endpoint, "ada", "Ada King", children)
+    eventually(lambda: waiting(stack, sam.endpoint), lambda found: set(found.values()) == {"0"})
+    done = worker_counts(stack, sam.endpoint)
+    assert done["embedded"] >= children - CHILDREN_PER_PAGE
+    assert done["pushes"] > 0
+    assert done["failures"] == 0
+
+
 def test_an_existing_table_is_projected_as_well(sam: Sam, built: Path) -> None:
     """With ExistingTableName and ExistingStreamArn the stack makes no table of its own."""
     table = client(sam.endpoint, "dynamodb").create_table(
@@ -151,6 +175,53 @@ def read(stack: Outputs, endpoint: str, partition: str, sort: str) -> Mapping[st
     answer = client(endpoint, "dynamodb").get_item(TableName=stack["TableName"], Key=key, ConsistentRead=True)
     item: Mapping[str, Any] = answer.get("Item", {})
     return item
+
+
+def comment(number: int, user: str) -> dict[str, dict[str, str]]:
+    at = f"2026-01-05T10:00:00.{number:03}Z"
+    fields = {"commentId": f"c{number}", "createdAt": at, "userId": user, "text": "Well said."}
+    keys = {"PK": "POST#p2", "SK": f"COMMENT#{at}#c{number}", "GSI1PK": f"AUTHOR#{user}", "GSI1SK": at}
+    return {name: {"S": text} for name, text in {**keys, "postId": "p2", **fields}.items()}
+
+
+def named(stack: Outputs, endpoint: str, user: str, name: str, comments: int) -> None:
+    """Waits until all comments of a user show this name."""
+    dynamodb = client(endpoint, "dynamodb")
+
+    def names() -> Mapping[str, int]:
+        pages = dynamodb.get_paginator("query").paginate(
+            TableName=stack["TableName"],
+            IndexName="GSI1",
+            KeyConditionExpression="GSI1PK = :author",
+            ExpressionAttributeValues={":author": {"S": f"AUTHOR#{user}"}},
+        )
+        return Counter(item.get("userName", {}).get("S", "") for page in pages for item in page["Items"])
+
+    eventually(names, lambda found: found == {name: comments}, 90)
+
+
+def waiting(stack: Outputs, endpoint: str) -> Mapping[str, str]:
+    """How many tasks there are, and how many dead letters."""
+    sqs, found = client(endpoint, "sqs"), {}
+    for queue in ("TaskQueueUrl", "TaskDeadLettersUrl"):
+        answer = sqs.get_queue_attributes(QueueUrl=stack[queue], AttributeNames=["All"])["Attributes"]
+        found |= {f"{queue} {name}": count for name, count in answer.items() if name.startswith("ApproximateNumber")}
+    return found
+
+
+def worker_counts(stack: Outputs, endpoint: str) -> Mapping[str, float]:
+    """The sums of what the worker has told as metrics."""
+    function = client(endpoint, "lambda").get_function_configuration(FunctionName=stack["WorkerFunctionName"])
+    pages = (
+        client(endpoint, "logs")
+        .get_paginator("filter_log_events")
+        .paginate(logGroupName=function["LoggingConfig"]["LogGroup"], filterPattern="_aws")
+    )
+    counts: Counter[str] = Counter()
+    for line in (event["message"] for page in pages for event in page["events"]):
+        if line.startswith("{") and "_aws" in (told := json.loads(line)):
+            counts.update({name: value[0] for name, value in told.items() if isinstance(value, list)})
+    return counts
 
 
 def number(item: Mapping[str, Any], name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""What the function says of itself: structured logs and metrics, never contents."""
+"""What the functions say of themselves: structured logs and metrics, never contents."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sam_cli import AWS
 from projections.language.loader import load
 
 PROGRAM = """
-import gc, json, sys
-from handlers.stream import handler
+import gc, importlib, json, sys
+handler = importlib.import_module("handlers." + sys.argv[1]).handler
 
 class Context:
     function_name = "stream"
@@ -29,21 +29,30 @@ class Context:
     def get_remaining_time_in_millis(self):
         return 60_000
 
-answer = handler(json.loads(sys.argv[1]), Context())
+answer = handler(json.loads(sys.argv[2]), Context())
 print(json.dumps({"collecting": gc.isenabled()}))
 print(json.dumps({"answer": answer}))
 """
 
 
+Lines = list[Mapping[str, Any]]
+
+
 @pytest.fixture
-def said(tmp_path: Path) -> list[Mapping[str, Any]]:
-    """Every line the function writes about an event that is none, while its environment asks for events to be logged."""
+def said(tmp_path: Path) -> Lines:
+    """What the stream's function says of messages."""
+    return lines_of("stream", {"Records": [{"eventSource": "aws:sqs", "body": "secret"}]}, tmp_path)
+
+
+def lines_of(function: str, event: Any, tmp_path: Path) -> Lines:
+    """Every line a function writes about an event that it cannot use, while its environment asks for events to be logged."""
     rules = tmp_path / "rules.json"
     rules.write_text(json.dumps(load(ROOT / "projections/rules/social.yaml").canonical()))
     settings = {"TABLE_NAME": "app", "LEDGER_TABLE_NAME": "ledger", "RULES_FILE": str(rules)}
-    event = {"Records": [{"eventSource": "aws:sqs", "body": "secret"}]}
+    if function == "worker":
+        settings |= {"TASK_QUEUE_URL": "http://127.0.0.1:1/tasks", "QUARANTINE_QUEUE_URL": "http://127.0.0.1:1/bad"}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(event)],
+        [sys.executable, "-c", PROGRAM, function, json.dumps(event)],
         cwd=ROOT,
         env={**os.environ, **AWS, **settings, "POWERTOOLS_LOGGER_LOG_EVENT": "true"},
         text=True,
@@ -56,22 +65,33 @@ def said(tmp_path: Path) -> list[Mapping[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_counts_are_metrics_in_the_embedded_format(said: list[Mapping[str, Any]]) -> None:
+def test_counts_are_metrics_in_the_embedded_format(said: Lines) -> None:
     (line,) = [line for line in said if "_aws" in line]
     (directive,) = line["_aws"]["CloudWatchMetrics"]
     assert directive["Namespace"] == "Projections"
     assert (line["rejected"], line["failures"]) == ([1.0], [1.0])
 
 
-def test_a_reason_is_a_structured_log(said: list[Mapping[str, Any]]) -> None:
+def test_a_reason_is_a_structured_log(said: Lines) -> None:
     lines = [line for line in said if line.get("level") == "WARNING"]
     assert any("aws:sqs" in line["message"] for line in lines)
     assert all(line["function_request_id"] == "request" for line in lines)
 
 
-def test_the_answer_is_lambdas(said: list[Mapping[str, Any]]) -> None:
+def test_the_answer_is_lambdas(said: Lines) -> None:
     assert said[-1] == {"answer": {"batchItemFailures": [{"itemIdentifier": ""}]}}
 
 
-def test_garbage_is_collected_again_once_the_function_is_wired(said: list[Mapping[str, Any]]) -> None:
+def test_garbage_is_collected_again_once_the_function_is_wired(said: Lines) -> None:
     assert said[-2] == {"collecting": True}
+
+
+def test_the_worker_tells_of_a_message_that_is_no_task(tmp_path: Path) -> None:
+    """It fails until it ends among the dead letters; its body is not logged."""
+    event = {"Records": [{"messageId": "m1", "eventSource": "aws:sqs", "body": '{"name": "secret"}'}]}
+    said = lines_of("worker", event, tmp_path)
+    assert said[-1] == {"answer": {"batchItemFailures": [{"itemIdentifier": "m1"}]}}
+    (metrics,) = [line for line in said if "_aws" in line]
+    assert (metrics["tasks"], metrics["pages"], metrics["pushes"], metrics["failures"]) == ([1.0], [0.0], [0.0], [1.0])
+    (log,) = [line for line in said if line.get("level") == "WARNING"]
+    assert (log["item"], "no task" in log["message"]) == ("m1", True)

@@ -53,31 +53,65 @@ def resources() -> Mapping[str, Any]:
     return found
 
 
-def statements() -> list[Mapping[str, Any]]:
+ROLES = ("StreamRole", "WorkerRole")
+
+
+def statements(role: str) -> list[Mapping[str, Any]]:
     documents = []
-    for policy in resources()["StreamRole"]["Properties"]["Policies"]:
+    for policy in resources()[role]["Properties"]["Policies"]:
         chosen = policy["Fn::If"][1] if "Fn::If" in policy else policy
         documents.append(chosen["PolicyDocument"])
     return [statement for document in documents for statement in document["Statement"]]
 
 
-def test_the_role_names_every_action_and_never_a_put_on_a_table() -> None:
-    """Stored items change by guarded updates only, so that the role cannot even overwrite one."""
-    actions = [
-        action
-        for statement in statements()
-        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
-    ]
-    assert not [action for action in actions if "*" in action]
-    assert "dynamodb:PutItem" not in actions
-    assert "dynamodb:Scan" not in actions
+def actions(statement: Mapping[str, Any]) -> list[str]:
+    return [statement["Action"]] if isinstance(statement["Action"], str) else list(statement["Action"])
 
 
-def test_only_tracing_has_no_resource_of_its_own() -> None:
-    assert [statement["Sid"] for statement in statements() if statement["Resource"] == "*"] == ["Traces"]
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_names_every_action_and_never_a_put_on_a_table(role: str) -> None:
+    """Stored items change by guarded updates only, so that a role cannot even overwrite one."""
+    named = [action for statement in statements(role) for action in actions(statement)]
+    assert not [action for action in named if "*" in action]
+    assert not {"dynamodb:PutItem", "dynamodb:PartiQLInsert", "dynamodb:Scan"} & set(named)
 
 
-@pytest.mark.parametrize("name", ["ApplicationTable", "LedgerTable", "QuarantineQueue", "DiscardedBucket"])
+@pytest.mark.parametrize("role", ROLES)
+def test_only_tracing_has_no_resource_of_its_own(role: str) -> None:
+    assert [statement["Sid"] for statement in statements(role) if statement["Resource"] == "*"] == ["Traces"]
+
+
+def test_the_worker_reads_fences_and_writes_nothing_to_the_ledger() -> None:
+    """Pages of a push only ask whether they are overtaken; the fence is raised where the change was seen."""
+    (ledger,) = [one for one in statements("WorkerRole") if one["Resource"] == {"Fn::GetAtt": ["LedgerTable", "Arn"]}]
+    assert actions(ledger) == ["dynamodb:GetItem"]
+
+
+def test_both_functions_are_the_same_package_with_the_same_settings() -> None:
+    """What differs is what starts them and what they may do."""
+    functions = [one for one in resources().values() if one["Type"] == "AWS::Serverless::Function"]
+    assert [one["Properties"]["Handler"] for one in functions] == ["handlers.stream.handler", "handlers.worker.handler"]
+    assert all(set(one["Properties"]) == {"Handler", "Role", "LoggingConfig", "Events"} for one in functions)
+
+
+def test_a_task_stays_invisible_for_six_times_the_workers_timeout() -> None:
+    template, _ = decode(str(TEMPLATE))
+    queue = resources()["TaskQueue"]["Properties"]
+    assert queue["VisibilityTimeout"] >= 6 * template["Globals"]["Function"]["Timeout"]
+    kept = resources()["TaskDeadLetters"]["Properties"]["MessageRetentionPeriod"]
+    assert kept > queue["MessageRetentionPeriod"]
+
+
+def test_what_failed_among_the_tasks_is_told_and_few_workers_run_at_once() -> None:
+    tasks = resources()["WorkerFunction"]["Properties"]["Events"]["Tasks"]["Properties"]
+    assert tasks["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert 1 <= tasks["BatchSize"] <= 10
+    assert tasks["ScalingConfig"] == {"MaximumConcurrency": 2}
+
+
+@pytest.mark.parametrize(
+    "name", ["ApplicationTable", "LedgerTable", "QuarantineQueue", "DiscardedBucket", "TaskDeadLetters"]
+)
 def test_what_holds_data_survives_the_stack(name: str) -> None:
     resource = resources()[name]
     assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
@@ -85,7 +119,7 @@ def test_what_holds_data_survives_the_stack(name: str) -> None:
 
 def test_the_dashboard_is_json_once_its_names_are_in() -> None:
     body = json.loads(resources()["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"])
-    assert len(body["widgets"]) == 4
+    assert len(body["widgets"]) == 6
 
 
 # What must agree with the rules.

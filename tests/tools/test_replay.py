@@ -66,7 +66,7 @@ def test_events_twice_in_a_row_end_in_the_same_items_as_once(run: Run, event: Pa
     assert replayed(run, event, event)["items"] == replayed(run, event)["items"]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 22, 1000])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 24, 1000])
 def test_the_size_of_batches_does_not_matter(run: Run, size: int) -> None:
     event = ROOT / "events/social.json"
     assert replayed(run, event, "--batch-size", size)["items"] == replayed(run, event)["items"]
@@ -91,6 +91,7 @@ def test_the_story_of_the_social_events(run: Run) -> None:
     draft = items["POST#p3", "METADATA"]
     assert (draft["GSI1PK"], draft["likeCount"], "GSI2PK" in draft) == ("DRAFTS#ada", 0, False)
     assert ("POST#p2", "METADATA") not in items
+    assert items["POST#p4", "COMMENT#2026-03-03T07:50:00Z#c4"]["userName"] == "Ada King"  # renamed since
     profiles = {user: items[f"USER#{user}", "PROFILE"] for user in ("ada", "ben", "cleo")}
     counts = {u: (p["postCount"], p["publishedCount"], p["wordsPublished"]) for u, p in profiles.items()}
     assert counts == {"ada": (2, 1, 1250), "ben": (0, 0, 0), "cleo": (1, 1, 640)}
@@ -110,7 +111,7 @@ def test_people_see_each_derived_attribute_with_the_rule_that_wrote_it(run: Run)
     assert code == 0
     assert "POST#p1 · METADATA  PostMeta, created by postById" in out
     assert any(line.split()[:4] == ["+", "likeCount", "2", "engagement"] for line in out.splitlines())
-    assert "22 records (1 redelivered)" in out
+    assert "24 records (1 redelivered)" in out
     assert all(line == line.rstrip() for line in out.splitlines())
 
 
@@ -118,7 +119,7 @@ def test_a_bad_record_is_quarantined_and_exits_with_1_while_the_rest_is_projecte
     code, out = run("--json", ROOT / "events/bad-record.json")
     document = json.loads(out)
     assert code == 1
-    assert [one["rule"] for one in document["quarantined"]] == ["discussion"]
+    assert {one["rule"] for one in document["quarantined"]} == {"discussion"}
     counted = next(item for item in document["items"] if item["SK"] == "METADATA")
     assert counted["likeCount"] == 1
     assert "quarantined discussion" in run(ROOT / "events/bad-record.json")[1]

@@ -1,0 +1,41 @@
+"""What the functions share: how an invocation is logged and measured, and the entry point around it."""
+
+import gc
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from aws_lambda_powertools.logging import Logger
+from aws_lambda_powertools.metrics import Metrics, MetricUnit
+
+from projections.engine.plan import Rejected
+
+logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME", "projections"))
+metrics = Metrics(service=logger.service, namespace=os.environ.get("POWERTOOLS_METRICS_NAMESPACE", "Projections"))
+
+
+def tell(counts: Mapping[str, int], rejected: Iterable[Rejected], failed: Mapping[str, str]) -> None:
+    """Counts become metrics, reasons logs, those in `failed` by what is to be retried. Keys are told, contents never."""
+    for name, count in {**counts, "failures": len(failed)}.items():
+        metrics.add_metric(name, MetricUnit.Count, count)
+    for one in rejected:
+        logger.warning("rejected: %s", one.reason, extra={"rule": one.rule, "table": one.table, "key": one.key})
+    for identifier, reason in failed.items():
+        logger.warning("to be retried: %s", reason, extra={"item": identifier})
+
+
+def entry_point(handle: Callable[[Any, Callable[[], float]], dict[str, Any]]) -> Callable[..., Any]:
+    """Call it once all is wired: what is there by then stays, and the garbage collector never looks at it again."""
+
+    @logger.inject_lambda_context(log_event=False)  # said, so that no environment variable makes it log items
+    @metrics.log_metrics
+    def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+        return handle(event, lambda: context.get_remaining_time_in_millis() / 1000)
+
+    gc.freeze()
+    gc.enable()
+    if os.environ.get("POWERTOOLS_TRACE_DISABLED") != "false":
+        return handler
+    from aws_lambda_powertools.tracing import Tracer  # only then the package needs the X-Ray SDK
+
+    return Tracer().capture_lambda_handler(handler, capture_response=False)

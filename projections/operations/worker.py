@@ -1,0 +1,203 @@
+"""The worker: takes tasks from the queue and does them, page by page, as far as the invocation's time goes.
+
+What is left is sent back to the queue before success is reported, so a crash at any point only repeats pages, and a page
+that is repeated writes what is missing. Tasks of one invocation take turns: a push to millions does not hold up small ones.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from projections.engine.effort import Effort, OutOfTime
+from projections.engine.embeds import CHILDREN_PER_PAGE, Embedder, Push
+from projections.engine.plan import Rejected
+from projections.engine.processor import SETTLE_SECONDS
+from projections.engine.store import Store
+from projections.engine.tally import Tally
+from projections.errors import BadInput, Misconfigured, StoreError, Transient
+from projections.language.keys import encode_key
+from projections.language.program import Program
+from projections.operations import tasks
+from projections.operations.pacing import Pacer
+from projections.operations.tasks import Tasks
+
+__all__ = ["MARGIN_SECONDS", "Work", "WorkerHandler"]
+
+MARGIN_SECONDS = 10.0
+"""Before the invocation ends no page begins any more: enough to end the last one and to send what is left."""
+
+_MOST_TRIES = 8
+"""Of a page, with pauses that grow to 2 seconds. Then its message fails, and comes back after its visibility timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What became of an invocation's tasks: by message id why it failed, what can never be written, counts for metrics.
+
+    Counted are tasks received, pages done, pushes that came to their end, children updated and children rejected.
+    """
+
+    failed: Mapping[str, str]
+    rejected: tuple[Rejected, ...]
+    counts: Mapping[str, int]
+
+
+class WorkerHandler:
+    """Takes the events Lambda makes of the task queue's messages; answers with those that have to come again.
+
+    `quarantine` takes the children that can never be written. `observe` is told what became of every event.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        store: Store,
+        *,
+        send: Tasks,
+        quarantine: Callable[[Sequence[Rejected]], None],
+        pacer: Pacer,
+        observe: Callable[[Work], None] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        chance: Callable[[], float] = random.random,
+        children_per_page: int = CHILDREN_PER_PAGE,
+    ) -> None:
+        self._program = program
+        self._store = store
+        self._tasks = send
+        self._quarantine = quarantine
+        self._pacer = pacer
+        self._observe = observe
+        self._sleep = sleep
+        self._chance = chance
+        self._children_per_page = children_per_page
+
+    def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]:
+        """`remaining` gives the seconds left. Raises `Misconfigured`, never for the sake of a message."""
+        effort = Effort(remaining, margin=MARGIN_SECONDS, sleep=self._sleep, chance=self._chance)
+        self._pacer.within(lambda: effort.left)
+        work = _Invocation(self, effort)
+        work.do(event)
+        if self._observe:
+            self._observe(work.outcome())
+        return {"batchItemFailures": [{"itemIdentifier": message} for message in work.failed]}
+
+
+@dataclass(slots=True)
+class _Task:
+    """A page to be done next, and the message that led to it. `own` as long as it is what the message asks for itself."""
+
+    message: str
+    push: Push
+    own: bool = True
+    tries: int = 0
+
+
+class _Invocation:
+    def __init__(self, handler: WorkerHandler, effort: Effort) -> None:
+        self._handler = handler
+        self._effort = effort
+        self._tally = Tally()
+        self._embedder = Embedder(
+            handler._program,
+            handler._store,
+            pace=handler._pacer,
+            tally=self._tally,
+            children_per_page=handler._children_per_page,
+        )
+        self._waiting: deque[_Task] = deque()
+        self._rejected: list[Rejected] = []
+        self._counts = {"tasks": 0, "pages": 0, "pushes": 0}
+        self.failed: dict[str, str] = {}
+
+    def do(self, event: Any) -> None:
+        self._receive(event)
+        while self._waiting and not self._effort.over:
+            task = self._waiting.popleft()
+            try:
+                following = self._page(task.push)
+            except OutOfTime:
+                self._waiting.append(task)
+                break
+            except Transient as error:
+                self._again(task, error)
+            except Misconfigured:
+                raise
+            except StoreError as error:
+                self._give_up(task, str(error))
+            except Exception as error:
+                self._give_up(task, f"the task cannot be done: {type(error).__name__}: {error}; please report this")
+            else:
+                if following is not None:
+                    self._waiting.append(_Task(task.message, following, own=False))
+        self._hand_on()
+
+    def _receive(self, event: Any) -> None:
+        messages = event.get("Records") if isinstance(event, Mapping) else None
+        if not isinstance(messages, list) or not all(isinstance(m, Mapping) and m.get("messageId") for m in messages):
+            self.failed[""] = "the event has no messages, so no SQS queue sent it; remove that trigger"
+            return  # an identifier that Lambda does not know: it takes the whole batch for failed
+        self._counts["tasks"] = len(messages)
+        for message in messages:
+            try:
+                self._waiting.append(_Task(message["messageId"], tasks.read(message.get("body"))))
+            except BadInput as reason:
+                self.failed[message["messageId"]] = str(reason)
+
+    def _page(self, push: Push) -> Push | None:
+        """Does one page; the page that is to be done next. One that has to wait is sent at once."""
+        more, hopeless = self._embedder.push_page(push, self._effort)
+        if hopeless:
+            rejected = [Rejected(push.rule, reason, encode_key(key), table=key.table) for key, reason in hopeless]
+            self._handler._quarantine(rejected)
+            self._rejected += rejected
+        following = self._embedder.following(push, more)
+        if following is not None and following[1]:
+            self._handler._tasks(following[0], SETTLE_SECONDS)
+        self._counts["pages"] += 1
+        self._counts["pushes"] += following is None
+        return None if following is None or following[1] else following[0]
+
+    def _again(self, task: _Task, error: Transient) -> None:
+        task.tries += 1
+        if task.tries == _MOST_TRIES:
+            self._give_up(task, str(error))
+            return
+        self._waiting.append(task)
+        try:
+            self._effort.pause(task.tries)
+        except OutOfTime:
+            return
+
+    def _give_up(self, task: _Task, reason: str) -> None:
+        """The message failed. If it came further than it asked, only the page where it stopped is to come again."""
+        if not task.own:
+            task.tries = 0
+            self._send([task], SETTLE_SECONDS)
+        else:
+            self.failed[task.message] = reason
+
+    def _hand_on(self) -> None:
+        """Sends what there was no time for. A message that nothing was done for fails, lest it goes round for ever."""
+        left = list(self._waiting)
+        idle = [task for task in left if task.own and (task.tries or not self._counts["pages"])]
+        for task in idle:
+            self.failed[task.message] = "the invocation's time was up before a page could be done"
+        self._send([task for task in left if task not in idle], 0.0)
+
+    def _send(self, left: Sequence[_Task], seconds: float) -> None:
+        try:
+            self._handler._tasks.send([(task.push, seconds) for task in left])
+        except Misconfigured:
+            raise
+        except StoreError as error:
+            for task in left:
+                self.failed[task.message] = f"what is left of the task could not be sent: {error}"
+
+    def outcome(self) -> Work:
+        counts = {**self._counts, "embedded": self._tally.counts["embedded"], "rejected": len(self._rejected)}
+        return Work(self.failed, tuple(self._rejected), counts)
