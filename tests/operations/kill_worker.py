@@ -45,8 +45,9 @@ class Worker:
         self.order: dict[str, Any] = {}
         self._calls = 0
         boto3.setup_default_session()
+        session: Any = boto3.DEFAULT_SESSION
         for when in ("before-call", "after-call"):  # of every client that is made from here on
-            boto3.DEFAULT_SESSION.events.register(f"{when}.dynamodb", self._called)
+            session.events.register(f"{when}.dynamodb", self._called)
         self._handle = stream_from_environment(os.environ).handle
         self._streams = client("dynamodbstreams")
 
@@ -80,7 +81,7 @@ class Worker:
             iterator = self._iterator(shard)
 
     def _iterator(self, shard: str) -> str:
-        where: dict[str, str] = {"ShardIteratorType": "TRIM_HORIZON"}
+        where: Any = {"ShardIteratorType": "TRIM_HORIZON"}
         if self._checkpoint.exists():
             where = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": self._checkpoint.read_text()}
         iterator: str = self._streams.get_shard_iterator(StreamArn=self._arn, ShardId=shard, **where)["ShardIterator"]
