@@ -65,7 +65,7 @@ _WRITES_PER_SECOND = 500
 """Half of what a partition takes; the other half is the application's."""
 
 _LEAST_WRITES_PER_SECOND = 25
-"""Below, a single page (250 children) would take most of an invocation."""
+"""Below, a single page (1000 children) would take more than an invocation has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +189,7 @@ def worker_from_environment(
         quarantine=parts.quarantine,
         pacer=parts.pacer,
         observe=observe,
+        run=at_once(THREADS),
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from projections.engine.effort import Effort, OutOfTime
+from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import CHILDREN_PER_PAGE, Embedder, Push
 from projections.engine.plan import Rejected
 from projections.engine.processor import SETTLE_SECONDS
@@ -50,7 +50,8 @@ class Work:
 class WorkerHandler:
     """Takes the events Lambda makes of the task queue's messages; answers with those that have to come again.
 
-    `quarantine` takes the children that can never be written. `observe` is told what became of every event.
+    `quarantine` takes the children that can never be written. `observe` is told what became of every event. `run`
+    runs the requests of a page.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class WorkerHandler:
         quarantine: Callable[[Sequence[Rejected]], None],
         pacer: Pacer,
         observe: Callable[[Work], None] | None = None,
+        run: Run[list[StoreError | None]] = one_by_one,
         sleep: Callable[[float], None] = time.sleep,
         chance: Callable[[], float] = random.random,
         children_per_page: int = CHILDREN_PER_PAGE,
@@ -72,6 +74,7 @@ class WorkerHandler:
         self._quarantine = quarantine
         self._pacer = pacer
         self._observe = observe
+        self._run = run
         self._sleep = sleep
         self._chance = chance
         self._children_per_page = children_per_page
@@ -108,6 +111,7 @@ class _Invocation:
             pace=handler._pacer,
             tally=self._tally,
             children_per_page=handler._children_per_page,
+            run=handler._run,
         )
         self._waiting: deque[_Task] = deque()
         self._rejected: list[Rejected] = []

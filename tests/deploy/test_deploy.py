@@ -106,7 +106,7 @@ def test_a_record_that_no_rule_can_use_is_quarantined_and_others_go_on(stack: Ou
 
 def test_a_new_name_reaches_every_comment_page_by_page(stack: Outputs, sam: Sam) -> None:
     """More children than a page holds: the stream's function updates the first page, the worker all others."""
-    dynamodb, table, children = client(sam.endpoint, "dynamodb"), stack["TableName"], 2 * CHILDREN_PER_PAGE + 100
+    dynamodb, table, children = client(sam.endpoint, "dynamodb"), stack["TableName"], CHILDREN_PER_PAGE + 100
     put = writer(stack, sam.endpoint)
     put(PK="USER#ada", SK="PROFILE", userId="ada", name="Ada Lovelace")
     comments = [comment(number, "ada") for number in range(children)]

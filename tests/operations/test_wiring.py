@@ -17,7 +17,14 @@ import pytest
 from projections.engine.processor import Outcome, Rejected
 from projections.errors import Misconfigured, Transient
 from projections.language.loader import load
-from projections.operations.wiring import Settings, StreamHandler, at_once, stream_from_environment
+from projections.operations.pacing import Pacer
+from projections.operations.wiring import (
+    Settings,
+    StreamHandler,
+    at_once,
+    stream_from_environment,
+    worker_from_environment,
+)
 
 RULES = Path(__file__).parents[2] / "projections/rules/social.yaml"
 ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/app/stream/2026-01-01T00:00:00.000"
@@ -32,6 +39,7 @@ def test_what_is_needed_is_little() -> None:
     settings = Settings.read(FINE)
     assert (settings.tables, settings.ledger, settings.new_rules) == ({"main": "app"}, "ledger", "live")
     assert (settings.stream_arns, settings.quarantine_url, settings.task_url) == ({}, None, None)
+    assert settings.push_writes_per_second == 500
 
 
 def test_streams_belong_to_the_tables_they_name() -> None:
@@ -55,6 +63,8 @@ def test_streams_belong_to_the_tables_they_name() -> None:
         ({**FINE, "LEDGER_TABLE_NAME": "app"}, "LEDGER_TABLE_NAME is 'app', an application table"),
         ({**FINE, "NEW_RULES": "maybe"}, "NEW_RULES is 'maybe'"),
         ({**FINE, "NEW_RULES": "fill"}, "NEW_RULES is 'fill', which this version cannot do yet"),
+        ({**FINE, "PUSH_WRITES_PER_SECOND": "many"}, "PUSH_WRITES_PER_SECOND is 'many'. Set it to a whole number"),
+        ({**FINE, "PUSH_WRITES_PER_SECOND": "24"}, "25 or more"),
         ({**FINE, "STREAM_ARN": ARN.replace("app", "other")}, "is no stream of app"),
         ({**FINE, "STREAM_ARN": ARN.partition("/stream/")[0]}, "is no stream of app"),
     ],
@@ -70,6 +80,14 @@ def test_rules_that_are_not_in_the_package_are_told() -> None:
         stream_from_environment(FINE)
 
 
+@pytest.mark.parametrize("queue", ["TASK_QUEUE_URL", "QUARANTINE_QUEUE_URL"])
+def test_the_worker_needs_both_queues(queue: str) -> None:
+    """One to send what is left, one for what can never be written: it has no other way to report a part of a task."""
+    urls = {name: "https://queue" for name in ("TASK_QUEUE_URL", "QUARANTINE_QUEUE_URL") if name != queue}
+    with pytest.raises(Misconfigured, match=f"{queue} is not set. Set it to the URL"):
+        worker_from_environment({**FINE, **urls})
+
+
 def test_tables_must_be_those_of_the_rules(tmp_path: Path) -> None:
     rules = compiled(tmp_path)
     with pytest.raises(Misconfigured, match=r"the rules say `table:`\. Set TABLE_NAME"):
@@ -79,13 +97,14 @@ def test_tables_must_be_those_of_the_rules(tmp_path: Path) -> None:
 def test_compiled_rules_are_wired_without_pydantic_or_yaml(tmp_path: Path) -> None:
     """What only people who write rules need would be half of a cold start."""
     program = (
-        "import os, sys; from projections.operations.wiring import stream_from_environment as wire; wire(os.environ); "
+        "import os, sys; from projections.operations import wiring; "
+        "wiring.stream_from_environment(os.environ); wiring.worker_from_environment(os.environ); "
         "print([n for n in ('pydantic', 'ruamel', 'yaml', 'click', 'rich') if n in sys.modules])"
     )
     environ = {**FINE, "RULES_FILE": compiled(tmp_path), "STREAM_ARN": ARN, "AWS_DEFAULT_REGION": "eu-west-1"}
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env={**environ, "QUARANTINE_QUEUE_URL": "https://queue"},
+        env={**environ, "QUARANTINE_QUEUE_URL": "https://queue", "TASK_QUEUE_URL": "https://tasks"},
         text=True,
         capture_output=True,
         timeout=60,
@@ -175,6 +194,18 @@ def test_a_quarantine_that_cannot_be_reached_makes_it_come_again() -> None:
 
     answer = StreamHandler(Engine(DONE), quarantine=unreachable).handle({}, lambda: 60)
     assert answer == {"batchItemFailures": [{"itemIdentifier": ""}]}
+
+
+def test_pushes_of_a_batch_end_before_the_invocation_does() -> None:
+    """The pacer is told of the time there is, less what a page takes."""
+    told: list[Callable[[], float]] = []
+
+    class Told(Pacer):
+        def within(self, left: Callable[[], float]) -> None:
+            told.append(left)
+
+    StreamHandler(Engine(DONE), pacer=Told(500)).handle({"Records": [RECORD]}, lambda: 60.0)
+    assert [left() for left in told] == [55.0]
 
 
 def test_a_missing_permission_fails_the_batch_loudly() -> None:
