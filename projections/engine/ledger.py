@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 
-from projections.engine.delta import WIDE, Piece, difference, steps
+from projections.engine.delta import SETTLED, WIDE, Load, Piece, difference, steps, unmarked
 from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.groups import EXTREMES, Generations, extreme_sort
 from projections.engine.ledger_items import (
@@ -32,6 +32,7 @@ from projections.engine.ledger_items import (
     member_key,
     recent_element,
 )
+from projections.engine.limits import refusal
 from projections.engine.store import (
     Above,
     AllOf,
@@ -60,6 +61,8 @@ __all__ = ["Change", "Ledger"]
 MOST_ACTIONS = 100
 MOST_BYTES = 3_500_000
 """DynamoDB takes 4 MB a transaction; ours are estimated, so they stay well below."""
+
+_LONGEST_REASON = 500
 
 _ENTRY_OPEN = Missing(("closed",))
 _ABSENT = Missing(("pk",))
@@ -102,6 +105,14 @@ class Change:
     actions: int = 1
     """How many actions of a transaction its pieces take."""
 
+    size: int = 0
+    """About how many bytes of a transaction its pieces take."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether one transaction is enough."""
+        return self.actions <= MOST_ACTIONS and self.size <= MOST_BYTES
+
 
 @dataclass(slots=True, eq=False)
 class Transaction:
@@ -116,14 +127,14 @@ class Transaction:
         """The actions a change adds: groups that are in already cost nothing more."""
         return change.actions - sum([target in self.groups for target in change.pieces])
 
-    def takes(self, change: Change, size: int) -> bool:
+    def takes(self, change: Change) -> bool:
         if not self.changes:
             return True
-        return self.actions + self.cost(change) <= MOST_ACTIONS and self.size + size <= MOST_BYTES
+        return self.actions + self.cost(change) <= MOST_ACTIONS and self.size + change.size <= MOST_BYTES
 
-    def add(self, change: Change, size: int) -> None:
+    def add(self, change: Change) -> None:
         self.actions += self.cost(change)
-        self.size += size
+        self.size += change.size
         self.groups.update(change.pieces)
         self.changes.append(change)
 
@@ -160,8 +171,8 @@ class Ledger:
         while pending:
             for change in pending:
                 self._predict(change)
-            lanes = _lanes(_pack([change for change in pending if change.actions <= MOST_ACTIONS]))
-            for change in [change for change in pending if change.actions > MOST_ACTIONS]:
+            lanes = _lanes(_pack([change for change in pending if change.fits]))
+            for change in [change for change in pending if not change.fits]:
                 self._guarded(change, partial(self._commit_in_steps, change), effort)
             self._run([partial(self._work_off, lane, effort) for lane in lanes])
             pending = [change for change in pending if change.state == "pending"]
@@ -181,6 +192,9 @@ class Ledger:
         change.text = canonical_text(change.goal)
         change.pieces = difference(before, change.goal, change.settle, change.version)
         change.actions = 1 + sum([piece.actions for piece in change.pieces.values()])
+        change.size = 500 + 2 * len(change.text)
+        if change.after.payloads:
+            change.size += sum(_put_sizes(change, target, piece) for target, piece in change.pieces.items())
         change.retracted = _retracted(before, change.goal)
 
     def _goal(self, before: Contributions, after: Contributions) -> Contributions:
@@ -248,8 +262,7 @@ class Ledger:
                 if role.entry is not None:
                     role.touched |= role.entry.targets
                     role.revision = role.entry.revision
-                    if role.version and role.entry.version >= role.version:
-                        role.state = "duplicate"
+                    _compare(role, role.entry)
             elif isinstance(role, ItemKey):
                 for change in (other for other in roles if isinstance(other, Change)):
                     change.not_extreme.add(role)
@@ -297,7 +310,13 @@ class Ledger:
         add: dict[str, Value] = {"revision": {"N": "1"}}
         if change.retracted:
             add["recent"] = {"SS": sorted(change.retracted)}
-        return Update(key, set=values, add=add, remove=("ttl",), condition=_entry_condition(change))
+        remove = ["ttl"]
+        if version == change.version:  # not on the way there
+            if change.rejected:
+                values["refused"] = {"M": {rule: {"S": reason[:_LONGEST_REASON]} for rule, reason in change.rejected}}
+            else:
+                remove.append("refused")
+        return Update(key, set=values, add=add, remove=remove, condition=_entry_condition(change))
 
     def _group_write(self, target: Target, totals: dict[str, Decimal], extremes: Iterable[ItemKey]) -> Update:
         generation = self.generations.of(target)
@@ -387,53 +406,82 @@ class Ledger:
         if change.entry is not None:
             change.touched |= change.entry.targets
             change.revision = change.entry.revision
-            if change.version and change.entry.version >= change.version:
-                change.state = "duplicate"
+            if _compare(change, change.entry):
                 return False
         self._predict(change)
         return True
 
     def _commit_in_steps(self, change: Change, effort: Effort) -> None:
-        """More than a transaction's actions: several transactions, the version raised by the last."""
+        """More than a transaction holds: several transactions, the version raised by the last."""
         while self._find(change):
             before = change.entry.contributions if change.entry is not None else {}
-            goal, most = change.goal, MOST_ACTIONS - 1
-            for step, settling in steps(before, goal, most, change.settle, change.version):
-                if not self._advance(change, step, change.version if step is goal else "", settling, effort):
-                    break
-            else:
+            goal = change.goal
+            try:
+                found = self._walk(change, before, goal, change.settle, effort, change.version)
+            except InvalidRequest:
+                return self._commit_by_rule(change, effort)
+            if found:
                 change.state = "applied"
-                return
+                return None
+        return None
+
+    def _walk(
+        self,
+        change: Change,
+        before: Contributions,
+        goal: Contributions,
+        settle: Contributions,
+        effort: Effort,
+        version: str = "",
+    ) -> bool:
+        """Moves a known entry to `goal` in as many transactions as it takes; the last gives it the version, if any.
+
+        False if the entry was not as known any more. Raises InvalidRequest, the entry being true up to there.
+        """
+        load = Load(MOST_ACTIONS - 1, MOST_BYTES - 2 * len(canonical_text(goal)), partial(_put_size, change))
+        for step, settling in steps(before, goal, load, settle, change.version):
+            if not self._advance(change, step, version if step is goal else "", settling, effort):
+                return False
+        return True
 
     def _commit_by_rule(self, change: Change, effort: Effort) -> None:
-        """DynamoDB refuses the change: its rules one by one; one that cannot be held contributes nothing."""
+        """DynamoDB refuses the change: its rules one by one; one that cannot be held contributes nothing.
+
+        What a rule settles stays marked until all rules are done, so that starting over settles nothing twice.
+        """
         refused: dict[str, str] = {}
         while self._find(change):
-            before = change.entry.contributions if change.entry is not None else {}
-            goal = change.goal  # each step sets another
-            current, lost = dict(before), False
-            for rule in sorted(before.keys() | goal.keys()):
-                wishes = [goal.get(rule, {}), {}] if rule not in refused else [{}]
-                for wish in wishes:
-                    if wish == current.get(rule, {}):
+            goal, lost = change.goal, False  # each step sets another goal
+            for rule in sorted(self._now(change).keys() | goal.keys() | change.settle.keys()):
+                settle = {rule: change.settle[rule]} if rule in change.settle else {}
+                marks = {target: {SETTLED: change.version} for target in settle.get(rule, {})}
+                wishes = [({**goal.get(rule, {}), **marks}, settle)] if rule not in refused else []
+                for wish, settling in [*wishes, ({}, {})]:
+                    now = self._now(change)
+                    if wish == now.get(rule, {}):
                         break
-                    step = {name: targets for name, targets in {**current, rule: wish}.items() if targets}
-                    settling = {rule: change.settle[rule]} if rule in change.settle else {}
+                    step = {name: targets for name, targets in {**now, rule: wish}.items() if targets}
                     try:
-                        lost = not self._advance(change, step, "", settling, effort)
+                        lost = not self._walk(change, now, step, settling, effort)
                     except InvalidRequest as reason:
-                        refused.setdefault(rule, str(reason))
+                        refused.setdefault(rule, refusal(str(reason), entry=True))
                         continue
-                    current = step
                     break
                 if lost:
                     break
             if lost:
                 continue
-            if self._advance(change, current, change.version, {}, effort):
+            done = {rule: unmarked(targets) for rule, targets in self._now(change).items()}
+            done = {rule: targets for rule, targets in done.items() if targets}
+            change.rejected = sorted(refused.items())  # before the last step, which writes it down
+            if self._walk(change, self._now(change), done, {}, effort, change.version):
                 change.state = "applied"
-                change.rejected = sorted(refused.items())
                 return
+
+    @staticmethod
+    def _now(change: Change) -> Contributions:
+        """What the entry is known to say."""
+        return change.entry.contributions if change.entry is not None else {}
 
     def _advance(
         self, change: Change, step: Contributions, version: str, settling: Contributions, effort: Effort
@@ -480,6 +528,18 @@ class Ledger:
             effort.pause(attempt)
 
 
+def _compare(change: Change, entry: Entry) -> bool:
+    """Whether the entry is as new as a change: a duplicate. What was refused then is told again: the one who committed it
+    may have died, or failed to reach the quarantine, before it was told.
+    """
+    if not change.version or entry.version < change.version:
+        return False
+    change.state = "duplicate"
+    if entry.version == change.version:
+        change.rejected = sorted(entry.refused.items())
+    return True
+
+
 def _entry_condition(change: Change) -> Condition:
     if change.known:
         if change.entry is None:
@@ -505,6 +565,16 @@ def _retracted(before: Contributions, after: Contributions) -> set[str]:
     }
 
 
+def _put_sizes(change: Change, target: Target, piece: Piece) -> int:
+    return sum(_put_size(change, target, member) for member in piece.puts)
+
+
+def _put_size(change: Change, target: Target, member: str) -> int:
+    """About how many bytes the put of a member takes."""
+    payload = change.after.payloads.get((*target, member))
+    return len(str(payload)) if payload else 0
+
+
 def _fail(changes: Iterable[Change], error: StoreError) -> None:
     for change in changes:
         if change.state == "pending":
@@ -520,10 +590,9 @@ def _pack(changes: Sequence[Change]) -> list[Transaction]:
 
     transactions: list[Transaction] = []
     for change in sorted(changes, key=busiest):
-        size = 500 + 2 * len(change.text) + (len(str(change.after.payloads)) if change.after.payloads else 0)
-        if not transactions or not transactions[-1].takes(change, size):
+        if not transactions or not transactions[-1].takes(change):
             transactions.append(Transaction())
-        transactions[-1].add(change, size)
+        transactions[-1].add(change)
     return transactions
 
 

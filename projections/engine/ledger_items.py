@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from projections.engine.store import Image, ItemKey, Value
@@ -104,6 +104,8 @@ class Entry:
     contributions: Contributions
     recent: frozenset[str]
     revision: int
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Rules whose part of the newest change DynamoDB refused, with the reason: told again when that change comes again."""
 
     @classmethod
     def read(cls, item: Image) -> Entry:
@@ -112,6 +114,7 @@ class Entry:
             contributions=json.loads(item["contributions"]["S"]),
             recent=frozenset(item["recent"]["SS"]) if "recent" in item else frozenset(),
             revision=int(Decimal(item["revision"]["N"])),
+            refused={rule: reason["S"] for rule, reason in item["refused"]["M"].items()} if "refused" in item else {},
         )
 
     @property

@@ -379,7 +379,6 @@ def test_one_refusal_of_any_call_loses_nothing() -> None:
             assert explained(difference, delivery.rejected), (number, difference, delivery.rejected)
 
 
-@pytest.mark.xfail(reason="the ledger forgets what it refused: a duplicate is not told again")
 @pytest.mark.parametrize("error", [Transient("no answer"), Misconfigured("no queue"), InvalidRequest("too large")])
 def test_what_the_quarantine_does_not_take_comes_again(error: StoreError) -> None:
     """Nothing is dropped silently: with neither the item nor the quarantine writable, the record is reported."""
