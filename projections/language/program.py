@@ -322,7 +322,6 @@ class Program:
                 others.add(other["as"])
             elif other.get("into") == into.name and other["kind"] in ("latest", "embed"):
                 others.update(other["attributes"])
-        keys = {*into.schema.key_attributes, *common["source"].schema.key_attributes}
         values = document["values"].items()
         return CopyRule(
             **common,
@@ -331,7 +330,7 @@ class Program:
             templates=tuple((name, Template.parse(v["template"]).compile()) for name, v in values if "template" in v),
             constants={**into.constants, **{name: wire(v["constant"]) for name, v in values if "constant" in v}},
             claimed=document["claimed"],
-            not_copied=frozenset(others | keys),
+            not_copied=frozenset(others.union(into.schema.key_attributes)),
             guard_prefix=self.guard_prefix,
         )
 

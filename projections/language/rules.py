@@ -128,7 +128,7 @@ class CopyRule(Rule):
     constants: Image
     claimed: bool
     not_copied: frozenset[str]
-    """With all attributes: those that other rules keep on the target, and the keys of both."""
+    """With all attributes: those that other rules keep on the target, and its key attributes."""
     guard_prefix: str
 
     def copies(self, item: Item) -> dict[ItemKey, Image]:
