@@ -130,6 +130,8 @@ class Publisher:
             item = self._store.get(key)
             if item is None and not _creates(rule):
                 return
+            if item is not None and not _creates(rule) and not self._fits(rule, key, item):
+                return
             group = read_groups(self._store, [target], self._generations)[target]
             read = item.get(guard) if item is not None else None
             if item is None and group.totals.n == 0:
@@ -142,6 +144,11 @@ class Publisher:
                 if failed.item is None and not _creates(rule):
                     return
         raise Transient(f"{rule.name}: the guard of a target kept changing while it was healed")
+
+    def _fits(self, rule: LedgerRule, key: ItemKey, image: Image) -> bool:
+        """Whether an item is of the entity that the rule writes to, by key and `match`."""
+        item = self._program.recognise(key, image)
+        return item is not None and item.entity is rule.into
 
     def _write(
         self, rule: LedgerRule, key: ItemKey, target: Target, group: Group, condition: Condition, item: Image | None
@@ -160,7 +167,12 @@ class Publisher:
         wanted = {**rule.into.constants, **values, guard: stamp} if creates else {**values, guard: stamp}
         shown = item is not None and all(same(item.get(name), value) for name, value in wanted.items())
         if not shown:
-            if not creates or n == 0:  # zeros never create: creating and deleting would chase each other forever
+            if (
+                not creates
+            ):  # what `match` says outright is checked; an item that changes its kind appears, and is healed
+                kind = tuple(Equal((name,), value) for name, value in rule.into.constants.items())
+                condition = AllOf((exists, *kind, condition))
+            elif n == 0:  # zeros never create: creating and deleting would chase each other forever
                 condition = AllOf((exists, condition))
             self._store.write(_update(key, wanted, condition))
         if creates and n == 0:
