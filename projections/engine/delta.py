@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import decimal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from projections.engine.ledger_items import Target
 from projections.language.contribution import Contributed, Contributions
 
-__all__ = ["SETTLED", "WIDE", "Piece", "difference", "steps"]
+__all__ = ["SETTLED", "WIDE", "Load", "Piece", "difference", "steps", "unmarked"]
 
 WIDE = decimal.Context(prec=600)
 """Sums and differences are exact here; what DynamoDB cannot hold it refuses, rather than we round it."""
@@ -60,7 +60,7 @@ def difference(
             continue
         for target in sorted(olds.keys() | news.keys()):
             old, new = olds.get(target, _NONE), news.get(target, _NONE)
-            if old != new:
+            if old != new and _unmarked(old) != _unmarked(new):
                 pieces[rule, target] = _piece(old, new)
     for rule, targets in (settle or {}).items():
         for target, contributed in targets.items():
@@ -87,35 +87,53 @@ def _piece(old: Contributed, new: Contributed) -> Piece:
     return piece
 
 
+def unmarked(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
+    """What one rule contributes, without the marks of what settled."""
+    return {target: rest for target, contributed in targets.items() if (rest := _unmarked(contributed))}
+
+
+def _unmarked(contributed: Contributed) -> Contributed:
+    if SETTLED not in contributed:
+        return contributed
+    return {slot: amount for slot, amount in contributed.items() if slot != SETTLED}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one transaction holds beside the entry: actions, bytes, and how many bytes the put of a member takes."""
+
+    actions: int
+    bytes: int
+    weigh: Callable[[Target, str], int]
+
+
 def steps(
     before: Contributions,
     after: Contributions,
-    most: int,
+    load: Load,
     settle: Contributions | None = None,
     version: str = "",
 ) -> Iterator[tuple[Contributions, Contributions]]:
-    """Contributions on the way from `before` to `after`, and what to settle with each: no step takes over `most` actions.
+    """Contributions on the way from `before` to `after`, and what to settle with each, no more of it than `load` allows.
 
     Each is a true entry: what it says has been contributed, has been. A target that settles in a step other than the last
     keeps a mark, so that a repetition does not settle it again.
     """
     current: Contributions = copy.deepcopy(before)
     settling: Contributions = {}
-    used = 0
+    used = weight = 0
     for (rule, target), piece in sorted(difference(before, after, settle, version).items()):
         goal: dict[str, Any] = after.get(rule, {}).get(target, _NONE)
         if (settle or {}).get(rule, {}).get(target) is not None:
             goal = {SETTLED: version}
-        members = [*piece.puts, *piece.removes]
-        room = most - 1 - 2 * len(piece.settled)
-        chunks = [members[start : start + room] for start in range(0, len(members), room)] or [[]]
-        for number, chunk in enumerate(chunks, 1):
+        chunks = _chunks(piece, (rule, target), load)
+        for number, (chunk, heavy) in enumerate(chunks, 1):
             last = number == len(chunks)
             cost = 1 + len(chunk) + (2 * len(piece.settled) if last else 0)
-            if used + cost > most:
+            if used and (used + cost > load.actions or weight + heavy > load.bytes):
                 yield copy.deepcopy(current), settling
-                settling, used = {}, 0
-            used += cost
+                settling, used, weight = {}, 0, 0
+            used, weight = used + cost, weight + heavy
             if last:
                 current.setdefault(rule, {})[target] = copy.deepcopy(goal)
                 if SETTLED in goal and settle is not None:
@@ -133,3 +151,18 @@ def steps(
             if not current[rule]:
                 del current[rule]
     yield after, settling
+
+
+def _chunks(piece: Piece, target: Target, load: Load) -> list[tuple[list[str], int]]:
+    """The members that a piece puts and removes, in parts that one transaction holds, with the bytes of each part."""
+    room = load.actions - 1 - 2 * len(piece.settled)
+    chunks: list[tuple[list[str], int]] = [([], 0)]
+    puts = set(piece.puts)
+    for member in [*piece.puts, *piece.removes]:
+        heavy = load.weigh(target, member) if member in puts else 0
+        chunk, weight = chunks[-1]
+        if chunk and (len(chunk) == room or weight + heavy > load.bytes):
+            chunks.append(([member], heavy))
+        else:
+            chunks[-1] = [*chunk, member], weight + heavy
+    return chunks

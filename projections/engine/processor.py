@@ -16,6 +16,7 @@ from projections.engine.groups import Generations
 from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.ledger import Change, Ledger
 from projections.engine.ledger_items import Entry, Target, entry_key, recent_element
+from projections.engine.limits import refusal
 from projections.engine.plan import Plan, Rejected, plan
 from projections.engine.publishing import Publisher
 from projections.engine.records import Record, decode, is_sequence
@@ -368,7 +369,7 @@ class _Batch:
     def _failed(self, sequences: Iterable[str], error: StoreError, *, rule: str | None, key: str) -> None:
         if isinstance(error, InvalidRequest):
             for sequence in sequences:
-                self.rejected.append(Rejected(rule, str(error), key, sequence, key.partition("|")[0]))
+                self.rejected.append(Rejected(rule, refusal(str(error)), key, sequence, key.partition("|")[0]))
         else:
             self._fail(sequences, str(error))
 

@@ -1,0 +1,297 @@
+"""DynamoDB's limits: met by splitting where that is exact, else rejected in words that say which limit and what to change.
+
+Whatever is rejected, the other items of its batch and the other rules of its record are applied.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from projections.engine.store import ItemKey, Update, Write
+from projections.stores.limits import ITEM_BYTES, TRANSACTION_BYTES, item_size
+from tests.engine.world import World
+
+LIKES = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
+TAGS = "  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}\n"
+LINES = """
+  lines:
+    from: Post
+    each: {line: lines}
+    bind: {tag: "{postId}"}
+    top: {into: Tag, as: first, by: line.n, order: asc, limit: 1, attributes: [big]}
+  total: {from: Post, bind: {tag: all}, aggregate: {into: Tag, set: {all: count}}}
+"""
+COPY = """
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: METADATA}}
+  Twin: {key: {PK: "TWIN#{twin}", SK: X}}
+  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}
+projections:
+  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}
+"""
+GUARDED = '  twin: {from: Post, bind: {twin: "{postId}"}, copy: {into: Twin, attributes: all}}\n'
+CLAIMED = '  twin: {from: Post, bind: {twin: "{alias}"}, copy: {into: Twin, attributes: all}}\n'
+
+
+def bytes_of(writes: list[Write] | Any) -> int:
+    return sum(item_size({**write.set, **write.add, **write.discard}) for write in writes if isinstance(write, Update))
+
+
+def rejected(world: World) -> dict[tuple[str | None, str | None], str]:
+    return {(one.rule, one.key): one.reason for one in world.rejected}
+
+
+# Met by splitting
+
+
+def test_an_item_of_more_than_100_actions_shares_its_batch_with_small_ones() -> None:
+    world = World(TAGS + LIKES)
+    world.put("POST#1", "METADATA", tags=[f"t{number}" for number in range(250)])
+    world.put("POST#2", "METADATA", tags=["t0"])
+    world.like(1, 2)
+    world.settle()
+    assert max(map(len, world.store.transactions)) == 100
+    assert world.item("TAG#t0", "STATS") == {"PK": "TAG#t0", "SK": "STATS", "posts": 2}
+    assert len(world.ledger("G|tags|")) == 250
+    assert world.post(2)["likeCount"] == 1
+    world.remove("POST#1", "METADATA")
+    world.settle()
+    assert world.item("TAG#t0", "STATS") == {"PK": "TAG#t0", "SK": "STATS", "posts": 1}
+    assert world.item("TAG#t249", "STATS") is None
+    assert world.rejected == []
+
+
+def test_more_than_100_members_of_one_target_are_several_transactions() -> None:
+    world = World(LINES)
+    world.put("POST#1", "METADATA", big="x", lines=[{"n": n} for n in range(250)])
+    world.settle()
+    assert max(map(len, world.store.transactions)) == 100
+    assert len(world.ledger("M|")) == 250
+    world.put("POST#1", "METADATA", big="x", lines=[{"n": n} for n in range(240, 260)])
+    world.settle()
+    assert len(world.ledger("M|")) == 20
+    assert world.rejected == []
+
+
+@pytest.mark.parametrize("lines", [50, 130])
+def test_more_than_4_mb_of_one_item_are_several_transactions(lines: int) -> None:
+    """Each element carries what is listed of it: fifty times 90 KB do not fit into one transaction."""
+    world = World(LINES)
+    world.put("POST#1", "METADATA", big="x" * 90_000, lines=[{"n": n} for n in range(lines)])
+    world.put("POST#2", "METADATA", big="y", lines=[{"n": 1}])
+    world.settle()
+    assert len(world.ledger("M|")) == lines + 1
+    assert all(bytes_of(writes) < TRANSACTION_BYTES for writes in world.store.transactions)
+    assert world.item("TAG#1", "STATS") == {"PK": "TAG#1", "SK": "STATS", "first": [{"big": "x" * 90_000}], "all": 0}
+    assert world.item("TAG#all", "STATS") == {"PK": "TAG#all", "SK": "STATS", "first": [], "all": 2}
+    assert world.rejected == []
+
+
+def test_more_than_4_mb_of_many_items_are_several_transactions_at_the_first_try() -> None:
+    world = World("  last: {from: Like, latest: {into: Post, by: at, attributes: {lastText: text}}}\n")
+    world.put("POST#1", "METADATA")
+    for user in range(30):
+        world.like(user, 1, at=user, text="x" * 200_000)
+    world.deliver()
+    assert all(bytes_of(writes) < TRANSACTION_BYTES for writes in world.store.transactions)
+    assert world.store.calls["transact"] == 2
+    assert world.post()["lastText"] == "x" * 200_000
+
+
+def test_an_expiry_of_more_than_100_targets_settles_each_once() -> None:
+    head = """
+table: {key: [PK, SK], ttl: expiresAt}
+entities:
+  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}
+  Point: {key: {PK: "POINT#{point}", SK: P}, expires: true}
+projections:
+"""
+    rule = "  tags: {from: Point, expired: keep, each: {tag: tags}, aggregate: {into: Tag, set: {n: count, low: min(v)}}}\n"
+    world = World(rule, head)
+    world.put("POINT#1", "P", v=7, tags=[f"t{number:03}" for number in range(250)])
+    world.settle()
+    world.remove("POINT#1", "P", by_ttl=True)
+    batch = world.records()
+    calls, real = itertools.count(), world.store.transact
+
+    def transact(writes: Any) -> None:
+        if next(calls) == 2:
+            raise KeyboardInterrupt  # the function dies halfway
+        real(writes)
+
+    world.store.transact = transact  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        world.deliver()
+    world.worker().process(batch, remaining=lambda: 900)
+    world.settle()
+    for number in (0, 100, 249):
+        item = world.item(f"TAG#t{number:03}", "STATS")
+        assert item == {"PK": f"TAG#t{number:03}", "SK": "STATS", "n": 1, "low": 7}
+    assert [entry["contributions"] for entry in world.ledger("E|")] == ["{}"]
+    assert world.ledger("M|") == []
+    assert world.rejected == []
+
+
+# Rejected
+
+
+def test_an_entry_of_more_than_400_kb() -> None:
+    """What was committed on the way is taken back: the rule contributes nothing, the item's other rules do."""
+    total = "  total: {from: Post, bind: {tag: all}, aggregate: {into: Tag, set: {all: count}}}\n"
+    world = World(TAGS + LIKES + total)
+    world.put("POST#1", "METADATA", tags=[f"t{number:05}" + "x" * 250 for number in range(1500)])
+    world.put("POST#2", "METADATA", tags=["a"])
+    world.like(1, 2)
+    world.settle()
+    ((what, reason),) = rejected(world).items()
+    assert what == ("tags", "main|POST#1|METADATA")
+    assert reason.startswith(
+        "an item has 400 KB at most: what the item contributes, in its ledger entry, would have more; "
+        'let "each" give fewer elements, or shorten the target\'s key'
+    )
+    entry = json.loads(world.ledger("E|main|POST#1|")[0]["contributions"])
+    assert entry == {"total": {"main|TAG#all|STATS": {"n": 1}}}
+    assert [group for group in world.ledger("G|tags") if group["n"] and "TAG#a|" not in group["pk"]] == []
+    assert world.item("TAG#all", "STATS") == {"PK": "TAG#all", "SK": "STATS", "posts": 0, "all": 2}
+    assert world.item("TAG#a", "STATS") == {"PK": "TAG#a", "SK": "STATS", "posts": 1, "all": 0}
+    assert world.post(2)["likeCount"] == 1
+    assert all(image["PK"]["S"] != "TAG#t00000" + "x" * 250 for image in world.store.items("main"))
+    world.put("POST#1", "METADATA", tags=["a"])
+    world.settle()
+    assert world.item("TAG#a", "STATS") == {"PK": "TAG#a", "SK": "STATS", "posts": 2, "all": 0}, (
+        "once it fits, it counts"
+    )
+
+
+def test_a_target_of_more_than_400_kb() -> None:
+    world = World("  top: {from: Like, top: {into: Post, as: t, by: at, limit: 3, attributes: [big]}}\n" + LIKES)
+    world.put("POST#1", "METADATA")
+    for user in range(4):
+        world.like(user, 1, at=user, big="x" * 200_000)
+    world.settle()
+    assert world.post() == {"likeCount": 4}
+    ((what, reason),) = rejected(world).items()
+    assert what == ("top", "main|POST#1|METADATA")
+    assert reason.startswith("an item has 400 KB at most: the target would have more; ")
+    assert 'lower its "limit"' in reason
+
+
+def test_a_key_that_is_too_large() -> None:
+    world = World(TAGS + LIKES)
+    world.put("POST#1", "METADATA", tags=["x" * 2045])
+    world.put("POST#2", "METADATA", tags=["x" * 2044])
+    world.like(1, 1)
+    world.settle()
+    assert rejected(world) == {
+        ("tags", "main|POST#1|METADATA"): 'key attribute "PK" would have 2049 bytes, the limit is 2048; '
+        "shorten it with truncate(n)"
+    }
+    assert world.item("TAG#" + "x" * 2044, "STATS") is not None
+    assert world.post()["likeCount"] == 1
+
+
+def test_the_longest_keys_of_source_and_target_have_room_in_the_ledger() -> None:
+    rule = "  top: {from: Like, top: {into: Post, as: first, by: at, limit: 2, order: asc, attributes: [userId]}}\n"
+    world = World(rule + LIKES)
+    post, long = "p" * 1019, "u" * 2042
+    world.put(f"POST#{post}", "METADATA")
+    for user in (f"{long}1", f"{long}2"):
+        world.put(f"USER#{user}", f"LIKE#{post}", at="t" * 510)
+    world.settle()
+    item = world.item(f"POST#{post}", "METADATA")
+    assert item is not None
+    assert item["likeCount"] == 2
+    assert {first["userId"] for first in item["first"]} == {f"{long}1", f"{long}2"}
+    world.remove(f"USER#{long}1", f"LIKE#{post}")
+    world.settle()
+    item = world.item(f"POST#{post}", "METADATA")
+    assert item is not None
+    assert item["first"] == [{"userId": f"{long}2"}]
+    assert len(world.ledger("M|")) == 1
+    assert world.rejected == []
+
+
+def test_text_too_long_to_be_ordered_by() -> None:
+    world = World("  low: {from: Like, aggregate: {into: Post, set: {low: min(text), n: count}}}\n" + LIKES)
+    world.put("POST#1", "METADATA")
+    world.like(1, 1, text="x" * 600)
+    world.like(2, 1, text="y")
+    world.settle()
+    assert world.post() == {"low": "y", "n": 1, "likeCount": 2}
+    ((what, reason),) = rejected(world).items()
+    assert what == ("low", "main|USER#1|LIKE#1")
+    assert "exceeds 512 bytes; order by something shorter" in reason
+
+
+def test_a_number_of_more_than_38_digits_from_one_item() -> None:
+    world = World("  total: {from: Like, aggregate: {into: Post, set: {total: sum(a * b), n: count}}}\n" + LIKES)
+    world.put("POST#1", "METADATA")
+    world.like(1, 1, a=Decimal("1.0000000000000000000001"), b=Decimal("1.0000000000000000000001"))
+    world.like(2, 1, a=Decimal("1E120"), b=Decimal("1E120"))
+    world.like(3, 1, a=2, b=3)
+    world.settle()
+    assert world.post() == {"total": 6, "n": 1, "likeCount": 3}
+    found = rejected(world)
+    assert found.keys() == {("total", "main|USER#1|LIKE#1"), ("total", "main|USER#2|LIKE#1")}
+    assert all('expression "a * b": the result does not fit' in reason for reason in found.values())
+    assert all("38 significant digits" in reason for reason in found.values())
+
+
+@pytest.mark.parametrize(("first", "second"), [("1E+20", "1E-20"), ("9E+125", "5E+125")])
+def test_a_total_that_no_number_can_hold(first: str, second: str) -> None:
+    """The item that would make it so contributes nothing to that rule; it is the total's fault, not its own."""
+    world = World("  total: {from: Like, aggregate: {into: Post, set: {total: sum(w), n: count}}}\n" + LIKES)
+    world.put("POST#1", "METADATA")
+    world.like(1, 1, w=Decimal(first))
+    world.settle()
+    world.like(2, 1, w=Decimal(second))
+    world.like(3, 1, w=0)
+    world.settle()
+    assert world.post() == {"total": Decimal(first), "n": 2, "likeCount": 3}
+    ((what, reason),) = rejected(world).items()
+    assert what == ("total", "main|USER#2|LIKE#1")
+    assert reason.startswith("a number has 38 significant digits and a magnitude from 1E-130 to 9.99E+125: ")
+    assert "round the values" in reason
+    world.remove("USER#2", "LIKE#1")
+    world.settle()
+    assert world.post() == {"total": Decimal(first), "n": 2, "likeCount": 2}, "what never counted is not taken away"
+
+
+@pytest.mark.parametrize("rule", [GUARDED, CLAIMED])
+def test_a_copy_of_more_attributes_than_an_expression_can_name(rule: str) -> None:
+    world = World(rule, COPY)
+    many = {f"a{number:03}": number for number in range(800)}
+    world.put("POST#1", "METADATA", alias="1", tags=["a"], **many)
+    world.put("POST#2", "METADATA", alias="2", tags=["a"], title="x")
+    world.settle()
+    assert world.item("TWIN#1", "X") is None
+    assert world.item("TWIN#2", "X") == {
+        "PK": "TWIN#2", "SK": "X", "alias": "2", "tags": ["a"], "title": "x"
+    }  # fmt: skip
+    assert world.item("TAG#a", "STATS") == {"PK": "TAG#a", "SK": "STATS", "posts": 2}
+    ((what, reason),) = rejected(world).items()
+    assert what[0] == "twin"
+    assert reason.startswith(
+        "an expression has 4 KB and 300 operators: the target has too many attributes for one write"
+    )
+    assert "copy the ones that are needed by name" in reason
+
+
+def test_a_copy_that_is_larger_than_its_source_could_be() -> None:
+    rule = '  twin: {from: Post, bind: {twin: "{postId}"}, copy: {into: Twin, attributes: all, values: {again: "{fat}"}}}\n'
+    world = World(rule, COPY)
+    world.put("POST#1", "METADATA", fat="x" * (ITEM_BYTES // 2), tags=["a"])
+    world.put("POST#2", "METADATA", fat="y", tags=["a"])
+    world.settle()
+    assert world.store.get(ItemKey("main", "TWIN#1", "X")) is None
+    assert world.item("TWIN#2", "X") is not None
+    assert world.item("TAG#a", "STATS") == {"PK": "TAG#a", "SK": "STATS", "posts": 2}
+    ((what, reason),) = rejected(world).items()
+    assert what == ("twin", "main|POST#1|METADATA")
+    assert reason.startswith("an item has 400 KB at most: the target would have more; ")
