@@ -62,6 +62,8 @@ MOST_ACTIONS = 100
 MOST_BYTES = 3_500_000
 """DynamoDB takes 4 MB a transaction; ours are estimated, so they stay well below."""
 
+_LONGEST_REASON = 500
+
 _ENTRY_OPEN = Missing(("closed",))
 _ABSENT = Missing(("pk",))
 _NOTHING_BEFORE = Equal(("contributions",), {"S": "{}"})
@@ -260,8 +262,7 @@ class Ledger:
                 if role.entry is not None:
                     role.touched |= role.entry.targets
                     role.revision = role.entry.revision
-                    if role.version and role.entry.version >= role.version:
-                        role.state = "duplicate"
+                    _compare(role, role.entry)
             elif isinstance(role, ItemKey):
                 for change in (other for other in roles if isinstance(other, Change)):
                     change.not_extreme.add(role)
@@ -309,7 +310,13 @@ class Ledger:
         add: dict[str, Value] = {"revision": {"N": "1"}}
         if change.retracted:
             add["recent"] = {"SS": sorted(change.retracted)}
-        return Update(key, set=values, add=add, remove=("ttl",), condition=_entry_condition(change))
+        remove = ["ttl"]
+        if version == change.version:  # not on the way there
+            if change.rejected:
+                values["refused"] = {"M": {rule: {"S": reason[:_LONGEST_REASON]} for rule, reason in change.rejected}}
+            else:
+                remove.append("refused")
+        return Update(key, set=values, add=add, remove=remove, condition=_entry_condition(change))
 
     def _group_write(self, target: Target, totals: dict[str, Decimal], extremes: Iterable[ItemKey]) -> Update:
         generation = self.generations.of(target)
@@ -399,8 +406,7 @@ class Ledger:
         if change.entry is not None:
             change.touched |= change.entry.targets
             change.revision = change.entry.revision
-            if change.version and change.entry.version >= change.version:
-                change.state = "duplicate"
+            if _compare(change, change.entry):
                 return False
         self._predict(change)
         return True
@@ -467,9 +473,9 @@ class Ledger:
                 continue
             done = {rule: unmarked(targets) for rule, targets in self._now(change).items()}
             done = {rule: targets for rule, targets in done.items() if targets}
+            change.rejected = sorted(refused.items())  # before the last step, which writes it down
             if self._walk(change, self._now(change), done, {}, effort, change.version):
                 change.state = "applied"
-                change.rejected = sorted(refused.items())
                 return
 
     @staticmethod
@@ -520,6 +526,18 @@ class Ledger:
                 return True
             attempt += 1
             effort.pause(attempt)
+
+
+def _compare(change: Change, entry: Entry) -> bool:
+    """Whether the entry is as new as a change: a duplicate. What was refused then is told again: the one who committed it
+    may have died, or failed to reach the quarantine, before it was told.
+    """
+    if not change.version or entry.version < change.version:
+        return False
+    change.state = "duplicate"
+    if entry.version == change.version:
+        change.rejected = sorted(entry.refused.items())
+    return True
 
 
 def _entry_condition(change: Change) -> Condition:
