@@ -283,9 +283,9 @@ class DynamoDBStore:
         except InvalidRequest as error:  # one bad value condemns the call, which does nothing and does not say which
             return [error] * len(statements)
         told = [_of_statement(each["Error"], names) if "Error" in each else None for each in answer["Responses"]]
-        for error in told:
-            if isinstance(error, Misconfigured):
-                raise error
+        for problem in told:
+            if isinstance(problem, Misconfigured):
+                raise problem
         return told
 
     def _answer(self, write: Update) -> StoreError | None:
