@@ -23,6 +23,7 @@ COMMANDS = {
     "compile": "Print the canonical JSON of a rule file, as the deployed function reads it.",
     "replay": "Run recorded stream events through the real handler and show what is derived.",
     "schema": "Print the JSON Schema of rule files, for editors.",
+    "simulate": "Try rules against redelivery, reordering, crashes and overwrites, in thousands of histories.",
 }
 """The commands with what --help says of them. Command x is the function `command` in `projections.tools.commands.x`."""
 

@@ -1,0 +1,76 @@
+"""How likely each thing is in one history. Most histories have few kinds of trouble, so that each shows by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+__all__ = ["Odds"]
+
+_RATES = (0.0, 0.0, 0.0, 0.01, 0.03, 0.1)
+
+
+@dataclass(frozen=True, slots=True)
+class Odds:
+    """Drawn once per history. Rates of faults are per call of the store."""
+
+    writes: int
+    """Writes of the application."""
+    burst: float
+    """How likely one write follows another before anything else happens."""
+    batch: int
+    shards: int
+    invocations: int
+    """Batches of all shards in flight at once."""
+    threads: float
+    """How likely an invocation runs its independent calls at once."""
+    again: float
+    """How likely the same thread goes on."""
+    working: float
+    """How likely a thread goes on rather than that a batch is delivered or the application writes."""
+    faults: int
+    """After so many faults there are no more: every history comes to rest."""
+    freeze: float
+    """That an invocation stands still for long."""
+    die: float
+    abandon: float
+    hurry: float
+    throttle: float
+    conflict: float
+    lose: float
+    redeliver: float
+    """Per batch that succeeded."""
+    rewind: float
+    """Per scheduling of a delivery."""
+    split: float
+    quarantine_down: float
+
+    @classmethod
+    def draw(cls, rng: Random) -> Odds:
+        def rate() -> float:
+            return _RATES[int(rng.random() * len(_RATES))]
+
+        calm = rng.random() < 0.15
+        longest = rng.choice((8, 20, 60))
+        return cls(
+            writes=rng.randint(3, longest),
+            burst=rng.choice((0.0, 0.5, 0.9)),
+            batch=rng.choice((1, 2, 4, 10)),
+            shards=rng.choice((1, 2, 3)),
+            invocations=rng.choice((1, 2, 4)),
+            threads=rng.choice((0.0, 0.5, 1.0)),
+            again=rng.choice((0.0, 0.5, 0.9)),
+            working=rng.choice((0.3, 0.7, 0.95)),
+            faults=0 if calm else rng.choice((3, 10, 30)),
+            freeze=0.0 if calm else rng.choice((0.0, 0.03, 0.1)),
+            die=rate(),
+            abandon=rate(),
+            hurry=rate(),
+            throttle=rate(),
+            conflict=rate(),
+            lose=rate(),
+            redeliver=0.0 if calm else rng.choice((0.0, 0.1, 0.3)),
+            rewind=0.0 if calm else rng.choice((0.0, 0.0, 0.02)),
+            split=rng.choice((0.0, 0.0, 0.02)),
+            quarantine_down=rate(),
+        )

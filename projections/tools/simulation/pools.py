@@ -1,0 +1,336 @@
+"""The values that an application under simulation writes, guessed from how rules use each name.
+
+The pools are small, so that items meet in groups, move between them and come back. For each pattern there are values
+that fit and values that do not; for each pipe and expression mostly values that it takes, and some that are bad input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from itertools import islice, product
+from typing import Any
+
+from projections.errors import BadInput
+from projections.language.expressions import Expression
+from projections.language.keys import ItemKey, Value, key_text
+from projections.language.patterns import Affix, AnythingBut, Either, Equals, Exists, Numeric, Pattern, Test
+from projections.language.program import Entity, Program
+from projections.language.templates import Template
+from projections.language.values import Resolver, number_text, wire
+
+__all__ = ["FOREIGN", "Kind", "Pools"]
+
+FOREIGN = "remark"
+"""An attribute that no rule reads."""
+
+_KEYS = 40
+"""Keys of one entity to choose from at most."""
+_VALUES = 6
+_TIMES = ("2025-01-31T12:00:00Z", "2025-02-01T00:00:00Z", "2025-02-28")
+_ULIDS = ("01JJX9C5Z8000000000000000A", "01JKX9C5Z8000000000000000B")
+_WRONG: tuple[Value, ...] = ({"BOOL": True}, {"M": {"inner": {"S": "x"}}}, {"L": [{"BOOL": False}]}, {"S": "not so"})
+
+
+class Kind:
+    """One entity as the application writes it."""
+
+    def __init__(self, entity: Entity, keys: Sequence[tuple[ItemKey, Mapping[str, str]]]) -> None:
+        self.entity = entity
+        self.keys = keys
+        """The keys of its items, with the variables in each."""
+        self.attributes: dict[str, list[Value]] = {}
+        """Path → values that it may have; being absent is always possible."""
+        self.variables: list[str] = []
+        """Key variables that rules read: the application may also keep them as attributes."""
+        self.index_key: dict[str, tuple[str, Callable[[Resolver], str | None]]] = {}
+        """Index key attributes that the application keeps: their types, and what renders them."""
+
+
+class Pools:
+    """What the application of a program writes: its entities, with keys and attributes."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._values: dict[str, list[Value]] = {}
+        self._reads: dict[str, dict[str, None]] = {name: {} for name in program.entities}
+        self._elements: dict[str, dict[str, str]] = {name: {} for name in program.entities}
+        for rule in program.document["projections"].values():
+            self._rule(rule)
+        for name, entity in program.document["entities"].items():
+            if entity["match"]:
+                self._pattern(name, "", entity["match"])
+        self.meeting: set[str] = set()
+        """The variables by which targets are found: with few values of these, items meet."""
+        self.targets: list[str] = []
+        """The application's entities that rules write to."""
+        self._bound()
+        self.kinds = {name: self._kind(name) for name, entity in program.entities.items() if not entity.owned_by_rules}
+
+    # What rules read
+
+    def _rule(self, rule: Mapping[str, Any]) -> None:
+        source, each = rule["from"], rule["each"]
+        variable = each["variable"] if each else ""
+        if each:
+            self._elements[source][each["path"]] = "/" if each["ancestors"] else variable
+            if each["ancestors"]:
+                slash = each["separator"]
+                self._add(each["path"], [{"S": slash.join(parts)} for parts in ("abx", "acx", "ax", "x")])
+                self._reads[source][each["path"]] = None
+        if rule["where"]:
+            self._pattern(source, variable, rule["where"])
+        for text in rule["bind"].values():
+            self._template(source, variable, text)
+        for case in rule.get("cases", ()):
+            if case["where"]:
+                self._pattern(source, variable, case["where"])
+            for text in case["set"].values():
+                self._template(source, variable, text)
+        for value in rule.get("values", {}).values():
+            if "template" in value:
+                self._template(source, variable, value["template"])
+        for measure in rule.get("set", {}).values():
+            self._measure(source, variable, measure)
+        if "by" in rule:
+            self._read(source, variable, rule["by"])
+            self._add(rule["by"], [{"N": "1"}, {"N": "20"}, {"N": "-3.5"}, {"S": "a"}, {"S": "b"}])
+        attributes = rule.get("attributes", {})
+        for path in attributes.values() if isinstance(attributes, Mapping) else ():
+            self._read(source, variable, path)
+        if rule["kind"] != "index" and rule["kind"] != "embed":
+            into = self._program.entities[rule["into"]]
+            for pattern in into.patterns:
+                for name in pattern.names:
+                    if name not in rule["bind"]:
+                        self._read(source, variable, name)
+
+    def _read(self, source: str, variable: str, path: str) -> None:
+        if variable and path.split(".", 1)[0] == variable:
+            self._elements[source].setdefault(path, "")  # a part of an element, not an attribute
+        else:
+            self._reads[source][path] = None
+
+    def _pattern(self, source: str, variable: str, document: Mapping[str, Any]) -> None:
+        for name, values in _examples(Pattern.parse(document).conditions):
+            self._read(source, variable, name)
+            self._add(name, values)
+
+    def _template(self, source: str, variable: str, text: str) -> None:
+        for field in Template.parse(text).fields:
+            self._read(source, variable, field.name)
+            if field.pipes:
+                self._add(field.name, _piped(field.pipes[0].name))
+
+    def _measure(self, source: str, variable: str, measure: Mapping[str, Any]) -> None:
+        if measure["where"]:
+            self._pattern(source, variable, measure["where"])
+        if not measure["expression"]:
+            return
+        ordered = measure["function"] in ("min", "max")
+        for factor in Expression.parse(measure["expression"], ordered).factors:
+            self._read(source, variable, factor.path)
+            texts: list[Value] = [{"S": "2.5"}, {"S": "7"}, {"S": "seven"}]
+            numbers: list[Value] = [{"N": "1"}, {"N": "2.5"}, {"N": "-3"}, {"N": "40"}]
+            self._add(factor.path, texts if factor.from_text else numbers)
+            if ordered and not factor.from_text:
+                self._add(factor.path, [{"S": "a"}, {"S": "b"}])
+
+    def _add(self, name: str, values: Iterable[Value]) -> None:
+        pool = self._values.setdefault(name, [])
+        pool.extend(value for value in values if value not in pool)
+
+    def _bound(self) -> None:
+        """What `bind` makes of the sources' values becomes variables of the targets, so that they meet."""
+        for rule in self._program.document["projections"].values():
+            into = self._program.entities[rule.get("into", rule["from"])]
+            if rule["kind"] == "embed":
+                source = self._program.entities[rule["from"]]
+                self.meeting.update(name for pattern in source.patterns for name in pattern.names)
+                if not source.owned_by_rules and source.name not in self.targets:
+                    self.targets.append(source.name)
+                for name, text in rule["match"].items():
+                    self._referenced(rule["into"], name, Template.parse(text))
+            elif rule["kind"] != "index":
+                self.meeting.update(name for pattern in into.patterns for name in pattern.names)
+                if not into.owned_by_rules and into.name not in self.targets:
+                    self.targets.append(into.name)
+            for variable, text in rule["bind"].items():
+                template = Template.parse(text)
+                self.meeting.update(template.names)
+                if template.single and not template.fields[0].pipes:
+                    shared = [*self._values.get(variable, ()), *self._values.get(template.single, ())]
+                    shared = shared or [{"S": known} for known in self._texts(variable, "S")]
+                    self._add(variable, shared)
+                    self._add(template.single, shared)
+                    continue
+                pools = [self._texts(name, "S") for name in template.names]
+                for texts in islice(product(*pools), 4):
+                    values = {name: wire(content) for name, content in zip(template.names, texts, strict=True)}
+                    try:
+                        rendered = template.render(values.get)
+                    except BadInput:
+                        continue
+                    if rendered:
+                        self._add(variable, [{"S": rendered}])
+
+    def _referenced(self, child: str, name: str, template: Template) -> None:
+        """What a child names its parent by."""
+        self._reads[child][name] = None
+        self.meeting.add(name)
+        pools = [self._texts(variable, "S") for variable in template.names]
+        for texts in islice(product(*pools), 3):
+            values = {variable: wire(text) for variable, text in zip(template.names, texts, strict=True)}
+            if rendered := template.render(values.get):
+                self._add(name, [{"S": rendered}])
+
+    # What the application writes
+
+    def _texts(self, variable: str, kind: str) -> list[str]:
+        """Values of a key variable."""
+        pool = [value[tag] for value in self._values.get(variable, ()) for tag in ("S", "N") if tag in value]
+        if kind == "N":
+            pool = [key_text("N", text) for text in pool if _numeric(text)] or ["1", "2", "30"]
+        else:
+            pool = [text for text in pool if text and "#" not in text]
+        return (pool or [f"{variable[:1]}{number}" for number in (1, 2, 3)])[:3]
+
+    def _kind(self, name: str) -> Kind:
+        entity = self._program.entities[name]
+        document = self._program.document["entities"][name]
+        types = ("S", "N", "B")
+        names = list(dict.fromkeys(n for pattern in entity.patterns for n in pattern.names))
+        pools = [self._texts(n, "N" if n in entity.numeric else types[0]) for n in names]
+        choices = [dict(zip(names, texts, strict=True)) for texts in product(*pools)]
+        if document["id"]:  # never used under another key: the other variables follow from it
+            first: dict[str, dict[str, str]] = {}
+            stride = len(choices) // len(pools[names.index(document["id"])]) + 1
+            for position in range(len(choices)):
+                choice = choices[position * stride % len(choices)]
+                first.setdefault(choice[document["id"]], choice)
+            choices = list(first.values())
+        keys = []
+        for choice in choices[:_KEYS]:
+            texts = [pattern.render(choice) for pattern in entity.patterns]
+            keys.append((ItemKey(entity.table, *texts), choice))
+        kind = Kind(entity, keys)
+        derived = self._program.derived_attributes(name)
+        for path in self._reads[name]:
+            top = path.split(".", 1)[0]
+            if path in names:
+                kind.variables.append(path)
+            elif top not in derived and top not in entity.schema.key_attributes and path not in kind.attributes:
+                kind.attributes[path] = self._pool(path)
+        for path, variable in self._elements[name].items():
+            if variable and variable != "/" and path not in derived:
+                kind.attributes[path] = self._lists(name, variable)
+        for partition, sort in entity.schema.indexes.values():
+            names_of = [name for name, _ in (*partition, *sort)]
+            if any(name in document["index_key"] for name in names_of):
+                for attribute, tag in (*partition, *sort):  # what is not promised is there all the same
+                    text = document["index_key"].get(attribute, "0")
+                    kind.index_key[attribute] = (tag, Template.parse(text).compile())
+        for attribute in kind.index_key:
+            kind.attributes.pop(attribute, None)
+        return kind
+
+    def _pool(self, path: str) -> list[Value]:
+        pool = list(self._values.get(path, ()))[: 2 * _VALUES]
+        for entity in self._program.entities.values():  # the name of a key's variable: what it may be there
+            if any(path in pattern.names for pattern in entity.patterns):
+                tag = "N" if path in entity.numeric else "S"
+                pool += [{tag: text} for text in self._texts(path, tag) if {tag: text} not in pool]
+        return pool or [{"S": "a"}, {"S": "b"}, {"N": "3"}, {"L": [{"S": "a"}]}, {"M": {"a": {"N": "1"}}}]
+
+    def _lists(self, name: str, variable: str) -> list[Value]:
+        """Lists and sets whose elements are values of an `each` variable, or maps with what is read of them."""
+        parts = [path.split(".", 1)[1] for path in self._elements[name] if path.startswith(variable + ".")]
+        if parts:
+            maps: list[Value] = []
+            for number in range(3):
+                fields = {
+                    part: pool[number % len(pool)] for part in parts if (pool := self._pool(f"{variable}.{part}"))
+                }
+                maps.append({"M": _nested(fields)})
+            maps.append({"M": _nested({parts[0]: self._pool(f"{variable}.{parts[0]}")[0]})})
+            return [{"L": maps[:1]}, {"L": maps[1:3]}, {"L": [maps[0], maps[0]]}, {"L": [maps[3]]}, {"L": []}]
+        texts = self._texts(variable, "S")
+        one, two, *_ = [*texts, *texts]
+        return [
+            {"SS": sorted({one, two})},
+            {"SS": [one]},
+            {"L": [{"S": two}, {"S": one}, {"S": two}]},
+            {"L": [{"S": two}]},
+            {"L": []},
+            {"NS": ["1", "2"]},
+        ]
+
+    @staticmethod
+    def wrong(number: int) -> Value:
+        """A value of a type that hardly any rule takes."""
+        return _WRONG[number % len(_WRONG)]
+
+
+def _nested(fields: Mapping[str, Value]) -> dict[str, Any]:
+    """Paths and values as the contents of a map."""
+    image: dict[str, Any] = {}
+    for path, value in fields.items():
+        *steps, last = path.split(".")
+        place = image
+        for step in steps:
+            place = place.setdefault(step, {"M": {}}).setdefault("M", {})
+        place[last] = value
+    return image
+
+
+def _numeric(text: str) -> bool:
+    return text.removeprefix("-").replace(".", "", 1).isdecimal()
+
+
+def _examples(conditions: Iterable[Test | Either]) -> Iterator[tuple[str, list[Value]]]:
+    """For each name in a pattern: values that fit one of its alternatives, and values that fit none."""
+    for condition in conditions:
+        if isinstance(condition, Either):
+            for branch in condition.branches:
+                yield from _examples(branch)
+            continue
+        values: list[Value] = []
+        for alternative in condition.alternatives:
+            values += _around(alternative)
+        yield condition.name, values or [{"S": "there"}]
+
+
+def _around(alternative: Any) -> list[Value]:
+    match alternative:
+        case Equals(value=bool() as value):
+            return [{"BOOL": value}, {"BOOL": not value}]
+        case Equals(value=str() as value):
+            return [{"S": value}, {"S": value + "-"}]
+        case Equals(value=None):
+            return [{"NULL": True}, {"S": "null"}]
+        case Equals(value=Decimal() as value):
+            return [{"N": number_text(value)}, {"N": number_text(value + 1)}]
+        case Affix(text=text):
+            word = text or "x"
+            return [{"S": word}, {"S": word + "x"}, {"S": "x" + word}, {"S": "other"}]
+        case Numeric(bounds=bounds):
+            return [{"N": number_text(number + step)} for _, number in bounds for step in (-1, 0, 1)]
+        case AnythingBut(excluded=excluded):
+            return [value for one in excluded for value in _around(one)] + [{"S": "anything"}]
+        case Exists():
+            return [{"S": "there"}]
+    return []
+
+
+def _piped(pipe: str) -> list[Value]:
+    """Values that a pipe takes first, and one that it refuses."""
+    match pipe:
+        case "pad" | "invert":
+            return [{"N": "3"}, {"N": "42"}, {"S": "7"}, {"N": "-1"}]
+        case "date":
+            return [*({"S": time} for time in _TIMES), {"N": "1738324800"}, {"S": "soon"}]
+        case "ms":
+            return [{"N": "1738324800000"}, {"N": "1740000000000"}]
+        case "ulid":
+            return [{"S": ulid} for ulid in _ULIDS]
+    return [{"S": "Ab"}, {"S": "ab"}, {"S": "cD"}]

@@ -1,0 +1,114 @@
+"""A history in words: who did what, one line each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from projections.engine.store import Delete, Image, ItemKey, Update
+from projections.errors import ConditionFailed, TransactionCancelled
+from projections.language.keys import encode_key
+from projections.language.values import plain
+
+__all__ = ["Trace"]
+
+
+class Trace:
+    """Lines in the order of events. Kept only where somebody will read them: writing them takes longer than the rest."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def add(self, who: str, what: str) -> None:
+        self.lines.append(f"{len(self.lines):5}  {who:<14} {what}")
+
+    def call(self, who: str, at: tuple[str, str, Any, Any], fault: str | None) -> None:
+        """Where a thread stood when it was resumed."""
+        what, name, subject, outcome = at
+        if what == "asks":
+            self.add(who, f"{name} {_subject(subject)}" + (f"  !! {fault}" if fault else ""))
+        elif what == "hears" and outcome is not None:
+            self.add(who, f"    {name} → {_outcome(outcome)}")
+        elif what == "sleeps":
+            self.add(who, "waits")
+
+    def change(self, who: str, record: Mapping[str, Any]) -> None:
+        change = record["dynamodb"]
+        key = " / ".join(str(next(iter(value.values()))) for value in change["Keys"].values())
+        old, new = change.get("OldImage"), change.get("NewImage")
+        expired = " by TTL" if "userIdentity" in record else ""
+        sequence = change["SequenceNumber"][-4:]
+        self.add(who, f"…{sequence} {record['eventName']}{expired} {key}  {_difference(old, new, change['Keys'])}")
+
+    @property
+    def digest(self) -> str:
+        """The same for the same history."""
+        return blake2b("\n".join(self.lines).encode(), digest_size=8).hexdigest()
+
+
+def _difference(old: Image | None, new: Image | None, keys: Image) -> str:
+    if new is None:
+        return ""
+    if old is None:
+        return image_text({name: value for name, value in new.items() if name not in keys})
+    changed = {name: value for name, value in new.items() if old.get(name) != value}
+    gone = [name for name in old if name not in new]
+    return image_text(changed) + (f"  without {', '.join(gone)}" if gone else "")
+
+
+def image_text(image: Image) -> str:
+    return json.dumps({name: plain(value) for name, value in image.items()}, ensure_ascii=False, default=str)
+
+
+def _subject(subject: Any) -> str:
+    if isinstance(subject, ItemKey):
+        return encode_key(subject)
+    if isinstance(subject, Update):
+        parts = [encode_key(subject.key)]
+        if subject.set:
+            parts.append("SET " + image_text(subject.set))
+        if subject.remove:
+            parts.append("REMOVE " + ", ".join(subject.remove))
+        if subject.add:
+            parts.append("ADD " + image_text(subject.add))
+        if subject.discard:
+            parts.append("DELETE " + image_text(subject.discard))
+        return " ".join(parts) + (f"  IF {_condition(subject.condition)}" if subject.condition else "")
+    if isinstance(subject, Delete):
+        return f"{encode_key(subject.key)} DELETE" + (
+            f"  IF {_condition(subject.condition)}" if subject.condition else ""
+        )
+    if isinstance(subject, Sequence) and not isinstance(subject, str):
+        return "".join(f"\n{'':24}{_subject(one)}" for one in subject)
+    return str(subject)
+
+
+def _condition(condition: Any) -> str:
+    parts = getattr(condition, "conditions", None)
+    if parts is not None:
+        word = " and " if type(condition).__name__ == "AllOf" else " or "
+        return "(" + word.join(map(_condition, parts)) + ")"
+    path = ".".join(condition.path)
+    value = getattr(condition, "value", None)
+    return f"{type(condition).__name__.lower()} {path}" + (f" {json.dumps(plain(value))}" if value else "")
+
+
+def _outcome(outcome: Any) -> str:
+    if isinstance(outcome, ConditionFailed):
+        return "condition failed, there is " + ("nothing" if outcome.item is None else image_text(outcome.item))
+    if isinstance(outcome, TransactionCancelled):
+        reasons = [
+            "fine" if reason is None else reason.kind + (f" {image_text(reason.item)}" if reason.item else "")
+            for reason in outcome.reasons
+        ]
+        return "cancelled: " + "; ".join(reasons)
+    if isinstance(outcome, Exception):
+        return f"{type(outcome).__name__}: {outcome}"
+    if isinstance(outcome, Mapping):
+        if outcome and isinstance(next(iter(outcome)), ItemKey):
+            return "; ".join(f"{encode_key(key)} {image_text(image)}" for key, image in outcome.items()) or "nothing"
+        return image_text(outcome) or "nothing"
+    items = getattr(outcome, "items", None)
+    return "; ".join(map(image_text, items)) if items is not None and not callable(items) else str(outcome)

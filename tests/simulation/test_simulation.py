@@ -1,0 +1,102 @@
+"""Thousands of histories of the real engine: whatever happens on the way, they end as the source items say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from mutants import DESTROYING, GUARDED, MUTANTS, Base, Mutant, rules_file
+
+from projections.language.loader import load
+from projections.tools.commands.simulate import command
+from projections.tools.simulation.campaign import Campaign
+from projections.tools.simulation.history import Scene
+
+RULES = ["social", *sorted(path.stem for path in (Path(__file__).parent / "rules").glob("*.yaml"))]
+
+HISTORIES = 200
+"""Of each rule file; the command plays as many as one likes."""
+
+MOST = 4000
+"""In how many histories each mutant has to be caught; most are in a few dozen."""
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_histories_end_as_the_source_items_say(rules: str) -> None:
+    path = rules_file(rules)
+    document = load(path, executable=False).canonical()
+    report = Campaign(document).run(0, HISTORIES)
+    assert report.histories == HISTORIES
+    if report.failures:
+        failure = report.failures[0]
+        trace = Scene(document).play(failure.seed, trace=True).trace
+        pytest.fail("\n".join([f"{rules}, seed {failure.seed}:", *failure.problems, *trace]), pytrace=False)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_defect_of_the_engine_is_caught(mutant: Mutant) -> None:
+    assert mutant.caught(MOST) is not None, "the simulation proves nothing about this"
+
+
+@pytest.mark.parametrize("rules", ["copies", "aggregates", "index"])
+@pytest.mark.parametrize("base", [GUARDED, DESTROYING], ids=["guarded", "destroying"])
+def test_what_mutants_are_measured_against_ends_well(rules: str, base: Base) -> None:
+    """Without a second safety, under an application that does not need it."""
+    scene = Scene(load(rules_file(rules), executable=False).canonical(), base.without)
+    with base.apply():
+        assert [seed for seed in range(100) if scene.play(seed).problems] == []
+
+
+def test_a_seed_replays_identically_in_every_process() -> None:
+    script = (
+        "import sys; from projections.language.loader import load; from projections.tools.simulation.history import Scene;"
+        "from hashlib import sha256; scene = Scene(load(sys.argv[1], executable=False).canonical());"
+        "print(sha256(repr([scene.play(s, trace=True).trace for s in range(12)]).encode()).hexdigest())"
+    )
+    for rules in ("shards", "copies", "social"):
+        digests = {
+            subprocess.run(
+                [sys.executable, "-c", script, str(rules_file(rules))],
+                env={**os.environ, "PYTHONHASHSEED": seed},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for seed in ("1", "2")
+        }
+        assert len(digests) == 1, rules
+
+
+def test_a_history_that_goes_wrong_is_told_with_its_seed_and_its_trace() -> None:
+    mutant = next(one for one in MUTANTS if one.name == "nothing_heals_when_it_appears")
+    with mutant.apply():
+        found = CliRunner().invoke(
+            command, ["--rules", "social", "--histories", "200", "--trace"], standalone_mode=False
+        )
+        again = CliRunner().invoke(
+            command, ["--rules", "social", "--histories", "200", "--json", "--trace"], standalone_mode=False
+        )
+    assert found.return_value == again.return_value == 1
+    document = json.loads(again.stdout)
+    seed = document["failure"]["seed"]
+    assert f"Seed {seed} of " in found.stdout
+    assert f"--seed {seed} --histories 1 --trace" in found.stdout
+    assert document["failure"]["problems"][0] in found.stdout
+    assert "\n".join(document["trace"]) in found.stdout
+    assert "invocation 1" in found.stdout
+
+
+def test_the_command_says_what_it_played() -> None:
+    result = CliRunner().invoke(
+        command, ["--rules", "social", "--histories", "120", "--jobs", "2", "--json"], standalone_mode=False
+    )
+    assert result.return_value == 0
+    document = json.loads(result.stdout)
+    assert document["histories"] == 120
+    assert document["failure"] is None
+    assert document["writes"] > 0 < document["faults"]
