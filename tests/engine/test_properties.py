@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, assume, given, note, settings
 from hypothesis import strategies as st
@@ -33,22 +33,23 @@ from tests.engine.strategies import KEYS, Op, histories, plain_histories, rule_f
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 
-Test = TypeVar("Test", bound=Callable[..., None])
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
+
+settings.register_profile(
+    "thorough",
+    max_examples=int(os.environ.get("PROPERTY_EXAMPLES", "3000")),
+    suppress_health_check=SLOW,
+    deadline=None,
+    print_blob=True,
+)
 
 
-def examples(number: int) -> Callable[[Test], Test]:
-    """As many examples in CI, always the same; under the profile `thorough` PROPERTY_EXAMPLES, never the same."""
-    slow = [
-        HealthCheck.too_slow,
-        HealthCheck.data_too_large,
-        HealthCheck.filter_too_much,
-        HealthCheck.large_base_example,
-    ]
+def examples(number: int) -> settings:
+    """As many examples, always the same; with the profile `thorough` PROPERTY_EXAMPLES of them, never the same."""
     if THOROUGH:
-        most = int(os.environ.get("PROPERTY_EXAMPLES", "3000"))
-        return settings(max_examples=most, suppress_health_check=slow, deadline=None, print_blob=True)
+        return settings.get_profile("thorough")
     phases = [Phase.explicit, Phase.generate, Phase.shrink]
-    return settings(max_examples=number, derandomize=True, database=None, phases=phases, suppress_health_check=slow)
+    return settings(max_examples=number, derandomize=True, database=None, phases=phases, suppress_health_check=SLOW)
 
 
 class Story:
@@ -313,7 +314,7 @@ def understood(rules: Mapping[str, Any]) -> dict[str, Any]:
     return found.canonical()
 
 
-@examples(120)
+@examples(200)
 @given(rule_files(), histories())
 def test_what_is_stored_is_what_the_items_say(rules: Mapping[str, Any], history: Sequence[Op]) -> None:
     story = Story(understood(rules))
@@ -323,7 +324,7 @@ def test_what_is_stored_is_what_the_items_say(rules: Mapping[str, Any], history:
     story.check()
 
 
-@examples(60)
+@examples(90)
 @given(rule_files(), histories(16), st.integers(1, 7))
 def test_twice_equals_once(rules: Mapping[str, Any], history: Sequence[Op], size: int) -> None:
     """Every batch is delivered twice; when all is quiet the whole stream comes again, and changes nothing."""
@@ -340,7 +341,7 @@ def test_twice_equals_once(rules: Mapping[str, Any], history: Sequence[Op], size
     story.check()
 
 
-@examples(60)
+@examples(90)
 @given(rule_files(), plain_histories(), st.lists(st.integers(0, 1000), min_size=3, max_size=3))
 def test_any_split_into_batches_ends_the_same(
     rules: Mapping[str, Any], history: Sequence[Op], seeds: Sequence[int]
