@@ -177,11 +177,10 @@ class Embedder:
         )
         children = self._recognised(rule, page.items)
         writes = [write for child in children if (write := self._update(rule, found, parent, child, fence)) is not None]
-        self._pace(len(writes))
         hopeless: list[tuple[ItemKey, str]] = []
         transient: Transient | None = None
         slices = [writes[start : start + _AT_ONCE] for start in range(0, len(writes), _AT_ONCE)]
-        answers = self._run([partial(self._store.write_each, some) for some in slices])
+        answers = self._run([partial(self._paced, some) for some in slices])
         for write, error in zip(writes, chain.from_iterable(answers), strict=True):
             if error is None:
                 self._tally.add("embedded")
@@ -194,6 +193,10 @@ class Embedder:
         if page.after is None:
             return None, hopeless
         return replace(push, after=page.after), hopeless
+
+    def _paced(self, writes: Sequence[Update]) -> list[StoreError | None]:
+        self._pace(len(writes))
+        return self._store.write_each(writes)
 
     def following(self, push: Push, more: Push | None) -> tuple[Push, bool] | None:
         """What follows a page, and whether it has to wait until an index has settled; None at the end."""

@@ -77,6 +77,8 @@ def plan(program: Program, records: Iterable[Record]) -> Plan:
             recognised.append((record, old, new))
 
     def reject(record: Record, rule: str, reason: str) -> None:
+        if _is_echo(program, record):
+            return
         made.rejected.append(
             Rejected(rule, reason, encode_key(record.key), record.sequence, record.key.table, record.event)
         )
@@ -127,8 +129,9 @@ def _changes(program: Program, recognised: Recognised, made: Plan) -> list[list[
             continue
         before, after = evaluate(old), evaluate(new)
         source = encode_key(record.key)
-        for rule, reason in after.problems:
-            made.rejected.append(Rejected(rule, reason, source, record.sequence, record.key.table, record.event))
+        if after.problems and not _is_echo(program, record):
+            for rule, reason in after.problems:
+                made.rejected.append(Rejected(rule, reason, source, record.sequence, record.key.table, record.event))
         settle = _settling(program, before.contributions) if record.expired else {}
         if before.contributions == after.contributions and not settle:
             continue
@@ -145,6 +148,18 @@ def _changes(program: Program, recognised: Recognised, made: Plan) -> list[list[
         change.sequences.append(record.sequence)
         change.touched |= _targets(before.contributions) | _targets(after.contributions)
     return waves
+
+
+def _is_echo(program: Program, record: Record) -> bool:
+    """Whether a record shows nothing but what rules wrote: what is wrong with its item was told when the item came."""
+    if record.old is None or record.new is None:
+        return False
+    changed = {name for name in record.old.keys() | record.new.keys() if record.old.get(name) != record.new.get(name)}
+    foreign = {name for name in changed if not name.startswith(program.guard_prefix)}
+    if not foreign:
+        return True
+    item = program.recognise(record.key, record.new)
+    return item is not None and foreign <= program.derived_attributes(item.entity.name)
 
 
 def _settling(program: Program, contributions: Contributions) -> Contributions:

@@ -55,6 +55,9 @@ WHOLE_BATCH = ""
 MAIN = "main"
 """The logical name of the one table of rules that say `table:`."""
 
+MARGIN = 3.0
+"""Seconds before the end of an invocation in which nothing new begins: the requests under way and the answer need some."""
+
 THREADS = 10
 """Requests to DynamoDB at once. One core of Lambda has no work for more: a request costs about half a millisecond of it."""
 
@@ -169,6 +172,7 @@ def stream_from_environment(
         run=at_once(THREADS),
         tasks=parts.tasks,
         pace=parts.pacer,
+        margin=MARGIN,
     )
     return StreamHandler(processor, quarantine=parts.quarantine, observe=observe, pacer=parts.pacer)
 

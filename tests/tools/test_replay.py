@@ -119,7 +119,7 @@ def test_a_bad_record_is_quarantined_and_exits_with_1_while_the_rest_is_projecte
     code, out = run("--json", ROOT / "events/bad-record.json")
     document = json.loads(out)
     assert code == 1
-    assert {one["rule"] for one in document["quarantined"]} == {"discussion"}
+    assert [one["rule"] for one in document["quarantined"]] == ["discussion"], "our own write of it tells nothing twice"
     counted = next(item for item in document["items"] if item["SK"] == "METADATA")
     assert counted["likeCount"] == 1
     assert "quarantined discussion" in run(ROOT / "events/bad-record.json")[1]
