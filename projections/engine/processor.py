@@ -230,7 +230,11 @@ class _Batch:
             steps: list[Push | None] = [None]
 
             def work(now: Push = page, steps: list[Push | None] = steps) -> None:
-                steps[0] = one(now)
+                try:
+                    steps[0] = one(now)
+                except BadInput as reason:  # the parent has changed since its record: its children cannot be found from it
+                    table = push.parent.partition("|")[0]
+                    self.rejected.append(Rejected(push.rule, str(reason), push.parent, first, table))
 
             self._attempt(work, first, push.rule, push.parent)
             page = steps[0]
