@@ -232,7 +232,7 @@ class _Batch:
             def work(now: Push = page, steps: list[Push | None] = steps) -> None:
                 try:
                     steps[0] = one(now)
-                except BadInput as reason:  # the parent has changed since its record: its children cannot be found from it
+                except BadInput as reason:  # the parent has changed since its record, and names no children now
                     table = push.parent.partition("|")[0]
                     self.rejected.append(Rejected(push.rule, str(reason), push.parent, first, table))
 
