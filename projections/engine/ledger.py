@@ -352,7 +352,7 @@ class Ledger:
         for member in piece.removes:
             yield Delete(member_key(rule, text, generation, member, change.source))
         for member in piece.puts:
-            _, _, order = member.partition("|")
+            order = member.partition("|")[2].partition(" ")[0]
             values: dict[str, Value] = {"s": {"S": change.source}}
             if order:  # a claim has none: its source is its order
                 values |= {"o": {"S": order}, "v": decode_order(order)}

@@ -3,7 +3,7 @@
     pk                    sk                           what
     E|<source>            .                            entry: what a source item contributes, as of which version
     G|<rule>|<target>     <generation>|<shard>         group: number of contributions and totals of one target
-    M|<rule>|<target>     <generation>|<slot>|<value><source>   member: one contribution, ordered by value, then source
+    M|<rule>|<target>     <generation>|<slot>|<value><source>   member: one contribution, ordered by value and source
     F|<rule>|<parent>     .                            fence: the newest version of an embed's parent being pushed
 
 Keys are readable as long as they fit; longer ones end in a hash, and the item holds the whole key.
@@ -71,9 +71,14 @@ def members_key(rule: str, target: str) -> str:
 
 
 def member_key(rule: str, target: str, generation: int, member: str, source: str) -> ItemKey:
-    """Of one member: `member` is its slot and encoded value, as contributions have it."""
-    slot, _, value = member.partition("|")
-    sort = _shortened(f"{generation:04d}|{escape(slot)}|{value}{source}", _LONGEST_SORT)
+    """Of one member: `member` is its slot and encoded value, as contributions have it, perhaps with its position.
+
+    The position comes after the source, because ties are broken by source first; a NUL keeps sources in their order.
+    """
+    slot, _, rest = member.partition("|")
+    value, _, position = rest.partition(" ")  # no encoded value has a space
+    sort = f"{generation:04d}|{escape(slot)}|{value}{source}"
+    sort = _shortened(f"{sort}\0{position}" if position else sort, _LONGEST_SORT)
     return ItemKey(LEDGER, members_key(rule, target), sort)
 
 

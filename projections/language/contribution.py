@@ -7,6 +7,7 @@ computed: `{rule: {target: {"n": 1, "=total": "12.5", "+": {member: digest}}}}`.
 - `=m`: the amount of measure m: for `count` with a condition and for `sum`; for `avg` the sum.
 - `#m`: how many values an `avg` is over.
 - `+`: members, for `min`, `max`, `top`, `latest` and claims: slot and encoded value → a digest of what the member holds.
+  With `each`, a space and the element's position follow, where several elements of one source may have the same value.
 """
 
 from __future__ import annotations

@@ -373,7 +373,7 @@ class PickRule(Rule):
                 continue
             text = encode_key(target)
             payload = {name: value for name, path in self.picked if (value := resolve(path)) is not None}
-            member = f"pick|{encode_order(by)}" + (f"{ordinal:04d}" if self.each is not None else "")
+            member = f"pick|{encode_order(by)}" + (f" {ordinal:06d}" if self.each is not None else "")
             amounts: Contributed = {"n": 1, "+": {member: digest(payload)}}
             if text in contributed:
                 merge(contributed[text], amounts)

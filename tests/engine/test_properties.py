@@ -402,4 +402,16 @@ def test_an_item_that_is_no_longer_of_the_entity_is_left_alone() -> None:
     assert (story.store.get(page) or {})["posts"] == {"N": "2"}
 
 
+def test_elements_of_several_items_with_the_same_value_are_listed_by_item_first() -> None:
+    """Ties are broken by source key; the position within the source comes after."""
+    top = {"into": "Tag", "as": "first", "by": "a", "order": "asc", "limit": 3, "attributes": ["note", "e"]}
+    story = Story(understood({"r": {"from": "Note", "each": {"e": "tags"}, "bind": {"tag": "x"}, "top": top}}))
+    for at in (7, 8):
+        story.do(Op("put", at, {"a": {"N": "1"}, "tags": {"L": [{"S": "y"}, {"S": "x"}]}}))
+    story.settle()
+    story.check()
+    (first,) = [image["first"]["L"] for image in story.store.items("main") if "first" in image]
+    assert [(one["M"]["note"]["S"], one["M"]["e"]["S"]) for one in first] == [("n", "y"), ("n", "x"), ("m", "y")]
+
+
 _ALL_INTO_ECHO = {"into": "Echo", "attributes": "all"}
