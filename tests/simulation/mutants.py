@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 import projections
-from projections.engine import copies, guards, indexes, ledger, plan, processor, publishing
+from projections.engine import copies, embeds, guards, indexes, ledger, plan, processor, publishing
 from projections.engine.store import AllOf, Below, Condition, Delete, Equal, Exists, Missing
 from projections.errors import ConditionFailed
 from projections.language.contribution import canonical_text
@@ -27,7 +27,7 @@ from projections.tools.simulation.application import OPERATIONS
 from projections.tools.simulation.history import Scene
 from projections.tools.simulation.odds import Odds
 
-__all__ = ["DESTROYING", "GUARDED", "MUTANTS", "Base", "Mutant", "rules_file"]
+__all__ = ["GUARDED", "MUTANTS", "Mutant", "rules_file"]
 
 ALWAYS = AllOf(())
 """A condition that holds."""
@@ -129,7 +129,11 @@ def healing(judge: Callable[[str, Any, Any, Any], bool | None]) -> Iterator[None
         judged = judge(guard, names, old, new)
         return guards.needs_healing(guard, names, old, new) if judged is None else judged
 
-    with patch.object(plan, "needs_healing", needs_healing), patch.object(copies, "needs_healing", needs_healing):
+    with (
+        patch.object(plan, "needs_healing", needs_healing),
+        patch.object(copies, "needs_healing", needs_healing),
+        patch.object(embeds, "needs_healing", needs_healing),
+    ):
         yield
 
 
@@ -157,7 +161,8 @@ def unseen() -> Iterator[None]:
 
 
 GUARDED = Base(GENTLE, unhealed)
-DESTROYING = Base(GENTLE - {"destroy"}, unseen)
+DESTROYING = Base((GENTLE | {"update"}) - {"destroy"}, unseen)
+FORGING = Base(GENTLE - {"forge", "clone"})
 
 
 # Guards
@@ -417,7 +422,9 @@ def what_the_application_removes_is_not_made_again() -> Iterator[None]:
         yield
 
 
-@mutant("copies", base=DESTROYING, freeze=0.1, faults=30, shards=3, invocations=4)
+@mutant(
+    "copies", base=DESTROYING, freeze=0.1, faults=30, shards=3, invocations=4, abandon=0.0, redeliver=0.0, rewind=0.0
+)
 def a_copy_made_by_healing_is_not_compared_again() -> Iterator[None]:
     with reworded(
         copies.Copier, "heal", ("if item is not None:\n            return\n        # round", "return\n        # round")
@@ -431,9 +438,59 @@ def a_copy_that_changed_hands_is_left_to_the_one_who_has_it() -> Iterator[None]:
         yield
 
 
-@mutant("copies")
+@mutant("copies", base=FORGING)
 def a_guard_ahead_of_its_source_is_believed() -> Iterator[None]:
     with patch.object(copies.Copier, "_look_ahead", lambda *_: None):
+        yield
+
+
+# Embeds
+
+
+@mutant("embeds", base=GUARDED, abandon=0.1, faults=30)
+def children_are_pushed_to_whatever_their_guard_says() -> Iterator[None]:
+    with patch.object(embeds, "older_or_foreign", lambda *_: ALWAYS):
+        yield
+
+
+@mutant("embeds", base=GUARDED, freeze=0.1, faults=30, shards=3, invocations=4)
+def what_is_pulled_is_written_without_a_condition() -> Iterator[None]:
+    with patch.object(embeds, "as_read", lambda *_: ALWAYS):
+        yield
+
+
+@mutant("embeds", base=GUARDED, freeze=0.1, faults=30, shards=3, invocations=4)
+def no_fence_is_raised_before_a_push() -> Iterator[None]:
+    with patch.object(embeds.Embedder, "raise_fence", lambda *_: None):
+        yield
+
+
+@mutant("embeds", base=GUARDED, lag=0.9, page=100, working=0.95, batch=1, burst=0.0)
+def an_index_is_looked_through_only_once() -> Iterator[None]:
+    original = embeds.Embedder.following
+
+    def following(self: Any, push: Any, more: Any) -> Any:
+        return None if more is None else original(self, push, more)
+
+    with patch.object(embeds.Embedder, "following", following):
+        yield
+
+
+@mutant("embeds", page=1)
+def a_push_ends_with_its_first_page() -> Iterator[None]:
+    original = embeds.Embedder.following
+    with patch.object(embeds.Embedder, "following", lambda self, push, more: original(self, push, None)):
+        yield
+
+
+@mutant("embeds", base=GUARDED)
+def nothing_is_pulled_when_a_child_changes_its_parent() -> Iterator[None]:
+    original = plan.needs_pull
+
+    def needs_pull(rule: Any, guard: str, old: Any, new: Any) -> bool:
+        return old is None and original(rule, guard, old, new)
+
+    with patch.object(plan, "needs_pull", needs_pull):
         yield
 
 

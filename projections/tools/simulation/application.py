@@ -436,11 +436,12 @@ class Application:
         self._forging = True
         fields: dict[str, Any] = dict(guard.get("M", {}))
         at = fields.get("at", {}).get("S", "")
-        number = at[-12:]
+        place = max(at.rfind("/"), at.rfind(".")) + 1  # versions are text: the digits at the end keep their number
+        number = at[place:]
         if number.isdecimal():
             # of a copy never exactly the number of a change to come: that would be taken for applied already
             step = self._any([-1, -1000, 7000, 7001] if "by" in fields else [-1, 1, 5, 1000])
-            fields["at"] = {"S": at[:-12] + f"{max(0, int(number) + step):012}"}
+            fields["at"] = {"S": at[:place] + str(max(0, int(number) + step)).zfill(len(number))}
         if "by" in fields and self._rng.random() < 0.3:
             fields["by"] = {"S": self._any([encode_key(key) for kind in self._kinds for key, _ in kind.keys])}
         if "n" in fields and self._rng.random() < 0.3:

@@ -44,7 +44,7 @@ class Checks:
     def __init__(self, program: Program, document: Mapping[str, Any]) -> None:
         self._program = program
         self._oracle = Oracle(document)
-        self._copy_guards = {program.guard(rule.name) for rules in program.copy_rules.values() for rule in rules}
+        self._group_guards = {program.guard(rule.name) for rules in program.ledger_rules.values() for rule in rules}
 
     def problems(self, ended: Ended) -> list[str]:
         """Everything that is wrong, in words; nothing if all is well."""
@@ -67,12 +67,9 @@ class Checks:
             return []
         problems = []
         for name in after if not tampered else ():
-            if name.startswith(self._program.guard_prefix) and at_of(after[name]) < at_of(before.get(name)):
-                same_hands = by_of(after[name]) == by_of(before.get(name)) or name not in self._copy_guards
-                if same_hands:
-                    problems.append(
-                        f"{encode_key(key)}: the guard {name} went back from {before[name]} to {after[name]}"
-                    )
+            back = name.startswith(self._program.guard_prefix) and at_of(after[name]) < at_of(before.get(name))
+            if back and (by_of(after[name]) == by_of(before.get(name)) or name in self._group_guards):
+                problems.append(f"{encode_key(key)}: the guard {name} went back from {before[name]} to {after[name]}")
         for rule in self._program.index_rules.get(item.entity.name, ()):
             names = [name for name, _, _ in rule.attributes if before.get(name) != after.get(name)]
             if not names:

@@ -5,6 +5,7 @@ One integer decides everything. What the engine asks of the store, the scheduler
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,24 +15,30 @@ from typing import Any
 from greenlet import getcurrent, greenlet
 
 from projections.engine.effort import one_by_one
-from projections.engine.processor import Processor, Rejected
-from projections.engine.store import Image, ItemKey
+from projections.engine.processor import SETTLE_SECONDS, Processor, Rejected
+from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Transient
+from projections.language.embeds import EmbedRule
 from projections.language.program import Program
 from projections.language.rules import CopyRule
+from projections.operations.pacing import Pacer
+from projections.operations.tasks import Tasks
 from projections.operations.wiring import StreamHandler
+from projections.operations.worker import WorkerHandler
 from projections.stores.memory import MemoryStore
+from projections.tools.event_source import Batch, Settings, Stream
 from projections.tools.event_source import Mapping as EventSourceMapping
-from projections.tools.event_source import Settings, Stream
 from projections.tools.simulation.application import Application
 from projections.tools.simulation.checks import Checks, Ended
 from projections.tools.simulation.odds import Odds
 from projections.tools.simulation.pools import Pools
+from projections.tools.simulation.queue import SETTLED, TaskQueue
 from projections.tools.simulation.trace import Trace
 from projections.tools.simulation.workers import (
     CONFLICT,
     LOST,
     THROTTLED,
+    Finish,
     Invocation,
     SteppedStore,
     Thread,
@@ -75,6 +82,9 @@ class Scene:
         self.checks = Checks(self.program, document)
         self.without = without
         self.odds = odds
+        self.indexed = any(
+            isinstance(rule, EmbedRule) and rule.children.index is not None for rule in self.program.rules.values()
+        )
         copies = [rule.name for rule in self.program.rules.values() if isinstance(rule, CopyRule)]
         self.copy_guards = [self.program.guard(name) for name in copies]
 
@@ -129,7 +139,10 @@ class History:
             streams=list(scene.program.tables),
             on_record=self._record,
         )
-        self._stepped = SteppedStore(self._store)
+        self._stepped = SteppedStore(self._store, self._lagging, lambda: self._odds.page)
+        self._queue = TaskQueue(rng)
+        self._past: deque[tuple[int, ItemKey, Image | None]] = deque()
+        """Steps of late, with what each changed and how it was before; where indexes are read."""
         settings = Settings(batch_size=self._odds.batch, report_batch_item_failures=True, bisect=True)
         self._streams = {
             name: Stream(f"{name}", shards=self._odds.shards) for name in scene.program.tables if name != LEDGER
@@ -216,7 +229,9 @@ class History:
                 if self._left:
                     self._write()
                 elif not self._invocations:
-                    return True
+                    if self._queue.next is None:
+                        return True
+                    self._steps = max(self._steps, self._queue.next)
                 elif (thread := self._runnable()) is not None:
                     self._step(thread)
                 else:
@@ -248,6 +263,9 @@ class History:
         """Begin an invocation, if there is anything to deliver."""
         if len(self._invocations) >= self._odds.invocations:
             return False
+        self._queue.now = self._steps
+        if self._queue.next is not None and self._random() < 0.5 and self._work():
+            return True
         name = next(iter(self._mappings))
         if len(self._mappings) > 1:
             names = list(self._mappings)
@@ -259,11 +277,10 @@ class History:
             return True
         lanes = mapping.runnable()
         if not lanes:
-            return False
+            return self._queue.next is not None and self._work()
         lane = lanes[int(self._random() * len(lanes))] if len(lanes) > 1 else lanes[0]
         batch = mapping.next_batch(lane)
-        self._outcome.deliveries += 1
-        invocation = Invocation(self._outcome.deliveries, mapping, batch, SECONDS)
+        invocation = self._invocation_of(partial(self._finished, mapping, batch))
         processor = Processor(
             self._scene.program,
             self._stepped,
@@ -273,17 +290,45 @@ class History:
             chance=self._random,
             clock=lambda: 1_735_700_000.0,
             run=at_once if self._random() < self._odds.threads else one_by_one,
+            tasks=Tasks(lambda: self._queue) if self._odds.queue else None,
         )
         handler = StreamHandler(processor, quarantine=self._quarantine)
         work = partial(handler.handle, batch.event(), invocation.remaining)
+        self._begin(invocation, work, f"gets {name}: " + ", ".join(_number(record) for record in batch.records))
+        return True
+
+    def _work(self) -> bool:
+        """Begin an invocation of the worker, if a task is due."""
+        event = self._queue.receive()
+        if event is None:
+            return False
+        invocation = self._invocation_of(lambda answer, error: self._queue.finish(event, answer))
+        worker = WorkerHandler(
+            self._scene.program,
+            self._stepped,
+            send=Tasks(lambda: self._queue),
+            quarantine=self._quarantine,
+            pacer=Pacer(1e9, clock=lambda: 0.0),
+            run=at_once if self._random() < self._odds.threads else one_by_one,
+            sleep=invocation.sleep,
+            chance=self._random,
+        )
+        work = partial(worker.handle, event, invocation.remaining)
+        self._begin(invocation, work, "gets tasks: " + ", ".join(record["body"] for record in event["Records"]))
+        return True
+
+    def _invocation_of(self, finish: Finish) -> Invocation:
+        self._outcome.deliveries += 1
+        invocation = Invocation(self._outcome.deliveries, finish, SECONDS)
+        invocation.freeze = self._sleeps
+        return invocation
+
+    def _begin(self, invocation: Invocation, work: Callable[[], Any], what: str) -> None:
         thread = Thread(self._hub, invocation, work)
         invocation.threads.append(thread)
         self._invocations.append(invocation)
-        if self._trace is not None:
-            numbers = [f"…{record['dynamodb']['SequenceNumber'][-4:]}" for record in batch.records]
-            self._trace.add(f"invocation {invocation.number}", f"gets {name}: {', '.join(numbers)}")
+        self._note(what, invocation)
         self._step(thread)
-        return True
 
     def _step(self, thread: Thread) -> None:
         """Let a thread go on to its next stop, unless something happens to it."""
@@ -296,7 +341,7 @@ class History:
                 self._note("dies", invocation)
                 self._kill(invocation)
                 if not invocation.abandoned:
-                    self._finish(invocation, None, _DeadError("the process died"))
+                    invocation.finish(None, _DeadError("the process died"))
                 return
         if what == "asks":
             self._outcome.calls += 1
@@ -322,13 +367,17 @@ class History:
         answer = thread.result
         self._note(f"answers {answer['batchItemFailures'] or 'that all is done'}", invocation)
         if not invocation.abandoned:
-            self._finish(invocation, answer, None)
+            invocation.finish(answer, None)
 
-    def _finish(self, invocation: Invocation, answer: Any, error: Exception | None) -> None:
+    def _finished(self, mapping: EventSourceMapping, batch: Batch, answer: Any, error: Exception | None) -> None:
         try:
-            invocation.mapping.finish(invocation.batch, answer, error)
+            mapping.finish(batch, answer, error)
         except ValueError:
             return  # the shard has been read again from further back in the meantime: nobody waits for this answer
+
+    def _sleeps(self, invocation: Invocation, seconds: float) -> None:
+        invocation.frozen = max(invocation.frozen, self._steps + int(SETTLED * seconds / SETTLE_SECONDS) + 1)
+        self._last = None
 
     def _kill(self, invocation: Invocation) -> None:
         if invocation in self._invocations:
@@ -369,7 +418,7 @@ class History:
             invocation.abandoned = True
             if random() < 0.7:
                 self._freeze(invocation)
-            self._finish(invocation, None, _TimeOutError("the invocation timed out"))
+            invocation.finish(None, _TimeOutError("the invocation timed out"))
         elif random() < odds.freeze:
             self._freeze(invocation)
         elif thread.at[0] == "asks":
@@ -378,7 +427,7 @@ class History:
                 fault = THROTTLED
             elif name == "transact" and random() < odds.conflict:
                 fault = CONFLICT
-            elif name in ("write", "transact") and random() < odds.lose:
+            elif name in ("write", "transact", "send") and random() < odds.lose:
                 fault = LOST
             else:
                 return None
@@ -448,11 +497,36 @@ class History:
             self._outcome.problems += self._scene.checks.written(
                 key, change.get("OldImage"), image, tampered=self._application.tampering
             )
+        if self._scene.indexed:
+            self._past.append((self._steps, key, change.get("OldImage")))
         world.records[change["SequenceNumber"]] = record
         self._streams[table].append(record)
         if self._trace is not None:
             self._trace.change(self._who, record)
 
+    def _lagging(self, table: str) -> Store:
+        """The table as its indexes may still show it: as it was within the last few steps."""
+        if self._random() >= self._odds.lag:
+            return self._store
+        while self._past and self._past[0][0] < self._steps - SETTLED:
+            self._past.popleft()
+        then = self._steps - int(SETTLED * self._random())
+        items: dict[ItemKey, Image | None] = {
+            key: item for key, item in self._world.items.items() if key.table == table
+        }
+        for step, key, before in reversed(self._past):
+            if step >= then and key.table == table:
+                items[key] = before
+        past = MemoryStore({table: self._store.schema(table)}, streams=())
+        for image in items.values():
+            if image is not None:
+                past.seed(table, image)
+        return past
+
     def _note(self, what: str, invocation: Invocation | None = None) -> None:
         if self._trace is not None:
             self._trace.add(f"invocation {invocation.number}" if invocation is not None else "the world", what)
+
+
+def _number(record: Mapping[str, Any]) -> str:
+    return f"…{record['dynamodb']['SequenceNumber'][-4:]}"

@@ -30,6 +30,12 @@ class Odds:
     """How likely a thread goes on rather than that a batch is delivered or the application writes."""
     faults: int
     """After so many faults there are no more: every history comes to rest."""
+    queue: bool
+    """Whether there is a task queue, and pages of a push beyond the first go there."""
+    page: int
+    """Children per page of a push."""
+    lag: float
+    """How likely an index shows less than there is."""
     freeze: float
     """That an invocation stands still for long."""
     die: float
@@ -62,6 +68,9 @@ class Odds:
             again=rng.choice((0.0, 0.5, 0.9)),
             working=rng.choice((0.3, 0.7, 0.95)),
             faults=0 if calm else rng.choice((3, 10, 30)),
+            queue=rng.random() < 0.6,
+            page=rng.choice((1, 2, 100)),
+            lag=rng.choice((0.0, 0.5, 0.9)),
             freeze=0.0 if calm else rng.choice((0.0, 0.03, 0.1)),
             die=rate(),
             abandon=rate(),

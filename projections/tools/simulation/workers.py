@@ -11,11 +11,11 @@ from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from projections.engine.ledger_items import LEDGER
 from projections.engine.store import Image, ItemKey, Page, Schema, Store, Update, Value, Write
 from projections.errors import ConditionFailed, Reason, StoreError, TransactionCancelled, Transient
-from projections.tools.event_source import Batch, Mapping
 
-__all__ = ["CONFLICT", "LOST", "THROTTLED", "Invocation", "SteppedStore", "Thread", "at_once", "pause"]
+__all__ = ["CONFLICT", "LOST", "THROTTLED", "Invocation", "SteppedStore", "Thread", "at_once", "carry_out"]
 
 THROTTLED = "throttled"
 """The call is refused before it does anything."""
@@ -25,15 +25,20 @@ LOST = "answer lost"
 """The call is carried out, and nobody hears of it."""
 
 
-class Invocation:
-    """One delivery of a batch to the function."""
+Finish = Callable[[Any, Exception | None], None]
+"""Tells whoever invoked the function its answer, or why there is none."""
 
-    def __init__(self, number: int, mapping: Mapping, batch: Batch, seconds: float) -> None:
+
+class Invocation:
+    """One event given to a function."""
+
+    def __init__(self, number: int, finish: Finish, seconds: float) -> None:
         self.number = number
-        self.mapping = mapping
-        self.batch = batch
+        self.finish = finish
         self.seconds = seconds
         """What is left of its time."""
+        self.freeze: Callable[[Invocation, float], None] = lambda invocation, seconds: None
+        """Makes it stand still for about so many seconds."""
         self.abandoned = False
         """The mapping has given up on it, yet it goes on: nobody waits for its answer."""
         self.frozen = 0
@@ -47,6 +52,8 @@ class Invocation:
 
     def sleep(self, seconds: float) -> None:
         self.seconds -= seconds
+        if seconds >= 1:
+            self.freeze(self, seconds)
         pause("sleeps", None)
 
 
@@ -109,30 +116,40 @@ def at_once(pieces: Sequence[Callable[[], Any]]) -> list[Any]:
 class SteppedStore:
     """A store whose calls can be interleaved with others, refused, or left without an answer."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, lagging: Callable[[str], Store], most: Callable[[], int]) -> None:
         self._store = store
+        self._lagging = lagging
+        """A table's indexes as they may still look now."""
+        self._most = most
+        """How many items a page of an application's table has; DynamoDB's pages end at 1 MB, wherever that is."""
 
     def schema(self, table: str) -> Schema:
         return self._store.schema(table)
 
     def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
-        found: Image | None = _call("get", key, lambda: self._store.get(key, attributes))
+        found: Image | None = carry_out("get", key, lambda: self._store.get(key, attributes))
         return found
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
-        found: dict[ItemKey, Image] = _call("get_many", keys, lambda: self._store.get_many(keys))
+        found: dict[ItemKey, Image] = carry_out("get_many", keys, lambda: self._store.get_many(keys))
         return found
 
     def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
-        page: Page = _call("query", (table, values, options), lambda: self._store.query(table, values, **options))
+        def call() -> Page:
+            store = self._store if options.get("index") is None else self._lagging(table)
+            if table != LEDGER and "limit" in options:
+                return store.query(table, values, **{**options, "limit": min(options["limit"], self._most())})
+            return store.query(table, values, **options)
+
+        page: Page = carry_out("query", (table, values, options), call)
         return page
 
     def scan(self, table: str, **options: Any) -> Page:
-        page: Page = _call("scan", (table, options), lambda: self._store.scan(table, **options))
+        page: Page = carry_out("scan", (table, options), lambda: self._store.scan(table, **options))
         return page
 
     def write(self, write: Write) -> None:
-        _call("write", write, lambda: self._store.write(write))
+        carry_out("write", write, lambda: self._store.write(write))
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
         """One request, yet each of its updates is carried out for itself: each may fail, and others come between."""
@@ -146,10 +163,11 @@ class SteppedStore:
         return answers
 
     def transact(self, writes: Sequence[Write]) -> None:
-        _call("transact", writes, lambda: self._store.transact(writes))
+        carry_out("transact", writes, lambda: self._store.transact(writes))
 
 
-def _call(name: str, subject: Any, call: Callable[[], Any]) -> Any:
+def carry_out(name: str, subject: Any, call: Callable[[], Any]) -> Any:
+    """One call, with a stop before and a stop after it. Raises what the scheduler wants it to."""
     thread = getcurrent()
     assert isinstance(thread, Thread)
     thread.at = ("asks", name, subject, None)
