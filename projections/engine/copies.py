@@ -88,7 +88,7 @@ def copies_of(rule: CopyRule, item: Item | None, problems: dict[str, str] | None
 def writes_of(
     program: Program,
     changes: Sequence[tuple[Record, Item | None, Item | None]],
-    reject: Callable[[Record, str, str], None],
+    reject: Callable[[Record, str, str, str | None], None],
 ) -> list[CopyWrite]:
     """The writes that the changes of a batch ask for: records with old and new item, in the order of each item.
 
@@ -104,10 +104,11 @@ def writes_of(
             for rule in program.copy_rules.get(item.entity.name, ())
         }
         for name, rule in rules.items():
+            known: dict[str, str] = {}
             problems: dict[str, str] = {}
-            before, after = copies_of(rule, old), copies_of(rule, new, problems)
+            before, after = copies_of(rule, old, known), copies_of(rule, new, problems)
             if problems:
-                reject(record, name, problems[name])
+                reject(record, name, problems[name], known.get(name))
             if before == after and before.keys() == after.keys():
                 continue
             about = seen.setdefault((name, record.key), _Seen(record.sequence))

@@ -44,7 +44,7 @@ from projections.language.program import Program
 from projections.language.scope import Item
 from projections.language.values import same
 
-__all__ = ["CHILDREN_PER_PAGE", "Embedder", "Push", "needs_pull"]
+__all__ = ["CHILDREN_PER_PAGE", "Embedder", "Push", "needs_pull", "reference_of"]
 
 CHILDREN_PER_PAGE = 1000
 """How many children one page of a push reads and updates; a query ends at 1 MB, so no page holds more than that."""
@@ -85,18 +85,32 @@ class Push:
         return push
 
 
+def reference_of(rule: EmbedRule, child: Item) -> tuple[ItemKey | None, str | None]:
+    """The key of the parent that a child references, and what is wrong with the reference; a wrong one names no parent."""
+    try:
+        return rule.reference(child), None
+    except BadInput as problem:
+        return None, str(problem)
+
+
+def _given(rule: EmbedRule, child: Item, parent: Item | None) -> dict[str, Value]:
+    """What a parent gives a child that references it: nothing if it is gone, does not fit, or cannot be evaluated."""
+    if parent is None or parent.entity is not rule.source:
+        return {}
+    try:
+        return (rule.embedded(parent) or {}) if rule.belongs(child, parent) else {}
+    except BadInput:
+        return {}
+
+
 def needs_pull(rule: EmbedRule, guard: str, old: Item | None, new: Item | None) -> bool:
-    """Whether the record of a child shows that it may lack, or wrongly have, what its parent gives it. Raises BadInput."""
+    """Whether the record of a child shows that it may lack, or wrongly have, what its parent gives it."""
     if new is None:
         return False
     if old is None:
         return True
-    parent = rule.reference(new)
-    try:
-        before = rule.reference(old)
-    except BadInput:
-        return True
-    if before != parent:
+    parent = reference_of(rule, new)[0]
+    if reference_of(rule, old)[0] != parent:
         return True
     held = new.image.get(guard)
     if held is not None and (parent is None or by_of(held) != encode_key(parent)):
@@ -161,22 +175,19 @@ class Embedder:
         key = decode_key(push.parent)
         image = self._store.get(key)
         parent = self._parent(rule, key)
-        found = parent or self._gone(rule, key)
-        if found is None or (image is None and rule.on_delete == "keep"):
-            return None, []
-        values = rule.partition_of(found)
-        if values is None or not all(next(iter(value.values())) for value in values):
+        partition = rule.partition_of(key)
+        if not partition or (image is None and rule.on_delete == "keep"):
             return None, []
         page = self._store.query(
             rule.into.table,
-            values,
+            partition,
             index=rule.children.index,
             prefix=rule.children.prefix or None,
             limit=self._children_per_page,
             after=push.after,
         )
         children = self._recognised(rule, page.items)
-        writes = [write for child in children if (write := self._update(rule, found, parent, child, fence)) is not None]
+        writes = [write for child in children if (write := self._update(rule, key, parent, child, fence)) is not None]
         hopeless: list[tuple[ItemKey, str]] = []
         transient: Transient | None = None
         slices = [writes[start : start + _AT_ONCE] for start in range(0, len(writes), _AT_ONCE)]
@@ -207,18 +218,6 @@ class Embedder:
             return replace(push, after=None, again=True), True
         return None
 
-    def _gone(self, rule: EmbedRule, key: ItemKey) -> Item | None:
-        """A parent that is no more, as far as its key tells: enough to find children by what the key alone gives."""
-        names = dict(zip(rule.source.schema.key_attributes, (key.partition, key.sort), strict=False))
-        types = rule.source.schema.wire(key)
-        variables: dict[str, str] = {}
-        for pattern, name in zip(rule.source.patterns, names, strict=False):
-            read = pattern.match(names[name] or "")
-            if read is None:
-                return None
-            variables.update(read)
-        return Item(rule.source, key, variables, types)
-
     def _recognised(self, rule: EmbedRule, items: Sequence[Any]) -> list[Item]:
         """The children among the items of a page; those of which an index shows too little are read themselves."""
         schema, found, unsure = rule.into.schema, [], []
@@ -235,20 +234,17 @@ class Embedder:
                 found.append(item)
         return found
 
-    def _update(self, rule: EmbedRule, found: Item, parent: Item | None, child: Item, fence: str) -> Update | None:
-        """The write that a child needs, None if it has it, or belongs to another parent."""
+    def _update(self, rule: EmbedRule, key: ItemKey, parent: Item | None, child: Item, fence: str) -> Update | None:
+        """The write that a child needs, None if it has it, or references another parent."""
         guard = self._program.guard(rule.name)
-        try:
-            if rule.reference(child) != found.key or (parent is not None and not rule.belongs(child, parent)):
-                return None
-            values = rule.embedded(parent)
-        except BadInput:
+        if reference_of(rule, child)[0] != key:
             return None
-        by = encode_key(found.key)
+        values = _given(rule, child, parent)
+        by = encode_key(key)
         held = child.image.get(guard)
         if by_of(held) == by and at_of(held) >= fence:
             return None
-        wanted = {**dict.fromkeys(rule.attributes), **(values or {}), guard: guard_value(fence, by=by)}
+        wanted = {**dict.fromkeys(rule.attributes), **values, guard: guard_value(fence, by=by)}
         return self._write(rule, child, wanted, older_or_foreign(guard, by, fence))
 
     def _write(self, rule: EmbedRule, child: Item, wanted: dict[str, Value | None], condition: Condition) -> Update:
@@ -263,7 +259,7 @@ class Embedder:
         )
 
     def pull(self, rule: EmbedRule, key: ItemKey, effort: Effort) -> None:
-        """Makes a child show what its parent gives now. Raises BadInput if its reference is none."""
+        """Makes a child show what its parent gives now; without a reference, or with one that is none, nothing."""
         guard = self._program.guard(rule.name)
         for _ in range(_MOST_TRIES):
             effort.check()
@@ -272,7 +268,7 @@ class Embedder:
             if child is None or child.entity is not rule.into:
                 return
             held = child.image.get(guard)
-            reference, fence, by = rule.reference(child), "", ""
+            reference, fence, by = reference_of(rule, child)[0], "", ""
             wanted: dict[str, Value | None] = {**dict.fromkeys(rule.attributes), guard: None}
             if reference is not None:
                 by = encode_key(reference)
@@ -281,10 +277,7 @@ class Embedder:
                 if parent_image is None and rule.on_delete == "keep" and by_of(held) == by:
                     return  # what the parent gave last is kept
                 parent = self._program.recognise(reference, parent_image) if parent_image is not None else None
-                values = None
-                if parent is not None and parent.entity is rule.source and rule.belongs(child, parent):
-                    values = rule.embedded(parent)
-                wanted |= {**(values or {}), guard: guard_value(fence, by=by)}
+                wanted |= {**_given(rule, child, parent), guard: guard_value(fence, by=by)}
             if all(same(child.image.get(name), value) for name, value in wanted.items()):
                 return
             try:

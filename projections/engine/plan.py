@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from projections.engine.copies import CopyHeal, CopyWrite, heals_of, writes_of
-from projections.engine.embeds import Push, needs_pull
+from projections.engine.embeds import Push, needs_pull, reference_of
 from projections.engine.guards import needs_healing
 from projections.engine.indexes import IndexWrite, index_write
 from projections.engine.ledger import Change
@@ -15,6 +15,7 @@ from projections.engine.records import Record
 from projections.engine.store import Image
 from projections.errors import BadInput
 from projections.language.contribution import Contributions, Evaluated
+from projections.language.embeds import EmbedRule
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule
@@ -23,6 +24,8 @@ from projections.language.scope import Item
 __all__ = ["Plan", "Rejected", "plan"]
 
 Recognised = Sequence[tuple[Record, Item | None, Item | None]]
+Reject = Callable[[Record, str, str, str | None], None]
+"""Takes a complaint: the record, the rule, the reason, and the reason for which the old image was complained of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,37 +79,42 @@ def plan(program: Program, records: Iterable[Record]) -> Plan:
         else:
             recognised.append((record, old, new))
 
-    def reject(record: Record, rule: str, reason: str) -> None:
-        if _is_echo(program, record):
+    def reject(record: Record, rule: str, reason: str, before: str | None) -> None:
+        """Notes a complaint, unless the record is our own write to an item of which the same was told before."""
+        if before == reason and _is_echo(program, record):
             return
         made.rejected.append(
             Rejected(rule, reason, encode_key(record.key), record.sequence, record.key.table, record.event)
         )
 
-    made.changes = _changes(program, recognised, made)
+    made.changes = _changes(program, recognised, reject)
     if program.copy_rules:
         made.copies = writes_of(program, recognised, reject)
     if program.embeds_from:
-        made.pushes = _pushes(program, recognised)
+        made.pushes = _pushes(program, recognised, reject)
         made.pulls = _pulls(program, recognised, reject)
     newest: dict[ItemKey, tuple[Record, Item | None]] = {}
+    oldest: dict[ItemKey, Item | None] = {}
     for record, old, new in recognised:
         made.copy_heals.extend(heals_of(program, record.key, old, new, record.sequence))
         for target in _heals(program, record, old, new):
             made.heals.setdefault(target, record.sequence)
         newest[record.key] = (record, new)
+        oldest.setdefault(record.key, old)
     for record, item in newest.values():
         if item is None or item.entity.name not in program.index_rules:
             continue
         write, problems = index_write(program, item, record.sequence)
         if write is not None:
             made.indexes.append(write)
+        before = oldest[record.key]
+        told = dict(index_write(program, before, record.sequence)[1]) if problems and before is not None else {}
         for rule, reason in problems:
-            reject(record, rule, reason)
+            reject(record, rule, reason, told.get(rule))
     return made
 
 
-def _changes(program: Program, recognised: Recognised, made: Plan) -> list[list[Change]]:
+def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[list[Change]]:
     """Changes of contributions, compacted per source item: first old image, last new image, last version.
 
     A record that changes no contribution is dropped; an item whose changes cancel out is not, because a refresh may have
@@ -129,9 +137,8 @@ def _changes(program: Program, recognised: Recognised, made: Plan) -> list[list[
             continue
         before, after = evaluate(old), evaluate(new)
         source = encode_key(record.key)
-        if after.problems and not _is_echo(program, record):
-            for rule, reason in after.problems:
-                made.rejected.append(Rejected(rule, reason, source, record.sequence, record.key.table, record.event))
+        for rule, reason in after.problems:
+            reject(record, rule, reason, dict(before.problems).get(rule))
         settle = _settling(program, before.contributions) if record.expired else {}
         if before.contributions == after.contributions and not settle:
             continue
@@ -151,7 +158,7 @@ def _changes(program: Program, recognised: Recognised, made: Plan) -> list[list[
 
 
 def _is_echo(program: Program, record: Record) -> bool:
-    """Whether a record shows nothing but what rules wrote: what is wrong with its item was told when the item came."""
+    """Whether a record shows nothing but what rules wrote."""
     if record.old is None or record.new is None:
         return False
     changed = {name for name in record.old.keys() | record.new.keys() if record.old.get(name) != record.new.get(name)}
@@ -190,7 +197,15 @@ def _heals(program: Program, record: Record, old: Item | None, new: Item | None)
     return found
 
 
-def _pushes(program: Program, recognised: Recognised) -> dict[Push, str]:
+def _offered(rule: EmbedRule, parent: Item | None) -> tuple[object, str | None]:
+    """What the children of a parent depend on, and why it cannot be told: then it gives them nothing."""
+    try:
+        return rule.offered(parent), None
+    except BadInput as problem:
+        return rule.offered(None), str(problem)
+
+
+def _pushes(program: Program, recognised: Recognised, reject: Reject) -> dict[Push, str]:
     """One push per rule and parent whose embedded attributes any record changed, as of the last that did.
 
     Never dropped because changes cancel out: an earlier, interrupted delivery may have pushed some of them.
@@ -199,17 +214,17 @@ def _pushes(program: Program, recognised: Recognised) -> dict[Push, str]:
     for record, old, new in recognised:
         for entity in {item.entity.name for item in (old, new) if item is not None}:
             for rule in program.embeds_from.get(entity, ()):
-                before, after = rule.embedded(old), rule.embedded(new)
+                (before, known), (after, problem) = _offered(rule, old), _offered(rule, new)
+                if problem is not None:
+                    reject(record, rule.name, problem, known)
                 gone = record.new is None and rule.on_delete == "keep"
-                if not gone and (before or {}) != (after or {}):
+                if not gone and before != after:
                     first = found.get((rule.name, record.key), ("", record.sequence))[1]
                     found[rule.name, record.key] = (record.version, first)
     return {Push(rule, encode_key(key), version): first for (rule, key), (version, first) in found.items()}
 
 
-def _pulls(
-    program: Program, recognised: Recognised, reject: Callable[[Record, str, str], None]
-) -> dict[tuple[str, ItemKey], str]:
+def _pulls(program: Program, recognised: Recognised, reject: Reject) -> dict[tuple[str, ItemKey], str]:
     """The children that need their parent's attributes. Record by record: a reference may change back within a batch."""
     found: dict[tuple[str, ItemKey], str] = {}
     for record, old, new in recognised:
@@ -217,12 +232,10 @@ def _pulls(
             continue
         for rule in program.embeds_into.get(new.entity.name, ()):
             before = old if old is not None and old.entity is new.entity else None
-            try:
-                needed = needs_pull(rule, program.guard(rule.name), before, new)
-            except BadInput as problem:
-                reject(record, rule.name, str(problem))
-                continue
-            if needed:
+            problem = reference_of(rule, new)[1]
+            if problem is not None:
+                reject(record, rule.name, problem, reference_of(rule, before)[1] if before is not None else None)
+            if needs_pull(rule, program.guard(rule.name), before, new):
                 found.setdefault((rule.name, record.key), record.sequence)
     return found
 

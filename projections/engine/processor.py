@@ -200,7 +200,13 @@ class _Batch:
         self._run_all([partial(self._push, embedder, push, first, waiting) for push, first in made.pushes.items()])
         self._run_all([partial(self._pull, embedder, *pull, first) for pull, first in made.pulls.items()])
         if waiting:  # without a queue the second pass over an index is made at once, as soon as it has settled
-            processor._sleep(min(SETTLE_SECONDS, max(0.0, self._effort.left)))
+            if (
+                self._effort.left <= SETTLE_SECONDS
+            ):  # next time the first pass has little left to do
+                for push, first in waiting:
+                    self._fail([first], f"{push.rule}: too little time to wait until the index has settled")
+                return
+            processor._sleep(SETTLE_SECONDS)
             self._run_all([partial(self._push, embedder, push, first, waiting) for push, first in waiting[:]])
 
     def _push(self, embedder: Embedder, push: Push, first: str, waiting: list[tuple[Push, str]]) -> None:
@@ -230,11 +236,7 @@ class _Batch:
             steps: list[Push | None] = [None]
 
             def work(now: Push = page, steps: list[Push | None] = steps) -> None:
-                try:
-                    steps[0] = one(now)
-                except BadInput as reason:  # the parent has changed since its record, and names no children now
-                    table = push.parent.partition("|")[0]
-                    self.rejected.append(Rejected(push.rule, str(reason), push.parent, first, table))
+                steps[0] = one(now)
 
             self._attempt(work, first, push.rule, push.parent)
             page = steps[0]
@@ -243,13 +245,7 @@ class _Batch:
         rule = self._program.rules[name]
         assert isinstance(rule, EmbedRule)
 
-        def work() -> None:
-            try:
-                embedder.pull(rule, key, self._effort)
-            except BadInput as reason:  # the child has changed since its record: what it holds now is no reference
-                self.rejected.append(Rejected(name, str(reason), encode_key(key), first, key.table))
-
-        self._attempt(work, first, name, encode_key(key))
+        self._attempt(partial(embedder.pull, rule, key, self._effort), first, name, encode_key(key))
 
     def _publisher(self) -> Publisher:
         return Publisher(self._program, self._store, self._processor._generations, run=self._run, tally=self.tally)

@@ -39,7 +39,12 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
     rule = document["projections"][name]
     child = document["entities"][rule["into"]]
     table = document["tables"][child["table"]]
-    separator, given = table["separator"], set(rule["match"])
+    separator = table["separator"]
+    parent = document["entities"][rule["from"]]
+    parent_separator = document["tables"][parent["table"]]["separator"]
+    own = {variable for text in parent["key"].values() for variable in KeyPattern.parse(text, parent_separator).names}
+    # What only an attribute of the parent tells may change, and then the children would no longer be found where they are.
+    given = {name for name, text in rule["match"].items() if set(Template.parse(text).names) <= own}
 
     def fixed(template: str) -> bool:
         return set(Template.parse(template).names) <= given
@@ -132,6 +137,14 @@ class EmbedRule(Rule):
             return None
         return {name: value for name, path in self.picked if (value := resolve(path)) is not None}
 
+    def offered(self, parent: Item | None) -> tuple[dict[str, Value], tuple[str | None, ...]]:
+        """All of a parent that its children depend on: what it gives them, and what they match. Raises BadInput."""
+        values = self.embedded(parent)
+        if values is None or parent is None:
+            return {}, ()
+        resolve = resolver(parent)
+        return values, tuple(render(resolve) for _, render in self.match) if values else ()
+
     def reference(self, child: Item) -> ItemKey | None:
         """The key of the parent that a child references; None if it references none. Raises BadInput."""
         resolve = resolver(child)
@@ -174,14 +187,17 @@ class EmbedRule(Rule):
                 return False
         return True
 
-    def partition_of(self, parent: Item) -> list[Value] | None:
-        """The partition key values under which a parent's children are found; None if it lacks one."""
-        resolve = resolver(parent)
-        given: dict[str, Value] = {}
-        for name, render in self.match:
-            text = render(resolve)
-            if text is None:
+    def partition_of(self, key: ItemKey) -> list[Value] | None:
+        """The partition key values under which a parent's children are found, by its key alone; None if it is none."""
+        variables: dict[str, str] = {}
+        for pattern, text in zip(self.source.patterns, key[1:], strict=False):
+            read = pattern.match(text or "")
+            if read is None:
                 return None
-            given[name] = {"S": text}
+            variables.update(read)
+        resolve = resolver(Item(self.source, key, variables, {}))
+        given: dict[str, Value] = {
+            name: {"S": text} for name, render in self.match if (text := render(resolve)) is not None
+        }
         texts = [(kind, render(given.get)) for kind, render in self.partition]
         return [{kind: text} for kind, text in texts if text is not None]
