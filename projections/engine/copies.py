@@ -7,6 +7,7 @@ was deleted, lost its guard or was overwritten makes us look at the source its g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from projections.engine.effort import Effort
@@ -26,7 +27,7 @@ from projections.engine.store import (
     Value,
 )
 from projections.engine.tally import Tally
-from projections.errors import BadInput, ConditionFailed, Transient
+from projections.errors import BadInput, ConditionFailed, InvalidRequest, Transient
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule
@@ -168,6 +169,10 @@ class Copier:
                 self._put(copy.rule, target, attributes, stamp, copy.owned, condition)
             except ConditionFailed as failed:
                 self._look_ahead(copy, target, failed, effort)
+            except InvalidRequest:  # too large, say: then there is no copy, rather than an old one
+                with suppress(ConditionFailed):
+                    self._store.write(Delete(target, AllOf((Exists((guard,)), condition))))
+                raise
         by, at = Equal((guard, "by"), {"S": copy.source}), Below((guard, "at"), {"S": copy.version})
         for target in sorted(copy.others):
             try:

@@ -123,7 +123,13 @@ def _flows(rules: Rules, rule: Projection) -> Iterator[tuple[Node, Node]]:
     variable = each_variable(rule)
     always = {EXISTS, *_common(rules, rule)}
     creates = rule.copy_ is not None or (rule.kind != "embed" and rules.entities[rule.into].derived)
-    for attribute, names in [*_computed(rule).items(), *([(EXISTS, set())] if creates else [])]:
+    computed = _computed(rule)
+    if rule.aggregate is not None or rule.index is not None:
+        # bad input for one measure, or a value that one template lacks, decides over all that the rule writes
+        always |= set[str]().union(*computed.values())
+    elif rule.copy_ is not None:
+        always |= set[str]().union(*(computed[name] for name in rule.copy_.values))
+    for attribute, names in [*computed.items(), *([(EXISTS, set())] if creates else [])]:
         for name in sorted(always | names):
             root = name.split(".")[0]
             if root != variable:

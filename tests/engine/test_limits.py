@@ -295,3 +295,17 @@ def test_a_copy_that_is_larger_than_its_source_could_be() -> None:
     ((what, reason),) = rejected(world).items()
     assert what == ("twin", "main|POST#1|METADATA")
     assert reason.startswith("an item has 400 KB at most: the target would have more; ")
+
+
+def test_a_source_that_outgrows_its_copy_has_none_rather_than_an_old_one() -> None:
+    rule = '  twin: {from: Post, bind: {twin: "{postId}"}, copy: {into: Twin, attributes: all, values: {again: "{fat}"}}}\n'
+    world = World(rule, COPY)
+    world.put("POST#1", "METADATA", fat="y", tags=["a"])
+    world.settle()
+    assert world.item("TWIN#1", "X") is not None
+    world.put("POST#1", "METADATA", fat="x" * (ITEM_BYTES // 2), tags=["a"])
+    world.settle()
+    assert world.store.get(ItemKey("main", "TWIN#1", "X")) is None
+    world.put("POST#1", "METADATA", fat="z", tags=["a"])
+    world.settle()
+    assert world.item("TWIN#1", "X") is not None

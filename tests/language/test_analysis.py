@@ -315,3 +315,10 @@ def test_a_copy_is_claimed_unless_its_key_tells_its_source(source: str, target: 
     )
     assert claimed(rules, rules.projections["r"]) is expected
     assert rules.canonical()["projections"]["r"]["claimed"] is expected
+
+
+def test_a_rule_that_reads_what_it_writes_is_refused_whichever_of_its_measures_does() -> None:
+    """Bad input for one measure takes the whole rule away, so each of its attributes depends on all it reads."""
+    found = problems("  r: {from: Post, aggregate: {into: Post, set: {a: min(t), b: sum(a)}}}\n")
+    assert len(found) == 1
+    assert "would never settle" in found[0]
