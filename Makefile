@@ -5,6 +5,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 SAM_READY := .venv-sam/.ready
+HISTORIES ?= 17000# for each of twelve rule files
+JOBS ?= 2
+SEED ?= 1000000
 SAM_VERSION := aws-sam-cli>=1.140,<2
 
 .DEFAULT_GOAL := help
@@ -30,8 +33,10 @@ format: $(READY) ## Put style and layout right
 demo: $(READY) ## Run sample events through the rules and show what changes
 	$(BIN)/projections replay events/social.json --rules projections/rules/social.yaml
 
-simulate: $(READY) ## The rules against redelivery, reordering and crashes
-	$(BIN)/projections simulate --rules projections/rules/social.yaml
+simulate: $(READY) ## 200,000 histories of the engine under all our rule files (HISTORIES each, by JOBS processes)
+	for rules in projections/rules/*.yaml tests/simulation/rules/*.yaml; do \
+	  echo "$$rules"; $(BIN)/projections simulate --rules $$rules --histories $(HISTORIES) --jobs $(JOBS) --seed $(SEED) || exit 1; \
+	done
 
 bench: $(READY) ## Write units, calls and CPU per event, beside what one would write instead
 	$(BIN)/python -m benchmarks
