@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -211,7 +211,13 @@ class Checks:
             if record is None:
                 yield f"rejected, but there is no such record: {one}"
                 continue
-            expected = plan(self._program, [decode(record, tables, self._program.tables)]).rejected
+            alone = decode(record, tables, self._program.tables)
+            expected = plan(self._program, [alone]).rejected
+            if one not in expected and alone.new is not None:
+                # an echo that came with the record that brought the mistake tells for both
+                expected = [
+                    replace(each, event=one.event) for each in plan(self._program, [replace(alone, old=None)]).rejected
+                ]
             if one not in expected and not self._refers_badly(one, ended):
                 yield f"rejected without need: {one.rule}, {one.key}: {one.reason}"
 
