@@ -496,3 +496,25 @@ def _post_key() -> Any:
     from projections.engine.store import ItemKey
 
     return ItemKey("main", "POST#1", "METADATA")
+
+
+def test_transactions_with_disjoint_groups_run_at_once_and_those_that_share_one_in_turn() -> None:
+    lanes: list[int] = []
+
+    def run(pieces: Any) -> list[Any]:
+        if pieces:
+            lanes.append(len(pieces))
+        return [piece() for piece in pieces]
+
+    world = World(COUNT, run=run)
+    for number in range(297):
+        world.like(number, number % 3)
+    world.deliver()
+    assert len(world.store.transactions) == 3
+    assert lanes[0] == 3, "99 likes of each of three posts: three transactions that share nothing"
+    lanes.clear()
+    for number in range(1000, 1250):
+        world.like(number, 1)
+    world.deliver()
+    assert lanes[0] == 1, "250 likes of one post: three transactions, one after another"
+    assert len(world.store.transactions) == 6
