@@ -51,7 +51,7 @@ class Mutant:
         """Where it is to be caught."""
         odds = self.odds
         return Scene(
-            load(rules_file(self.rules), executable=False).canonical(),
+            load(rules_file(self.rules)).canonical(),
             self.base.without,
             lambda rng: replace(Odds.draw(rng), **odds),
         )

@@ -26,22 +26,15 @@ MOST = 4000
 """In how many histories each mutant has to be caught; most are in a few dozen."""
 
 
-OPEN = {"embeds": frozenset({"meddle", "forge", "strip", "clone", "put_back"})}
-"""What the application leaves alone because the engine is known not to heal it yet: below a reference that is bad input,
-attributes of a parent stay as the application set them.
-"""
-
-
 @pytest.mark.parametrize("rules", RULES)
 def test_histories_end_as_the_source_items_say(rules: str) -> None:
     path = rules_file(rules)
-    document = load(path, executable=False).canonical()
-    without = OPEN.get(rules, frozenset())
-    report = Campaign(document, without=without).run(0, HISTORIES)
+    document = load(path).canonical()
+    report = Campaign(document).run(0, HISTORIES)
     assert report.histories == HISTORIES
     if report.failures:
         failure = report.failures[0]
-        trace = Scene(document, without).play(failure.seed, trace=True).trace
+        trace = Scene(document).play(failure.seed, trace=True).trace
         pytest.fail("\n".join([f"{rules}, seed {failure.seed}:", *failure.problems, *trace]), pytrace=False)
 
 
@@ -53,7 +46,7 @@ def test_a_defect_of_the_engine_is_caught(mutant: Mutant) -> None:
 @pytest.mark.parametrize("rules", ["copies", "aggregates", "index", "embeds"])
 def test_guards_alone_suffice_where_nobody_meddles(rules: str) -> None:
     """What most mutants of guards are measured against: hardly anything heals, under an application that needs it not."""
-    scene = Scene(load(rules_file(rules), executable=False).canonical(), GUARDED.without)
+    scene = Scene(load(rules_file(rules)).canonical(), GUARDED.without)
     with GUARDED.apply():
         assert [seed for seed in range(100) if scene.play(seed).problems] == []
 
@@ -61,7 +54,7 @@ def test_guards_alone_suffice_where_nobody_meddles(rules: str) -> None:
 def test_a_seed_replays_identically_in_every_process() -> None:
     script = (
         "import sys; from projections.language.loader import load; from projections.tools.simulation.history import Scene;"
-        "from hashlib import sha256; scene = Scene(load(sys.argv[1], executable=False).canonical());"
+        "from hashlib import sha256; scene = Scene(load(sys.argv[1]).canonical());"
         "print(sha256(repr([scene.play(s, trace=True).trace for s in range(12)]).encode()).hexdigest())"
     )
     for rules in ("shards", "copies", "social"):
