@@ -143,8 +143,9 @@ def heals_of(program: Program, key: ItemKey, old: Item | None, new: Item | None,
             newest[source] = max(newest.get(source, ""), at_of(value))
     # No write of ours ever puts another source's copy in a copy's place: no two sources can claim one target.
     changed_hands = len(newest) > 1
-    # A copy of all attributes that took over an item put under its key knows nothing of what else that item holds.
-    took_over = rule.attributes is None and before is not None and guard not in before and bool(guards)
+    # What took over an item the application put under its key may be a late write of a source that is gone by now, and a
+    # copy of all attributes knows nothing of what else that item holds.
+    took_over = before is not None and guard not in before and bool(guards)
     heal = after is None or changed_hands or took_over
     if not heal and not needs_healing(guard, rule.owned(before, after), before, after):
         return []

@@ -200,9 +200,7 @@ class _Batch:
         self._run_all([partial(self._push, embedder, push, first, waiting) for push, first in made.pushes.items()])
         self._run_all([partial(self._pull, embedder, *pull, first) for pull, first in made.pulls.items()])
         if waiting:  # without a queue the second pass over an index is made at once, as soon as it has settled
-            if (
-                self._effort.left <= SETTLE_SECONDS
-            ):  # next time the first pass has little left to do
+            if self._effort.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
                 for push, first in waiting:
                     self._fail([first], f"{push.rule}: too little time to wait until the index has settled")
                 return
