@@ -1,0 +1,41 @@
+"""What the README shows is what a reader gets."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from projections.language.loader import load, loads
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_output_it_shows_is_the_demos() -> None:
+    (shown,) = blocks("text")
+    command = re.search(r"^demo:.*\n\t\$\(BIN\)/projections (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert command is not None
+    arguments = [str(ROOT / part) if "/" in part else part for part in command[1].split()]
+    program = Path(sys.executable).parent / "projections"
+    output = subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
+    lines = [line.rstrip() for line in output.splitlines()]
+    assert [line for line in shown.splitlines() if line.rstrip() not in lines] == []
+
+
+def test_the_rules_it_shows_are_rules_and_those_of_the_shipped_file() -> None:
+    (shown,) = blocks("yaml")
+    rules = loads("table: {key: [PK, SK], indexes: {GSI2: [GSI2PK, GSI2SK]}}\n" + shown)
+    shipped = load(ROOT / "projections/rules/social.yaml").canonical()
+    for name, rule in rules.canonical()["projections"].items():
+        assert rule == shipped["projections"][name], name
+
+
+def test_every_make_target_it_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"make ([a-z-]+)", "\n".join(blocks("sh")))) <= targets
