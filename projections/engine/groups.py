@@ -102,16 +102,23 @@ def read_members(store: Store, rule: LedgerRule, target: str, group: Group) -> d
 
 
 def _first(store: Store, rule: LedgerRule, target: str, group: Group, query: MemberQuery) -> list[Member]:
-    page = store.query(
-        LEDGER,
-        [{"S": members_key(rule.name, target)}],
-        prefix=f"{group.generation:04d}|{escape(query.slot)}|",
-        reverse=query.descending,
-        limit=query.limit,
-    )
+    items: list[Image] = []
+    after = None
+    while len(items) < query.limit:  # a page ends at 1 MB, however few members that are
+        page = store.query(
+            LEDGER,
+            [{"S": members_key(rule.name, target)}],
+            prefix=f"{group.generation:04d}|{escape(query.slot)}|",
+            reverse=query.descending,
+            limit=query.limit - len(items),
+            after=after,
+        )
+        items.extend(page.items)
+        after = page.after
+        if after is None:
+            break
     members = [
-        Member(item.get("v", {"NULL": True}), item["a"]["M"] if "a" in item else {}, item["s"]["S"])
-        for item in page.items
+        Member(item.get("v", {"NULL": True}), item["a"]["M"] if "a" in item else {}, item["s"]["S"]) for item in items
     ]
     which = EXTREMES[query.descending]
     extreme = group.settled.get((query.slot, which))
@@ -119,6 +126,6 @@ def _first(store: Store, rule: LedgerRule, target: str, group: Group, query: Mem
         return members
     if not members:
         return [extreme]
-    order = page.items[0]["o"]["S"]
+    order = items[0]["o"]["S"]
     older = extreme.source > order if query.descending else extreme.source < order
     return [extreme] if older else members

@@ -67,6 +67,7 @@ _LONGEST_REASON = 500
 _ENTRY_OPEN = Missing(("closed",))
 _ABSENT = Missing(("pk",))
 _NOTHING_BEFORE = Equal(("contributions",), {"S": "{}"})
+_NOTHING_OWED = Missing(("recent",))
 
 
 @dataclass(slots=True, eq=False)
@@ -552,8 +553,9 @@ def _entry_condition(change: Change) -> Condition:
         )
     older = Below(("version",), {"S": change.version})
     if not change.before:
-        return AnyOf((_ABSENT, AllOf((older, _NOTHING_BEFORE))))
-    return AllOf((older, Equal(("contributions",), {"S": canonical_text(change.before)})))
+        return AnyOf((_ABSENT, AllOf((older, _NOTHING_BEFORE, _NOTHING_OWED))))
+    # An entry that owes publications is looked at, so that they are made and then forgotten.
+    return AllOf((older, Equal(("contributions",), {"S": canonical_text(change.before)}), _NOTHING_OWED))
 
 
 def _retracted(before: Contributions, after: Contributions) -> set[str]:

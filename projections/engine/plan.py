@@ -217,8 +217,9 @@ def _pushes(program: Program, recognised: Recognised, reject: Reject) -> dict[Pu
                 (before, known), (after, problem) = _offered(rule, old), _offered(rule, new)
                 if problem is not None:
                     reject(record, rule.name, problem, known)
-                gone = record.new is None and rule.on_delete == "keep"
-                if not gone and before != after:
+                keep = rule.on_delete == "keep"
+                back = keep and old is None  # its children may show what an earlier parent of this key gave them
+                if (back or before != after) and not (keep and record.new is None):
                     first = found.get((rule.name, record.key), ("", record.sequence))[1]
                     found[rule.name, record.key] = (record.version, first)
     return {Push(rule, encode_key(key), version): first for (rule, key), (version, first) in found.items()}
