@@ -274,10 +274,12 @@ class Embedder:
                 by = encode_key(reference)
                 fence = self._fence(rule.name, by)
                 parent_image = self._store.get(reference)
-                if parent_image is None and rule.on_delete == "keep" and by_of(held) == by:
-                    return  # what the parent gave last is kept
+                kept = parent_image is None and rule.on_delete == "keep" and by_of(held) == by
+                if kept:  # what the parent gave last stays; a guard from the future would lock out a parent to come
+                    wanted = {guard: held if at_of(held) <= fence else guard_value(fence, by=by)}
                 parent = self._program.recognise(reference, parent_image) if parent_image is not None else None
-                wanted |= {**_given(rule, child, parent), guard: guard_value(fence, by=by)}
+                if not kept:
+                    wanted |= {**_given(rule, child, parent), guard: guard_value(fence, by=by)}
             if all(same(child.image.get(name), value) for name, value in wanted.items()):
                 return
             try:

@@ -206,3 +206,19 @@ def test_rules_without_a_way_to_parent_or_children_are_refused_with_one_that_wou
     with pytest.raises(RulesError) as raised:
         World(EMBED.replace('match: {userId: "{userId}"}', 'match: {userId: "{name}"}'), BY_INDEX)
     assert "nothing in `match` gives {userId} of the parent's key" in str(raised.value)
+
+
+def test_a_guard_from_the_future_does_not_outlive_a_parent_that_is_gone() -> None:
+    w = world(KEEP)
+    w.put("USER#a", "PROFILE", name="Ann")
+    comment(w, 1, "a")
+    w.settle()
+    w.remove("USER#a", "PROFILE")
+    w.settle()
+    image = dict(w.store.items("main")[0])
+    future = {"M": {**image["~author"]["M"], "at": {"S": "9999-01-01/" + "9" * 40}}}
+    w.store.put("main", {**image, "~author": future, "text": {"S": "edited"}})
+    w.settle()
+    w.put("USER#a", "PROFILE", name="Anna")
+    w.settle()
+    assert names(w) == ["Anna"]
