@@ -31,6 +31,7 @@ from projections.engine.ledger_items import (
     group_key,
     member_key,
     recent_element,
+    whole_key,
 )
 from projections.engine.limits import refusal
 from projections.engine.store import (
@@ -95,8 +96,6 @@ class Change:
     rejected: list[tuple[str, str]] = field(default_factory=list)
     """Rules whose contribution the ledger cannot hold, with the reason."""
     retracted: set[str] = field(default_factory=set)
-    revision: int | None = None
-    """The entry's revision after our commit, where it is certain."""
     not_extreme: set[ItemKey] = field(default_factory=set)
     pieces: dict[Target, Piece] = field(default_factory=dict)
     goal: Contributions = field(default_factory=dict)
@@ -234,8 +233,6 @@ class Ledger:
             else:
                 for change in changes:
                     change.state = "applied"
-                    if change.known:
-                        change.revision = (change.entry.revision if change.entry is not None else 0) + 1
                 return None
             attempt += 1
             try:
@@ -262,7 +259,6 @@ class Ledger:
                 role.entry = Entry.read(reason.item) if reason.item else None
                 if role.entry is not None:
                     role.touched |= role.entry.targets
-                    role.revision = role.entry.revision
                     _compare(role, role.entry)
             elif isinstance(role, ItemKey):
                 for change in (other for other in roles if isinstance(other, Change)):
@@ -306,8 +302,7 @@ class Ledger:
         elif change.entry is None:
             values["version"] = {"S": ""}
         key = entry_key(change.source)
-        if not key.partition.endswith(change.source):
-            values["key"] = {"S": change.source}
+        values.update(whole_key(key, change.source))
         add: dict[str, Value] = {"revision": {"N": "1"}}
         if change.retracted:
             add["recent"] = {"SS": sorted(change.retracted)}
@@ -326,7 +321,7 @@ class Ledger:
             if amount:
                 add[slot] = {"N": number_text(amount)}
         key = group_key(*target, generation, self._shard(target))
-        values: dict[str, Value] = {} if key.partition.endswith(target[1]) else {"key": {"S": target[1]}}
+        values = dict(whole_key(key, target[1]))
         if any(extreme.partition == key.partition for extreme in extremes):
             values["extremes"] = {"BOOL": True}
         return Update(key, set=values, add=add, condition=_ENTRY_OPEN)
@@ -406,7 +401,6 @@ class Ledger:
         change.entry = Entry.read(item) if item is not None else None
         if change.entry is not None:
             change.touched |= change.entry.targets
-            change.revision = change.entry.revision
             if _compare(change, change.entry):
                 return False
         self._predict(change)
@@ -523,7 +517,6 @@ class Ledger:
                     (old.revision if old is not None else 0) + 1,
                 )
                 change.touched |= change.entry.targets
-                change.revision = change.entry.revision
                 return True
             attempt += 1
             effort.pause(attempt)

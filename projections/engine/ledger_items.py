@@ -34,6 +34,7 @@ __all__ = [
     "members_key",
     "read_recent",
     "recent_element",
+    "whole_key",
 ]
 
 LEDGER = "ledger"
