@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
-from projections.engine.effort import Effort
+from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.guards import as_read, at_of, by_of, guard_value, needs_healing, older_or_foreign
 from projections.engine.records import Record
 from projections.engine.store import (
@@ -27,7 +28,7 @@ from projections.engine.store import (
     Value,
 )
 from projections.engine.tally import Tally
-from projections.errors import BadInput, ConditionFailed, InvalidRequest, Transient
+from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule
@@ -155,10 +156,11 @@ def heals_of(program: Program, key: ItemKey, old: Item | None, new: Item | None,
 class Copier:
     """Applies copies to a store."""
 
-    def __init__(self, program: Program, store: Store, tally: Tally | None = None) -> None:
+    def __init__(self, program: Program, store: Store, tally: Tally | None = None, run: Run[None] = one_by_one) -> None:
         self._program = program
         self._store = store
         self._tally = tally or Tally()
+        self._run = run
 
     def write(self, copy: CopyWrite, effort: Effort) -> None:
         """Writes what a source's newest image says, where the guard is absent, another's or older."""
@@ -242,6 +244,99 @@ class Copier:
                 return
             # round again: the guard as just written, and the source as it is now
         raise Transient(f"{rule.name}: the guard of a copy kept changing while it was healed")
+
+    def refresh(self, items: Iterable[Item], effort: Effort) -> list[tuple[CopyRule, ItemKey, StoreError]]:
+        """Makes the copies of items what their sources say now; `items` were read just now. Few requests for many items.
+
+        Per copy as in `heal`: its guard is read, then the source, and it is written if the guard is as read; after one was
+        created the source is read again. What the items as they were read show already is left: had they changed since, a
+        record would be on its way. Gives the failures.
+        """
+        wanted: dict[tuple[str, ItemKey], tuple[ItemKey, Image]] = {}
+        for item in items:
+            for rule in self._program.copy_rules.get(item.entity.name, ()):
+                for target, attributes in copies_of(rule, item).items():
+                    wanted[rule.name, target] = item.key, attributes
+        shown = self._store.get_many(list(dict.fromkeys(target for _, target in wanted)))
+        stale = [
+            (name, target, source)
+            for (name, target), (source, attributes) in wanted.items()
+            if not self._shows(name, shown.get(target), source, attributes)
+        ]
+        failures: list[tuple[CopyRule, ItemKey, StoreError]] = []
+        created: list[tuple[str, ItemKey, ItemKey]] = []
+        for number in range(2):
+            if not stale:
+                return failures
+            effort.check()
+            sources = self._store.get_many(list(dict.fromkeys(source for _, _, source in stale)))
+            last = number == 1
+            self._run([partial(self._renew, *one, shown, sources, effort, failures, created, last) for one in stale])
+            if not last:  # of what was created, the source once more
+                shown = self._store.get_many(list(dict.fromkeys(target for _, target, _ in created)))
+                stale, created = created, []
+        return failures
+
+    def _shows(self, name: str, item: Image | None, source: ItemKey, attributes: Image) -> bool:
+        """Whether an item is this copy of this source."""
+        rule = self._program.rules[name]
+        assert isinstance(rule, CopyRule)
+        if item is None or by_of(item.get(self._program.guard(name))) != encode_key(source):
+            return False
+        desired: dict[str, Value | None] = {**dict.fromkeys(rule.owned(item)), **attributes}
+        return all(same(item.get(attribute), value) for attribute, value in desired.items())
+
+    def _renew(
+        self,
+        name: str,
+        target: ItemKey,
+        source: ItemKey,
+        shown: Mapping[ItemKey, Image],
+        sources: Mapping[ItemKey, Image],
+        effort: Effort,
+        failures: list[tuple[CopyRule, ItemKey, StoreError]],
+        created: list[tuple[str, ItemKey, ItemKey]],
+        last: bool,
+    ) -> None:
+        """One copy, from its target and its source as they were read in this order; the slow way if that is not enough."""
+        rule, guard, item = self._program.rules[name], self._program.guard(name), shown.get(target)
+        assert isinstance(rule, CopyRule)
+        image = sources.get(source)
+        found = self._program.recognise(source, image) if image is not None else None
+        attributes = copies_of(rule, found).get(target)
+        held = item.get(guard) if item is not None else None
+        by = encode_key(source)
+        try:
+            if attributes is None or by_of(held) not in ("", by) or (item is None and last):
+                return self.heal(CopyHeal(rule, target, {by: ""}, ""), effort)
+            if self._shows(name, item, source, attributes):
+                return None
+            stamp = guard_value(at_of(held) if by_of(held) == by else "", by=by)
+            try:
+                self._put(rule, target, attributes, stamp, rule.owned(item, image), as_read(guard, held))
+            except ConditionFailed:
+                return self.heal(CopyHeal(rule, target, {by: ""}, ""), effort)
+            if item is None:
+                created.append((name, target, source))
+        except (Transient, InvalidRequest) as error:
+            failures.append((rule, target, error))
+        return None
+
+    def orphans(self, items: Iterable[Item]) -> list[CopyHeal]:
+        """Of items that bear a copy's guard, those whose source does not make that copy now: to be healed."""
+        suspects = []
+        for item in items:
+            rule = self._program.copy_rule_into.get(item.entity.name)
+            source = by_of(item.image.get(self._program.guard(rule.name))) if rule is not None else ""
+            if rule is not None and source:
+                suspects.append((rule, item.key, source, decode_key(source)))
+        images = self._store.get_many(list(dict.fromkeys(key for _, _, _, key in suspects)))
+        found = []
+        for rule, target, source, key in suspects:
+            image = images.get(key)
+            if target not in copies_of(rule, self._program.recognise(key, image) if image is not None else None):
+                found.append(CopyHeal(rule, target, {source: ""}, ""))
+        return found
 
     def _wanted(self, rule: CopyRule, target: ItemKey, sources: Iterable[str]) -> tuple[str, Image, Image] | None:
         """The one of these sources whose copy stands at the target, as it is now: its key, its image, the copy."""

@@ -12,13 +12,16 @@ from typing import Any
 from projections.engine.ledger_items import Target
 from projections.language.contribution import Contributed, Contributions
 
-__all__ = ["SETTLED", "WIDE", "Load", "Piece", "difference", "steps", "unmarked"]
+__all__ = ["GENERATION", "SETTLED", "WIDE", "Load", "Piece", "difference", "generation_of", "steps", "unmarked"]
 
 WIDE = decimal.Context(prec=600)
 """Sums and differences are exact here; what DynamoDB cannot hold it refuses, rather than we round it."""
 
 SETTLED = "~"
 """Begins the slots of what has settled; alone, it marks a target whose contribution a split expiry settled already."""
+
+GENERATION = "g"
+"""Says in an entry in which generation of the group a contribution is counted; absent for the first, 0."""
 
 _NONE: Contributed = {}
 
@@ -47,11 +50,16 @@ class Piece:
 
 
 def difference(
-    before: Contributions, after: Contributions, settle: Contributions | None = None, version: str = ""
+    before: Contributions,
+    after: Contributions,
+    settle: Contributions | None = None,
+    version: str = "",
+    generation: Callable[[Target], int] = lambda target: 0,
 ) -> dict[Target, Piece]:
     """What to change, by target. Targets whose contribution stays as it is are not in it.
 
     `settle` holds contributions to be added to what has settled, unless `before` marks that this version did it.
+    `generation` gives the open generation of a group: what was contributed to an earlier one is not counted in it.
     """
     pieces: dict[Target, Piece] = {}
     for rule in sorted(before.keys() | after.keys()):
@@ -61,7 +69,8 @@ def difference(
         for target in sorted(olds.keys() | news.keys()):
             old, new = olds.get(target, _NONE), news.get(target, _NONE)
             if old != new and _unmarked(old) != _unmarked(new):
-                pieces[rule, target] = _piece(old, new)
+                counted = old if generation_of(old) == generation((rule, target)) else _NONE
+                pieces[rule, target] = _piece(counted, new)
     for rule, targets in (settle or {}).items():
         for target, contributed in targets.items():
             if before.get(rule, {}).get(target, _NONE).get(SETTLED) == version:
@@ -75,6 +84,12 @@ def difference(
     return pieces
 
 
+def generation_of(contributed: Contributed) -> int:
+    """The generation of its group in which a contribution is counted."""
+    generation: int = contributed.get(GENERATION, 0)
+    return generation
+
+
 def _piece(old: Contributed, new: Contributed) -> Piece:
     piece = Piece()
     for slot in sorted(old.keys() | new.keys()):
@@ -82,7 +97,7 @@ def _piece(old: Contributed, new: Contributed) -> Piece:
             had, has = old.get("+", _NONE), new.get("+", _NONE)
             piece.puts = sorted(member for member, held in has.items() if had.get(member) != held)
             piece.removes = sorted(had.keys() - has.keys())
-        elif slot != SETTLED:
+        elif slot != SETTLED and slot != GENERATION:
             piece.add(slot, WIDE.subtract(Decimal(new.get(slot, 0)), Decimal(old.get(slot, 0))))
     return piece
 
@@ -113,6 +128,7 @@ def steps(
     load: Load,
     settle: Contributions | None = None,
     version: str = "",
+    generation: Callable[[Target], int] = lambda target: 0,
 ) -> Iterator[tuple[Contributions, Contributions]]:
     """Contributions on the way from `before` to `after`, and what to settle with each, no more of it than `load` allows.
 
@@ -122,7 +138,7 @@ def steps(
     current: Contributions = copy.deepcopy(before)
     settling: Contributions = {}
     used = weight = 0
-    for (rule, target), piece in sorted(difference(before, after, settle, version).items()):
+    for (rule, target), piece in sorted(difference(before, after, settle, version, generation).items()):
         goal: dict[str, Any] = after.get(rule, {}).get(target, _NONE)
         if (settle or {}).get(rule, {}).get(target) is not None:
             goal = {SETTLED: version}
@@ -140,6 +156,9 @@ def steps(
                     settling.setdefault(rule, {})[target] = settle[rule][target]
             else:
                 now = current.setdefault(rule, {}).setdefault(target, {})
+                if generation_of(now) != generation_of(goal):  # nothing of it is in the group as rebuilt
+                    now.clear()
+                    now[GENERATION] = goal[GENERATION]
                 held = now.setdefault("+", {})
                 for member in chunk:
                     if member in piece.puts:

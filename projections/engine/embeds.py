@@ -30,6 +30,7 @@ from projections.engine.store import (
     Condition,
     Equal,
     Exists,
+    Image,
     ItemKey,
     Missing,
     Store,
@@ -258,6 +259,69 @@ class Embedder:
             condition=AllOf((*references, condition)),
         )
 
+    def renew(self, rule: EmbedRule, parent: str) -> Push:
+        """A push of what the parent is now, though no record brought a change: newer than every push there was.
+
+        The version sorts after that of the fence and before that of any record to come.
+        """
+        base, _, count = self._fence(rule.name, parent).partition("+")
+        return Push(rule.name, parent, f"{base}+{int(count or 0) + 1:06d}")
+
+    def refresh(self, children: Sequence[Item], effort: Effort) -> list[tuple[EmbedRule, ItemKey, str]]:
+        """Makes children, as they were read just now, show what their parents give; few requests for many children.
+
+        As in a pull: each child's guard was read first, then the fences are read, and then the parents. Gives what can
+        never be written, with the reason. Raises Transient.
+        """
+        wanting = [(rule, child) for child in children for rule in self._program.embeds_into.get(child.entity.name, ())]
+        if not wanting:
+            return []
+        effort.check()
+        parents = [(rule, child, reference_of(rule, child)[0]) for rule, child in wanting]
+        fences = {
+            (rule.name, key): fence_key(rule.name, encode_key(key)) for rule, _, key in parents if key is not None
+        }
+        raised = self._store.get_many(list(dict.fromkeys(fences.values())))
+        images = self._store.get_many(list(dict.fromkeys(key for _, _, key in parents if key is not None)))
+        writes: list[tuple[EmbedRule, Item, Update]] = []
+        for rule, child, key in parents:
+            fence = raised.get(fences[rule.name, key]) if key is not None else None
+            image = images.get(key) if key is not None else None
+            wanted = self._wanted(rule, child, key, fence["version"]["S"] if fence is not None else "", image)
+            if not all(same(child.image.get(name), value) for name, value in wanted.items()):
+                held = child.image.get(self._program.guard(rule.name))
+                writes.append(
+                    (rule, child, self._write(rule, child, wanted, as_read(self._program.guard(rule.name), held)))
+                )
+        slices = [writes[start : start + _AT_ONCE] for start in range(0, len(writes), _AT_ONCE)]
+        answers = self._run([partial(self._paced, [write for _, _, write in some]) for some in slices])
+        again: list[tuple[EmbedRule, ItemKey]] = []
+        hopeless: list[tuple[EmbedRule, ItemKey, str]] = []
+        for (rule, child, _), error in zip(writes, chain.from_iterable(answers), strict=True):
+            if error is None and rule.children.index is None:
+                self._tally.add("pulled")
+            elif isinstance(error, InvalidRequest):
+                hopeless.append((rule, child.key, str(error)))
+            else:  # it has changed since it was read; or its parent may have, and its push not have found it
+                again.append((rule, child.key))
+        for rule, child_key in again:
+            self.pull(rule, child_key, effort)
+        return hopeless
+
+    def _wanted(
+        self, rule: EmbedRule, child: Item, reference: ItemKey | None, fence: str, image: Image | None
+    ) -> dict[str, Value | None]:
+        """What a child should show, its guard included; `image` is its parent's, read after the fence."""
+        guard = self._program.guard(rule.name)
+        if reference is None:
+            return {**dict.fromkeys(rule.attributes), guard: None}
+        by, held = encode_key(reference), child.image.get(guard)
+        if image is None and rule.on_delete == "keep" and by_of(held) == by:
+            # what the parent gave last stays; a guard from the future would lock out a parent to come
+            return {guard: held if at_of(held) <= fence else guard_value(fence, by=by)}
+        parent = self._program.recognise(reference, image) if image is not None else None
+        return {**dict.fromkeys(rule.attributes), **_given(rule, child, parent), guard: guard_value(fence, by=by)}
+
     def pull(self, rule: EmbedRule, key: ItemKey, effort: Effort) -> None:
         """Makes a child show what its parent gives now; without a reference, or with one that is none, nothing."""
         guard = self._program.guard(rule.name)
@@ -267,23 +331,17 @@ class Embedder:
             child = self._program.recognise(key, image) if image is not None else None
             if child is None or child.entity is not rule.into:
                 return
-            held = child.image.get(guard)
             reference, fence, by = reference_of(rule, child)[0], "", ""
-            wanted: dict[str, Value | None] = {**dict.fromkeys(rule.attributes), guard: None}
+            parent_image = None
             if reference is not None:
                 by = encode_key(reference)
                 fence = self._fence(rule.name, by)
                 parent_image = self._store.get(reference)
-                kept = parent_image is None and rule.on_delete == "keep" and by_of(held) == by
-                if kept:  # what the parent gave last stays; a guard from the future would lock out a parent to come
-                    wanted = {guard: held if at_of(held) <= fence else guard_value(fence, by=by)}
-                parent = self._program.recognise(reference, parent_image) if parent_image is not None else None
-                if not kept:
-                    wanted |= {**_given(rule, child, parent), guard: guard_value(fence, by=by)}
+            wanted = self._wanted(rule, child, reference, fence, parent_image)
             if all(same(child.image.get(name), value) for name, value in wanted.items()):
                 return
             try:
-                self._store.write(self._write(rule, child, wanted, as_read(guard, held)))
+                self._store.write(self._write(rule, child, wanted, as_read(guard, child.image.get(guard))))
             except ConditionFailed:
                 continue
             self._tally.add("pulled")

@@ -6,13 +6,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from projections.engine.delta import SETTLED, WIDE
-from projections.engine.ledger_items import LEDGER, SHARD_COUNT, Target, group_at, group_key, members_key
+from projections.engine.delta import GENERATION, SETTLED, WIDE, generation_of
+from projections.engine.ledger_items import (
+    CLOSED,
+    LEDGER,
+    REBUILDING,
+    SHARD_COUNT,
+    Target,
+    group_at,
+    group_key,
+    members_key,
+)
 from projections.engine.store import Image, Store
+from projections.language.contribution import Contributions
 from projections.language.keys import escape
 from projections.language.rules import LedgerRule, Member, MemberQuery, Totals
 
-__all__ = ["EXTREMES", "Generations", "Group", "extreme_sort", "read_groups", "read_members"]
+__all__ = ["EXTREMES", "Generations", "Group", "extreme_sort", "parts_of", "read_groups", "read_members"]
 
 EXTREMES = ("least", "greatest")
 
@@ -28,7 +38,33 @@ class Generations:
 
     def closed(self, target: Target, group: Image) -> None:
         """A group was found closed: it names the generation that replaces it."""
-        self._open[target] = int(Decimal(group["closed"]["N"]))
+        self.at_least(target, int(Decimal(group[CLOSED]["N"])))
+
+    def at_least(self, target: Target, generation: int) -> None:
+        """Somebody knew of this generation."""
+        if generation > self.of(target):
+            self._open[target] = generation
+
+    def learn(self, contributions: Contributions) -> None:
+        """What an entry says of the generations it is counted in."""
+        for rule, targets in contributions.items():
+            for target, contributed in targets.items():
+                if GENERATION in contributed:
+                    self.at_least((rule, target), generation_of(contributed))
+
+    def stamped(self, contributions: Contributions) -> Contributions:
+        """Contributions that say in which generation they are counted, where that is not the first."""
+        if not self._open:
+            return contributions
+        return {
+            rule: {
+                target: {**contributed, GENERATION: generation}
+                if (generation := self.of((rule, target)))
+                else contributed
+                for target, contributed in targets.items()
+            }
+            for rule, targets in contributions.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +76,8 @@ class Group:
     totals: Totals
     settled: Mapping[tuple[str, str], Member]
     """By slot and which extreme: the least and greatest value that has settled."""
+    rebuilding: bool = False
+    """Not everything that contributes is counted yet: nothing is published."""
 
 
 def extreme_sort(generation: int, slot: str, which: str) -> str:
@@ -57,19 +95,21 @@ def read_groups(store: Store, targets: Iterable[Target], generations: Generation
         closed: list[Target] = []
         for target, key in keys.items():
             item = items.get(key)
-            if item is not None and "closed" in item:
+            if item is not None and CLOSED in item:
                 generations.closed(target, item)
                 closed.append(target)
                 continue
             parts: list[Image] = [item] if item is not None else []
             if item is not None and (SHARD_COUNT in item or "extremes" in item):
-                parts = _parts(store, key.partition, f"{generations.of(target):04d}|")
+                parts = parts_of(store, key.partition, generations.of(target))
             found[target] = _sum(generations.of(target), parts)
         wanted = closed
     return found
 
 
-def _parts(store: Store, partition: str, prefix: str) -> list[Image]:
+def parts_of(store: Store, partition: str, generation: int) -> list[Image]:
+    """The items of one generation of a group: its shards, and the extremes of what has settled."""
+    prefix = f"{generation:04d}|"
     parts: list[Image] = []
     after = None
     while True:
@@ -93,7 +133,8 @@ def _sum(generation: int, parts: list[Image]) -> Group:
             if slot == "n" or slot[:1] in ("=", "#"):
                 amounts[slot] = WIDE.add(amounts.get(slot, Decimal(0)), Decimal(value["N"]))
     n = int(amounts.pop("n", 0))
-    return Group(generation, group_at(generation, version), Totals(n, amounts), settled)
+    rebuilding = any(REBUILDING in part for part in parts)
+    return Group(generation, group_at(generation, version), Totals(n, amounts), settled, rebuilding)
 
 
 def read_members(store: Store, rule: LedgerRule, target: str, group: Group) -> dict[str, list[Member]]:

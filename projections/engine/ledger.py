@@ -23,6 +23,7 @@ from projections.engine.delta import SETTLED, WIDE, Load, Piece, difference, ste
 from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.groups import EXTREMES, Generations, extreme_sort
 from projections.engine.ledger_items import (
+    CLOSED,
     LEDGER,
     SHARD_COUNT,
     Entry,
@@ -65,7 +66,7 @@ MOST_BYTES = 3_500_000
 
 _LONGEST_REASON = 500
 
-_ENTRY_OPEN = Missing(("closed",))
+_OPEN = Missing((CLOSED,))
 _ABSENT = Missing(("pk",))
 _NOTHING_BEFORE = Equal(("contributions",), {"S": "{}"})
 _NOTHING_OWED = Missing(("recent",))
@@ -75,8 +76,10 @@ _NOTHING_OWED = Missing(("recent",))
 class Change:
     """What one source item contributed before and contributes after some records, as of a version.
 
-    `version` is empty for a refresh, which leaves the entry's version as it is. `entry` is what the ledger was found to
-    say; until that is known, `before` is a prediction from the old image.
+    `entry` is what the ledger was found to say; until that is known, `before` is a prediction from the old image.
+
+    `version` is empty for a refresh: it leaves the entry's version as it is, and is made of an entry that was read before
+    the source item was. If that entry has moved, the item has to be read again: the change has "moved".
     """
 
     source: str
@@ -91,7 +94,7 @@ class Change:
     entry: Entry | None = None
     known: bool = False
     state: str = "pending"
-    """Then "applied", "duplicate" or "failed"."""
+    """Then "applied", "duplicate", "moved" or "failed"."""
     error: StoreError | None = None
     rejected: list[tuple[str, str]] = field(default_factory=list)
     """Rules whose contribution the ledger cannot hold, with the reason."""
@@ -157,11 +160,13 @@ class Ledger:
         self._run = run
         self._chance = chance
         self.generations = generations or Generations()
-        self._sharded: dict[Target, int] = {}
+        self._sharded: dict[tuple[Target, int], int] = {}
         self._tally = tally or Tally()
 
     def commit(self, changes: Sequence[Change], effort: Effort) -> None:
         """Commits each change or finds it committed; a source item must not occur twice. Sets each change's `state`.
+
+        A refresh whose entry is not as it was read has "moved": nothing of it is done, and both are to be read again.
 
         Raises nothing for a change's sake: what could not be done in time is "failed", what can never be done is in
         `rejected` and contributes nothing. Raises `errors.Misconfigured`.
@@ -185,25 +190,28 @@ class Ledger:
 
     def _predict(self, change: Change) -> None:
         """The difference to commit, from the prediction or from the entry as found."""
-        before = change.before
         if change.known:
-            before = change.entry.contributions if change.entry is not None else {}
-        change.goal = self._goal(before, change.after.contributions)
+            before = self._now(change)
+            self.generations.learn(before)
+        else:
+            before = change.before = self.generations.stamped(change.before)
+        change.goal = self.goal(before, change.after.contributions)
         change.text = canonical_text(change.goal)
-        change.pieces = difference(before, change.goal, change.settle, change.version)
+        change.pieces = difference(before, change.goal, change.settle, change.version, self.generations.of)
         change.actions = 1 + sum([piece.actions for piece in change.pieces.values()])
         change.size = 500 + 2 * len(change.text)
         if change.after.payloads:
             change.size += sum(_put_sizes(change, target, piece) for target, piece in change.pieces.items())
         change.retracted = _retracted(before, change.goal)
 
-    def _goal(self, before: Contributions, after: Contributions) -> Contributions:
+    def goal(self, before: Contributions, after: Contributions) -> Contributions:
         """What the entry shall say: rules that we do not know keep what they contributed, unless retired by removal."""
         kept = {
             rule: targets
             for rule, targets in before.items()
             if rule not in self._program.rules and self._program.retired.get(rule) != "remove"
         }
+        after = self.generations.stamped(after)
         return {**kept, **after} if kept else after
 
     def _work_off(self, lane: Sequence[Transaction], effort: Effort) -> None:
@@ -249,12 +257,19 @@ class Ledger:
             return
         self._guarded(changes[0], partial(self._commit_by_rule, changes[0]), effort)
 
-    def _learn(self, cancelled: TransactionCancelled, roles: Sequence[Change | Target | ItemKey]) -> None:
-        """Takes from the reasons of a cancelled transaction what the entries and groups really are."""
+    def _learn(self, cancelled: TransactionCancelled, roles: Sequence[Change | Target | ItemKey]) -> bool:
+        """Takes from the reasons of a cancelled transaction what the entries and groups really are.
+
+        Whether a group was found closed: then amounts have to be taken anew.
+        """
+        closed = False
         for reason, role in zip(cancelled.reasons, roles, strict=False):
             if reason is None or reason.kind != "condition":
                 continue
             if isinstance(role, Change):
+                if not role.version:
+                    role.state = "moved"
+                    continue
                 role.known = True
                 role.entry = Entry.read(reason.item) if reason.item else None
                 if role.entry is not None:
@@ -265,6 +280,8 @@ class Ledger:
                     change.not_extreme.add(role)
             elif reason.item:
                 self.generations.closed(role, reason.item)
+                closed = True
+        return closed
 
     # What one transaction writes.
 
@@ -324,7 +341,7 @@ class Ledger:
         values = dict(whole_key(key, target[1]))
         if any(extreme.partition == key.partition for extreme in extremes):
             values["extremes"] = {"BOOL": True}
-        return Update(key, set=values, add=add, condition=_ENTRY_OPEN)
+        return Update(key, set=values, add=add, condition=_OPEN)
 
     def _shard(self, target: Target) -> int:
         """The shard of a group that this transaction adds to. The first shard says how many there have ever been."""
@@ -332,14 +349,14 @@ class Ledger:
         shards = rule.shards if isinstance(rule, AggregateRule) else 1
         if shards <= 1:
             return 0
-        if self._sharded.get(target) != shards:
+        generation = self.generations.of(target)
+        if self._sharded.get((target, generation)) != shards:
             count: Value = {"N": str(shards)}
             path = (SHARD_COUNT,)
-            fewer = AnyOf((Missing(path), Below(path, count)))
-            first = group_key(*target, self.generations.of(target))
-            with suppress(ConditionFailed):  # as many or more are known
-                self._store.write(Update(first, set={SHARD_COUNT: count}, condition=fewer))
-            self._sharded[target] = shards
+            fewer = AllOf((_OPEN, AnyOf((Missing(path), Below(path, count)))))
+            with suppress(ConditionFailed):  # as many or more are known, or it is closed, as the commit will find
+                self._store.write(Update(group_key(*target, generation), set={SHARD_COUNT: count}, condition=fewer))
+            self._sharded[target, generation] = shards
         return int(self._chance() * shards)
 
     def _member_writes(self, change: Change, target: Target, piece: Piece) -> Iterable[Write]:
@@ -395,7 +412,10 @@ class Ledger:
             _fail([change], error)
 
     def _find(self, change: Change) -> bool:
-        """Reads the entry; whether there is anything left to do."""
+        """Reads the entry; whether there is anything left to do. A refresh has read it, and then the item."""
+        if not change.version:
+            self._predict(change)
+            return True
         item = self._store.get(entry_key(change.source))
         change.known = True
         change.entry = Entry.read(item) if item is not None else None
@@ -418,6 +438,9 @@ class Ledger:
             if found:
                 change.state = "applied"
                 return None
+            if not change.version:
+                change.state = "moved"
+                return None
         return None
 
     def _walk(
@@ -434,7 +457,7 @@ class Ledger:
         False if the entry was not as known any more. Raises InvalidRequest, the entry being true up to there.
         """
         load = Load(MOST_ACTIONS - 1, MOST_BYTES - 2 * len(canonical_text(goal)), partial(_put_size, change))
-        for step, settling in steps(before, goal, load, settle, change.version):
+        for step, settling in steps(before, goal, load, settle, change.version, self.generations.of):
             if not self._advance(change, step, version if step is goal else "", settling, effort):
                 return False
         return True
@@ -464,13 +487,20 @@ class Ledger:
                     break
                 if lost:
                     break
+            if lost and not change.version:
+                change.state = "moved"
+                return
             if lost:
                 continue
-            done = {rule: unmarked(targets) for rule, targets in self._now(change).items()}
-            done = {rule: targets for rule, targets in done.items() if targets}
+            done = self._now(change)
+            if change.version:  # marks are those of this expiry
+                done = {rule: left for rule, targets in done.items() if (left := unmarked(targets))}
             change.rejected = sorted(refused.items())  # before the last step, which writes it down
             if self._walk(change, self._now(change), done, {}, effort, change.version):
                 change.state = "applied"
+                return
+            if not change.version:
+                change.state = "moved"
                 return
 
     @staticmethod
@@ -484,7 +514,7 @@ class Ledger:
         """Moves a known entry to `step` in one transaction. False if the entry was not as known any more."""
         before = change.entry.contributions if change.entry is not None else {}
         change.goal, change.text = step, canonical_text(step)
-        change.pieces = difference(before, step, settling, change.version)
+        change.pieces = difference(before, step, settling, change.version, self.generations.of)
         change.retracted = _retracted(before, step)
         attempt = 0
         while True:
@@ -498,9 +528,8 @@ class Ledger:
             except TransactionCancelled as cancelled:
                 kinds = {reason.kind for reason in cancelled.reasons if reason is not None}
                 if "condition" in kinds:
-                    known = change.entry
-                    self._learn(cancelled, roles)
-                    if change.entry != known or change.state == "duplicate" or cancelled.reasons[0] is not None:
+                    closed = self._learn(cancelled, roles)
+                    if closed or cancelled.reasons[0] is not None:
                         return False
                     continue
                 if "invalid" in kinds:

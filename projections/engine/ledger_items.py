@@ -5,6 +5,7 @@
     G|<rule>|<target>     <generation>|<shard>         group: number of contributions and totals of one target
     M|<rule>|<target>     <generation>|<slot>|<value><source>   member: one contribution, ordered by value and source
     F|<rule>|<parent>     .                            fence: the newest version of an embed's parent being pushed
+    R                     . and others                 registry: see `engine.registry`
 
 Keys are readable as long as they fit; longer ones end in a hash, and the item holds the whole key.
 """
@@ -22,7 +23,9 @@ from projections.language.contribution import Contributions
 from projections.language.keys import escape
 
 __all__ = [
+    "CLOSED",
     "LEDGER",
+    "REBUILDING",
     "SHARD_COUNT",
     "Entry",
     "Target",
@@ -42,6 +45,12 @@ LEDGER = "ledger"
 
 SHARD_COUNT = "shards"
 """On the first shard of a group: how many shards it ever had; absent if one."""
+
+CLOSED = "closed"
+"""On all shards of a group that a rebuild replaces: the generation that does."""
+
+REBUILDING = "rebuilding"
+"""On the first shard of a group into which contributions are still being moved from the one it replaces."""
 
 _LONGEST_PARTITION = 1500
 _LONGEST_SORT = 1000
@@ -110,6 +119,8 @@ class Entry:
     contributions: Contributions
     recent: frozenset[str]
     revision: int
+    expires: bool = False
+    """Whether it is a tombstone already, which DynamoDB deletes some day."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Rules whose part of the newest change DynamoDB refused, with the reason: told again when that change comes again."""
 
@@ -120,6 +131,7 @@ class Entry:
             contributions=json.loads(item["contributions"]["S"]),
             recent=frozenset(item["recent"]["SS"]) if "recent" in item else frozenset(),
             revision=int(Decimal(item["revision"]["N"])),
+            expires="ttl" in item,
             refused={rule: reason["S"] for rule, reason in item["refused"]["M"].items()} if "refused" in item else {},
         )
 
@@ -127,7 +139,12 @@ class Entry:
     def targets(self) -> set[Target]:
         """All targets this entry may owe a publication."""
         held = {(rule, target) for rule, targets in self.contributions.items() for target in targets}
-        return held | {read_recent(element) for element in self.recent}
+        return held | self.owed
+
+    @property
+    def owed(self) -> set[Target]:
+        """The targets lately retracted from, which nobody is known to have published since."""
+        return {read_recent(element) for element in self.recent}
 
 
 def whole_key(key: ItemKey, text: str) -> Mapping[str, Value]:

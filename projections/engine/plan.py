@@ -59,6 +59,12 @@ class Plan:
     rejected: list[Rejected] = field(default_factory=list)
     ignored: int = 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        asked = (self.changes, self.copies, self.copy_heals, self.heals, self.indexes, self.pushes, self.pulls)
+        return not any(asked) and not self.rejected
+
 
 def plan(program: Program, records: Iterable[Record]) -> Plan:
     """What the records of a batch ask for, per item in the order in which they come."""

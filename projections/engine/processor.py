@@ -15,23 +15,27 @@ from projections.engine.embeds import Embedder, Push
 from projections.engine.groups import Generations
 from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.ledger import Change, Ledger
-from projections.engine.ledger_items import Entry, Target, entry_key, recent_element
+from projections.engine.ledger_items import Entry, Target
 from projections.engine.limits import refusal
 from projections.engine.plan import Plan, Rejected, plan
 from projections.engine.publishing import Publisher
+from projections.engine.recent import forget, owing
 from projections.engine.records import Record, decode, is_sequence
-from projections.engine.store import Equal, ItemKey, Store, Update, Value
+from projections.engine.registry import LIVE, Registry, Standing
+from projections.engine.store import ItemKey, Store
 from projections.engine.tally import Tally
-from projections.errors import BadInput, ConditionFailed, InvalidRequest, Misconfigured, StoreError, Transient
+from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreError, Transient
 from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
 from projections.language.program import Program
+from projections.language.rules import Rule
 
 __all__ = ["Outcome", "Processor", "Rejected"]
 
-TOMBSTONE_SECONDS = 7 * 24 * 3600
-"""How long the entry of a removed item is kept: well beyond the 24 hours for which a stream holds its records."""
-
+OUTDATED = (
+    "other rules are in force than this function was deployed with: deploy those, or run `projections backfill` with these "
+    "to put them in force again"
+)
 
 SETTLE_SECONDS = 5.0
 """After a push through an index, how long until it is looked through once more for children it did not show yet."""
@@ -58,7 +62,8 @@ class Processor:
     known for certain. `quarantine` takes what is rejected; without it, rejected records are reported as failed. `run`
     runs independent requests (at once, in Lambda). `clock` gives seconds since 1970. `tasks` takes the pages of a push that
     are left after the first, with the seconds they should wait; without it everything is done at once. `pace` is told of
-    every few writes to children before they are made, and may wait.
+    every few writes to children before they are made, and may wait. `new_rules` is the state in which rules start where the
+    registry is empty.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class Processor:
         margin: float = 1.0,
         tasks: Callable[[Push, float], None] | None = None,
         pace: Callable[[int], None] = lambda writes: None,
+        new_rules: str = LIVE,
     ) -> None:
         self._program = program
         self._store = store
@@ -90,6 +96,7 @@ class Processor:
         self._tasks = tasks
         self._pace = pace
         self._generations = Generations()
+        self._registry = Registry(program, store, new_rules)
 
     def process(self, records: Sequence[Any], *, remaining: Callable[[], float]) -> Outcome:
         """Applies a batch. `remaining` gives the seconds until the invocation is stopped.
@@ -102,8 +109,19 @@ class Processor:
         decoded = batch.decode(records)
         try:
             made = plan(self._program, decoded)
+        except Exception:
+            made = None
+        if made is not None and made.idle and not batch.rejected:
             batch.tally.add("ignored", made.ignored)
-            batch.apply(made)
+            return batch.outcome()
+        if not batch.admitted(records):
+            return batch.outcome()
+        try:
+            if made is None:
+                batch.apply_singly(decoded)
+            else:
+                batch.tally.add("ignored", made.ignored)
+                batch.apply(made)
         except Misconfigured:
             raise
         except Exception:
@@ -120,9 +138,38 @@ class _Batch:
         self._store = processor._store
         self._run = processor._run
         self._effort = effort
+        self._standing: Standing | None = None
         self.failures: dict[str, str] = {}
         self.rejected: list[Rejected] = []
         self.tally = Tally()
+
+    def admitted(self, records: Sequence[Any]) -> bool:
+        """Whether the rules are in force; if not, or if that cannot be told now, all records are reported as failed."""
+        reason = OUTDATED
+        try:
+            self._standing = self._patiently(self._processor._registry.standing)
+            if not self._standing.outdated(self._program):
+                return True
+        except Misconfigured:
+            raise
+        except StoreError as error:
+            reason = f"the registry could not be read: {error}"
+        self.rejected.clear()  # by rules that may not be in force
+        self._fail(_sequences(records), reason)
+        return False
+
+    def _patiently(self, work: Callable[[], Standing]) -> Standing:
+        attempt = 0
+        while True:
+            try:
+                self._effort.check()
+                return work()
+            except Transient:
+                attempt += 1
+                self._effort.pause(attempt)
+
+    def _publishes(self, rule: Rule) -> bool:
+        return self._standing is None or self._standing.publishes(rule)
 
     def decode(self, records: Sequence[Any]) -> list[Record]:
         decoded = []
@@ -246,7 +293,14 @@ class _Batch:
         self._attempt(partial(embedder.pull, rule, key, self._effort), first, name, encode_key(key))
 
     def _publisher(self) -> Publisher:
-        return Publisher(self._program, self._store, self._processor._generations, run=self._run, tally=self.tally)
+        return Publisher(
+            self._program,
+            self._store,
+            self._processor._generations,
+            run=self._run,
+            tally=self.tally,
+            publishes=self._publishes,
+        )
 
     # Aggregates: commit, publish, and only then forget what was to be published.
 
@@ -284,7 +338,7 @@ class _Batch:
 
     def _publish(self, changes: Sequence[Change], publisher: Publisher) -> None:
         try:
-            owing = self._owing(changes)
+            indebted = owing(self._store, changes)
         except Transient as error:
             for change in changes:
                 self._fail(change.sequences, str(error))
@@ -294,41 +348,13 @@ class _Batch:
         for target, failure in failures.items():
             sequences = [change.sequences[0] for change in changes if target in change.touched]
             self._failed(sequences, failure, rule=target[0], key=target[1])
-        self._run([partial(self._forget, change, entry, failures) for change, entry in owing])
-
-    def _owing(self, changes: Sequence[Change]) -> list[tuple[Change, Entry]]:
-        """The changes whose entries remember targets to be published, with those entries as they are before publishing."""
-        owing = [c for c in changes if c.retracted or not c.goal or (c.entry is not None and c.entry.recent)]
-        if not owing:
-            return []
-        items = self._store.get_many([entry_key(change.source) for change in owing])
-        found = []
-        for change in owing:
-            item = items.get(entry_key(change.source))
-            if item is not None:
-                entry = Entry.read(item)
-                change.touched |= entry.targets
-                found.append((change, entry))
-        return found
+        self._run([partial(self._forget, change, entry, failures) for change, entry in indebted])
 
     def _forget(self, change: Change, entry: Entry, failures: Mapping[Target, StoreError]) -> None:
         """Takes published targets out of `recent`, if the entry is still as it was before they were published."""
-        published = {recent_element(target) for target in change.touched - failures.keys()} & entry.recent
-        ended = not entry.contributions and published == entry.recent
-        if not published and not ended:
-            return
-        expiry: Value = {"N": str(int(self._processor._clock()) + TOMBSTONE_SECONDS)}
-        update = Update(
-            entry_key(change.source),
-            set={"ttl": expiry} if ended else {},
-            discard={"recent": {"SS": sorted(published)}} if published else {},
-            condition=Equal(("revision",), {"N": str(entry.revision)}),
-        )
         try:
             self._effort.check()
-            self._store.write(update)
-        except ConditionFailed:
-            return  # committed to since; whoever did that publishes and forgets
+            forget(self._store, change.source, entry, change.touched - failures.keys(), self._processor._clock())
         except StoreError as error:
             self._failed(change.sequences[:1], error, rule=None, key=change.source)
 
@@ -399,6 +425,13 @@ class _Batch:
             rejected=tuple(rejected),
             counts=self.tally.counts,
         )
+
+
+def _sequences(records: Sequence[Any]) -> list[str]:
+    """The sequence numbers of records as they came; the whole batch, as Lambda takes it, where there is none."""
+    changes = [record.get("dynamodb") if isinstance(record, Mapping) else None for record in records]
+    found = [change.get("SequenceNumber") for change in changes if isinstance(change, Mapping)]
+    return [sequence for sequence in found if is_sequence(sequence)] or [""]
 
 
 def _in_order(records: list[Record]) -> list[Record]:

@@ -43,7 +43,10 @@ _MOST_TRIES = 20
 
 
 class Publisher:
-    """Publishes groups onto targets. What fails is returned by target, never raised for one target's sake."""
+    """Publishes groups onto targets. What fails is returned by target, never raised for one target's sake.
+
+    Of rules that do not publish now, and of groups that are being rebuilt, nothing is written.
+    """
 
     def __init__(
         self,
@@ -53,11 +56,13 @@ class Publisher:
         *,
         run: Run[Any] = one_by_one,
         tally: Tally | None = None,
+        publishes: Callable[[LedgerRule], bool] = lambda rule: True,
     ) -> None:
         self._program = program
         self._store = store
         self._generations = generations
         self._run = run
+        self._publishes = publishes
         self._others = {
             entity: tuple(program.guard(rule.name) for rule in rules)
             for entity, rules in program.ledger_rules_into.items()
@@ -66,54 +71,78 @@ class Publisher:
 
     def publish(self, targets: Iterable[Target], effort: Effort) -> dict[Target, StoreError]:
         """Brings targets up to their groups, guard permitting. Gives the failures."""
-        return self._each(targets, effort, self._publish_one)
+        known = self._known(targets)
+        failures: dict[Target, StoreError] = {}
+        if not known:
+            return failures
+        try:
+            effort.check()
+            groups = read_groups(self._store, list(known), self._generations)
+        except Transient as error:
+            return dict.fromkeys(known, error)
+        self._run(
+            [
+                partial(self._try, target, partial(self._publish_one, rule, target, groups[target]), effort, failures)
+                for target, rule in known.items()
+            ]
+        )
+        return failures
 
     def heal(self, targets: Iterable[Target], effort: Effort) -> dict[Target, StoreError]:
         """Brings targets up to their groups whatever their guards say. Gives the failures."""
-        return self._each(targets, effort, self._heal_one)
-
-    def _each(
-        self,
-        targets: Iterable[Target],
-        effort: Effort,
-        work: Callable[[LedgerRule, Target, Group | None, Effort], None],
-    ) -> dict[Target, StoreError]:
-        known = [(rule, target) for target in sorted(set(targets)) if (rule := self._rule(target)) is not None]
+        known = self._known(targets)
         failures: dict[Target, StoreError] = {}
+        if not known:
+            return failures
         try:
             effort.check()
-            # Healing reads the guard first and the group after it, so it cannot use what is read here.
-            groups: Mapping[Target, Group] = {}
-            if work == self._publish_one:
-                groups = read_groups(self._store, [target for _, target in known], self._generations)
+            keys = {target: decode_key(target[1]) for target in known}
+            items = self._store.get_many(list(dict.fromkeys(keys.values())))
+            groups = read_groups(self._store, list(known), self._generations)  # after the guards
         except Transient as error:
-            return {target: error for _, target in known}
-
-        def one(rule: LedgerRule, target: Target) -> None:
-            attempt = 0
-            while True:
-                try:
-                    effort.check()
-                    return work(rule, target, groups.get(target), effort)
-                except (Transient, InvalidRequest) as error:
-                    attempt += 1
-                    try:
-                        if isinstance(error, InvalidRequest):
-                            raise
-                        effort.pause(attempt)
-                    except StoreError:
-                        failures[target] = error
-                        return None
-
-        self._run([partial(one, rule, target) for rule, target in known])
+            return dict.fromkeys(known, error)
+        pieces = []
+        for target, rule in known.items():
+            first = (items.get(keys[target]), groups[target])
+            pieces.append(
+                partial(self._try, target, partial(self._heal_one, rule, target, [first], effort), effort, failures)
+            )
+        self._run(pieces)
         return failures
+
+    def _known(self, targets: Iterable[Target]) -> dict[Target, LedgerRule]:
+        """Targets with their rules, as far as there are such rules and they publish."""
+        return {
+            target: rule
+            for target in sorted(set(targets))
+            if (rule := self._rule(target)) is not None and self._publishes(rule)
+        }
+
+    def _try(
+        self, target: Target, work: Callable[[], None], effort: Effort, failures: dict[Target, StoreError]
+    ) -> None:
+        attempt = 0
+        while True:
+            try:
+                effort.check()
+                return work()
+            except (Transient, InvalidRequest) as error:
+                attempt += 1
+                try:
+                    if isinstance(error, InvalidRequest):
+                        raise
+                    effort.pause(attempt)
+                except StoreError:
+                    failures[target] = error
+                    return None
 
     def _rule(self, target: Target) -> LedgerRule | None:
         rule = self._program.rules.get(target[0])
         return rule if isinstance(rule, LedgerRule) else None
 
-    def _publish_one(self, rule: LedgerRule, target: Target, group: Group | None, effort: Effort) -> None:
-        assert group is not None
+    def _publish_one(self, rule: LedgerRule, target: Target, group: Group) -> None:
+        if group.rebuilding:
+            return
         key = decode_key(target[1])
         try:
             self._write(rule, key, target, group, older(self._program.guard(rule.name), group.at), None)
@@ -123,21 +152,29 @@ class Publisher:
             return
         self._tally.add("published")
 
-    def _heal_one(self, rule: LedgerRule, target: Target, _group: Group | None, effort: Effort) -> None:
+    def _heal_one(
+        self, rule: LedgerRule, target: Target, read: list[tuple[Image | None, Group]], effort: Effort
+    ) -> None:
+        """`read` holds item and group as they were read together with others, for the first try."""
         key, guard = decode_key(target[1]), self._program.guard(rule.name)
         for _ in range(_MOST_TRIES):
             effort.check()
-            item = self._store.get(key)
+            if read:
+                item, group = read.pop()
+            else:
+                item = self._store.get(key)
+                group = read_groups(self._store, [target], self._generations)[target]
+            if group.rebuilding:
+                return
             if item is None and not _creates(rule):
                 return
             if item is not None and not _creates(rule) and not self._fits(rule, key, item):
                 return
-            group = read_groups(self._store, [target], self._generations)[target]
-            read = item.get(guard) if item is not None else None
+            held = item.get(guard) if item is not None else None
             if item is None and group.totals.n == 0:
                 return
             try:
-                if self._write(rule, key, target, group, as_read(guard, read), item):
+                if self._write(rule, key, target, group, as_read(guard, held), item):
                     self._tally.add("healed")
                 return
             except ConditionFailed as failed:

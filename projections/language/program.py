@@ -135,6 +135,15 @@ class Program:
             return item
         return None
 
+    def entities_at(self, key: ItemKey) -> list[Entity]:
+        """The entities an item under this key could be of; `match` is not asked, because there is no item."""
+        return [
+            entity
+            for entity in self._by_table.get(key.table, ())
+            if entity.patterns[0].match(key.partition) is not None
+            and (len(entity.patterns) == 1 or entity.patterns[1].match(key.sort or "") is not None)
+        ]
+
     def contributions(self, item: Item | None) -> Evaluated:
         """What an item contributes under every rule that keeps a ledger."""
         if item is None:
@@ -192,16 +201,16 @@ class Program:
     def _embeds(self, side: Callable[[EmbedRule], str]) -> Mapping[str, tuple[EmbedRule, ...]]:
         found: dict[str, list[EmbedRule]] = {}
         for rule in self.rules.values():
-            if isinstance(rule, EmbedRule):
+            if isinstance(rule, EmbedRule) and rule.mode != "shadow":
                 found.setdefault(side(rule), []).append(rule)
         return {name: tuple(rules) for name, rules in found.items()}
 
     @cached_property
     def copy_rules(self) -> Mapping[str, tuple[CopyRule, ...]]:
-        """By source entity: the guarded copies."""
+        """By source entity: the guarded copies. Here and below without rules in the shadow, which write nothing."""
         found: dict[str, list[CopyRule]] = {}
         for rule in self.rules.values():
-            if isinstance(rule, CopyRule) and not rule.claimed:
+            if isinstance(rule, CopyRule) and not rule.claimed and rule.mode != "shadow":
                 found.setdefault(rule.source.name, []).append(rule)
         return {name: tuple(rules) for name, rules in found.items()}
 
@@ -215,7 +224,7 @@ class Program:
         """By entity: the rules for its index attributes."""
         found: dict[str, list[IndexRule]] = {}
         for rule in self.rules.values():
-            if isinstance(rule, IndexRule):
+            if isinstance(rule, IndexRule) and rule.mode != "shadow":
                 found.setdefault(rule.source.name, []).append(rule)
         return {name: tuple(rules) for name, rules in found.items()}
 

@@ -27,6 +27,7 @@ __all__ = [
     "MemberQuery",
     "Members",
     "PickRule",
+    "Rule",
     "Totals",
 ]
 

@@ -18,28 +18,17 @@ def _kept(_: Rules, rule: Projection) -> Found:
         yield ("expired",), '"expired: keep" of a copy'
 
 
-def _shadow(_: Rules, rule: Projection) -> Found:
-    if rule.mode == "shadow":
-        yield ("mode",), '"mode: shadow"'
-
-
-_IN_RULES: tuple[Callable[[Rules, Projection], Found], ...] = (
-    _kept,
-    _shadow,
-)
-
-_AT_TOP = ("retired",)
+_IN_RULES: tuple[Callable[[Rules, Projection], Found], ...] = (_kept,)
 
 
 def unsupported(rules: Rules) -> list[Mistake]:
     """Every use of a construct that is not executed yet, with its place."""
-    found = [
+    return [
         Mistake(("projections", name, *place), _message(what), at_key=True)
         for name, rule in rules.projections.items()
         for find in _IN_RULES
         for place, what in find(rules, rule)
     ]
-    return found + [Mistake((name,), _message(f'"{name}"'), at_key=True) for name in _AT_TOP if getattr(rules, name)]
 
 
 def _message(what: str) -> str:

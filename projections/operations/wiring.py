@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from projections.engine.effort import Run
 from projections.engine.processor import Outcome, Processor, Rejected
 from projections.engine.records import stream_label
+from projections.engine.registry import FILLING, LIVE
 from projections.engine.store import Store
 from projections.errors import Misconfigured, StoreError, Transient
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -64,6 +65,8 @@ THREADS = 10
 PAGE_SECONDS = 5.0
 """The last page of a push begins to write no later before the end of an invocation."""
 
+_NEW_RULES = {"live": LIVE, "fill": FILLING}
+
 _WRITES_PER_SECOND = 500
 """Half of what a partition takes; the other half is the application's."""
 
@@ -89,9 +92,7 @@ class Settings:
         """Raises `Misconfigured`, naming the variable and what to set it to."""
         tables = _tables(environ)
         new_rules = environ.get("NEW_RULES") or "live"
-        if new_rules == "fill":
-            raise Misconfigured("NEW_RULES is 'fill', which this version cannot do yet. Leave it at `live`.")
-        if new_rules != "live":
+        if new_rules not in _NEW_RULES:
             raise Misconfigured(f"NEW_RULES is {new_rules!r}. Set it to `live`, or to `fill` where data exists.")
         ledger = _required(environ, "LEDGER_TABLE_NAME", "the name of the ledger table (keys pk and sk)")
         if ledger in tables.values():
@@ -101,7 +102,7 @@ class Settings:
             ledger=ledger,
             rules=Path(_required(environ, "RULES_FILE", "the path of the rules in the package, as rules.json")),
             stream_arns=_stream_arns(environ, tables),
-            new_rules=new_rules,
+            new_rules=_NEW_RULES[new_rules],
             quarantine_url=environ.get("QUARANTINE_QUEUE_URL") or None,
             task_url=environ.get("TASK_QUEUE_URL") or None,
             push_writes_per_second=_rate(environ),
@@ -173,6 +174,7 @@ def stream_from_environment(
         tasks=parts.tasks,
         pace=parts.pacer,
         margin=MARGIN,
+        new_rules=settings.new_rules,
     )
     return StreamHandler(processor, quarantine=parts.quarantine, observe=observe, pacer=parts.pacer)
 
@@ -194,6 +196,7 @@ def worker_from_environment(
         pacer=parts.pacer,
         observe=observe,
         run=at_once(THREADS),
+        new_rules=parts.settings.new_rules,
     )
 
 

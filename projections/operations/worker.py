@@ -16,7 +16,8 @@ from typing import Any
 from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import CHILDREN_PER_PAGE, Embedder, Push
 from projections.engine.plan import Rejected
-from projections.engine.processor import SETTLE_SECONDS
+from projections.engine.processor import OUTDATED, SETTLE_SECONDS
+from projections.engine.registry import LIVE, Registry
 from projections.engine.store import Store
 from projections.engine.tally import Tally
 from projections.errors import BadInput, Misconfigured, StoreError, Transient
@@ -67,6 +68,7 @@ class WorkerHandler:
         sleep: Callable[[float], None] = time.sleep,
         chance: Callable[[], float] = random.random,
         children_per_page: int = CHILDREN_PER_PAGE,
+        new_rules: str = LIVE,
     ) -> None:
         self._program = program
         self._store = store
@@ -78,13 +80,15 @@ class WorkerHandler:
         self._sleep = sleep
         self._chance = chance
         self._children_per_page = children_per_page
+        self._registry = Registry(program, store, new_rules)
 
     def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]:
         """`remaining` gives the seconds left. Raises `Misconfigured`, never for the sake of a message."""
         effort = Effort(remaining, margin=MARGIN_SECONDS, sleep=self._sleep, chance=self._chance)
         self._pacer.within(lambda: effort.left)
         work = _Invocation(self, effort)
-        work.do(event)
+        if work.admitted(event):
+            work.do(event)
         if self._observe:
             self._observe(work.outcome())
         return {"batchItemFailures": [{"itemIdentifier": message} for message in work.failed]}
@@ -117,6 +121,26 @@ class _Invocation:
         self._rejected: list[Rejected] = []
         self._counts = {"tasks": 0, "pages": 0, "pushes": 0}
         self.failed: dict[str, str] = {}
+
+    def admitted(self, event: Any) -> bool:
+        """Whether the rules are in force; if not, or if that cannot be told now, all messages are to come again."""
+        try:
+            outdated = self._handler._registry.standing().outdated(self._handler._program)
+        except Misconfigured:
+            raise
+        except StoreError as error:
+            reason = f"the registry could not be read: {error}"
+        else:
+            if not outdated:
+                return True
+            reason = OUTDATED
+        messages = event.get("Records") if isinstance(event, Mapping) else None
+        for message in messages if isinstance(messages, list) else ():
+            if isinstance(message, Mapping) and message.get("messageId"):
+                self.failed[message["messageId"]] = reason
+        if not self.failed:
+            self.failed[""] = reason
+        return False
 
     def do(self, event: Any) -> None:
         self._receive(event)

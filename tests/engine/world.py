@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from projections.engine.processor import Outcome, Processor, Rejected
+from projections.engine.registry import LIVE, Registry
 from projections.engine.store import Image, ItemKey, Update, Write
 from projections.errors import Reason, TransactionCancelled, Transient
 from projections.language.loader import loads
@@ -68,6 +69,9 @@ class World:
         self.store = CountingStore({**self.program.tables, "ledger": LEDGER_SCHEMA}, streams=list(self.program.tables))
         self.rejected: list[Rejected] = []
         self.settings = settings
+        Registry(self.program, self.store, settings.get("new_rules", LIVE)).standing()
+        self.store.calls.clear()
+        self.store.transactions.clear()
         self.position = 0
         self.processor = self.worker()
 

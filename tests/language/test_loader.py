@@ -48,14 +48,14 @@ def test_broken_files_report_exactly_what_their_last_comments_say(path: Path) ->
     assert [str(problem).removeprefix(f"{path}:") for problem in raised.value.problems] == expected
 
 
-def test_what_is_not_executed_yet_is_refused_by_name_unless_asked_for() -> None:
+def test_what_is_not_executed_yet_is_refused_by_name() -> None:
     with pytest.raises(RulesError) as raised:
-        loader.load(RULES / "everything.yaml")
-    assert {problem.path for problem in raised.value.problems} == {
-        "projections.firstOrders.mode",
-        "retired",
-    }
-    assert 'this version does not execute "mode: shadow" yet; remove the rule or set it aside' in str(raised.value)
+        loader.loads(
+            "table: {key: [PK], ttl: gone}\n"
+            "entities: {A: {key: {PK: 'A#{a}'}, expires: true}, B: {key: {PK: 'B#{a}'}}}\n"
+            "projections: {copies: {from: A, expired: keep, copy: {into: B, attributes: [x]}}}\n"
+        )
+    assert 'this version does not execute "expired: keep" of a copy yet' in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,148 @@
+"""Rebuilding a group that disagrees with the entries: a new generation beside the old one, filled while traffic runs.
+
+1. Close the old generation, and make the new one with what has settled, in one transaction per shard. From then on commits
+   to the old one fail, and learn from the reason which generation is open.
+2. Refresh every entry that names the target. An entry says in which generation its contribution is counted, so that each is
+   moved exactly once: by the refresh, or by a change that comes first. Nothing is published meanwhile.
+3. Open the group for publishing, and publish it.
+
+Any step may be repeated, by anybody. What has settled is taken over as it is: no entry tells it any more.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from decimal import Decimal
+
+from projections.engine.delta import SETTLED
+from projections.engine.effort import Effort
+from projections.engine.groups import Generations, extreme_sort, parts_of
+from projections.engine.ledger_items import (
+    CLOSED,
+    LEDGER,
+    REBUILDING,
+    SHARD_COUNT,
+    Target,
+    group_key,
+    members_key,
+    whole_key,
+)
+from projections.engine.store import (
+    AllOf,
+    Condition,
+    Delete,
+    Equal,
+    Exists,
+    Image,
+    ItemKey,
+    Missing,
+    Store,
+    Update,
+    Value,
+    Write,
+)
+from projections.errors import ConditionFailed, TransactionCancelled, Transient
+
+__all__ = ["close", "reopen", "sweep"]
+
+_MOST_TRIES = 20
+
+
+def close(store: Store, target: Target, generations: Generations, effort: Effort) -> int:
+    """Closes the open generation of a group and makes the next, which nothing publishes yet; or finds that done.
+
+    Gives the new generation, which `generations` knows from then on. Raises Transient.
+    """
+    attempt = 0
+    while True:
+        effort.check()
+        generation = generations.of(target)
+        parts = _by_shard(store, target, generation)
+        first = parts.get(0, {})
+        if CLOSED in first:
+            generations.closed(target, first)
+            continue
+        if REBUILDING in first:  # begun by somebody, who perhaps has not closed all shards
+            generation -= 1
+            parts = _by_shard(store, target, generation)
+            first = parts[0]
+        shards = int(Decimal(first[SHARD_COUNT]["N"])) if SHARD_COUNT in first else 1
+        try:
+            for shard in range(shards):
+                _close_shard(store, target, generation, shard, parts)
+        except TransactionCancelled:  # somebody committed to it meanwhile
+            attempt += 1
+            if attempt == _MOST_TRIES:
+                raise Transient("the group kept changing while it was closed") from None
+            effort.pause(attempt)
+            continue
+        generations.at_least(target, generation + 1)
+        return generation + 1
+
+
+def _by_shard(store: Store, target: Target, generation: int) -> dict[int, Image]:
+    """The shards of one generation by number; the extremes of what has settled under -1, -2 and so on."""
+    found: dict[int, Image] = {}
+    for item in parts_of(store, group_key(*target).partition, generation):
+        number = item["sk"]["S"].partition("|")[2]
+        found[int(number) if number.isdecimal() else -1 - len(found)] = item
+    return found
+
+
+def _close_shard(store: Store, target: Target, generation: int, shard: int, parts: dict[int, Image]) -> None:
+    """Closes one shard, and takes what has settled in it over into the next generation, in one transaction.
+
+    The first shard comes first: as long as it is open nobody writes to the next generation.
+    """
+    part = parts.get(shard)
+    if part is not None and CLOSED in part:
+        return
+    key, following = group_key(*target, generation, shard), group_key(*target, generation + 1)
+    unchanged: list[Condition] = [Missing((CLOSED,))]
+    for name in ("version", SHARD_COUNT):
+        value = part.get(name) if part is not None else None
+        unchanged.append(Missing((name,)) if value is None else Equal((name,), value))
+    settled: dict[str, Value] = {
+        name: value for name, value in (part or {}).items() if name.startswith(SETTLED) and "N" in value
+    }
+    writes: list[Write] = [
+        Update(
+            key,
+            set={CLOSED: {"N": str(generation + 1)}, **whole_key(key, target[1])},
+            condition=AllOf(tuple(unchanged)),
+        )
+    ]
+    if shard:
+        if settled:
+            writes.append(Update(following, add=settled, condition=Exists((REBUILDING,))))
+        store.transact(writes)
+        return
+    extremes = [item for number, item in parts.items() if number < 0]
+    begun: dict[str, Value] = {REBUILDING: {"BOOL": True}, **whole_key(following, target[1])}
+    if extremes:
+        begun["extremes"] = {"BOOL": True}
+    writes.append(Update(following, set=begun, add={"version": {"N": "1"}, **settled}, condition=Missing(("pk",))))
+    for item in extremes:
+        sort = extreme_sort(generation + 1, item["slot"]["S"], item["which"]["S"])
+        held = {name: item[name] for name in ("order", "v", "slot", "which") if name in item}
+        writes.append(Update(ItemKey(LEDGER, key.partition, sort), set=held))
+    store.transact(writes)
+
+
+def reopen(store: Store, target: Target, generation: int) -> None:
+    """All entries that name the target are moved: the group may be published again."""
+    with suppress(ConditionFailed):
+        store.write(Update(group_key(*target, generation), remove=(REBUILDING,), condition=Exists((REBUILDING,))))
+
+
+def sweep(store: Store, target: Target, generation: int) -> None:
+    """Deletes the members of the generations before this one; that these are closed stays on record."""
+    for old in range(generation):
+        after = None
+        while True:
+            page = store.query(LEDGER, [{"S": members_key(*target)}], prefix=f"{old:04d}|", after=after)
+            for item in page.items:
+                store.write(Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"])))
+            after = page.after
+            if after is None:
+                break

@@ -1,0 +1,60 @@
+"""What entries remember: targets lately retracted from, which are forgotten once they have been published.
+
+A commit only adds to what an entry remembers. It is forgotten under the condition that the entry's revision is as it was
+before the publish: had somebody committed in between, the target would have to be published again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from projections.engine.ledger import Change
+from projections.engine.ledger_items import Entry, Target, entry_key, recent_element
+from projections.engine.store import Equal, Store, Update, Value
+from projections.errors import ConditionFailed
+
+__all__ = ["TOMBSTONE_SECONDS", "forget", "owing"]
+
+TOMBSTONE_SECONDS = 7 * 24 * 3600
+"""How long the entry of a removed item is kept: well beyond the 24 hours for which a stream holds its records."""
+
+
+def owing(store: Store, changes: Sequence[Change]) -> list[tuple[Change, Entry]]:
+    """The changes whose entries remember targets to be published, with those entries as they are before publishing.
+
+    Adds what they remember to what the changes touched.
+    """
+    suspects = [c for c in changes if c.retracted or not c.goal or (c.entry is not None and c.entry.recent)]
+    if not suspects:
+        return []
+    items = store.get_many([entry_key(change.source) for change in suspects])
+    found = []
+    for change in suspects:
+        item = items.get(entry_key(change.source))
+        if item is not None:
+            entry = Entry.read(item)
+            change.touched |= entry.targets
+            found.append((change, entry))
+    return found
+
+
+def forget(store: Store, source: str, entry: Entry, published: Iterable[Target], now: float) -> None:
+    """Takes published targets out of `recent`; an entry that says nothing any more expires. `now` in seconds since 1970.
+
+    Raises StoreError; an entry that was committed to since is left to whoever did that.
+    """
+    done = {recent_element(target) for target in published} & entry.recent
+    ended = not entry.contributions and done == entry.recent and not entry.expires
+    if not done and not ended:
+        return
+    expiry: Value = {"N": str(int(now) + TOMBSTONE_SECONDS)}
+    update = Update(
+        entry_key(source),
+        set={"ttl": expiry} if ended else {},
+        discard={"recent": {"SS": sorted(done)}} if done else {},
+        condition=Equal(("revision",), {"N": str(entry.revision)}),
+    )
+    try:
+        store.write(update)
+    except ConditionFailed:
+        return

@@ -1,0 +1,347 @@
+"""Refreshing: making everything that depends on an item what the item says today, whatever became of its records.
+
+For the ledger, the entry is read first and the item after it (consistently), and the change is committed under the
+condition that the entry is as read. No condition is on the item: a change since then has a record on its way, which will
+find this entry. Where an item was read before its entry, as by a scan, that is enough in two cases:
+
+- There is no entry. Any record of the item that was processed since would have left one, if only to say "nothing".
+- The entry says what the item says. Then there is nothing to commit.
+
+Everything else is read again.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from projections.engine.copies import Copier, CopyHeal, copies_of
+from projections.engine.delta import SETTLED
+from projections.engine.effort import Effort, Run, one_by_one
+from projections.engine.embeds import Embedder, Push
+from projections.engine.groups import Generations
+from projections.engine.guards import by_of
+from projections.engine.indexes import index_write, write_index
+from projections.engine.ledger import Change, Ledger
+from projections.engine.ledger_items import Entry, Target, entry_key
+from projections.engine.limits import refusal
+from projections.engine.plan import Rejected
+from projections.engine.publishing import Publisher
+from projections.engine.recent import forget, owing
+from projections.engine.store import Image, ItemKey, Store
+from projections.engine.tally import Tally
+from projections.errors import InvalidRequest, StoreError, Transient
+from projections.language.contribution import Contributions, Evaluated
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
+from projections.language.rules import Rule
+from projections.language.scope import Item
+
+__all__ = ["Refresher"]
+
+_MOST_ROUNDS = 20
+
+
+class Refresher:
+    """Refreshes items, many at a time. What cannot be done is gathered, never raised for one item's sake.
+
+    `publishes` says of a rule whether it writes to its targets now (`Standing.publishes`). `failed` has what is to be tried
+    again by encoded key, with the reason; `rejected` what no repetition will achieve. Raises `errors.Misconfigured`.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        store: Store,
+        *,
+        publishes: Callable[[Rule], bool] = lambda rule: True,
+        generations: Generations | None = None,
+        run: Run[Any] = one_by_one,
+        clock: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
+        pace: Callable[[int], None] = lambda writes: None,
+        tally: Tally | None = None,
+    ) -> None:
+        self._program = program
+        self._store = store
+        self._publishes = publishes
+        self._run = run
+        self._clock = clock
+        self.generations = generations or Generations()
+        self.tally = tally or Tally()
+        self._ledger = Ledger(program, store, run=run, chance=chance, generations=self.generations, tally=self.tally)
+        self._publisher = Publisher(program, store, self.generations, run=run, tally=self.tally, publishes=publishes)
+        self._copier = Copier(program, store, self.tally, run)
+        self.embedder = Embedder(program, store, pace=pace, tally=self.tally, run=run)
+        self.failed: dict[str, str] = {}
+        self.rejected: dict[Rejected, None] = {}
+
+    def scanned(self, images: Mapping[ItemKey, Image], effort: Effort) -> None:
+        """Refreshes items as a scan of an application's table gave them just now, in every role but that of a target.
+
+        What is recorded is not published, except where something was retracted: see `targets`.
+        """
+        items = self._recognised(images)
+        self.sources(images, effort)
+        self._derived(items, effort)
+        self._heal_copies(self._attempt("copies", effort, lambda: self._copier.orphans(items)) or [], effort)
+
+    def keys(
+        self, keys: Iterable[ItemKey], effort: Effort, known: Mapping[ItemKey, Sequence[Image]] | None = None
+    ) -> list[Push]:
+        """Refreshes items by their keys, in every role they have or had, and publishes.
+
+        `known` holds images that the items had, by which the copies of a source that is gone are found. Gives the pushes
+        that remain to be made, from their fence on.
+        """
+        wanted = list(dict.fromkeys(keys))
+        self.sources(dict.fromkeys(wanted), effort, publish=True)
+        images = self._attempt("items", effort, lambda: self._store.get_many(wanted)) or {}
+        items = self._recognised(images)
+        self._derived(items, effort)
+        heals = self._attempt("copies", effort, lambda: self._copier.orphans(items)) or []
+        for key, olds in (known or {}).items():
+            for old in olds:
+                heals += self._copies_of_old(key, self._program.recognise(key, old))
+        self._heal_copies(heals, effort)
+        self.targets(wanted, effort, {item.key: item for item in items})
+        pushes = []
+        for item in items:
+            for rule in self._program.embeds_from.get(item.entity.name, ()):
+                pushes.append(
+                    self._attempt(
+                        encode_key(item.key), effort, partial(self.embedder.renew, rule, encode_key(item.key))
+                    )
+                )
+        return [push for push in pushes if push is not None]
+
+    def targets(self, keys: Iterable[ItemKey], effort: Effort, known: Mapping[ItemKey, Item]) -> None:
+        """Publishes what groups say of these items, whatever the guards on them say. `known` has those that exist."""
+        found: set[Target] = set()
+        into = self._program.ledger_rules_into
+        for key in keys:
+            item = known.get(key)
+            names = [item.entity.name] if item is not None else [one.name for one in self._program.entities_at(key)]
+            found.update((rule.name, encode_key(key)) for name in names for rule in into.get(name, ()))
+        self.publish(found, effort)
+
+    def publish(self, targets: Iterable[Target], effort: Effort) -> dict[Target, StoreError]:
+        """Brings targets up to their groups, whatever their guards say. Gives the failures, which are noted too."""
+        failures = self._publisher.heal(targets, effort)
+        for (rule, target), error in failures.items():
+            self._note(rule, target, error)
+        return failures
+
+    # The ledger
+
+    def sources(self, images: Mapping[ItemKey, Image | None], effort: Effort, *, publish: bool = False) -> None:
+        """Brings the entries of source items up to date. None for an item that was not read.
+
+        Publishes all targets these entries name, or, without `publish`, those that something was retracted from.
+        """
+        unread = {key: image for key, image in images.items() if image is None or self._contributes(key, image)}
+        done: list[Change] = []
+        rounds = 0
+        while unread:
+            try:
+                effort.check()
+                changes = self._changes(unread, done)
+            except Transient as error:
+                return self._fail(unread, error)
+            self._ledger.commit(changes, effort)
+            for change in changes:
+                if change.state == "failed":
+                    self.failed[change.source] = str(change.error)
+                elif change.state == "applied":
+                    self.tally.add("applied")
+                    done.append(change)
+                for rule, reason in change.rejected:
+                    self._reject(rule, reason, change.source)
+            unread = {decode_key(change.source): None for change in changes if change.state == "moved"}
+            rounds += 1
+            if unread and rounds == _MOST_ROUNDS:
+                return self._fail(unread, Transient("its entry keeps changing"))
+        self._publish(done, effort, publish)
+        return None
+
+    def _contributes(self, key: ItemKey, image: Image) -> bool:
+        """Whether an item may have an entry, or should have one."""
+        item = self._program.recognise(key, image)
+        return item is not None and item.entity.name in self._program.ledger_rules
+
+    def _changes(self, images: Mapping[ItemKey, Image | None], done: list[Change]) -> list[Change]:
+        """What is to be committed. Entries that are right already, but owe publications, are added to `done`."""
+        sources = {key: encode_key(key) for key in images}
+        entries = self._store.get_many([entry_key(source) for source in sources.values()])
+        changes: list[Change] = []
+        again: dict[ItemKey, Entry | None] = {}
+        for key, image in images.items():
+            found = entries.get(entry_key(sources[key]))
+            entry = Entry.read(found) if found is not None else None
+            if entry is not None:
+                self.generations.learn(entry.contributions)
+            if image is None:
+                again[key] = entry
+                continue
+            change = self._change(key, image, entry)
+            if change is None:
+                self._settled(sources[key], entry, done)
+            elif entry is None:
+                changes.append(change)
+            else:
+                again[key] = entry
+        now = self._store.get_many(list(again))  # after their entries
+        for key, entry in again.items():
+            change = self._change(key, now.get(key), entry)
+            if change is not None:
+                changes.append(change)
+            else:
+                self._settled(sources[key], entry, done)
+        return changes
+
+    def _change(self, key: ItemKey, image: Image | None, entry: Entry | None) -> Change | None:
+        """The change that brings an entry to what the item says; None if it says so already."""
+        evaluated = self._program.contributions(self._program.recognise(key, image) if image is not None else None)
+        source = encode_key(key)
+        for rule, reason in evaluated.problems:
+            self._reject(rule, reason, source)
+        held = entry.contributions if entry is not None else {}
+        goal = self._goal(held, evaluated.contributions, image is None)
+        if self._ledger.goal(held, goal) == held:
+            return None
+        change = Change(source, "", held, Evaluated(goal, evaluated.payloads, evaluated.problems))
+        change.entry, change.known, change.gone = entry, True, image is None
+        change.touched = {(rule, target) for rule, targets in goal.items() for target in targets}
+        if entry is not None:
+            change.touched |= entry.targets
+        return change
+
+    def _goal(self, held: Contributions, contributions: Contributions, gone: bool) -> Contributions:
+        """What an entry should say of an item: what the item says, and what only records can tell.
+
+        An expiry that is halfway through has marked what it settled. Of an item that is gone nobody knows whether it
+        expired; where that makes a difference, what it contributed stays until its record tells.
+        """
+        goal = {rule: dict(targets) for rule, targets in contributions.items()}
+        for name, targets in held.items():
+            rule = self._program.rules.get(name)
+            if gone and rule is not None and rule.expired == "keep":
+                goal[name] = dict(targets)
+                continue
+            for target, contributed in targets.items():
+                if SETTLED in contributed:
+                    marked = goal.setdefault(name, {})
+                    marked[target] = {**marked.get(target, {}), SETTLED: contributed[SETTLED]}
+        return goal
+
+    def _settled(self, source: str, entry: Entry | None, done: list[Change]) -> None:
+        """An entry that is right: what it owes, or that it should expire, still has to be seen to."""
+        if entry is None:
+            return
+        change = Change(source, "", entry.contributions, Evaluated(entry.contributions))
+        change.entry, change.known, change.goal, change.state = entry, True, entry.contributions, "applied"
+        change.touched = entry.targets
+        done.append(change)
+
+    def _publish(self, changes: Sequence[Change], effort: Effort, everything: bool) -> None:
+        try:
+            indebted = owing(self._store, changes)
+        except Transient as error:
+            return self._fail({decode_key(change.source): None for change in changes}, error)
+        targets: set[Target] = set()
+        if everything:
+            targets = {target for change in changes for target in change.touched}
+        else:
+            for _, entry in indebted:
+                targets |= entry.owed
+        failures = self.publish(targets, effort)
+        self._run(
+            [partial(self._forget, change, entry, targets - failures.keys(), effort) for change, entry in indebted]
+        )
+        return None
+
+    def _forget(self, change: Change, entry: Entry, published: set[Target], effort: Effort) -> None:
+        work = partial(forget, self._store, change.source, entry, published, self._clock())
+        self._attempt(change.source, effort, work)
+
+    # What is derived from an item itself
+
+    def _derived(self, items: Sequence[Item], effort: Effort) -> None:
+        """Copies of items, index attributes on them, and their parents' attributes in them."""
+        copies = self._attempt("copies", effort, lambda: self._copier.refresh(items, effort)) or []
+        for rule, target, error in copies:
+            self._note(rule.name, encode_key(target), error)
+        self._run(
+            [partial(self._index, item, effort) for item in items if item.entity.name in self._program.index_rules]
+        )
+        hopeless = self._attempt("children", effort, lambda: self.embedder.refresh(items, effort)) or []
+        for embed, child, reason in hopeless:
+            self._reject(embed.name, reason, encode_key(child))
+
+    def _index(self, item: Item, effort: Effort) -> None:
+        write, problems = index_write(self._program, item, "")
+        source = encode_key(item.key)
+        for rule, reason in problems:
+            self._reject(rule, reason, source)
+        if write is not None and self._attempt(source, effort, partial(write_index, self._store, write)):
+            self.tally.add("indexed")
+
+    def _heal_copies(self, heals: Iterable[CopyHeal], effort: Effort) -> None:
+        pieces = [
+            partial(self._attempt, encode_key(heal.target), effort, partial(self._copier.heal, heal, effort))
+            for heal in heals
+        ]
+        self._run(pieces)
+
+    def _copies_of_old(self, key: ItemKey, item: Item | None) -> list[CopyHeal]:
+        """The copies that an item of the past had, and the one it was, to be compared with what their sources are now."""
+        if item is None:
+            return []
+        heals = [
+            CopyHeal(rule, target, {encode_key(key): ""}, "")
+            for rule in self._program.copy_rules.get(item.entity.name, ())
+            for target in copies_of(rule, item)
+        ]
+        rule = self._program.copy_rule_into.get(item.entity.name)
+        if rule is not None and (source := by_of(item.image.get(self._program.guard(rule.name)))):
+            heals.append(CopyHeal(rule, key, {source: ""}, ""))
+        return heals
+
+    # What fails
+
+    def _attempt(self, what: str, effort: Effort, work: Callable[[], Any]) -> Any:
+        """The result of a piece of work; None if it failed, which is noted."""
+        attempt = 0
+        while True:
+            try:
+                effort.check()
+                return work()
+            except Transient as error:
+                attempt += 1
+                try:
+                    effort.pause(attempt)
+                except Transient:
+                    self.failed[what] = str(error)
+                    return None
+            except InvalidRequest as error:
+                self._reject(None, refusal(str(error)), what)
+                return None
+
+    def _note(self, rule: str, key: str, error: StoreError) -> None:
+        if isinstance(error, InvalidRequest):
+            self._reject(rule, refusal(str(error)), key)
+        else:
+            self.failed[key] = str(error)
+
+    def _reject(self, rule: str | None, reason: str, key: str) -> None:
+        self.rejected[Rejected(rule, reason, key, table=key.partition("|")[0])] = None
+
+    def _fail(self, keys: Iterable[ItemKey], error: StoreError) -> None:
+        self.failed.update((encode_key(key), str(error)) for key in keys)
+
+    def _recognised(self, images: Mapping[ItemKey, Image]) -> list[Item]:
+        found = (self._program.recognise(key, image) for key, image in images.items())
+        return [item for item in found if item is not None]

@@ -1,0 +1,270 @@
+"""The registry: which rules are in force and in which state. One item of the ledger, read in every invocation.
+
+    pk   sk             what
+    R    .              epoch; the program in force and those of the past; each rule's fingerprint and state
+    R    rule|<name>    a rule as it was registered, with its source entity: what is needed to retire it
+
+A rule that the registry knows with another fingerprint, or not at all, is *filling*: what it contributes is recorded,
+nothing is published until a backfill is complete, so that a counter of 5000 never becomes 1. A backfill raises the epoch;
+an invocation of an older program then stops, because it would record under rules that are gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from projections.engine.ledger_items import LEDGER
+from projections.engine.store import (
+    AllOf,
+    Condition,
+    Delete,
+    Equal,
+    Image,
+    ItemKey,
+    Missing,
+    Store,
+    Update,
+    Value,
+    Write,
+)
+from projections.errors import ConditionFailed, Misconfigured, Reason, TransactionCancelled, Transient
+from projections.language.program import Program
+from projections.language.rules import AggregateRule, CopyRule, PickRule, Rule
+
+__all__ = ["FILLING", "LIVE", "REGISTRY", "RETIRING", "SHADOW", "Registered", "Registry", "Standing", "rule_key"]
+
+SHADOW = "shadow"
+FILLING = "filling"
+LIVE = "live"
+RETIRING = "retiring"
+"""Of a rule that is gone and whose traces a backfill is to remove."""
+
+REGISTRY = ItemKey(LEDGER, "R", ".")
+
+_AT_ONCE = 90
+"""Definitions that one transaction writes beside the registry; DynamoDB takes 100 actions."""
+
+_MOST_TRIES = 20
+
+
+def rule_key(rule: str) -> ItemKey:
+    """Of the definition of a rule."""
+    return ItemKey(LEDGER, "R", f"rule|{rule}")
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A rule in the registry: the fingerprint under which it is in force, and its state."""
+
+    fingerprint: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The registry as read. `program` is the fingerprint of the one in force, `past` those it replaced."""
+
+    epoch: int
+    program: str
+    past: frozenset[str]
+    rules: Mapping[str, Registered]
+
+    @classmethod
+    def read(cls, item: Image) -> Standing:
+        return cls(
+            epoch=int(Decimal(item["epoch"]["N"])),
+            program=item["program"]["S"],
+            past=frozenset(item["past"]["SS"]) if "past" in item else frozenset(),
+            rules={
+                name: Registered(rule["M"]["f"]["S"], rule["M"]["s"]["S"]) for name, rule in item["rules"]["M"].items()
+            },
+        )
+
+    def outdated(self, program: Program) -> bool:
+        """Whether these rules were replaced by others: then they must not be applied any more."""
+        return program.fingerprint in self.past
+
+    def state(self, rule: Rule) -> str:
+        """`shadow`, `filling` or `live`."""
+        if rule.mode == SHADOW:
+            return SHADOW
+        known = self.rules.get(rule.name)
+        return known.state if known is not None and known.fingerprint == rule.fingerprint else FILLING
+
+    def publishes(self, rule: Rule) -> bool:
+        """Whether the rule writes to its targets.
+
+        Filling holds back what is only right once everything has contributed: what is published from groups. Copies that
+        no other source can claim, indexes and embeds are right one by one.
+        """
+        state = self.state(rule)
+        if isinstance(rule, AggregateRule | PickRule) or (isinstance(rule, CopyRule) and rule.claimed):
+            return state == LIVE
+        return state != SHADOW
+
+
+class Registry:
+    """Reads and changes the registry. `new_rules` is the state of rules that an empty one has: `live` or `filling`."""
+
+    def __init__(self, program: Program, store: Store, new_rules: str = LIVE) -> None:
+        self._program = program
+        self._store = store
+        self._new_rules = new_rules
+
+    def standing(self) -> Standing:
+        """The registry, which the first one to ask makes. Raises Transient or Misconfigured."""
+        for _ in range(_MOST_TRIES):
+            item = self._store.get(REGISTRY)
+            if item is not None:
+                return Standing.read(item)
+            rules = {name: Registered(rule.fingerprint, self._new_rules) for name, rule in self._program.rules.items()}
+            first = Standing(1, self._program.fingerprint, frozenset(), rules)
+            if self._put(first, Missing(("pk",)), self._program.rules):
+                return first
+        raise Transient("the registry keeps appearing and disappearing")
+
+    def look(self) -> Standing | None:
+        """The registry if there is one. Raises Transient or Misconfigured."""
+        item = self._store.get(REGISTRY)
+        return Standing.read(item) if item is not None else None
+
+    def enforce(self) -> Standing:
+        """Puts this program in force: what it does not share with the one before is filling, what it retires retiring.
+
+        Raises Misconfigured, naming rules that vanished without being retired.
+        """
+        for _ in range(_MOST_TRIES):
+            now = self.standing()
+            after = self._after(now)
+            if after == now:
+                return now
+            changed = [
+                name for name, rule in self._program.rules.items() if now.rules.get(name) != after.rules.get(name)
+            ]
+            if self._put(after, _as_read(now), changed):
+                return after
+        raise Transient("the registry keeps changing")
+
+    def _after(self, now: Standing) -> Standing:
+        program = self._program
+        gone = [name for name in now.rules if name not in program.rules and name not in program.retired]
+        if gone:
+            one = len(gone) == 1
+            raise Misconfigured(
+                f"{', '.join(sorted(gone))}: {'this rule is' if one else 'these rules are'} in force, and the rule file "
+                f"says nothing of {'it' if one else 'them'}. Write what becomes of what "
+                f"{'it' if one else 'they'} wrote: `retired: {{{gone[0]}: remove}}`, or `keep`."
+            )
+        rules: dict[str, Registered] = {}
+        for name, rule in program.rules.items():
+            known = now.rules.get(name)
+            same = known is not None and known.fingerprint == rule.fingerprint and known.state != RETIRING
+            rules[name] = known if same and known is not None else Registered(rule.fingerprint, FILLING)
+        for name, known in now.rules.items():
+            if name not in program.rules and program.retired[name] == "remove":
+                rules[name] = Registered(known.fingerprint, RETIRING)
+        if now.program == program.fingerprint and rules == dict(now.rules):
+            return now
+        past = (now.past | {now.program}) - {program.fingerprint}
+        return Standing(now.epoch + 1, program.fingerprint, past, rules)
+
+    def complete(self, rules: Iterable[str]) -> Standing:
+        """The backfill of these rules is complete: what was filling is live. Raises Misconfigured if others rule by now."""
+        names = set(rules)
+        for _ in range(_MOST_TRIES):
+            now = self.standing()
+            self._in_force(now)
+            after = {
+                name: Registered(known.fingerprint, LIVE) if name in names and known.state == FILLING else known
+                for name, known in now.rules.items()
+            }
+            if after == dict(now.rules):
+                return now
+            then = Standing(now.epoch, now.program, now.past, after)
+            if self._put(then, _as_read(now), ()):
+                return then
+        raise Transient("the registry keeps changing")
+
+    def forget(self, rules: Iterable[str]) -> None:
+        """The traces of these retired rules are removed: nothing has to be known of them any more."""
+        names = set(rules)
+        for _ in range(_MOST_TRIES):
+            now = self.standing()
+            self._in_force(now)
+            gone = {name for name in names if name in now.rules and now.rules[name].state == RETIRING}
+            left = {name: known for name, known in now.rules.items() if name not in gone}
+            if not gone or self._put(Standing(now.epoch, now.program, now.past, left), _as_read(now), ()):
+                for name in sorted(gone):
+                    self._store.write(Delete(rule_key(name)))
+                return
+        raise Transient("the registry keeps changing")
+
+    def definition(self, rule: str) -> dict[str, Any] | None:
+        """A rule as it was registered, `{"rule": …, "entities": {…}, …}` in canonical form; None if nobody wrote it down."""
+        item = self._store.get(rule_key(rule))
+        return json.loads(item["definition"]["S"]) if item is not None else None
+
+    def _in_force(self, now: Standing) -> None:
+        if now.program != self._program.fingerprint:
+            raise Misconfigured(
+                "other rules were put in force meanwhile. Run the backfill with those, or again with these."
+            )
+
+    def _put(self, standing: Standing, condition: Condition, defined: Iterable[str]) -> bool:
+        """Writes the registry and the definitions of rules. False if the condition did not hold."""
+        definitions: list[Write] = [
+            Update(rule_key(name), set={"definition": {"S": json.dumps(self._defined(name), ensure_ascii=False)}})
+            for name in defined
+        ]
+        while len(definitions) > _AT_ONCE:
+            self._store.transact(definitions[:_AT_ONCE])
+            definitions = definitions[_AT_ONCE:]
+        values: dict[str, Value] = {
+            "epoch": {"N": str(standing.epoch)},
+            "program": {"S": standing.program},
+            "rules": _wire(standing),
+        }
+        if standing.past:
+            values["past"] = {"SS": sorted(standing.past)}
+        update = Update(REGISTRY, set=values, remove=() if standing.past else ("past",), condition=condition)
+        try:
+            if definitions:
+                self._store.transact([update, *definitions])
+            else:
+                self._store.write(update)
+        except ConditionFailed:
+            return False
+        except TransactionCancelled as cancelled:
+            if _lost(cancelled.reasons[0]):
+                return False
+            raise Transient(str(cancelled)) from cancelled
+        return True
+
+    def _defined(self, name: str) -> dict[str, Any]:
+        document = self._program.document
+        rule = document["projections"][name]
+        names = {rule["from"], rule.get("into", rule["from"])}
+        return {
+            "rule": rule,
+            "entities": {entity: document["entities"][entity] for entity in sorted(names)},
+            "tables": document["tables"],
+            "guard_prefix": document["guard_prefix"],
+        }
+
+
+def _lost(reason: Reason | None) -> bool:
+    return reason is not None and reason.kind == "condition"
+
+
+def _as_read(standing: Standing) -> Condition:
+    """The registry is as it was: whoever changes it says so by epoch, or by the states of rules."""
+    return AllOf((Equal(("epoch",), {"N": str(standing.epoch)}), Equal(("rules",), _wire(standing))))
+
+
+def _wire(standing: Standing) -> Value:
+    rules = {name: {"M": {"f": {"S": one.fingerprint}, "s": {"S": one.state}}} for name, one in standing.rules.items()}
+    return {"M": rules}
