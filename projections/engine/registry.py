@@ -121,8 +121,7 @@ class Registry:
             item = self._store.get(REGISTRY)
             if item is not None:
                 return Standing.read(item)
-            rules = {name: Registered(rule.fingerprint, self._new_rules) for name, rule in self._program.rules.items()}
-            first = Standing(1, self._program.fingerprint, frozenset(), rules)
+            first = self._first()
             if self._put(first, Missing(("pk",)), self._program.rules):
                 return first
         raise Transient("the registry keeps appearing and disappearing")
@@ -171,6 +170,15 @@ class Registry:
             return now
         past = (now.past | {now.program}) - {program.fingerprint}
         return Standing(now.epoch + 1, program.fingerprint, past, rules)
+
+    def preview(self) -> Standing:
+        """What `enforce` would make of the registry, without writing it. Raises Misconfigured as that does."""
+        now = self.look()
+        return self._after(now) if now is not None else self._first()
+
+    def _first(self) -> Standing:
+        rules = {name: Registered(rule.fingerprint, self._new_rules) for name, rule in self._program.rules.items()}
+        return Standing(1, self._program.fingerprint, frozenset(), rules)
 
     def complete(self, rules: Iterable[str]) -> Standing:
         """The backfill of these rules is complete: what was filling is live. Raises Misconfigured if others rule by now."""

@@ -1,8 +1,10 @@
-"""Tasks: work that is left for later, as messages of a queue. So far there is one kind, the page of a push.
+"""Tasks: work that is left for later, as messages of a queue. There are two kinds: the page of a push, and of a backfill.
 
     {"push": {"rule": …, "parent": …, "version": …, "after": …, "again": …}}
+    {"backfill": {"run": …, "phase": …, "table": …, "number": …}}
 
-The queue may deliver a task twice, late, or before an older one: each is done against the fence of its parent.
+The queue may deliver a task twice, late, or before an older one: a push is done against the fence of its parent, a segment
+of a backfill from where the ledger says it has come.
 """
 
 from __future__ import annotations
@@ -10,13 +12,29 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import asdict, dataclass
+from typing import Protocol, TypeAlias
 
 from projections.engine.embeds import Push
 from projections.errors import BadInput
 from projections.language.keys import decode_key
 
-__all__ = ["DelayedSender", "Tasks", "read", "write"]
+__all__ = ["BackfillTask", "DelayedSender", "Task", "Tasks", "read", "write"]
+
+_NO_TASK = "the message is no task; only this package writes to its task queue"
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillTask:
+    """The next page of a segment of a scan, in one phase of a run. Where it goes on, the ledger knows."""
+
+    run: str
+    phase: str
+    table: str
+    number: int
+
+
+Task: TypeAlias = Push | BackfillTask
 
 
 class DelayedSender(Protocol):
@@ -26,7 +44,7 @@ class DelayedSender(Protocol):
 
 
 class Tasks:
-    """Sends pages of pushes to the task queue. What it raises makes the sender do its part again.
+    """Sends tasks to the task queue. What it raises makes the sender do its part again.
 
     `connect` is called when there is something to send for the first time. Safe for threads.
     """
@@ -39,31 +57,44 @@ class Tasks:
     def __call__(self, push: Push, seconds: float) -> None:
         self.send([(push, seconds)])
 
-    def send(self, tasks: Sequence[tuple[Push, float]]) -> None:
+    def send(self, tasks: Sequence[tuple[Task, float]]) -> None:
         """All of them, each with the seconds it should wait. Raises what `DelayedSender.send` raises."""
         if not tasks:
             return
         with self._lock:
             self._queue = self._queue or self._connect()
-        self._queue.send([write(push) for push, _ in tasks], [seconds for _, seconds in tasks])
+        self._queue.send([write(task) for task, _ in tasks], [seconds for _, seconds in tasks])
 
 
-def write(push: Push) -> str:
+def write(task: Task) -> str:
     """The body of a message. In ASCII: SQS refuses some characters that keys may hold."""
-    return json.dumps({"push": json.loads(push.text())}, separators=(",", ":"))
+    content = {"push": json.loads(task.text())} if isinstance(task, Push) else {"backfill": asdict(task)}
+    return json.dumps(content, separators=(",", ":"))
 
 
-def read(body: object) -> Push:
+def read(body: object) -> Task:
     """What `write` wrote. Raises BadInput, saying what is wrong."""
     try:
         content = json.loads(body) if isinstance(body, str) else None
     except ValueError:
         content = None
+    if isinstance(content, dict) and content.keys() == {"backfill"}:
+        return _backfill(content["backfill"])
     if not isinstance(content, dict) or content.keys() != {"push"}:
-        raise BadInput("the message is no task; only this package writes to its task queue")
+        raise BadInput(_NO_TASK)
     push = Push.read(json.dumps(content["push"]))
     try:
         decode_key(push.parent)
     except ValueError as error:
         raise BadInput(f"the task names no parent: {error}") from None
     return push
+
+
+def _backfill(fields: object) -> BackfillTask:
+    try:
+        task = BackfillTask(**fields)  # type: ignore[arg-type]
+    except TypeError:
+        raise BadInput(_NO_TASK) from None
+    if not all(isinstance(part, str) for part in (task.run, task.phase, task.table)) or type(task.number) is not int:
+        raise BadInput(_NO_TASK)
+    return task

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
@@ -24,8 +25,12 @@ from projections.errors import BadInput, Misconfigured, StoreError, Transient
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.operations import tasks
+from projections.operations.backfill import queued
+from projections.operations.backfill.backfill import Backfill
+from projections.operations.backfill.progress import Progress
+from projections.operations.caution import Cautious
 from projections.operations.pacing import Pacer
-from projections.operations.tasks import Tasks
+from projections.operations.tasks import BackfillTask, Task, Tasks
 
 __all__ = ["MARGIN_SECONDS", "Work", "WorkerHandler"]
 
@@ -69,6 +74,7 @@ class WorkerHandler:
         chance: Callable[[], float] = random.random,
         children_per_page: int = CHILDREN_PER_PAGE,
         new_rules: str = LIVE,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._program = program
         self._store = store
@@ -81,6 +87,17 @@ class WorkerHandler:
         self._chance = chance
         self._children_per_page = children_per_page
         self._registry = Registry(program, store, new_rules)
+        self._now = now
+        self._backfills: dict[bool, Backfill] = {}
+
+    def _backfill(self, task: BackfillTask, effort: Effort) -> BackfillTask | None:
+        """Does a page of a backfill, with deletions if its run allows them."""
+        run = Progress(self._store).run()
+        allowed = run is not None and run.allow_delete
+        if allowed not in self._backfills:
+            store = Cautious(self._store, deletes=allowed, pace=self._pacer)
+            self._backfills[allowed] = Backfill(self._program, store, self._store, now=self._now, run=self._run)
+        return queued.work(self._backfills[allowed], task, effort, self._tasks)
 
     def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]:
         """`remaining` gives the seconds left. Raises `Misconfigured`, never for the sake of a message."""
@@ -99,7 +116,7 @@ class _Task:
     """A page to be done next, and the message that led to it. `own` as long as it is what the message asks for itself."""
 
     message: str
-    push: Push
+    work: Task
     own: bool = True
     tries: int = 0
 
@@ -147,7 +164,7 @@ class _Invocation:
         while self._waiting and not self._effort.over:
             task = self._waiting.popleft()
             try:
-                following = self._page(task.push)
+                following = self._page(task.work)
             except OutOfTime:
                 self._waiting.append(task)
                 break
@@ -176,8 +193,15 @@ class _Invocation:
             except BadInput as reason:
                 self.failed[message["messageId"]] = str(reason)
 
-    def _page(self, push: Push) -> Push | None:
+    def _page(self, task: Task) -> Task | None:
         """Does one page; the page that is to be done next. One that has to wait is sent at once."""
+        if isinstance(task, BackfillTask):
+            following = self._handler._backfill(task, self._effort)
+            self._counts["pages"] += 1
+            return following
+        return self._push_page(task)
+
+    def _push_page(self, push: Push) -> Push | None:
         more, hopeless = self._embedder.push_page(push, self._effort)
         if hopeless:
             rejected = [Rejected(push.rule, reason, encode_key(key), table=key.table) for key, reason in hopeless]
@@ -219,7 +243,7 @@ class _Invocation:
 
     def _send(self, left: Sequence[_Task], seconds: float) -> None:
         try:
-            self._handler._tasks.send([(task.push, seconds) for task in left])
+            self._handler._tasks.send([(task.work, seconds) for task in left])
         except Misconfigured:
             raise
         except StoreError as error:

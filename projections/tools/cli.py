@@ -19,6 +19,7 @@ BUG = 70
 """What sysexits.h calls an internal software error: neither a finding nor the caller's fault."""
 
 COMMANDS = {
+    "backfill": "Make projections right for what tables hold already; bring changed rules into force.",
     "check": "Say whether a rule file makes sense, and what each rule does.",
     "compile": "Print the canonical JSON of a rule file, as the deployed function reads it.",
     "replay": "Run recorded stream events through the real handler and show what is derived.",
