@@ -1,6 +1,7 @@
 """A store that does less than it is asked to: no deletions of the application's items, or no writes at all.
 
-What is withheld succeeds for whoever asked, and is counted; a few examples are kept.
+What is withheld succeeds for whoever asked, and is counted; a few examples are kept. An item of the application that would
+have been written is shown as it would be then, for a while, so that whoever looks again finds what it wrote.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from projections.language.keys import encode_key
 __all__ = ["Cautious"]
 
 _MOST_EXAMPLES = 20
+_MOST_PRETENDED = 20_000
 
 
 class Cautious:
@@ -42,6 +44,7 @@ class Cautious:
         self._writes = writes
         self._pace = pace
         self._lock = threading.Lock()
+        self._pretended: dict[ItemKey, Image | None] = {}
         self.withheld: Counter[str] = Counter()
         self.write_units = 0
         self.examples: list[str] = []
@@ -51,10 +54,19 @@ class Cautious:
         return self._store.schema(table)
 
     def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        if key in self._pretended:
+            return self._pretended[key]
         return self._store.get(key, attributes)
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
-        return self._store.get_many(keys)
+        found = self._store.get_many(keys)
+        for key in keys:
+            if key in self._pretended:
+                image = self._pretended[key]
+                found.pop(key, None)
+                if image is not None:
+                    found[key] = image
+        return found
 
     def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
         return self._store.query(table, values, **options)
@@ -92,10 +104,30 @@ class Cautious:
             for write in writes:
                 if write.key.table == LEDGER:
                     self.withheld["ledger"] += 1
-                elif isinstance(write, Update):
+                    self.write_units += units * _units(write)
+                    continue
+                self.write_units += units * _units(write)
+                if not self._writes:
+                    self._pretend(write)
+                if isinstance(write, Update):
                     self.withheld["update"] += 1
                 else:
                     self.withheld["delete"] += 1
                     if len(self.examples) < _MOST_EXAMPLES:
                         self.examples.append(encode_key(write.key))
-                self.write_units += units * ceil(max(len(str(write)), 1) / 1024)
+
+    def _pretend(self, write: Write) -> None:
+        while len(self._pretended) >= _MOST_PRETENDED:
+            del self._pretended[next(iter(self._pretended))]
+        if not isinstance(write, Update):
+            self._pretended[write.key] = None
+            return
+        image = self.get(write.key) or self._store.schema(write.key.table).wire(write.key)
+        kept = {name: value for name, value in image.items() if name not in write.remove}
+        self._pretended[write.key] = {**kept, **write.set}
+
+
+def _units(write: Write) -> int:
+    if not isinstance(write, Update):
+        return 1
+    return ceil(sum(len(name) + len(str(value)) for name, value in {**write.set, **write.add}.items()) / 1024) or 1

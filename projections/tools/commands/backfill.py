@@ -156,7 +156,7 @@ def _report_dry(backfill: Backfill, phases: dict[str, Counter[str]], store: Caut
 
     states = {name: one.state for name, one in backfill.registry.preview().rules.items()}
     read = sum(counts["items"] for counts in phases.values())
-    targets = phases["targets"]["targets"]
+    targets = phases["targets"]["targets"] + phases["items"]["copies"]
     units = store.write_units + targets
     if as_json:
         withheld = dict(store.withheld)
