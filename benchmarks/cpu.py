@@ -6,7 +6,7 @@ import gc
 import io
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,11 @@ from botocore.config import Config
 from benchmarks.baselines import WAYS
 from benchmarks.workload import TABLE, likes, program
 from projections.engine.processor import Processor
+from projections.engine.registry import REGISTRY, Registry
 from projections.language.program import LEDGER_SCHEMA
 from projections.stores.aws import client
 from projections.stores.dynamodb import DynamoDBStore
+from projections.stores.memory import MemoryStore
 
 __all__ = ["Cpu", "measure_all", "ours"]
 
@@ -40,23 +42,26 @@ class _Raw(io.BytesIO):
         yield self.read()
 
 
-def _answer(request: Any, **_: Any) -> AWSResponse:
-    """What a successful DynamoDB would answer, without a network."""
-    operation = request.headers["X-Amz-Target"].decode().rpartition(".")[2]
-    body = b'{"Responses":{},"UnprocessedKeys":{}}' if operation == "BatchGetItem" else b"{}"
-    headers = {"x-amzn-requestid": "0", "content-type": "application/x-amz-json-1.0"}
-    return AWSResponse(request.url, 200, headers, _Raw(body))
+def _stubbed(dynamodb: Any, item: Mapping[str, Any] | None = None) -> Any:
+    """A client that DynamoDB seems to answer, always with success; `item` is what every GetItem finds."""
+    bodies = {"BatchGetItem": b'{"Responses":{},"UnprocessedKeys":{}}', "GetItem": json.dumps({"Item": item}).encode()}
 
+    def answer(request: Any, **_: Any) -> AWSResponse:
+        operation = request.headers["X-Amz-Target"].decode().rpartition(".")[2]
+        headers = {"x-amzn-requestid": "0", "content-type": "application/x-amz-json-1.0"}
+        return AWSResponse(request.url, 200, headers, _Raw(bodies.get(operation, b"{}")))
 
-def _stubbed(dynamodb: Any) -> Any:
-    dynamodb.meta.events.register("before-send.dynamodb", _answer)
+    dynamodb.meta.events.register("before-send.dynamodb", answer)
     return dynamodb
 
 
 def ours() -> Callable[[list[dict[str, Any]]], None]:
     rules = program()
     schemas = {**rules.tables, "ledger": LEDGER_SCHEMA}
-    store = DynamoDBStore(_stubbed(client(endpoint_url=_ENDPOINT)), {"main": TABLE, "ledger": "ledger"}, schemas)
+    memory = MemoryStore(schemas)
+    Registry(rules, memory).standing()
+    dynamodb = _stubbed(client(endpoint_url=_ENDPOINT), memory.get(REGISTRY))
+    store = DynamoDBStore(dynamodb, {"main": TABLE, "ledger": "ledger"}, schemas)
     processor = Processor(rules, store, tables={TABLE: "main"})
 
     def process(records: list[dict[str, Any]]) -> None:

@@ -94,28 +94,26 @@ class Refresher:
     ) -> list[Push]:
         """Refreshes items by their keys, in every role they have or had, and publishes.
 
-        `known` holds images that the items had, by which the copies of a source that is gone are found. Gives the pushes
-        that remain to be made, from their fence on.
+        `known` holds images that the items had, by which the copies of a source that is gone, and the source of a copy that
+        is gone, are found. Gives the pushes that remain to be made, from their fence on.
         """
         wanted = list(dict.fromkeys(keys))
         self.sources(dict.fromkeys(wanted), effort, publish=True)
         images = self._attempt("items", effort, lambda: self._store.get_many(wanted)) or {}
         items = self._recognised(images)
         self._derived(items, effort)
-        heals = self._attempt("copies", effort, lambda: self._copier.orphans(items)) or []
+        heals = [heal for item in items for heal in self._as_copy(item)]
         for key, olds in (known or {}).items():
             for old in olds:
                 heals += self._copies_of_old(key, self._program.recognise(key, old))
         self._heal_copies(heals, effort)
         self.targets(wanted, effort, {item.key: item for item in items})
         pushes = []
-        for item in items:
-            for rule in self._program.embeds_from.get(item.entity.name, ()):
-                pushes.append(
-                    self._attempt(
-                        encode_key(item.key), effort, partial(self.embedder.renew, rule, encode_key(item.key))
-                    )
-                )
+        for key in wanted:
+            parent = encode_key(key)
+            for entity in self._program.entities_at(key):  # a parent that is gone, or no parent any more, has children
+                for rule in self._program.embeds_from.get(entity.name, ()):
+                    pushes.append(self._attempt(parent, effort, partial(self.embedder.renew, rule, parent)))
         return [push for push in pushes if push is not None]
 
     def targets(self, keys: Iterable[ItemKey], effort: Effort, known: Mapping[ItemKey, Item]) -> None:
@@ -305,10 +303,13 @@ class Refresher:
             for rule in self._program.copy_rules.get(item.entity.name, ())
             for target in copies_of(rule, item)
         ]
+        return heals + self._as_copy(item)
+
+    def _as_copy(self, item: Item) -> list[CopyHeal]:
+        """An item that bears a copy's guard, to be compared with the source which that names."""
         rule = self._program.copy_rule_into.get(item.entity.name)
-        if rule is not None and (source := by_of(item.image.get(self._program.guard(rule.name)))):
-            heals.append(CopyHeal(rule, key, {source: ""}, ""))
-        return heals
+        source = by_of(item.image.get(self._program.guard(rule.name))) if rule is not None else ""
+        return [CopyHeal(rule, item.key, {source: ""}, "")] if rule is not None and source else []
 
     # What fails
 

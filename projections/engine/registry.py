@@ -228,9 +228,6 @@ class Registry:
             Update(rule_key(name), set={"definition": {"S": json.dumps(self._defined(name), ensure_ascii=False)}})
             for name in defined
         ]
-        while len(definitions) > _AT_ONCE:
-            self._store.transact(definitions[:_AT_ONCE])
-            definitions = definitions[_AT_ONCE:]
         values: dict[str, Value] = {
             "epoch": {"N": str(standing.epoch)},
             "program": {"S": standing.program},
@@ -240,6 +237,9 @@ class Registry:
             values["past"] = {"SS": sorted(standing.past)}
         update = Update(REGISTRY, set=values, remove=() if standing.past else ("past",), condition=condition)
         try:
+            while len(definitions) > _AT_ONCE:
+                self._store.transact(definitions[:_AT_ONCE])
+                definitions = definitions[_AT_ONCE:]
             if definitions:
                 self._store.transact([update, *definitions])
             else:

@@ -104,8 +104,9 @@ class WorkerHandler:
         effort = Effort(remaining, margin=MARGIN_SECONDS, sleep=self._sleep, chance=self._chance)
         self._pacer.within(lambda: effort.left)
         work = _Invocation(self, effort)
-        if work.admitted(event):
-            work.do(event)
+        work.receive(event)
+        if work.admitted():
+            work.do()
         if self._observe:
             self._observe(work.outcome())
         return {"batchItemFailures": [{"itemIdentifier": message} for message in work.failed]}
@@ -139,28 +140,22 @@ class _Invocation:
         self._counts = {"tasks": 0, "pages": 0, "pushes": 0}
         self.failed: dict[str, str] = {}
 
-    def admitted(self, event: Any) -> bool:
-        """Whether the rules are in force; if not, or if that cannot be told now, all messages are to come again."""
+    def admitted(self) -> bool:
+        """Whether the rules are in force; if not, or if that cannot be told now, all tasks are to come again."""
+        if not self._waiting:
+            return False
         try:
-            outdated = self._handler._registry.standing().outdated(self._handler._program)
+            if not self._handler._registry.standing().outdated(self._handler._program):
+                return True
+            reason = OUTDATED
         except Misconfigured:
             raise
         except StoreError as error:
             reason = f"the registry could not be read: {error}"
-        else:
-            if not outdated:
-                return True
-            reason = OUTDATED
-        messages = event.get("Records") if isinstance(event, Mapping) else None
-        for message in messages if isinstance(messages, list) else ():
-            if isinstance(message, Mapping) and message.get("messageId"):
-                self.failed[message["messageId"]] = reason
-        if not self.failed:
-            self.failed[""] = reason
+        self.failed.update((task.message, reason) for task in self._waiting)
         return False
 
-    def do(self, event: Any) -> None:
-        self._receive(event)
+    def do(self) -> None:
         while self._waiting and not self._effort.over:
             task = self._waiting.popleft()
             try:
@@ -181,7 +176,7 @@ class _Invocation:
                     self._waiting.append(_Task(task.message, following, own=False))
         self._hand_on()
 
-    def _receive(self, event: Any) -> None:
+    def receive(self, event: Any) -> None:
         messages = event.get("Records") if isinstance(event, Mapping) else None
         if not isinstance(messages, list) or not all(isinstance(m, Mapping) and m.get("messageId") for m in messages):
             self.failed[""] = "the event has no messages, so no SQS queue sent it; remove that trigger"

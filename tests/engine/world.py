@@ -75,6 +75,16 @@ class World:
         self.position = 0
         self.processor = self.worker()
 
+    def under(self, rules: str, head: str = "", **settings: Any) -> World:
+        """The same tables under other rules, as a deployment finds them: all that is in the stream is delivered."""
+        other = World(rules, head, **{**self.settings, **settings})
+        other.store, other.rejected, other.position = self.store, self.rejected, self.position
+        other.processor = other.worker()
+        return other
+
+    def registry(self) -> Registry:
+        return Registry(self.program, self.store, self.settings.get("new_rules", LIVE))
+
     def worker(self) -> Processor:
         """Another worker, which knows nothing that the first one has cached."""
         settings: dict[str, Any] = {

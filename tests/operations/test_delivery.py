@@ -17,6 +17,7 @@ import pytest
 from cfnlint.decode import decode
 
 from projections.engine.processor import Outcome, Rejected
+from projections.engine.registry import REGISTRY
 from projections.engine.store import ItemKey, Write
 from projections.engine.tally import COUNTS
 from projections.errors import InvalidRequest, Misconfigured, Reason, StoreError, TransactionCancelled, Transient
@@ -254,12 +255,12 @@ def calls() -> int:
 
 
 def touched() -> Iterator[ItemKey]:
-    """Every item that the batch reads or writes."""
+    """Every item that the batch reads or writes, but the registry: without that one nothing is done."""
     delivery, found = Delivery(), dict[ItemKey, None]()
 
     def note(number: int, name: str, keys: Sequence[ItemKey]) -> None:
         if name != "query":
-            found.update(dict.fromkeys(keys))
+            found.update((key, None) for key in keys if key != REGISTRY)
 
     delivery.store.fault = note
     delivery.first()
@@ -326,6 +327,34 @@ def test_what_failed_is_the_lowest_number_and_what_came_before_is_done() -> None
     assert delivery.differences()
     delivery.again(outcome)
     assert delivery.differences() == []
+
+
+@pytest.mark.parametrize(
+    "error", [Transient("throttled"), LOST, InvalidRequest("refused")], ids=["throttled", "answer lost", "refused"]
+)
+def test_without_the_registry_nothing_is_done_and_nothing_is_lost(error: StoreError) -> None:
+    """Whether these rules are in force is not known: the batch comes again, and no record is told to be bad."""
+    delivery = Delivery()
+    before = delivery.store.items("main"), delivery.store.items("ledger")
+    delivery.store.fault = lambda number, name, keys: error if REGISTRY in keys else None
+    bad = {**delivery.batch[3], "dynamodb": {**delivery.batch[3]["dynamodb"], "NewImage": "none"}}
+    outcome = delivery.handle([*delivery.batch[:3], bad, *delivery.batch[4:]])
+    assert outcome.failed == delivery.batch[0]["dynamodb"]["SequenceNumber"]
+    assert "the registry could not be read" in (outcome.failed_reason or "")
+    assert (delivery.store.items("main"), delivery.store.items("ledger")) == before
+    assert not delivery.rejected
+    delivery.again(outcome)
+    assert delivery.differences() == []
+    assert not delivery.rejected
+
+
+def test_a_batch_that_concerns_no_rule_needs_no_registry() -> None:
+    delivery = Delivery()
+    delivery.store.fault = from_then_on(1, Transient("throttled"))
+    unknown = [record for record in delivery.batch if record["dynamodb"]["Keys"]["PK"]["S"] == "UNKNOWN"]
+    assert len(unknown) == 1
+    assert delivery.handle(unknown).failed is None
+    assert delivery.store.calls == 0
 
 
 # Permanent.
@@ -433,7 +462,7 @@ def test_a_batch_ends_cleanly_whenever_its_time_is_up() -> None:
         delivery = Delivery()
         delivery.each_call = 1.0
         outcome = delivery.first(seconds=seconds)
-        if seconds > calls():
+        if seconds > calls() + 1:  # whether there is time is asked before a look that needs no call, too
             assert outcome.failed is None, seconds
         if outcome.failed is None:
             assert seconds >= delivery.store.calls - 3, seconds
@@ -478,7 +507,7 @@ def measure(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], Mapping[str,
 def test_each_outcome_is_a_metric(measure: Callable[[Outcome], Mapping[str, Any]]) -> None:
     """Applied, duplicate, failed, rejected, reported: each by a number that is there from the start."""
     fine, slow, poison = Delivery(), Delivery(), Delivery()
-    slow.store.fault = from_then_on(1, Transient("throttled"))
+    slow.store.fault = from_then_on(2, Transient("throttled"))  # the rules are known to be in force
     poison.store.fault = poisoned(ItemKey("main", "POST#2", "METADATA"), reads=False)
 
     def numbers(outcome: Outcome) -> Mapping[str, float]:

@@ -42,6 +42,11 @@ def test_what_is_needed_is_little() -> None:
     assert settings.push_writes_per_second == 500
 
 
+def test_rules_start_live_or_filling() -> None:
+    assert Settings.read({**FINE, "NEW_RULES": "live"}).new_rules == "live"
+    assert Settings.read({**FINE, "NEW_RULES": "fill"}).new_rules == "filling"
+
+
 def test_streams_belong_to_the_tables_they_name() -> None:
     two = {"TABLES": '{"orders": "app", "users": "people"}', "STREAM_ARN": f"{ARN}, {ARN.replace('app', 'people')}"}
     settings = Settings.read({**without("TABLE_NAME"), **two})
@@ -62,7 +67,6 @@ def test_streams_belong_to_the_tables_they_name() -> None:
         ({**without("TABLE_NAME"), "TABLES": '{"a": "x", "b": "x"}'}, "one table two names"),
         ({**FINE, "LEDGER_TABLE_NAME": "app"}, "LEDGER_TABLE_NAME is 'app', an application table"),
         ({**FINE, "NEW_RULES": "maybe"}, "NEW_RULES is 'maybe'"),
-        ({**FINE, "NEW_RULES": "fill"}, "NEW_RULES is 'fill', which this version cannot do yet"),
         ({**FINE, "PUSH_WRITES_PER_SECOND": "many"}, "PUSH_WRITES_PER_SECOND is 'many'. Set it to a whole number"),
         ({**FINE, "PUSH_WRITES_PER_SECOND": "24"}, "25 or more"),
         ({**FINE, "STREAM_ARN": ARN.replace("app", "other")}, "is no stream of app"),

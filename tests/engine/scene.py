@@ -1,0 +1,182 @@
+"""A world in which records may be lost, for tests of what refreshes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from projections.engine.effort import Effort
+from projections.engine.embeds import Push
+from projections.engine.refresh import Refresher
+from projections.engine.store import Image, ItemKey
+from projections.tools.oracle import Oracle
+from projections.tools.oracle.differences import Difference
+from tests.engine.world import World, wires
+
+HEAD = """
+table:
+  key: [PK, SK]
+  indexes: {GSI1: [GSI1PK, GSI1SK], GSI2: [GSI2PK, GSI2SK]}
+  ttl: expiresAt
+entities:
+  User: {key: {PK: "USER#{userId}", SK: PROFILE}}
+  Email: {key: {PK: "EMAIL#{email}", SK: OWNER}, match: {type: Email}}
+  Post: {key: {PK: "USER#{userId}", SK: "POST#{postId}"}, id: postId}
+  PostMeta: {key: {PK: "POST#{postId}", SK: METADATA}, match: {type: PostMeta}}
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#{postId}"}}
+  Comment: {key: {PK: "POST#{postId}", SK: "COMMENT#{commentId}"}, index_key: {GSI2PK: "AUTHOR#{userId}"}}
+  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}
+projections:
+"""
+RULES = """
+  owner: {from: User, copy: {into: Email, attributes: [userId, name]}}
+  postById: {from: Post, copy: {into: PostMeta, attributes: [title, status, tags]}}
+  likes: {from: Like, aggregate: {into: PostMeta, set: {likeCount: count}}}
+  discussion: {from: Comment, aggregate: {into: PostMeta, set: {comments: count, lastAt: max(at)}}}
+  newest: {from: Comment, top: {into: PostMeta, as: recent, by: at, limit: 2, attributes: [text]}}
+  tags: {from: PostMeta, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}
+  listed:
+    from: PostMeta
+    where: {status: [published]}
+    index: {GSI1PK: PUBLISHED, GSI1SK: "{likeCount|pad(6)}#{postId}"}
+  author:
+    from: User
+    embed: {into: Comment, match: {userId: "{userId}"}, attributes: {userName: name}, on_delete: remove}
+"""
+COUNT = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
+_WRITES = ("write", "transact", "write_each")
+
+
+class Stopped(BaseException):
+    """The process dies."""
+
+
+class Scene(World):
+    """A world in which records may be lost: nobody ever processes them."""
+
+    def __init__(self, rules: str = RULES, head: str = HEAD, **settings: Any) -> None:
+        super().__init__(rules, head if rules != COUNT else "", **settings)
+        self.oracle = Oracle(self.program.document)
+
+    def lose(self) -> None:
+        self.position = len(self.store.stream("main"))
+
+    def refresher(self, **settings: Any) -> Refresher:
+        standing = self.registry().standing()
+        return Refresher(self.program, self.store, clock=lambda: 1e9, publishes=standing.publishes, **settings)
+
+    def scanned(self) -> dict[ItemKey, Image]:
+        schema = self.store.schema("main")
+        return {schema.key("main", image): image for image in self.store.items("main")}
+
+    def refresh(self, key: ItemKey, *known: Image, refresher: Refresher | None = None) -> Refresher:
+        """One item in every role, and the pushes that this leaves to be made."""
+        refresher = refresher or self.refresher()
+        pushes = refresher.keys([key], effort(), {key: known} if known else None)
+        for push in pushes:
+            refresher.embedder.raise_fence(push)
+        work_off(refresher, pushes)
+        return refresher
+
+    def backfill(self) -> Refresher:
+        """What a backfill does with a table that fits into one page."""
+        refresher = self.refresher()
+        images = self.scanned()
+        refresher.scanned(images, effort())
+        groups = {(rule, target) for item in self.ledger("G|") for _, rule, target in [item["pk"].split("|", 2)]}
+        refresher.publish(groups, effort())
+        items = {key: item for key, image in images.items() if (item := self.program.recognise(key, image))}
+        refresher.targets(images, effort(), items)
+        return refresher
+
+    def differences(self) -> list[Difference]:
+        return self.oracle.compare({"main": self.store.items("main")})
+
+    def entry(self, source: str) -> dict[str, Any] | None:
+        found = [entry for entry in self.ledger("E|") if entry["pk"] == f"E|main|{source}"]
+        return found[0] if found else None
+
+    def contributed(self, source: str) -> Any:
+        entry = self.entry(source)
+        return None if entry is None else json.loads(entry["contributions"])
+
+
+def effort(seconds: float = 900.0) -> Effort:
+    return Effort(lambda: seconds, sleep=lambda seconds: None)
+
+
+def work_off(refresher: Refresher, pushes: Sequence[Push]) -> None:
+    waiting = list(pushes)
+    while waiting:
+        push = waiting.pop()
+        more, hopeless = refresher.embedder.push_page(push, effort())
+        assert not hopeless
+        following = refresher.embedder.following(push, more)
+        waiting += [following[0]] if following else []
+
+
+def before(world: World, method: str, work: Callable[[], Any], call: int = 0) -> None:
+    """Somebody does something just before a call of the store, and nothing at the calls this makes itself."""
+    original, calls = getattr(world.store, method), iter(range(1_000_000))
+
+    def called(*arguments: Any, **options: Any) -> Any:
+        if next(calls) == call:
+            setattr(world.store, method, original)
+            work()
+        return original(*arguments, **options)
+
+    setattr(world.store, method, called)
+
+
+def populate(w: World) -> None:
+    for user in "abc":
+        w.put(f"USER#{user}", "PROFILE", name=user.upper(), email=f"{user}@example.com")
+    for post in "123":
+        w.put("USER#a", f"POST#{post}", title=post, status="published", tags=["red", post])
+        for user in "abc":
+            w.put(f"USER#{user}", f"LIKE#{post}")
+    for comment in range(3):
+        w.put(
+            "POST#1", f"COMMENT#{comment}", userId="a", GSI2PK="AUTHOR#a", GSI2SK=str(comment), text=str(comment), at=comment
+        )  # fmt: skip
+
+
+def settled(**settings: Any) -> Scene:
+    w = Scene(**settings)
+    populate(w)
+    w.settle()
+    assert w.differences() == []
+    return w
+
+
+def without(image: Image, *names: str) -> Image:
+    return {name: value for name, value in image.items() if name not in names}
+
+
+def changed(image: Image, **attributes: Any) -> Image:
+    return {**image, **wires(attributes)}
+
+
+def impatient() -> Effort:
+    """Time enough for every call, and none for a pause."""
+    return Effort(lambda: 1.01, margin=1.0, sleep=lambda seconds: None, chance=lambda: 1.0)
+
+
+def die(w: World, left: Iterator[Any]) -> None:
+    """The process dies at the first write that `left` does not hold."""
+
+    def mortal(original: Callable[..., Any], *arguments: Any) -> Any:
+        if next(left, None) is None:
+            raise Stopped
+        return original(*arguments)
+
+    for name in _WRITES:
+        setattr(w.store, name, partial(mortal, getattr(w.store, name)))
+
+
+def live(w: World) -> None:
+    """Another process goes on."""
+    for name in _WRITES:
+        vars(w.store).pop(name, None)

@@ -1,0 +1,357 @@
+"""Refreshing beside live traffic, after deaths, and against stores that fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from projections.engine.guards import at_of
+from projections.engine.ledger_items import entry_key
+from projections.engine.registry import FILLING
+from projections.engine.store import ItemKey
+from projections.errors import InvalidRequest, Misconfigured, Reason, TransactionCancelled, Transient
+from tests.engine.scene import COUNT, Scene, Stopped, before, changed, die, effort, impatient, live, settled, work_off
+
+POINTS = """
+table: {key: [PK, SK], ttl: expiresAt}
+entities:
+  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}
+  Point: {key: {PK: "POINT#{point}", SK: P}, expires: true}
+projections:
+"""
+KEPT = "  tags: {from: Point, expired: keep, each: {tag: tags}, aggregate: {into: Tag, set: {n: count, low: min(v)}}}\n"
+
+
+# What a scan saw may be old.
+
+
+def test_an_old_image_is_not_believed_where_there_is_an_entry() -> None:
+    w = settled()
+    old = w.scanned()
+    w.remove("USER#a", "LIKE#1")
+    w.put("POST#1", "COMMENT#0", userId="b", GSI2PK="AUTHOR#b", GSI2SK="0", text="edited", at=70)
+    w.settle()
+    w.refresher().scanned(old, effort())
+    w.settle()
+    assert w.differences() == []
+    assert w.contributed("USER#a|LIKE#1") == {}
+
+
+def test_an_old_image_is_not_believed_where_an_entry_appears_meanwhile() -> None:
+    w = Scene(COUNT)
+    w.put("POST#1", "METADATA")
+    w.like(1, 1)
+    old = w.scanned()
+    w.remove("USER#1", "LIKE#1")
+    before(w, "transact", w.settle)
+    refresher = w.refresher()
+    refresher.scanned(old, effort())
+    assert w.contributed("USER#1|LIKE#1") == {}
+    refresher.publish([("likes", "main|POST#1|METADATA")], effort())
+    assert w.post() == {"likeCount": 0}
+
+
+def test_an_old_image_without_an_entry_is_put_right_by_the_record_on_its_way() -> None:
+    w = Scene(COUNT)
+    w.put("POST#1", "METADATA")
+    w.like(1, 1)
+    old = w.scanned()
+    w.remove("USER#1", "LIKE#1")
+    w.refresher().scanned(old, effort())
+    assert w.contributed("USER#1|LIKE#1") != {}
+    w.settle()
+    assert (w.contributed("USER#1|LIKE#1"), w.post()) == ({}, {"likeCount": 0})
+
+
+@pytest.mark.parametrize("method", ["get_many", "transact"])
+def test_an_entry_that_moves_between_is_read_again(method: str) -> None:
+    """After the entry was read, or after the item was; the change that came between is kept, and none is counted twice."""
+    w = settled()
+    w.put("POST#1", "COMMENT#1", userId="a", GSI2PK="AUTHOR#a", GSI2SK="1", text="lost", at=80)
+    w.lose()
+
+    def edited() -> None:
+        w.put("POST#1", "COMMENT#1", userId="a", GSI2PK="AUTHOR#a", GSI2SK="1", text="came between", at=90)
+        w.settle()
+
+    before(w, method, edited, call=1 if method == "get_many" else 0)
+    refresher = w.refresh(ItemKey("main", "POST#1", "COMMENT#1"))
+    assert refresher.failed == {}
+    w.settle()
+    assert w.differences() == []
+    assert w.post()["recent"][0]["text"] == "came between"
+
+
+def test_an_entry_that_keeps_moving_is_left_for_later() -> None:
+    w = settled()
+    w.put("USER#a", "LIKE#9")
+    w.lose()
+    original = w.store.transact
+    turns = iter(range(1_000))
+
+    def moving(writes: Any) -> None:
+        if any(write.key == entry_key("main|USER#a|LIKE#9") for write in writes):
+            item = {"pk": {"S": "E|main|USER#a|LIKE#9"}, "sk": {"S": "."}, "version": {"S": ""}}
+            w.store.put("ledger", {**item, "contributions": {"S": "{}"}, "revision": {"N": str(next(turns) + 1)}})
+        original(writes)
+
+    w.store.transact = moving  # type: ignore[method-assign]
+    refresher = w.refresher()
+    refresher.sources({ItemKey("main", "USER#a", "LIKE#9"): None}, effort())
+    assert refresher.failed == {"main|USER#a|LIKE#9": "its entry keeps changing"}
+
+
+# Items that are gone.
+
+
+def test_what_a_gone_item_contributed_is_taken_back_and_its_entry_expires() -> None:
+    w = settled()
+    w.remove("USER#b", "LIKE#1")
+    w.lose()
+    w.refresh(ItemKey("main", "USER#b", "LIKE#1"))
+    assert w.post()["likeCount"] == 2
+    entry = w.entry("USER#b|LIKE#1")
+    assert entry is not None
+    assert (entry["contributions"], "recent" in entry) == ("{}", False)
+    assert entry["ttl"] == 1_000_000_000 + 7 * 24 * 3600
+
+
+def test_an_item_that_never_was_leaves_nothing() -> None:
+    w = settled()
+    stored = w.store.items("main"), w.store.items("ledger")
+    for key in (ItemKey("main", "USER#zoe", "LIKE#1"), ItemKey("main", "UNKNOWN", "1")):
+        w.refresh(key)
+    w.refresh(ItemKey("main", "TAG#none", "STATS"))
+    assert (w.store.items("main"), w.store.items("ledger")) == stored
+
+
+@pytest.mark.parametrize(("by_ttl", "n"), [(True, 2), (False, 1)])
+def test_of_an_item_that_may_have_expired_the_contribution_stays_until_its_record_tells(by_ttl: bool, n: int) -> None:
+    w = Scene(KEPT, POINTS)
+    w.put("POINT#1", "P", v=7, tags=["a"])
+    w.put("POINT#2", "P", v=9, tags=["a"])
+    w.settle()
+    w.remove("POINT#1", "P", by_ttl=by_ttl)
+    w.refresh(ItemKey("main", "POINT#1", "P"))
+    assert w.item("TAG#a", "STATS") == {"PK": "TAG#a", "SK": "STATS", "n": 2, "low": 7}
+    w.settle()
+    assert w.item("TAG#a", "STATS") == {"PK": "TAG#a", "SK": "STATS", "n": n, "low": 7 if by_ttl else 9}
+    assert w.contributed("POINT#1|P") == {}
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["gone", "put back"])
+def test_the_marks_of_an_expiry_that_is_halfway_through_are_kept(back: bool) -> None:
+    """Of what has settled already nothing is settled again when the record comes again."""
+    w = Scene(KEPT, POINTS)
+    tags = [f"t{number:03}" for number in range(250)]
+    w.put("POINT#1", "P", v=7, tags=tags)
+    w.settle()
+    w.remove("POINT#1", "P", by_ttl=True)
+    batch = w.records()
+    w.lose()
+    die(w, iter(range(1)))
+    with pytest.raises(Stopped):
+        w.worker().process(batch, remaining=lambda: 900)
+    live(w)
+    marked = [target for target in w.contributed("POINT#1|P")["tags"].values() if "~" in target]
+    assert 0 < len(marked) < 250
+    if back:
+        w.put("POINT#1", "P", v=3, tags=tags)
+    refresher = w.refresh(ItemKey("main", "POINT#1", "P"))
+    assert (refresher.failed, refresher.rejected) == ({}, {})
+    assert w.worker().process(batch, remaining=lambda: 900).failed is None
+    w.settle()
+    for tag in tags:
+        item = w.item(f"TAG#{tag}", "STATS")
+        assert item == {"PK": f"TAG#{tag}", "SK": "STATS", "n": 1 + back, "low": 3 if back else 7}
+
+
+# What an entry owes.
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_a_publication_that_is_owed_is_made_and_then_forgotten(scan: bool) -> None:
+    """A worker died after its commit: nobody knows that the target it took something from was not published."""
+    w = settled()
+    w.put("USER#b", "LIKE#1", postId="none")  # bad input: contributes nothing any more
+    batch = w.records()
+    w.lose()
+    die(w, iter(range(1)))
+    with pytest.raises(Stopped):
+        w.worker().process(batch, remaining=lambda: 900)
+    live(w)
+    assert (w.entry("USER#b|LIKE#1") or {})["recent"]
+    assert w.post()["likeCount"] == 3
+    key = ItemKey("main", "USER#b", "LIKE#1")
+    if scan:
+        w.refresher().scanned({key: w.store.get(key) or {}}, effort())
+    else:
+        w.refresh(key)
+    assert w.post()["likeCount"] == 2
+    assert "recent" not in (w.entry("USER#b|LIKE#1") or {})
+
+
+def test_what_could_not_be_published_is_still_owed() -> None:
+    w = settled()
+    w.remove("USER#b", "LIKE#1")
+    w.lose()
+    original = w.store.write
+
+    def failing(write: Any) -> None:
+        if write.key == ItemKey("main", "POST#1", "METADATA"):
+            raise Transient("throttled")
+        original(write)
+
+    w.store.write = failing  # type: ignore[method-assign]
+    key = ItemKey("main", "USER#b", "LIKE#1")
+    refresher = w.refresher()
+    refresher.keys([key], impatient())
+    assert refresher.failed == {"main|POST#1|METADATA": "throttled"}
+    assert (w.entry("USER#b|LIKE#1") or {})["recent"]
+    live(w)
+    again = w.refresh(key)
+    assert (again.failed, w.post()["likeCount"], "recent" in (w.entry("USER#b|LIKE#1") or {})) == ({}, 2, False)
+
+
+# What fails.
+
+
+def test_what_fails_for_now_is_gathered_and_the_rest_is_done() -> None:
+    w = settled()
+    for user in "de":
+        w.put(f"USER#{user}", "LIKE#1")
+    w.put("USER#a", "POST#1", title="edited", status="published", tags=["red", "1"])
+    w.lose()
+    original = w.store.transact
+
+    def conflicting(writes: Any) -> None:
+        if any("USER#d" in write.key.partition for write in writes):
+            raise TransactionCancelled([Reason("conflict")] * len(writes))
+        original(writes)
+
+    w.store.transact = conflicting  # type: ignore[method-assign]
+    keys = [ItemKey("main", "USER#d", "LIKE#1"), ItemKey("main", "USER#a", "POST#1")]
+    refresher = w.refresher()
+    refresher.keys(keys, impatient())
+    assert refresher.failed.keys() == {"main|USER#d|LIKE#1"}
+    assert "conflict" in refresher.failed["main|USER#d|LIKE#1"]
+    assert w.post()["title"] == "edited"
+    assert refresher.rejected == {}
+
+
+def test_what_can_never_be_written_is_told_and_the_rest_is_done() -> None:
+    w = settled()
+    w.put("USER#d", "LIKE#1", postId="none")
+    w.put("USER#d", "LIKE#2")
+    w.put("POST#1", "METADATA", **{**w.post(), "type": "PostMeta", "likeCount": "many"})
+    w.lose()
+    refresher = w.refresher()
+    refresher.keys([ItemKey("main", "USER#d", "LIKE#1"), ItemKey("main", "USER#d", "LIKE#2")], effort())
+    ((told),) = refresher.rejected
+    assert (told.rule, told.key, told.table) == ("likes", "main|USER#d|LIKE#1", "main")
+    assert "postId" in told.reason
+    assert w.post(2)["likeCount"] == 4
+
+
+def test_a_target_that_dynamodb_refuses_is_told_with_its_rule() -> None:
+    w = settled()
+    w.put("USER#d", "LIKE#1")
+    w.lose()
+    original = w.store.write
+
+    def refusing(write: Any) -> None:
+        if write.key == ItemKey("main", "POST#1", "METADATA"):
+            raise InvalidRequest("Item size has exceeded the maximum allowed size")
+        original(write)
+
+    w.store.write = refusing  # type: ignore[method-assign]
+    refresher = w.refresher()
+    refresher.keys([ItemKey("main", "USER#d", "LIKE#1")], effort())
+    ((told),) = refresher.rejected
+    assert (told.rule, told.key) == ("likes", "main|POST#1|METADATA")
+    assert "400 KB" in told.reason
+
+
+def test_a_missing_permission_is_raised() -> None:
+    w = settled()
+
+    def forbidden(*arguments: Any, **options: Any) -> Any:
+        raise Misconfigured("no permission")
+
+    w.store.get_many = forbidden  # type: ignore[method-assign]
+    with pytest.raises(Misconfigured, match="no permission"):
+        w.refresh(ItemKey("main", "USER#d", "LIKE#1"))
+
+
+def test_when_time_is_up_everything_is_told_to_be_left() -> None:
+    w = settled()
+    keys = [ItemKey("main", f"USER#{user}", "LIKE#1") for user in "abc"]
+    refresher = w.refresher()
+    stored = w.store.items("main")
+    assert refresher.keys(keys, effort(0.0)) == []
+    assert {"main|USER#a|LIKE#1", "main|USER#b|LIKE#1", "main|USER#c|LIKE#1"} <= refresher.failed.keys()
+    assert w.store.items("main") == stored
+
+
+# Rules that do not publish.
+
+
+def test_a_filling_rule_is_recorded_and_not_published() -> None:
+    w = Scene(COUNT, new_rules=FILLING)
+    w.put("POST#1", "METADATA", likeCount=5000)
+    w.like(1, 1)
+    w.like(2, 1)
+    w.lose()
+    w.backfill()
+    w.remove("USER#1", "LIKE#1")
+    w.lose()
+    w.refresh(ItemKey("main", "USER#1", "LIKE#1"))
+    w.refresh(ItemKey("main", "POST#1", "METADATA"))
+    assert w.post() == {"likeCount": 5000}
+    assert [group["n"] for group in w.ledger("G|")] == [1]
+    w.registry().complete(["likes"])
+    w.backfill()
+    assert w.post() == {"likeCount": 1}
+
+
+# Pushes that no record asked for.
+
+
+def test_a_renewed_push_is_newer_than_all_before_and_older_than_any_record_to_come() -> None:
+    w = settled()
+    embedder, rule, parent = w.refresher().embedder, w.program.rules["author"], "main|USER#a|PROFILE"
+    w.put("USER#a", "PROFILE", name="Renamed", email="a@example.com")
+    w.settle()
+    fence = fence_of(w)
+    first = embedder.renew(rule, parent)  # type: ignore[arg-type]
+    assert fence < first.version
+    embedder.raise_fence(first)
+    second = embedder.renew(rule, parent)  # type: ignore[arg-type]
+    assert first.version < second.version
+    w.put("USER#a", "PROFILE", name="Again", email="a@example.com")
+    w.settle()
+    assert second.version < fence_of(w)
+    assert [at_of(child["~author"]) for child in w.store.items("main") if "~author" in child] == [fence_of(w)] * 3
+    work_off(w.refresher(), [first, second])  # late
+    assert w.differences() == []
+
+
+def fence_of(w: Scene) -> str:
+    (fence,) = w.ledger("F|author|main|USER#a")
+    return str(fence["version"])
+
+
+def test_a_renewed_push_reaches_children_that_show_the_newest_version_wrongly() -> None:
+    """Which is what a push that was lost, or an application that wrote over them, leaves."""
+    w = settled()
+    for number in range(3):
+        key = ItemKey("main", "POST#1", f"COMMENT#{number}")
+        w.store.put("main", changed(w.store.get(key) or {}, userName="wrong"))
+    w.lose()
+    w.refresh(ItemKey("main", "USER#a", "PROFILE"))
+    assert w.differences() == []
+    w.settle()
+    w.put("USER#a", "PROFILE", name="Later", email="a@example.com")
+    w.settle()
+    assert w.differences() == []

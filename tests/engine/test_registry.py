@@ -1,0 +1,433 @@
+"""The registry: which rules are in force, who may work under them, and when they publish."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from projections.engine.embeds import Push
+from projections.engine.registry import (
+    FILLING,
+    LIVE,
+    REGISTRY,
+    RETIRING,
+    SHADOW,
+    Registry,
+    Standing,
+    rule_key,
+)
+from projections.engine.store import Store, Write
+from projections.errors import Misconfigured, Reason, TransactionCancelled, Transient
+from projections.language.loader import loads
+from projections.language.program import LEDGER_SCHEMA, Program
+from projections.operations.pacing import Pacer
+from projections.operations.tasks import Tasks, write
+from projections.operations.worker import Work, WorkerHandler
+from projections.stores.aws import client, create_table
+from projections.stores.dynamodb import DynamoDBStore
+from projections.stores.memory import MemoryStore
+from tests.engine.world import HEAD, TAG, World
+
+COUNT = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
+HEAVY = "  likes: {from: Like, where: {weight: [9]}, aggregate: {into: Post, set: {likeCount: count}}}\n"
+TAGS = "  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}\n"
+RENAMED = COUNT.replace("likes:", "popularity:")
+SHADOWED = COUNT.replace("from: Like,", "from: Like, mode: shadow,")
+KINDS = """
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  User: {key: {PK: "USER#{userId}", SK: PROFILE}}
+  Email: {key: {PK: "EMAIL#{email}", SK: OWNER}}
+  Post: {key: {PK: "USER#{userId}", SK: "POST#{postId}"}, id: postId}
+  PostMeta: {key: {PK: "POST#{postId}", SK: METADATA}}
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#{postId}"}}
+projections:
+  owner: {from: User, MODE copy: {into: Email, attributes: [userId]}}
+  postById: {from: Post, MODE copy: {into: PostMeta, attributes: [title]}}
+  likes: {from: Like, MODE aggregate: {into: PostMeta, set: {likeCount: count}}}
+  newest: {from: Like, MODE latest: {into: PostMeta, by: at, attributes: {lastLiker: userId}}}
+  listed: {from: PostMeta, MODE index: {GSI1PK: "T#{title}", GSI1SK: x}}
+  author: {from: User, MODE embed: {into: Post, match: {userId: "{userId}"}, attributes: {userName: name}, on_delete: keep}}
+"""
+
+
+def program(rules: str, tail: str = "") -> Program:
+    head = HEAD + (TAG if "into: Tag" in rules else "") + "projections:\n"
+    return Program.from_document(loads(head + rules + tail).canonical())
+
+
+def memory() -> MemoryStore:
+    return MemoryStore({**program(TAGS).tables, "ledger": LEDGER_SCHEMA})
+
+
+def states(standing: Standing) -> dict[str, str]:
+    return {name: rule.state for name, rule in standing.rules.items()}
+
+
+class Meddled(MemoryStore):
+    """Somebody else does something just before the next write of the registry."""
+
+    def __init__(self) -> None:
+        super().__init__({**program(TAGS).tables, "ledger": LEDGER_SCHEMA})
+        self.meddlers: list[Callable[[], Any]] = []
+        self.sizes: list[int] = []
+
+    def _meddle(self) -> None:
+        if self.meddlers:
+            self.meddlers.pop(0)()
+
+    def transact(self, writes: Any) -> None:
+        self._meddle()
+        self.sizes.append(len(writes))
+        super().transact(writes)
+
+    def write(self, write: Write) -> None:
+        if write.key == REGISTRY:
+            self._meddle()
+        super().write(write)
+
+
+# The first registration.
+
+
+@pytest.mark.parametrize("state", [LIVE, FILLING])
+def test_the_first_to_ask_registers_the_rules_and_what_they_say(state: str) -> None:
+    store, rules = memory(), program(COUNT + TAGS)
+    registry = Registry(rules, store, state)
+    assert registry.look() is None
+    standing = registry.standing()
+    assert (standing.epoch, standing.program, standing.past) == (1, rules.fingerprint, frozenset())
+    assert states(standing) == {"likes": state, "tags": state}
+    assert registry.standing() == registry.look() == standing
+    definition = registry.definition("likes")
+    assert definition is not None
+    assert definition["rule"] == rules.document["projections"]["likes"]
+    assert definition["entities"].keys() == {"Like", "Post"}
+    assert registry.definition("unknown") is None
+
+
+@pytest.mark.parametrize("theirs", [COUNT, HEAVY], ids=["the same rules", "other rules"])
+def test_of_two_that_register_at_once_the_second_finds_what_the_first_wrote(theirs: str) -> None:
+    store = Meddled()
+    first = Registry(program(theirs), store)
+    store.meddlers = [first.standing]
+    second = Registry(program(COUNT), store, FILLING)
+    assert second.standing() == first.standing()
+    assert first.standing().epoch == 1
+    assert states(second.standing()) == {"likes": LIVE}
+    assert second.definition("likes") == first.definition("likes")
+    assert (second.definition("likes") or {})["rule"] == program(theirs).document["projections"]["likes"]
+
+
+def test_more_rules_than_a_transaction_takes_are_registered_too() -> None:
+    store = Meddled()
+    many = program("".join(COUNT.replace("likes", f"r{n}").replace("likeCount", f"c{n}") for n in range(250)))
+    registry = Registry(many, store)
+    assert len(registry.standing().rules) == 250
+    assert max(store.sizes) <= 100
+    assert all(registry.definition(name) is not None for name in many.rules)
+
+
+def test_a_conflict_is_no_lost_race_and_is_told_as_transient() -> None:
+    """The registry is one item that all workers may write at once in the first second of a deployment."""
+    many = program("".join(COUNT.replace("likes", f"r{n}").replace("likeCount", f"c{n}") for n in range(100)))
+    for rules in (program(COUNT), many):
+        store = Meddled()
+
+        def conflict() -> None:
+            raise TransactionCancelled([Reason("conflict"), None])
+
+        store.meddlers = [conflict]
+        registry = Registry(rules, store)
+        with pytest.raises(Transient):
+            registry.standing()
+        assert registry.standing().epoch == 1
+
+
+# Other rules.
+
+
+def test_a_new_rule_and_a_changed_one_fill_and_the_others_stay_live() -> None:
+    store = memory()
+    before = Registry(program(COUNT + TAGS), store).standing()
+    added = COUNT.replace("likes", "more").replace("likeCount", "moreCount")
+    after = program(HEAVY + TAGS + added)
+    standing = Registry(after, store).enforce()
+    assert states(standing) == {"likes": FILLING, "tags": LIVE, "more": FILLING}
+    assert (standing.epoch, standing.program, standing.past) == (2, after.fingerprint, {before.program})
+    assert (Registry(after, store).definition("likes") or {})["rule"] == after.document["projections"]["likes"]
+    assert (Registry(after, store).definition("more") or {})["rule"] == after.document["projections"]["more"]
+    assert Registry(after, store).enforce() == standing, "to enforce what is in force changes nothing"
+
+
+def test_what_a_changed_file_has_not_enforced_is_filling_for_it_and_live_for_the_one_before() -> None:
+    """A function that is deployed before its backfill began must not publish what only half contributed."""
+    store, before, after = memory(), program(COUNT + TAGS), program(HEAVY + TAGS)
+    Registry(before, store).standing()
+    standing = Registry(after, store).standing()
+    assert not standing.outdated(after)
+    assert not standing.outdated(before)
+    assert [standing.state(after.rules[name]) for name in ("likes", "tags")] == [FILLING, LIVE]
+    assert [standing.state(before.rules[name]) for name in ("likes", "tags")] == [LIVE, LIVE]
+
+
+def test_a_rule_that_vanished_is_an_error_that_says_what_to_write() -> None:
+    store = memory()
+    Registry(program(COUNT + TAGS), store).standing()
+    with pytest.raises(Misconfigured, match=r"likes, tags: these rules are in force.*`retired: \{likes: remove\}`"):
+        Registry(program(RENAMED), store).enforce()
+    with pytest.raises(Misconfigured, match=r"likes: this rule is in force.*says nothing of it"):
+        Registry(program(RENAMED, "retired: {tags: keep}\n"), store).enforce()
+    assert Registry(program(COUNT + TAGS), store).standing().epoch == 1
+
+
+@pytest.mark.parametrize(("retired", "left"), [("keep", {}), ("remove", {"likes": RETIRING})])
+def test_a_renamed_rule_retires_the_old_name(retired: str, left: dict[str, str]) -> None:
+    store = memory()
+    Registry(program(COUNT), store).standing()
+    renamed = Registry(program(RENAMED, f"retired: {{likes: {retired}}}\n"), store)
+    assert states(renamed.enforce()) == {"popularity": FILLING, **left}
+    assert (renamed.definition("likes") or {})["rule"]["set"].keys() == {"likeCount"}, "needed to remove its traces"
+    renamed.complete(["popularity"])
+    renamed.forget(["likes"])
+    assert states(renamed.standing()) == {"popularity": LIVE}
+    assert (renamed.definition("likes") is None) == (retired == "remove")
+
+
+def test_a_rule_that_retires_and_comes_back_fills_anew() -> None:
+    """Some of its traces may be gone already."""
+    store = memory()
+    Registry(program(COUNT + TAGS), store).standing()
+    Registry(program(TAGS, "retired: {likes: remove}\n"), store).enforce()
+    assert states(Registry(program(COUNT + TAGS), store).enforce()) == {"likes": FILLING, "tags": LIVE}
+
+
+def test_old_rules_are_put_in_force_again_by_enforcing_them() -> None:
+    store, old, new = memory(), program(COUNT + TAGS), program(HEAVY + TAGS)
+    Registry(old, store).standing()
+    assert Registry(new, store).enforce().outdated(old)
+    standing = Registry(old, store).enforce()
+    assert (standing.epoch, standing.outdated(old), standing.outdated(new)) == (3, False, True)
+    assert states(standing) == {"likes": FILLING, "tags": LIVE}, "what it left is mixed with the other's"
+    assert Registry(new, store).enforce().past == {old.fingerprint}
+
+
+# Who may work.
+
+
+def test_an_older_program_stops_and_reports_the_whole_batch() -> None:
+    w = World(COUNT)
+    w.put("POST#1", "METADATA")
+    w.settle()
+    new = w.under(HEAVY)
+    new.registry().enforce()
+    w.like(1, 1, weight=9)
+    w.put("POST#2", "METADATA", title=5)
+    before = w.store.items("main"), w.store.items("ledger")
+    records = w.records()
+    outcome = w.deliver(records)
+    assert outcome.failed == records[0]["dynamodb"]["SequenceNumber"]
+    assert "other rules are in force" in (outcome.failed_reason or "")
+    assert (w.store.items("main"), w.store.items("ledger"), w.rejected) == (*before, [])
+    assert new.deliver(records).failed is None
+    w.registry().enforce()
+    w.like(2, 1, weight=9)
+    assert new.deliver(w.store.stream("main")[-1:]).failed is not None, "the newer ones are the outdated ones now"
+    assert w.worker().process(w.records(), remaining=lambda: 900.0).failed is None
+
+
+def test_an_older_worker_stops_and_its_messages_come_again() -> None:
+    w = World(COUNT)
+    w.under(HEAVY).registry().enforce()
+    seen: list[Work] = []
+
+    def unreachable() -> Any:
+        raise AssertionError("nothing is to be sent")
+
+    handler = WorkerHandler(
+        w.program,
+        w.store,
+        send=Tasks(unreachable),
+        quarantine=w.rejected.extend,
+        pacer=Pacer(1000),
+        observe=seen.append,
+    )
+    bodies = [write(Push("author", f"main|USER#{n}|PROFILE", "1")) for n in range(2)]
+    event = {"Records": [{"messageId": f"m{n}", "body": body} for n, body in enumerate(bodies)]}
+    answer = handler.handle(event, lambda: 60.0)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "m0"}, {"itemIdentifier": "m1"}]}
+    assert "other rules are in force" in seen[0].failed["m0"]
+    assert seen[0].counts["pages"] == 0
+
+
+def test_a_registry_that_conflicts_is_asked_again_within_the_invocation() -> None:
+    w = World(COUNT)
+    w.put("POST#1", "METADATA")
+    w.like(1, 1)
+    w.store.put("ledger", {"pk": {"S": "R"}, "sk": {"S": "."}})  # so that it is there to be removed
+    w.store.remove(REGISTRY)
+    w.store.faults = [TransactionCancelled([Reason("conflict"), None])]
+    assert w.deliver().failed is None
+    assert w.post() == {"likeCount": 1}
+
+
+# What publishes.
+
+
+def test_a_filling_rule_publishes_nothing_until_it_is_complete() -> None:
+    w = World(COUNT, new_rules=FILLING)
+    w.put("POST#1", "METADATA", likeCount=5000)
+    w.like(1, 1)
+    w.settle()
+    assert w.item("POST#1", "METADATA", guards=True) == {"PK": "POST#1", "SK": "METADATA", "likeCount": 5000}
+    assert [group["n"] for group in w.ledger("G|")] == [1]
+    w.registry().complete(["likes"])
+    w.like(2, 1)
+    w.settle()
+    assert w.post() == {"likeCount": 2}
+
+
+def test_what_is_right_one_by_one_is_not_held_back() -> None:
+    """Copies that no other source can claim, index attributes, embeds; but not what is published from groups."""
+    w = World("", KINDS.replace("MODE", ""), new_rules=FILLING)
+    w.put("USER#a", "PROFILE", name="Ann", email="a@example.com")
+    w.put("USER#a", "POST#1", title="t")
+    w.put("USER#a", "LIKE#1", at=1)
+    w.settle()
+    assert w.post() == {"title": "t", "GSI1PK": "T#t", "GSI1SK": "x"}
+    assert (w.item("USER#a", "POST#1") or {})["userName"] == "Ann"
+    assert w.item("EMAIL#a@example.com", "OWNER") is None
+    w.registry().complete(w.program.rules)
+    w.put("USER#a", "LIKE#1", at=2)
+    w.put("USER#a", "PROFILE", name="Ann", email="a@example.com", age=5)
+    w.put("USER#b", "PROFILE", email="b@example.com")
+    w.settle()
+    assert w.post() == {"title": "t", "GSI1PK": "T#t", "GSI1SK": "x", "likeCount": 1, "lastLiker": "a"}
+    assert w.item("EMAIL#b@example.com", "OWNER") == {"PK": "EMAIL#b@example.com", "SK": "OWNER", "userId": "b"}
+
+
+def test_a_rule_in_the_shadow_keeps_books_and_writes_nothing() -> None:
+    w = World("", KINDS.replace("MODE", "mode: shadow,"))
+    w.registry().complete(w.program.rules)
+    standing = w.registry().standing()
+    assert {standing.state(rule) for rule in w.program.rules.values()} == {SHADOW}
+    assert not any(standing.publishes(rule) for rule in w.program.rules.values())
+    w.put("USER#a", "PROFILE", name="Ann", email="a@example.com")
+    w.put("USER#a", "POST#1", title="t")
+    w.put("POST#1", "METADATA", title="by hand", likeCount=7)
+    w.put("USER#a", "LIKE#1", at=1)
+    before = w.store.items("main")
+    w.settle()
+    w.put("USER#a", "PROFILE", name="Anna", email="a@example.com")
+    w.remove("USER#a", "POST#1")
+    w.settle()
+    changed = {item["SK"]["S"] for item in w.store.items("main") if item not in before}
+    assert changed == {"PROFILE"}, "only what the application wrote"
+    kept = {source: json.loads(entry["contributions"]) for entry in w.ledger("E|") for source in [entry["pk"]]}
+    assert {rule for contributions in kept.values() for rule in contributions} == {"owner", "likes", "newest"}
+
+
+# The end of a backfill.
+
+
+def test_complete_makes_those_live_that_were_filled_and_no_others() -> None:
+    store = memory()
+    registry = Registry(program(COUNT + TAGS), store, FILLING)
+    registry.standing()
+    assert states(registry.complete(["tags", "unknown"])) == {"likes": FILLING, "tags": LIVE}
+    assert registry.complete(["tags"]) == registry.standing()
+    assert registry.standing().epoch == 1, "the rules are the same"
+    Registry(program(TAGS, "retired: {likes: remove}\n"), store).enforce()
+    retiring = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
+    assert states(retiring.complete(["likes", "tags"])) == {"likes": RETIRING, "tags": LIVE}
+
+
+def test_forget_forgets_what_is_retired_and_nothing_else() -> None:
+    store = memory()
+    Registry(program(COUNT + TAGS), store).standing()
+    registry = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
+    registry.enforce()
+    registry.forget(["likes", "tags", "unknown"])
+    assert states(registry.standing()) == {"tags": LIVE}
+    assert store.get(rule_key("likes")) is None
+    assert registry.definition("tags") is not None
+    assert Registry(program(TAGS), store).enforce() == registry.standing(), "the file need not speak of it any more"
+
+
+def test_a_backfill_of_rules_that_are_not_in_force_any_more_completes_nothing() -> None:
+    store = memory()
+    overtaken = Registry(program(COUNT, "retired: {tags: remove}\n"), store, FILLING)
+    overtaken.standing()
+    Registry(program(HEAVY), store).enforce()
+    for work in (lambda: overtaken.complete(["likes"]), lambda: overtaken.forget(["tags"])):
+        with pytest.raises(Misconfigured, match="other rules were put in force meanwhile"):
+            work()
+
+
+# Changes at once.
+
+
+def test_changes_at_once_are_all_made() -> None:
+    store = Meddled()
+    registry = Registry(program(COUNT + TAGS), store, FILLING)
+    registry.standing()
+    store.meddlers = [lambda: Registry(program(COUNT + TAGS), store).complete(["tags"])]
+    assert states(registry.complete(["likes"])) == {"likes": LIVE, "tags": LIVE}
+    new = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
+    more = COUNT.replace("likes", "more").replace("likeCount", "moreCount")
+    between = Registry(program(COUNT + TAGS + more), store)
+    store.meddlers = [between.enforce]
+    with pytest.raises(Misconfigured, match="more: this rule is in force"):
+        new.enforce()
+    assert store.meddlers == []
+    store.meddlers = [lambda: between.complete(["more"])]
+    newest = Registry(program(TAGS, "retired: {likes: remove, more: remove}\n"), store)
+    assert states(newest.enforce()) == {"likes": RETIRING, "more": RETIRING, "tags": LIVE}
+    assert newest.standing().epoch == 3
+
+
+def test_a_registry_that_never_rests_is_given_up_for_now() -> None:
+    store = Meddled()
+    registry = Registry(program(COUNT), store, FILLING)
+    registry.standing()
+
+    def meddle() -> None:
+        item = dict(store.get(REGISTRY) or {})
+        store.put("ledger", {**item, "epoch": {"N": str(int(item["epoch"]["N"]) + 1)}})
+
+    retiring = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
+    for work in (lambda: registry.complete(["likes"]), retiring.enforce):
+        store.meddlers = [meddle] * 100
+        with pytest.raises(Transient, match="keeps changing"):
+            work()
+        store.meddlers = []
+    retiring.enforce()
+    store.meddlers = [meddle] * 100
+    with pytest.raises(Transient, match="keeps changing"):
+        retiring.forget(["likes"])
+
+
+# On DynamoDB.
+
+
+def test_a_life_of_the_registry_on_dynamodb(dynamodb_local_url: str) -> None:
+    """Its conditions compare maps, and its definitions share a transaction with it."""
+    dynamodb = client(endpoint_url=dynamodb_local_url)
+    name = f"ledger-{uuid.uuid4().hex[:8]}"
+    create_table(dynamodb, name, LEDGER_SCHEMA, stream=False)
+    store: Store = DynamoDBStore(dynamodb, {"ledger": name}, {"ledger": LEDGER_SCHEMA})
+    first, other = Registry(program(COUNT + TAGS), store, FILLING), Registry(program(COUNT + TAGS), store)
+    assert first.standing() == other.standing()
+    assert states(first.complete(["tags"])) == {"likes": FILLING, "tags": LIVE}
+    assert states(other.complete(["likes"])) == {"likes": LIVE, "tags": LIVE}
+    retiring = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
+    assert states(retiring.enforce()) == {"likes": RETIRING, "tags": LIVE}
+    assert first.standing().outdated(program(COUNT + TAGS))
+    retiring.forget(["likes"])
+    assert (states(retiring.standing()), retiring.definition("likes")) == ({"tags": LIVE}, None)
+    with pytest.raises(Misconfigured):
+        first.complete(["likes"])
