@@ -24,6 +24,7 @@ COMMANDS = {
     "replay": "Run recorded stream events through the real handler and show what is derived.",
     "schema": "Print the JSON Schema of rule files, for editors.",
     "simulate": "Try rules against redelivery, reordering, crashes and overwrites, in thousands of histories.",
+    "template": "Write the SAM template for a rule file, or the same as JSON for other tools.",
 }
 """The commands with what --help says of them. Command x is the function `command` in `projections.tools.commands.x`."""
 
