@@ -37,14 +37,21 @@ class Document:
     data: Mapping[str, Any]
     places: Mapping[Location, tuple[int, int]] = field(default_factory=dict, repr=False)
 
+    def at(self, path: Location) -> Any:
+        """What is written at a path; None if there is nothing."""
+        value: Any = self.data
+        for step in path:
+            try:
+                value = value[step]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return value
+
     def place(self, path: Location) -> tuple[int, int]:
         """Line and column, from 1, of what stands at a path; of the nearest thing around it where there is nothing."""
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path, (1, 1))
-
-    def problem(self, path: Location, message: str) -> Problem:
-        return Problem(self.file, *self.place(path), dotted(path), message)
 
 
 def read_template(path: str | Path) -> Document:
@@ -151,7 +158,7 @@ def _scalar(tag: str, text: str) -> Any:
     kind = tag.removeprefix(_TAG)
     try:
         if kind == "int":
-            return int(text.replace("_", ""), 0 if text[:1] != "0" or len(text) == 1 else 10)
+            return int(text.replace("_", ""), 10 if text[1:].isdecimal() else 0)  # 0123 is 123 here
         if kind == "float":
             return float(text.replace("_", ""))
     except ValueError:
