@@ -11,7 +11,7 @@ SEED ?= 1000000
 SAM_VERSION := aws-sam-cli>=1.140,<2
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format types demo simulate bench sam clean
+.PHONY: help test lint format types demo simulate bench template sam clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,9 @@ simulate: $(READY) ## 200,000 histories of the engine under all our rule files (
 
 bench: $(READY) ## Write units, calls and CPU per event, beside what one would write instead
 	$(BIN)/python -m benchmarks
+
+template: $(READY) ## Write template.yaml again, for the shipped rules
+	$(BIN)/projections template social -o template.yaml
 
 sam: $(SAM_READY) ## Install the SAM command line, in .venv-sam
 

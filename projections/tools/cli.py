@@ -22,9 +22,11 @@ COMMANDS = {
     "backfill": "Make projections right for what tables hold already; bring changed rules into force.",
     "check": "Say whether a rule file makes sense, and what each rule does.",
     "compile": "Print the canonical JSON of a rule file, as the deployed function reads it.",
+    "diff": "Say what a change of rules means, for a pull request: targets, owners, deletions, backfills, cost.",
     "replay": "Run recorded stream events through the real handler and show what is derived.",
     "schema": "Print the JSON Schema of rule files, for editors.",
     "simulate": "Try rules against redelivery, reordering, crashes and overwrites, in thousands of histories.",
+    "template": "Write the SAM template for a rule file, or the same as JSON for other tools.",
 }
 """The commands with what --help says of them. Command x is the function `command` in `projections.tools.commands.x`."""
 

@@ -40,11 +40,14 @@ class Sam:
         assert done.returncode == 0, f"sam {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
         return done
 
-    def deploy(self, stack: str, **parameters: str) -> None:
+    def deploy(self, stack: str, template: Path | None = None, /, **parameters: str) -> None:
+        """Deploys what was built last, or another built template; without parameters, those of its defaults."""
+        given = [f"{name}={value}" for name, value in parameters.items()]
         self.run(
             *("deploy", "--resolve-s3", "--capabilities", "CAPABILITY_IAM", "--no-confirm-changeset"),
             *("--stack-name", stack),
-            *("--parameter-overrides", *(f"{name}={value}" for name, value in parameters.items())),
+            *(("--template-file", str(template)) if template else ()),
+            *(("--parameter-overrides", *given) if given else ()),
         )
 
 

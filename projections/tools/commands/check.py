@@ -17,12 +17,21 @@ __all__ = ["command"]
 
 @click.command("check")
 @rules_argument
+@click.option(
+    "--template",
+    "template",
+    metavar="FILE",
+    help="A SAM or CloudFormation template: say where it does not agree with the rules.",
+)
 @as_json
-def command(file: str | None, rules: str | None, as_json: bool) -> int:
+def command(file: str | None, rules: str | None, template: str | None, as_json: bool) -> int:
     """Say whether a rule file makes sense, and what each rule does.
 
     Prints every mistake with its line and column and exits with 1, or each rule with its source, the key of its
     target and what it writes there.
+
+    With --template, says instead where a template does not agree with the rules: keys, indexes, stream, TTL, filters,
+    environment, permissions. Notes say what cannot be judged from it; only other findings make the exit code 1.
     """
     from projections.tools.render import json_text
 
@@ -35,12 +44,36 @@ def command(file: str | None, rules: str | None, as_json: bool) -> int:
         else:
             _print_problems(error.problems)
         return 1
+    if template is not None:
+        return _compare(path, document, template, as_json)
     rows = _rows(document)
     if as_json:
         click.echo(json_text({"problems": [], "rules": rows}))
     else:
         _print_rules(path, document, rows)
     return 0
+
+
+def _compare(path: Path, document: Mapping[str, Any], template: str, as_json: bool) -> int:
+    from dataclasses import asdict
+
+    from projections.language.program import Program
+    from projections.tools.deployment.agreement import disagreements
+    from projections.tools.deployment.cloudformation import read_template
+    from projections.tools.deployment.needs import Deployment
+    from projections.tools.render import json_text
+
+    found = disagreements(read_template(template), Deployment(str(path), Program.from_document(document)))
+    wrong = [finding for finding in found if finding.severity != "note"]
+    if as_json:
+        click.echo(json_text({"template": template, "findings": [asdict(finding) for finding in found]}))
+    else:
+        for finding in found:
+            click.echo(str(finding))
+        noun = "finding" if len(wrong) == 1 else "findings"
+        verdict = f"{len(wrong)} {noun}." if wrong else f"✓ {template} agrees with {_near(path)}."
+        click.echo(verdict)
+    return 1 if wrong else 0
 
 
 def _problem(problem: Problem) -> dict[str, Any]:

@@ -1,0 +1,132 @@
+"""Whether a template, edited by whomever, agrees with rules: `disagreements` compares it with what we would write.
+
+Names and layout are the template's own affair. What it leaves to parameters without defaults, to imports and to tables that
+exist is not judged, and said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.errors import Misconfigured
+from projections.language.keys import Schema
+from projections.language.mistakes import Location
+from projections.language.program import LEDGER_SCHEMA
+from projections.operations.wiring import Settings
+from projections.tools.deployment.cloudformation import Document
+from projections.tools.deployment.comparison import STREAM, Comparison, Pair, variables
+from projections.tools.deployment.delivery import delivery_findings
+from projections.tools.deployment.finding import Finding, Severity
+from projections.tools.deployment.naming import TABLE
+from projections.tools.deployment.needs import MAIN, Deployment
+from projections.tools.deployment.permissions import permission_findings
+from projections.tools.deployment.resolution import FUNCTION, Resource
+from projections.tools.deployment.tables import table_findings
+
+__all__ = ["disagreements"]
+
+_HOW = ("POWERTOOLS_", "PUSH_")
+"""Beginnings of variables that everyone sets as they like."""
+
+_NAMED = ("TABLE_NAME", "TABLES", "LEDGER_TABLE_NAME")
+
+
+def disagreements(document: Document, deployment: Deployment) -> list[Finding]:
+    """Where a template does not agree with rules, in the order of its lines, and what cannot be judged from it."""
+    every = dict.fromkeys(_findings(Comparison(document, deployment)))
+    return sorted(every, key=lambda one: (one.line, one.column, one.code, one.reason))
+
+
+def _findings(both: Comparison) -> Iterator[Finding]:
+    yield from _functions(both)
+    for pair in both.pairs:
+        yield from _environment(both, pair)
+    for needs in both.deployment.tables:
+        if needs.name in both.tables:
+            called = "the table" if needs.name == MAIN else f"table {needs.name}"
+            yield from _stored(both, needs.schema, both.tables[needs.name], called, streams=True)
+    for pair in both.pairs:
+        if ledger := both.text(variables(pair.theirs).get("LEDGER_TABLE_NAME", "")):
+            yield from _stored(both, LEDGER_SCHEMA, ledger, "the ledger", streams=False)
+    yield from delivery_findings(both)
+    for pair in both.pairs:
+        yield from permission_findings(both, pair)
+
+
+def _functions(both: Comparison) -> Iterator[Finding]:
+    present = {pair.ours.id for pair in both.pairs}
+    for ours in both.ours.of_type(FUNCTION):
+        if ours.id not in present:
+            severity: Severity = "error" if ours.properties["Handler"] == STREAM else "warning"
+            reason = f"no function here has the handler {ours.properties['Handler']}"
+            instead = f"take {ours.id} from what `projections template` writes"
+            yield both.finding(severity, "functions", ("Resources",), reason, instead)
+
+
+# The environment
+
+
+def _environment(both: Comparison, pair: Pair) -> Iterator[Finding]:
+    function = pair.theirs
+    given = {name: both.text(value) for name, value in variables(function).items()}
+    streams = [part for part in given.get("STREAM_ARN", "").split(",") if both.names.judged(part)]
+    if given.get("TABLES", "").startswith("${"):
+        reason = f"TABLES of {function.id} is {given['TABLES']}, so nothing can be said of these tables"
+        yield both.finding("note", "not-judged", _place(both, function, "TABLES"), reason)
+    else:
+        try:
+            Settings.read({**given, "STREAM_ARN": ",".join(streams)})
+        except Misconfigured as error:
+            yield both.finding("error", "environment", _place(both, function), f"{function.id}: {error}")
+        yield from _table_names(both, function, given)
+    for name, value in variables(pair.ours).items():
+        if name not in given and not name.startswith(_HOW) and name not in (*_NAMED, "RULES_FILE"):
+            reason = f"{function.id} has no environment variable {name}"
+            instead = f"`projections template` sets it to {value}"
+            yield both.finding("warning", "environment", _place(both, function), reason, instead)
+
+
+def _table_names(both: Comparison, function: Resource, given: dict[str, str]) -> Iterator[Finding]:
+    wanted, named = {table.name for table in both.deployment.tables}, set(both.tables_of(function))
+    if not named or named == wanted:
+        return
+    if wanted == {MAIN}:
+        reason, instead = "TABLES is set, but the rules say `table:`", "set TABLE_NAME"
+    elif named == {MAIN}:
+        reason = f"TABLE_NAME is set, but the rules have {', '.join(sorted(wanted))}"
+        instead = "set TABLES to a JSON object of their names"
+    else:
+        lacking, strange = ", ".join(sorted(wanted - named)), ", ".join(sorted(named - wanted))
+        reason = f"TABLES does not fit the rules: missing are [{lacking}], unknown are [{strange}]"
+        instead = "name each table of the rules, and no other"
+    path = _place(both, function, "TABLES" if "TABLES" in given else "TABLE_NAME")
+    yield both.finding("error", "environment", path, f"{function.id}: {reason}", instead)
+
+
+def _place(both: Comparison, function: Resource, *name: str) -> Location:
+    """Where a variable is set: at the function, or in what all functions have."""
+    for path in (function.path("Environment", "Variables"), ("Globals", "Function", "Environment", "Variables")):
+        if both.document.at((*path, *name)) is not None:
+            return (*path, *name)
+    return function.path()
+
+
+# Tables
+
+
+def _stored(both: Comparison, schema: Schema, name: str, called: str, *, streams: bool) -> Iterator[Finding]:
+    resource = next((one for one in both.theirs.of_type(*TABLE) if both.names.of(one) == name), None)
+    if resource is not None:
+        yield from table_findings(both.document, resource, schema, called, streams=streams)
+        return
+    for simple in both.theirs.of_type("AWS::Serverless::SimpleTable"):
+        if name == f"${{{simple.id}}}":
+            reason = f"{called} is a SimpleTable, which has no sort key, no stream and no indexes"
+            yield both.finding("error", "keys", ("Resources", simple.id), reason, "make it an AWS::DynamoDB::Table")
+            return
+    keys = " and ".join(f"{key} ({kind})" for key, kind in (schema.partition, schema.sort or ("", "")) if key)
+    more = [f"indexes {', '.join(schema.indexes)}"] if schema.indexes else []
+    more += ["a stream with NEW_AND_OLD_IMAGES"] if streams else []
+    reason = f"{called}, {name}, is not made in this template, so its keys, indexes, stream and TTL cannot be judged"
+    instead = f"it needs the key {keys}{''.join(f', {one}' for one in more)}: see `aws dynamodb describe-table`"
+    yield both.finding("note", "not-judged", ("Resources",), reason, instead)

@@ -1,0 +1,168 @@
+"""Reading a SAM or CloudFormation template: YAML with short forms as `!Ref`, or JSON; its data, and where it stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from projections.errors import Problem, RulesError
+from projections.language.mistakes import Location, dotted
+
+__all__ = ["Document", "TemplateError", "read_template", "template_of"]
+
+_MOST_NODES = 100_000
+_DEEPEST = 100
+_LARGEST = 5_000_000
+"""Bytes; CloudFormation takes 1 MB."""
+
+_TAG = "tag:yaml.org,2002:"
+
+
+class TemplateError(RulesError):
+    """The template cannot be read. `problems` says where and why."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A template as it was written, with the functions in their long form, as `{"Ref": "TaskQueue"}`."""
+
+    file: str
+    data: Mapping[str, Any]
+    places: Mapping[Location, tuple[int, int]] = field(default_factory=dict, repr=False)
+
+    def at(self, path: Location) -> Any:
+        """What is written at a path; None if there is nothing."""
+        value: Any = self.data
+        for step in path:
+            try:
+                value = value[step]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return value
+
+    def place(self, path: Location) -> tuple[int, int]:
+        """Line and column, from 1, of what stands at a path; of the nearest thing around it where there is nothing."""
+        while path and path not in self.places:
+            path = path[:-1]
+        return self.places.get(path, (1, 1))
+
+
+def read_template(path: str | Path) -> Document:
+    """The template in a file. Raises TemplateError."""
+    file = str(path)
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _unreadable(file, "is not UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise _unreadable(file, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    return template_of(text, file)
+
+
+def template_of(text: str, file: str = "<template>") -> Document:
+    """The template in a text. Raises TemplateError with the place where it cannot be read, or says that it is none."""
+    if len(text) > _LARGEST:
+        raise _unreadable(file, "is larger than any template that CloudFormation takes (1 MB)")
+    reading = _Reading(file)
+    try:
+        node = YAML(typ="safe", pure=True).compose(text)
+        data = None if node is None else reading.value(node, ())
+    except RecursionError:
+        raise _unreadable(file, "is nested too deeply") from None
+    except MarkedYAMLError as error:
+        # JSON may be indented by tabs, which YAML forbids; then places are unknown.
+        data = _json(text)
+        if data is None:
+            mark = error.problem_mark or error.context_mark
+            place = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
+            reason = ", ".join(part for part in (error.context, error.problem) if part)
+            raise _unreadable(file, f"not YAML: {reason}", *place) from None
+    except YAMLError as error:
+        raise _unreadable(file, f"not YAML: {' '.join(str(error).split())}") from None
+    except (ValueError, IndexError, KeyError, AttributeError, TypeError, AssertionError, NotImplementedError) as error:
+        raise _unreadable(file, f"not YAML: {error}") from None
+    if not isinstance(data, dict) or not isinstance(data.get("Resources"), dict):
+        raise _unreadable(file, "is no SAM or CloudFormation template: it has no mapping `Resources`")
+    return Document(file, data, reading.places)
+
+
+def _json(text: str) -> Any:
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _unreadable(file: str, message: str, line: int = 1, column: int = 1) -> TemplateError:
+    return TemplateError([Problem(file, line, column, "(top)", message)])
+
+
+class _Reading:
+    """One walk over the nodes of a YAML document."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.places: dict[Location, tuple[int, int]] = {}
+        self.count = 0
+
+    def value(self, node: Node, path: Location) -> Any:
+        line, column = node.start_mark.line + 1, node.start_mark.column + 1
+        self.places.setdefault(path, (line, column))
+        self.count += 1
+        if self.count > _MOST_NODES:
+            raise _unreadable(
+                self.file, "is too large: more than 100 000 values, aliases counted as used", line, column
+            )
+        if len(path) > _DEEPEST:
+            raise _unreadable(self.file, "is nested too deeply", line, column)
+        tag = str(node.tag)
+        if not tag.startswith("!") or tag == "!":
+            return self._plain(node, path)
+        name = {"!Ref": "Ref", "!Condition": "Condition"}.get(tag, f"Fn::{tag[1:]}")
+        content = self._plain(node, (*path, name), text=True)
+        if name == "Fn::GetAtt" and isinstance(content, str):
+            content = content.split(".", 1)
+        return {name: content}
+
+    def _plain(self, node: Node, path: Location, *, text: bool = False) -> Any:
+        if isinstance(node, MappingNode):
+            return dict(self._entries(node, path))
+        if isinstance(node, SequenceNode):
+            return [self.value(element, (*path, number)) for number, element in enumerate(node.value)]
+        assert isinstance(node, ScalarNode)
+        return str(node.value) if text else _scalar(str(node.tag), str(node.value))
+
+    def _entries(self, node: MappingNode, path: Location) -> Iterator[tuple[str, Any]]:
+        seen: set[str] = set()
+        for key, value in node.value:
+            name, mark = str(key.value) if isinstance(key, ScalarNode) else "", key.start_mark
+            if not name or name in seen:
+                wrong = f"{name} stands here twice" if name else "a name must be plain text"
+                raise _unreadable(self.file, f"{dotted(path)}: {wrong}", mark.line + 1, mark.column + 1)
+            seen.add(name)
+            self.places[(*path, name)] = (mark.line + 1, mark.column + 1)
+            yield name, self.value(value, (*path, name))
+
+
+def _scalar(tag: str, text: str) -> Any:
+    """A scalar's value. Dates and other types that JSON does not have stay text."""
+    kind = tag.removeprefix(_TAG)
+    try:
+        if kind == "int":
+            return int(text.replace("_", ""), 10 if text[1:].isdecimal() else 0)  # 0123 is 123 here
+        if kind == "float":
+            return float(text.replace("_", ""))
+    except ValueError:
+        return text
+    if kind == "bool":
+        return text.lower() == "true"
+    return None if kind == "null" else text

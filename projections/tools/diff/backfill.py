@@ -1,0 +1,153 @@
+"""Which rules need a backfill after a change, why, and what it costs.
+
+The registry takes a rule with another fingerprint for a new one: it fills, and what is published from groups is held back
+until a backfill has been through. So every change of a rule needs one, also where nothing that is stored becomes wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from projections.language.embeds import children_of
+from projections.language.syntax import LanguageError
+from projections.tools.diff.changes import Change, Part
+
+__all__ = ["ASSUMPTIONS", "Cost", "cost", "reasons"]
+
+_WHICH = "other items contribute"
+_WHERE = "targets have other keys"
+_WHAT = "the values change"
+_ORDER = "the order changes"
+_READ = "keys are read and made in another way"
+_REASONS: Mapping[str, str] = {
+    "kind": "it does something else",
+    "from": _WHICH,
+    "where": _WHICH,
+    "each": _WHICH,
+    "bind": _WHERE,
+    "into": "its targets are another entity's",
+    "attributes": _WHAT,
+    "values": _WHAT,
+    "set": _WHAT,
+    "cases": _WHAT,
+    "by": _ORDER,
+    "order": _ORDER,
+    "limit": "the list has another length",
+    "as": "the attribute has another name",
+    "match": "children belong to other parents",
+    "claimed": "several sources may come to one target now, or no longer",
+    "mode": "what is kept in the books is published now, or no longer",
+    "on_delete": "children of parents that are gone keep or lose what they had",
+    "guard_prefix": "guards have another name",
+    "key": _READ,
+    "separator": _READ,
+    "partition": _READ,
+    "sort": _READ,
+    "table": "its items are in another table",
+    "derived": "rules create and delete these items, or no longer",
+}
+_NOTHING_WRONG = "nothing stored becomes wrong, but a changed rule publishes nothing before a backfill has been through"
+
+ASSUMPTIONS = (
+    "Units of on-demand tables, for items of at most 1 KB with one contribution each, none of which is there yet (what is "
+    "right already costs its reads only). The scan itself reads 250 units per 1000 items, once for all rules. A write to an "
+    "item in further indexes costs another unit for each. Prices are those of us-east-1."
+)
+
+
+def reasons(change: Change) -> list[str]:
+    """Why a rule needs a backfill, each reason once; none if it is gone."""
+    if change.status == "new":
+        return ["it is new, and items that exist have to be counted in"]
+    if change.status != "changed":
+        return []
+    found = list(dict.fromkeys(filter(None, map(_reason, change.parts))))
+    return found or [_NOTHING_WRONG]
+
+
+def _reason(part: Part) -> str | None:
+    name, _, field = part.name.partition(".")
+    if name.startswith("index"):
+        return _WHAT
+    if field == "match" and name != "match":
+        return "items are recognised in another way"
+    return _REASONS.get(name) or _REASONS.get(field)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Request units of the backfill of one rule for every 1000 items `of` an entity, T being the targets among them."""
+
+    of: str
+    reads: int
+    reads_per_target: int
+    writes: int
+    writes_per_target: int
+
+    def units(self, targets: int) -> tuple[int, int]:
+        """Reads and writes per 1000 items with so many targets."""
+        return self.reads + self.reads_per_target * targets, self.writes + self.writes_per_target * targets
+
+    def dollars(self, targets: int) -> float:
+        """Per million items, with so many targets among each 1000."""
+        reads, writes = self.units(targets)
+        return (reads * 0.125 + writes * 0.625) / 1000
+
+    def __str__(self) -> str:
+        reads, writes = _linear(self.reads, self.reads_per_target), _linear(self.writes, self.writes_per_target)
+        least, most = self.dollars(1), self.dollars(1000)
+        price = f"${least:.2f}" if f"{least:.2f}" == f"{most:.2f}" else f"${least:.2f} to ${most:.2f}"
+        return f"per 1000 {self.of}: {reads} reads, {writes} writes; {price} per million"
+
+
+def _linear(fixed: int, each: int) -> str:
+    parts = [str(fixed)] if fixed or not each else []
+    return " + ".join([*parts, *([f"{each}T"] if each else [])])
+
+
+def cost(document: Mapping[str, Any], name: str) -> Cost:
+    """What a refresh of all items under one rule takes, measured of the engine (tests/tools/test_diff_cost.py).
+
+    - Aggregate, list, claimed copy: reads an entry per item, and per target the group, its members and the item; a
+      transaction writes entries, members and groups (two units each), then each target is published once.
+    - Guarded copy: reads the copy, the source, and both again after it was created; one write.
+    - Index: one write, and one to each index.
+    - Embed, per child: reads fence and parent once per parent; one write. Through an index every child is looked at again.
+    """
+    rule = document["projections"][name]
+    source = f"{rule['from']} items"
+    match rule["kind"]:
+        case "index":
+            return Cost(source, 0, 0, 1000 + 1000 * len(_indexes(document, rule)), 0)
+        case "embed":
+            return Cost(f"{rule['into']} items", 0 if _direct(document, name) else 3000, 2, 1000, 0)
+        case "copy" if not rule["claimed"]:
+            return Cost(source, 4000, 0, 1000, 0)
+        case "aggregate":
+            extremes = [one for one in rule["set"].values() if one["function"] in ("min", "max")]
+            members = {(one["expression"], str(one["where"])) for one in extremes}
+            sharded = int(rule["shards"] > 1)
+            return Cost(source, 1000, 2 + len(extremes) + sharded, 2000 + 2000 * len(members), 3 + sharded)
+        case _:
+            return Cost(source, 1000, 3, 4000, 3)
+
+
+def _indexes(document: Mapping[str, Any], rule: Mapping[str, Any]) -> list[str]:
+    """The indexes whose keys an index rule writes."""
+    written = {attribute for case in rule["cases"] for attribute in case["set"]}
+    table = document["tables"][document["entities"][rule["from"]]["table"]]
+    return [
+        index
+        for index, keys in table["indexes"].items()
+        if written & {attribute for attribute, _ in (*keys["partition"], *keys["sort"])}
+    ]
+
+
+def _direct(document: Mapping[str, Any], name: str) -> bool:
+    """Whether a parent's children are read in their own collection, not through an index."""
+    try:
+        return children_of(document, name).index is None
+    except LanguageError:
+        return False

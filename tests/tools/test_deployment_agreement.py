@@ -1,0 +1,576 @@
+"""`projections check --template`: what a template, edited by hand or written by others, lacks for the rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import lru_cache
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emulators import ROOT
+
+from projections.language.loader import load, loads
+from projections.language.program import Program
+from projections.tools.cli import main
+from projections.tools.deployment.agreement import disagreements
+from projections.tools.deployment.cloudformation import Document, template_of
+from projections.tools.deployment.finding import Finding
+from projections.tools.deployment.needs import Deployment
+from projections.tools.deployment.template import sam_template
+
+SOCIAL = ROOT / "projections/rules/social.yaml"
+TABLES = ROOT / "tests/simulation/rules/tables.yaml"
+RULE_FILES = [SOCIAL, *sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))]
+
+Template = dict[str, Any]
+
+
+@lru_cache
+def deployment(path: Path = SOCIAL, *, existing: bool = False) -> Deployment:
+    return Deployment("rules.yaml", Program.from_document(load(path).canonical()), existing)
+
+
+@lru_cache
+def ours(rules: Deployment) -> str:
+    return json.dumps(template_of(sam_template(rules)).data)
+
+
+def written(rules: Deployment) -> Template:
+    """Our template as data, to be changed."""
+    found: Template = json.loads(ours(rules))
+    return found
+
+
+def judged(template: Template, rules: Deployment) -> list[Finding]:
+    return disagreements(Document("template.json", template), rules)
+
+
+def wrong(template: Template, rules: Deployment | None = None) -> list[tuple[str, str, str]]:
+    """Severity, family and reason of what is found, without what cannot be judged."""
+    found = judged(template, rules or deployment())
+    return [(one.severity, one.code, one.reason) for one in found if one.code != "not-judged"]
+
+
+def only(template: Template, rules: Deployment | None = None) -> tuple[str, str, str]:
+    (one,) = wrong(template, rules)
+    return one
+
+
+def properties(template: Template, resource: str) -> dict[str, Any]:
+    found: dict[str, Any] = template["Resources"][resource]["Properties"]
+    return found
+
+
+def changes(template: Template, event: str = "Changes") -> dict[str, Any]:
+    found: dict[str, Any] = properties(template, "StreamFunction")["Events"][event]["Properties"]
+    return found
+
+
+# What we write ourselves
+
+
+@pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
+def test_what_we_write_agrees(path: Path) -> None:
+    assert judged(written(deployment(path)), deployment(path)) == []
+
+
+@pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
+def test_of_tables_that_exist_it_says_what_it_cannot_judge_and_nothing_else(path: Path) -> None:
+    found = judged(written(deployment(path, existing=True)), deployment(path))
+    assert {(one.severity, one.code) for one in found} == {("note", "not-judged")}
+    assert len(found) == len(deployment(path).tables)
+    assert all("describe-table" in one.instead for one in found)
+
+
+def statements(template: Template) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, resource in template["Resources"].items():
+        if resource["Type"] == "AWS::IAM::Role":
+            for policy in resource["Properties"]["Policies"]:
+                if "PolicyDocument" in policy:
+                    yield from ((name, statement) for statement in policy["PolicyDocument"]["Statement"])
+
+
+@pytest.mark.parametrize("path", [SOCIAL, TABLES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("existing", [False, True])
+def test_every_permission_that_is_taken_away_is_missed(path: Path, existing: bool) -> None:
+    rules = deployment(path, existing=existing)
+    for number, (role, statement) in enumerate(statements(written(rules))):
+        for action in [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]:
+            template = written(rules)
+            changed = list(statements(template))[number][1]
+            listed = [changed["Action"]] if isinstance(changed["Action"], str) else changed["Action"]
+            changed["Action"] = [one for one in listed if one != action]
+            found = wrong(template, rules)
+            assert found, f"{role}: {action} of {statement['Sid']} is not missed"
+            assert all(one[:2] == ("error", "permissions") and action in one[2] for one in found)
+
+
+@pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
+def test_every_prefix_that_is_taken_out_of_a_filter_is_missed(path: Path) -> None:
+    rules = deployment(path)
+    for table in rules.tables:
+        event = f"Changes{table.suffix}"
+        for number, pattern in enumerate(table.filters.patterns):
+            for attribute, kinds in pattern["dynamodb"]["Keys"].items():
+                for one in kinds["S"]:
+                    changed = deepcopy(dict(pattern))
+                    changed["dynamodb"]["Keys"][attribute]["S"] = [r for r in kinds["S"] if r != one] or ["NOTHING"]
+                    template = written(rules)
+                    filters = changes(template, event)["FilterCriteria"]["Filters"]
+                    filters[number]["Pattern"] = json.dumps(changed)
+                    found = wrong(template, rules)
+                    assert found, f"{attribute} {one}"
+                    assert all(one[:2] == ("error", "filters") for one in found)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["TABLE_NAME", "STREAM_ARN", "LEDGER_TABLE_NAME", "RULES_FILE", "QUARANTINE_QUEUE_URL", "TASK_QUEUE_URL"],
+)
+def test_every_environment_variable_that_is_taken_away_is_missed(name: str) -> None:
+    template = written(deployment())
+    del template["Globals"]["Function"]["Environment"]["Variables"][name]
+    found = wrong(template)
+    assert found
+    assert all(code == "environment" and name in reason for _, code, reason in found)
+
+
+# Tables
+
+
+def test_another_key_names_both() -> None:
+    template = written(deployment())
+    properties(template, "ApplicationTable")["KeySchema"][1]["AttributeName"] = "GSI1SK"
+    assert only(template) == (
+        "error",
+        "keys",
+        "the key of the table is [PK: S, GSI1SK: S], the rules say [PK: S, SK: S]",
+    )
+    template = written(deployment())
+    properties(template, "ApplicationTable")["AttributeDefinitions"][1]["AttributeType"] = "N"
+    assert only(template)[2] == "the key of the table is [PK: S, SK: N], the rules say [PK: S, SK: S]"
+
+
+def test_an_index_that_is_missing_or_another() -> None:
+    template = written(deployment())
+    indexes = properties(template, "ApplicationTable")["GlobalSecondaryIndexes"]
+    gone = indexes.pop()
+    assert only(template)[:2] == ("error", "indexes")
+    assert "GSI2" in only(template)[2]
+    indexes.append({**gone, "KeySchema": gone["KeySchema"][:1]})
+    assert only(template)[2] == "the key of index GSI2 is [GSI2PK: S], the rules say [GSI2PK: S, GSI2SK: S]"
+
+
+def test_a_local_index_will_do_and_further_indexes_too() -> None:
+    rules = Deployment(
+        "x",
+        Program.from_document(
+            loads(
+                "table: {key: [PK, SK], indexes: {byDate: [PK, at]}}\n"
+                'entities: {A: {key: {PK: "A#{a}", SK: "A"}}}\n'
+                'projections: {i: {from: A, index: {at: "{date}"}}}\n'
+            ).canonical()
+        ),
+    )
+    template = written(rules)
+    table = properties(template, "ApplicationTable")
+    table["LocalSecondaryIndexes"] = table.pop("GlobalSecondaryIndexes")
+    table["GlobalSecondaryIndexes"] = [{"IndexName": "mine", "KeySchema": [], "Projection": {"ProjectionType": "ALL"}}]
+    assert wrong(template, rules) == []
+
+
+@pytest.mark.parametrize("kind", ["NEW_IMAGE", "KEYS_ONLY", None])
+def test_a_stream_without_both_images(kind: str | None) -> None:
+    template = written(deployment())
+    table = properties(template, "ApplicationTable")
+    table.pop("StreamSpecification")
+    if kind:
+        table["StreamSpecification"] = {"StreamViewType": kind}
+    severity, code, reason = only(template)
+    assert (severity, code) == ("error", "stream")
+    assert (kind or "has no stream") in reason
+
+
+def test_ttl_by_another_attribute_not_enabled_or_unknown_to_the_rules() -> None:
+    template = written(deployment())
+    ttl = properties(template, "ApplicationTable")["TimeToLiveSpecification"]
+    ttl["AttributeName"] = "ttl"
+    assert only(template)[2] == "items of the table expire by ttl, the rules say expiresAt"
+    ttl.update(AttributeName="expiresAt", Enabled="no")
+    assert only(template)[2] == "items of the table expire by nothing, the rules say expiresAt"
+    ttl["Enabled"] = "yes"  # YAML 1.1, which CloudFormation reads
+    assert wrong(template) == []
+    rules = deployment(TABLES)
+    template = written(rules)
+    properties(template, "ApplicationTableApp")["TimeToLiveSpecification"] = {"AttributeName": "x", "Enabled": True}
+    assert only(template, rules)[:2] == ("warning", "ttl")
+
+
+def test_a_ledger_with_another_key() -> None:
+    template = written(deployment())
+    properties(template, "LedgerTable")["KeySchema"].pop()
+    assert only(template)[2] == "the key of the ledger is [pk: S], the rules say [pk: S, sk: S]"
+
+
+# Streams
+
+
+def test_a_filter_on_images_keeps_removals_back() -> None:
+    template = written(deployment())
+    changes(template)["FilterCriteria"]["Filters"] = [
+        {"Pattern": json.dumps({"dynamodb": {"NewImage": {"PK": {"S": [{"prefix": ""}]}}}})}
+    ]
+    found = wrong(template)
+    assert {code for _, code, _ in found} == {"filters"}
+    assert "kept back are REMOVE, REMOVE by TTL" in found[0][2]
+
+
+def test_a_filter_on_event_names_or_identity_is_told() -> None:
+    template = written(deployment())
+    filters = changes(template)["FilterCriteria"]["Filters"]
+    filters[:] = [{"Pattern": json.dumps({"eventName": ["INSERT", "MODIFY"]})}]
+    assert "REMOVE" in wrong(template)[0][2]
+    filters[:] = [{"Pattern": json.dumps({"userIdentity": {"type": [{"exists": False}]}})}]
+    assert wrong(template)[0][2].endswith("kept back are REMOVE by TTL")
+    filters[:] = [{"Pattern": json.dumps({"eventSource": ["aws:dynamodb"]})}, {"Pattern": "{}"}]
+    assert only(template)[:2] == ("error", "filters")
+
+
+def test_numeric_on_a_number_never_fits() -> None:
+    rules = deployment(TABLES)
+    template = written(rules)
+    pattern = {"dynamodb": {"Keys": {"second": {"N": [{"numeric": [">=", 0]}]}}}}
+    changes(template, "ChangesReadings")["FilterCriteria"] = {"Filters": [{"Pattern": json.dumps(pattern)}]}
+    found = wrong(template, rules)
+    assert any("`numeric` never fits the key attribute second" in reason for _, _, reason in found)
+    assert any("no filter lets every Reading through" in reason for _, _, reason in found)
+
+
+@pytest.mark.parametrize("pattern", ["{", "[]", "3", '{"a": 1}', '{"a": [{"prefix": 1}]}', "", '{"a": {}}'])
+def test_a_filter_that_lambda_refuses(pattern: str) -> None:
+    template = written(deployment())
+    changes(template)["FilterCriteria"]["Filters"].append({"Pattern": pattern})
+    assert only(template)[:2] == ("error", "filters")
+    assert "Lambda refuses this filter" in only(template)[2]
+
+
+def test_without_filters_everything_arrives() -> None:
+    template = written(deployment())
+    del changes(template)["FilterCriteria"]
+    assert wrong(template) == []
+
+
+def test_settings_under_which_records_are_lost() -> None:
+    template = written(deployment())
+    del changes(template)["FunctionResponseTypes"]
+    assert only(template)[:2] == ("error", "delivery")
+    template = written(deployment())
+    changes(template)["StartingPosition"] = "LATEST"
+    assert only(template)[:2] == ("warning", "delivery")
+    template = written(deployment())
+    del changes(template)["DestinationConfig"]
+    assert only(template)[:2] == ("warning", "delivery")
+    template = written(deployment())
+    changes(template)["TumblingWindowInSeconds"] = 30
+    assert only(template)[:2] == ("error", "delivery")
+    template = written(deployment())
+    changes(template)["BatchSize"] = 0
+    assert "BatchSize is 1 to 10000" in only(template)[2]
+
+
+def test_a_destination_that_is_a_queue_gets_no_records() -> None:
+    template = written(deployment())
+    changes(template)["DestinationConfig"] = {"OnFailure": {"Destination": {"Fn::GetAtt": ["TaskDeadLetters", "Arn"]}}}
+    assert only(template)[0] == "note"
+
+
+def test_a_table_without_a_mapping() -> None:
+    rules = deployment(TABLES)
+    template = written(rules)
+    del properties(template, "StreamFunction")["Events"]["ChangesStats"]
+    assert only(template, rules)[:2] == ("error", "delivery")
+    assert "table stats" in only(template, rules)[2]
+
+
+# Functions and their environment
+
+
+def test_tables_that_do_not_fit_the_rules() -> None:
+    template = written(deployment())
+    assert any("TABLE_NAME is set, but the rules have app" in one[2] for one in wrong(template, deployment(TABLES)))
+    template = written(deployment(TABLES))
+    assert any("TABLES is set, but the rules say `table:`" in one[2] for one in wrong(template))
+    rules = deployment(TABLES)
+    variables = template["Globals"]["Function"]["Environment"]["Variables"]
+    variables["TABLES"] = '{"app": "a", "reading": "b", "stats": "c"}'
+    del variables["STREAM_ARN"]
+    assert any("missing are [readings], unknown are [reading]" in one[2] for one in wrong(template, rules))
+
+
+def test_a_setting_that_the_function_itself_would_refuse() -> None:
+    template = written(deployment())
+    template["Globals"]["Function"]["Environment"]["Variables"]["PUSH_WRITES_PER_SECOND"] = "many"
+    assert {(one[0], one[1]) for one in wrong(template)} == {("error", "environment")}
+    template["Globals"]["Function"]["Environment"]["Variables"].update(
+        PUSH_WRITES_PER_SECOND=100, LEDGER_TABLE_NAME={"Ref": "ApplicationTable"}
+    )
+    assert any("Give the ledger its own" in reason for _, _, reason in wrong(template))
+
+
+def test_a_worker_that_is_missing_is_a_warning_and_a_stream_function_an_error() -> None:
+    template = written(deployment())
+    del template["Resources"]["WorkerFunction"]
+    assert only(template) == ("warning", "functions", "no function here has the handler handlers.worker.handler")
+    del template["Resources"]["StreamFunction"]
+    assert [one[0] for one in wrong(template)] == ["error", "warning"]
+
+
+def test_a_handler_of_ones_own_around_ours_is_recognised() -> None:
+    template = written(deployment())
+    properties(template, "StreamFunction")["Handler"] = "app.main"
+    assert wrong(template) == []
+
+
+# Permissions, in all the ways there are to say them
+
+
+def replaced_role(policies: Any) -> Template:
+    """A template whose stream function has no role, but policies, of which SAM makes one."""
+    template = written(deployment())
+    function = properties(template, "StreamFunction")
+    del function["Role"]
+    function["Policies"] = policies
+    return template
+
+
+SEND = [
+    {"SQSSendMessagePolicy": {"QueueName": {"Fn::GetAtt": [q, "QueueName"]}}} for q in ("QuarantineQueue", "TaskQueue")
+]
+KEEP = {"Statement": {"Effect": "Allow", "Action": ["s3:*"], "Resource": "*"}}
+
+
+def test_policy_templates_of_sam_are_understood() -> None:
+    tables = [{"DynamoDBCrudPolicy": {"TableName": {"Ref": name}}} for name in ("ApplicationTable", "LedgerTable")]
+    assert [one[2] for one in wrong(replaced_role([*tables, *SEND, KEEP]))] == [
+        "StreamFunction may not dynamodb:PartiQLUpdate on arn:${AWS::Partition}:dynamodb:${AWS::Region}:"
+        "${AWS::AccountId}:table/${ApplicationTable}"
+    ]
+    partiql = {"Statement": [{"Effect": "Allow", "Action": "dynamodb:PartiQL*", "Resource": "*"}]}
+    assert wrong(replaced_role([*tables, *SEND, KEEP, partiql])) == []
+    assert any("LedgerTable" in one[2] for one in wrong(replaced_role([tables[0], *SEND, KEEP, partiql])))
+
+
+def test_managed_policies_are_understood_and_others_cannot_be_judged() -> None:
+    assert wrong(replaced_role(["AmazonDynamoDBFullAccess", "AmazonSQSFullAccess", KEEP])) == []
+    template = replaced_role(["arn:aws:iam::123456789012:policy/ours"])
+    found = judged(template, deployment())
+    assert [one.code for one in found] == ["not-judged"]
+    assert "policy ours" in found[0].reason
+
+
+def test_a_role_from_elsewhere_cannot_be_judged() -> None:
+    template = written(deployment())
+    properties(template, "StreamFunction")["Role"] = {"Fn::ImportValue": "role"}
+    (found,) = judged(template, deployment())
+    assert (found.code, "role is not in this template" in found.reason) == ("not-judged", True)
+
+
+def test_a_policy_that_is_a_resource_of_its_own_counts() -> None:
+    template = written(deployment())
+    policies = properties(template, "StreamRole")["Policies"]
+    template["Resources"]["Own"] = {
+        "Type": "AWS::IAM::Policy",
+        "Properties": {**policies.pop(0), "Roles": [{"Ref": "StreamRole"}]},
+    }
+    assert wrong(template) == []
+    template["Resources"]["Own"]["Properties"]["Roles"] = ["another"]
+    assert {one[1] for one in wrong(template)} == {"permissions"}
+
+
+def test_what_is_denied_is_not_allowed() -> None:
+    template = written(deployment())
+    denied = {"Effect": "Deny", "Action": "dynamodb:Delete*", "Resource": {"Fn::GetAtt": ["ApplicationTable", "Arn"]}}
+    properties(template, "StreamRole")["Policies"][0]["PolicyDocument"]["Statement"].append(denied)
+    assert only(template)[:2] == ("error", "permissions")
+    assert "is denied dynamodb:DeleteItem" in only(template)[2]
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        {"Fn::Sub": "arn:aws:dynamodb:eu-west-1:123456789012:table/${ApplicationTable}"},
+        {"Fn::Join": ["", ["arn:aws:dynamodb:*:*:table/", {"Ref": "ApplicationTable"}]]},
+        ["arn:aws:dynamodb:us-east-1:1:table/else", {"Fn::GetAtt": "ApplicationTable.Arn"}],
+        "arn:*:dynamodb:*:*:table/*",
+        "*",
+    ],
+)
+def test_ways_to_name_a_table(resource: Any) -> None:
+    template = written(deployment())
+    statement = properties(template, "StreamRole")["Policies"][0]["PolicyDocument"]["Statement"][0]
+    assert statement["Sid"] == "ApplicationTable"
+    statement["Resource"] = resource
+    assert wrong(template) == []
+
+
+def test_a_table_named_by_the_template_is_the_same_by_its_name() -> None:
+    template = written(deployment())
+    properties(template, "ApplicationTable")["TableName"] = "app"
+    template["Globals"]["Function"]["Environment"]["Variables"]["TABLE_NAME"] = "app"
+    assert wrong(template) == []
+    statement = properties(template, "StreamRole")["Policies"][0]["PolicyDocument"]["Statement"][0]
+    statement["Resource"] = {"Fn::Sub": "arn:aws:dynamodb:${AWS::Region}:${AWS::AccountId}:table/app"}
+    assert wrong(template) == []
+    statement["Resource"] = {"Fn::Sub": "arn:aws:dynamodb:${AWS::Region}:${AWS::AccountId}:table/app2"}
+    assert {one[1] for one in wrong(template)} == {"permissions"}
+
+
+# Others' templates
+
+PLAIN = """
+AWSTemplateFormatVersion: "2010-09-09"
+Resources:
+  Data:
+    Type: AWS::DynamoDB::Table
+    Properties:
+      TableName: prod-data
+      AttributeDefinitions: [{AttributeName: PK, AttributeType: S}, {AttributeName: SK, AttributeType: S}]
+      KeySchema: [{AttributeName: PK, KeyType: HASH}, {AttributeName: SK, KeyType: RANGE}]
+      StreamSpecification: {StreamViewType: NEW_AND_OLD_IMAGES}
+  Project:
+    Type: AWS::Lambda::Function
+    Properties:
+      Handler: handlers.stream.handler
+      Role: !ImportValue role
+      Environment:
+        Variables: {TABLE_NAME: !Ref Data, LEDGER_TABLE_NAME: !ImportValue ledger, RULES_FILE: rules.json}
+  Stream:
+    Type: AWS::Lambda::EventSourceMapping
+    Properties:
+      FunctionName: !GetAtt Project.Arn
+      EventSourceArn: !GetAtt Data.StreamArn
+      StartingPosition: TRIM_HORIZON
+      FunctionResponseTypes: [ReportBatchItemFailures]
+      FilterCriteria: {Filters: [{Pattern: '{"dynamodb": {"Keys": {"PK": {"S": [{"prefix": "SHOP#"}]}}}}'}]}
+"""
+
+
+def test_a_template_without_sam_is_read_too() -> None:
+    """Rules with sales of which no filter knows; the ledger and the role come from elsewhere, which is said."""
+    rules = deployment(ROOT / "tests/simulation/rules/aggregates.yaml")
+    found = disagreements(template_of(PLAIN, "plain.yaml"), rules)
+    reasons = [(one.line, one.severity, one.reason) for one in found]
+    (unheard,) = [reason for reason in reasons if reason[1] == "error"]
+    assert "no filter lets every Sale through" in unheard[2]
+    assert PLAIN.splitlines()[unheard[0] - 1].strip().startswith("FilterCriteria")
+    unknown = [one.reason for one in found if one.code == "not-judged"]
+    assert len(unknown) == 2
+    assert "ledger" in unknown[0] + unknown[1]
+
+
+def test_a_simple_table_does_not_do() -> None:
+    template = template_of(
+        PLAIN.replace("AWS::DynamoDB::Table", "AWS::Serverless::SimpleTable").replace("TableName", "X")
+    )
+    found = disagreements(template, deployment(ROOT / "tests/simulation/rules/aggregates.yaml"))
+    assert any("SimpleTable" in one.reason and one.severity == "error" for one in found)
+
+
+HOSTILE: list[Any] = [
+    None,
+    3,
+    "x",
+    [],
+    {},
+    [[]],
+    {"Ref": "Nowhere"},
+    {"Fn::If": ["Never", 1]},
+    {"Fn::Sub": [3]},
+    {"a": [1]},
+]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from places(inner, (*path, name))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from places(inner, (*path, number))
+
+
+def test_junk_anywhere_in_a_template_is_no_crash() -> None:
+    rules = deployment(ROOT / "tests/simulation/rules/embeds.yaml")
+    template = written(rules)
+    for name in [n for n in template["Resources"] if "Alarm" in n or n == "Dashboard"]:
+        del template["Resources"][name]
+    every = [path for path in places(template) if path and path != ("Resources",)]
+    for path, junk in zip(every, cycle(HOSTILE), strict=False):
+        changed = deepcopy(template)
+        inner: Any = changed
+        for step in path[:-1]:
+            inner = inner[step]
+        inner[path[-1]] = junk
+        assert all(one.reason for one in judged(changed, rules))
+
+
+# The command
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        captured = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, captured.out, captured.err
+
+    return run
+
+
+def test_the_committed_template_agrees_with_the_shipped_rules(run: Run) -> None:
+    code, out, err = run("check", "social", "--template", str(ROOT / "template.yaml"))
+    assert (code, err) == (0, "")
+    assert "agrees with" in out
+
+
+def test_findings_have_line_and_column_and_make_the_exit_code_1(run: Run, tmp_path: Path) -> None:
+    text = (ROOT / "template.yaml").read_text().replace('"LIKE#POST#"', '"LIKES#"')
+    path = tmp_path / "edited.yaml"
+    path.write_text(text)
+    code, out, _ = run("check", "social", "--template", str(path))
+    assert code == 1
+    line = int(out.split(":")[1])
+    assert "FilterCriteria" in text.splitlines()[line - 1]
+    assert "no filter lets every Like through" in out
+    assert "1 finding." in out
+    code, out, _ = run("check", "social", "--template", str(path), "--json")
+    assert code == 1
+    (finding,) = json.loads(out)["findings"]
+    assert (finding["severity"], finding["code"], finding["line"]) == ("error", "filters", line)
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "Resources: 3", "\tx", "Resources: {a: 1, a: 2}"])
+def test_a_file_that_is_no_template_is_exit_code_2(run: Run, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(text)
+    code, out, err = run("check", "social", "--template", str(path))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"{path}:1:")
+    assert run("check", "social", "--template", str(tmp_path / "none"))[0] == 2
+
+
+def test_a_template_with_nothing_of_ours_says_so(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "empty.json"
+    path.write_text('{"Resources": {}}')
+    code, out, _ = run("check", "social", "--template", str(path))
+    assert code == 1
+    assert "no function here has the handler handlers.stream.handler" in out

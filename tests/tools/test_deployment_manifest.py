@@ -1,0 +1,130 @@
+"""The manifest: the same deployment as JSON, in a documented shape."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from cfnlint.decode import decode_str
+from click.testing import CliRunner
+from emulators import ROOT
+
+from projections.language.loader import load
+from projections.language.program import Program
+from projections.tools.commands.template import command
+from projections.tools.deployment.manifest import Manifest, manifest
+from projections.tools.deployment.needs import Deployment
+from projections.tools.deployment.template import sam_template
+
+SOCIAL = ROOT / "projections/rules/social.yaml"
+RULE_FILES = [SOCIAL, *sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))]
+
+
+def deployment(path: Path, *, existing: bool = False) -> Deployment:
+    return Deployment("rules.yaml", Program.from_document(load(path).canonical()), existing)
+
+
+@pytest.mark.parametrize("existing", [False, True])
+@pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
+def test_it_fits_its_schema_and_holds_every_resource_of_the_template(path: Path, existing: bool) -> None:
+    found = manifest(deployment(path, existing=existing))
+    document = json.loads(found.model_dump_json())
+    jsonschema.validate(document, Manifest.model_json_schema())
+    template, _ = decode_str(sam_template(deployment(path, existing=existing)))
+    roles = {name for name, one in template["Resources"].items() if one["Type"] == "AWS::IAM::Role"}
+    kept = {*found.tables, *found.functions, *found.queues, *found.alarms, *found.resources}
+    made = kept - {name for name, table in found.tables.items() if table.exists}
+    assert made == set(template["Resources"]) - roles
+    assert len(roles) == len(found.functions)
+
+
+@pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
+def test_tables_are_those_of_the_rules(path: Path) -> None:
+    program = Program.from_document(load(path).canonical())
+    for existing in (False, True):
+        tables = {one.rules_name: one for one in manifest(deployment(path, existing=existing)).tables.values()}
+        assert tables.keys() == {*program.tables, None}
+        for name, schema in program.tables.items():
+            table = tables[name]
+            assert table.exists == existing
+            assert (table.partition.name, table.partition.type) == schema.partition
+            assert (table.sort and (table.sort.name, table.sort.type)) == schema.sort
+            assert (table.ttl, table.stream_view_type) == (schema.ttl, "NEW_AND_OLD_IMAGES")
+            assert {
+                index: tuple(tuple((key.name, key.type) for key in keys) for keys in (one.partition, one.sort))
+                for index, one in table.indexes.items()
+            } == dict(schema.indexes)
+
+
+def test_a_function_has_all_that_its_deployment_takes() -> None:
+    function = manifest(deployment(SOCIAL)).functions["StreamFunction"]
+    assert (function.handler, function.runtime, function.memory_mb, function.timeout_seconds) == (
+        "handlers.stream.handler",
+        "python3.13",
+        1024,
+        60,
+    )
+    assert function.environment["LEDGER_TABLE_NAME"] == "${LedgerTable.name}"
+    assert function.environment["TASK_QUEUE_URL"] == "${TaskQueue.url}"
+    event = function.events["Changes"]
+    assert (event.type, event.source) == ("DynamoDB", "${ApplicationTable.stream_arn}")
+    expected = {
+        "BatchSize": 500,
+        "MaximumBatchingWindowInSeconds": 1,
+        "BisectBatchOnFunctionError": True,
+        "MaximumRetryAttempts": 100,
+        "FunctionResponseTypes": ["ReportBatchItemFailures"],
+    }
+    assert expected.items() <= event.settings.items()
+    assert event.filters[0]["dynamodb"]["Keys"]["PK"] == {"S": [{"prefix": "USER#"}]}
+    statements = {one.Sid: one for one in function.statements}
+    assert statements["ApplicationIndexes"].Resource == ["${ApplicationTable.arn}/index/GSI1"]
+    assert "dynamodb:DeleteItem" in statements["ApplicationTable"].Action
+
+
+def test_queues_say_where_what_failed_goes() -> None:
+    queues = manifest(deployment(SOCIAL)).queues
+    redrive = queues["TaskQueue"].redrive
+    assert redrive is not None
+    assert (redrive.dead_letters, redrive.after_receives) == ("${TaskDeadLetters.arn}", 10)
+    assert queues["QuarantineQueue"].redrive is None
+
+
+def test_alarms_name_what_they_watch() -> None:
+    alarm = manifest(deployment(SOCIAL)).alarms["DiscardedAlarm"]
+    assert alarm.settings["Dimensions"] == [
+        {"Name": "EventSourceMappingUUID", "Value": "${StreamFunction.Changes.uuid}"}
+    ]
+    assert alarm.description.startswith("Records were given up")
+
+
+@pytest.mark.parametrize("existing", [False, True])
+@pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
+def test_every_placeholder_is_explained_and_no_other(path: Path, existing: bool) -> None:
+    found = manifest(deployment(path, existing=existing))
+    text = found.model_dump_json(exclude={"placeholders"})
+    assert set(re.findall(r"\$\{[^}]*\}", text)) == set(found.placeholders)
+    unexplained = {name: meaning for name, meaning in found.placeholders.items() if name == f"${{{meaning}}}"}
+    assert not unexplained
+
+
+def test_existing_tables_are_placeholders() -> None:
+    found = manifest(deployment(SOCIAL, existing=True))
+    assert found.functions["WorkerFunction"].environment["TABLE_NAME"] == "${ExistingTableName}"
+    assert found.placeholders["${ExistingTableName}"] == "name of the application's table"
+
+
+def test_the_command_prints_it_and_its_schema() -> None:
+    runner = CliRunner()
+    one = runner.invoke(command, ["social", "--json"]).output
+    other = runner.invoke(command, ["social", "--format", "manifest"]).output
+    assert one == other
+    schema: Mapping[str, Any] = json.loads(runner.invoke(command, ["--format", "manifest-schema"]).output)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(json.loads(one), schema)
+    assert "description" in schema["properties"]["placeholders"]

@@ -1,0 +1,202 @@
+"""`projections template`: for any rules, a SAM template without warnings that has what these rules need and no more."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cfnlint.decode import decode_str
+from emulators import ROOT
+
+from projections.errors import UsageError
+from projections.language.loader import load, loads
+from projections.language.program import Program
+from projections.tools.cli import main
+from projections.tools.deployment.needs import Deployment
+from projections.tools.deployment.template import sam_template
+
+RULE_FILES = sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))
+TABLES = ROOT / "tests/simulation/rules/tables.yaml"
+EMBEDS = ROOT / "tests/simulation/rules/embeds.yaml"
+
+Run = Callable[..., tuple[int, str, str]]
+
+HOSTILE = """
+tables:
+  order-lines: {key: {on: S, "a: b": N}, indexes: {by.date: {partition: [yes, "null"], sort: ["é\\"'"]}}, ttl: "off"}
+  order_lines: {key: [id], separator: "/"}
+  main: {key: [PK, SK]}
+  unused: {key: [PK]}
+entities:
+  Line: {table: order-lines, key: {on: "L\\"é  #{x}", "a: b": "{n}"}}
+  Other: {table: order_lines, key: {id: "it's/{x}/100%"}}
+  Sum: {table: main, key: {PK: "SUM\\u2028#{x}", SK: "$ {{x}} !Ref"}, derived: true}
+projections:
+  sum: {from: Line, aggregate: {into: Sum, set: {n: count}}}
+  other: {from: Line, aggregate: {into: Other, set: {n: count}}}
+"""
+
+
+def deployment(path: Path, *, existing: bool = False) -> Deployment:
+    return Deployment("rules.yaml", Program.from_document(load(path).canonical()), existing)
+
+
+def parsed(text: str) -> Mapping[str, Any]:
+    template, mistakes = decode_str(text)
+    assert not mistakes
+    found: Mapping[str, Any] = template
+    return found
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        captured = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, captured.out, captured.err
+
+    return run
+
+
+def test_the_committed_template_is_that_of_the_shipped_rules(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the byte, wherever the command is called; if it is not, `make template`."""
+    monkeypatch.chdir(tmp_path)
+    assert run("template", "social") == (0, (ROOT / "template.yaml").read_text(encoding="utf-8"), "")
+
+
+def test_cfn_lint_finds_nothing_in_the_template_of_any_rules(tmp_path: Path) -> None:
+    (tmp_path / "hostile.rules").write_text(HOSTILE)
+    for path in [*RULE_FILES, tmp_path / "hostile.rules"]:
+        (tmp_path / f"{path.stem}.yaml").write_text(sam_template(deployment(path)))
+    for path in (TABLES, EMBEDS):
+        (tmp_path / f"{path.stem}-existing.yaml").write_text(sam_template(deployment(path, existing=True)))
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("cfn-lint")), *map(str, tmp_path.glob("*.yaml"))],
+        text=True,
+        capture_output=True,
+        timeout=600,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_tables_have_the_keys_indexes_and_ttl_of_the_rules_whatever_their_names() -> None:
+    resources = parsed(sam_template(Deployment("x", Program.from_document(loads(HOSTILE).canonical()))))["Resources"]
+    lines = resources["ApplicationTableOrderLines"]["Properties"]
+    types = {one["AttributeName"]: one["AttributeType"] for one in lines["AttributeDefinitions"]}
+    assert types == {"on": "S", "a: b": "N", "yes": "S", "null": "S", "é\"'": "S"}
+    assert [one["AttributeName"] for one in lines["KeySchema"]] == ["on", "a: b"]
+    (index,) = lines["GlobalSecondaryIndexes"]
+    assert index["IndexName"] == "by.date"
+    assert [(one["AttributeName"], one["KeyType"]) for one in index["KeySchema"]] == [
+        ("yes", "HASH"),
+        ("null", "HASH"),
+        ("é\"'", "RANGE"),
+    ]
+    assert lines["TimeToLiveSpecification"] == {"AttributeName": "off", "Enabled": True}
+    assert "TimeToLiveSpecification" not in resources["ApplicationTable"]["Properties"]
+    assert resources["ApplicationTableOrderLines2"]["Properties"]["KeySchema"] == [
+        {"AttributeName": "id", "KeyType": "HASH"}
+    ]
+
+
+def test_filters_survive_whatever_text_keys_begin_with() -> None:
+    """Folded YAML keeps two spaces, quotes, characters that do not print, and what looks like a function."""
+    resources = parsed(sam_template(Deployment("x", Program.from_document(loads(HOSTILE).canonical()))))["Resources"]
+    events = resources["StreamFunction"]["Properties"]["Events"]
+    keys = {
+        name: json.loads(event["Properties"]["FilterCriteria"]["Filters"][0]["Pattern"])
+        for name, event in events.items()
+    }
+    assert keys["ChangesOrderLines"] == {"dynamodb": {"Keys": {"on": {"S": [{"prefix": 'L"é  #'}]}}}}
+    assert keys["ChangesOrderLines2"] == {"dynamodb": {"Keys": {"id": {"S": [{"prefix": "it's/"}]}}}}
+    assert keys["Changes"]["dynamodb"]["Keys"] == {
+        "PK": {"S": [{"prefix": "SUM\u2028#"}]},
+        "SK": {"S": ["$ {x} !Ref"]},
+    }
+    assert keys["ChangesUnused"] == {"eventName": [{"exists": False}]}
+
+
+def test_several_tables_are_told_by_name_and_have_a_mapping_and_alarms_each() -> None:
+    template = parsed(sam_template(deployment(TABLES)))
+    variables = template["Globals"]["Function"]["Environment"]["Variables"]
+    text, names = variables["TABLES"]["Fn::Sub"]
+    assert json.loads(text) == {"app": "${TableApp}", "readings": "${TableReadings}", "stats": "${TableStats}"}
+    assert names["TableApp"] == {
+        "Fn::If": ["CreateTableApp", {"Ref": "ApplicationTableApp"}, {"Ref": "ExistingTableNameApp"}]
+    }
+    assert "TABLE_NAME" not in variables
+    assert len(variables["STREAM_ARN"]["Fn::Join"][1]) == 3
+    assert set(template["Resources"]["StreamFunction"]["Properties"]["Events"]) == {
+        "ChangesApp",
+        "ChangesReadings",
+        "ChangesStats",
+    }
+    (dimension,) = template["Resources"]["DroppedAlarmStats"]["Properties"]["Dimensions"]
+    assert dimension["Value"] == {"Ref": "StreamFunctionChangesStats"}
+
+
+def test_for_existing_tables_names_are_needed_and_no_table_but_the_ledger_is_made() -> None:
+    template = parsed(sam_template(deployment(EMBEDS, existing=True)))
+    assert "Default" not in template["Parameters"]["ExistingTableName"]
+    tables = [name for name, one in template["Resources"].items() if one["Type"] == "AWS::DynamoDB::Table"]
+    assert tables == ["LedgerTable"]
+    assert "CreateTable" not in template["Conditions"]
+    assert "Rules" not in template
+
+
+def actions(template: Mapping[str, Any], role: str, table: str) -> set[str]:
+    """What a role may do with a table, without `dynamodb:`."""
+    policies = template["Resources"][role]["Properties"]["Policies"]
+    statements = [
+        one for policy in policies if "PolicyDocument" in policy for one in policy["PolicyDocument"]["Statement"]
+    ]
+    return {
+        action.removeprefix("dynamodb:") for one in statements if one["Sid"] == table for action in list(one["Action"])
+    }
+
+
+def test_a_function_may_do_with_a_table_only_what_its_rules_need() -> None:
+    """An aggregate reads a table and writes another, a copy deletes, an embed queries and updates in bulk."""
+    template = parsed(sam_template(deployment(TABLES)))
+    assert actions(template, "StreamRole", "ApplicationTableReadings") == {"GetItem"}
+    assert actions(template, "StreamRole", "ApplicationTableApp") == {"GetItem", "UpdateItem"}
+    assert actions(template, "StreamRole", "ApplicationTableStats") == {"GetItem", "UpdateItem", "DeleteItem"}
+    assert actions(template, "WorkerRole", "ApplicationTableStats") == {"GetItem"}
+    template = parsed(sam_template(deployment(EMBEDS)))
+    assert actions(template, "WorkerRole", "ApplicationTable") == {
+        "BatchGetItem",
+        "GetItem",
+        "PartiQLUpdate",
+        "Query",
+        "UpdateItem",
+    }
+
+
+def test_only_embeds_that_go_through_an_index_may_query_it() -> None:
+    assert "/index/GSI1" in sam_template(deployment(EMBEDS))
+    assert "/index/" not in sam_template(deployment(ROOT / "tests/simulation/rules/index.yaml"))
+
+
+def test_an_index_that_aws_refuses_is_refused_here() -> None:
+    rules = 'table: {key: [PK], indexes: {"my index": [a]}}\nentities: {A: {key: {PK: "A#{x}"}}}\n'
+    with pytest.raises(UsageError, match=r"my index.*letters"):
+        sam_template(Deployment("x", Program.from_document(loads(rules).canonical())))
+
+
+def test_output_goes_where_it_is_told_to(run: Run, tmp_path: Path) -> None:
+    target = tmp_path / "out.yaml"
+    assert run("template", str(TABLES), "-o", str(target)) == (0, "", "")
+    assert target.read_text().startswith("AWSTemplateFormatVersion")
+    code, out, err = run("template", str(TABLES), "-o", str(tmp_path / "none/out.yaml"))
+    assert (code, out) == (2, "")
+    assert "cannot be written" in err

@@ -1,0 +1,390 @@
+"""`projections diff`: what a change of rules means, rule by rule, and what is to be done about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emulators import ROOT
+
+from projections.language.loader import load, loads
+from projections.language.program import Program
+from projections.tools.cli import main
+from projections.tools.diff.difference import Difference, RuleDifference, difference
+from projections.tools.diff.show import as_data, as_markdown
+
+SOCIAL = ROOT / "projections/rules/social.yaml"
+RULE_FILES = [SOCIAL, *sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))]
+
+HEAD = """
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Post: {key: {PK: "USER#{userId}", SK: "POST#{postId}"}, id: postId}
+  Like: {key: {PK: "POST#{postId}", SK: "LIKE#{userId}"}}
+  Meta: {key: {PK: "META#{postId}", SK: META}}
+  Shop: {key: {PK: "SHOP#{shop}", SK: SHOP}}
+  Tag: {key: {PK: "TAG#{tag}", SK: TAG}%s}
+projections:
+"""
+META = "  meta: {from: Post, copy: {into: Meta, attributes: [title]}}\n"
+LIKES = "  likes: {from: Like, aggregate: {into: Meta, set: {likes: count}}}\n"
+
+
+def rules(text: str, head: str = HEAD) -> dict[str, Any]:
+    derived = ", derived: true" if "into: Tag" in text else ""
+    if not text.startswith(" "):
+        head = head.replace("projections:", "projections: {}")
+    return loads(head % derived + text, executable=False).canonical()
+
+
+def between(old: str, new: str) -> Difference:
+    return difference(rules(old), rules(new))
+
+
+def the_rule(found: Difference, name: str) -> RuleDifference:
+    (one,) = [one for one in found.rules if one.change.rule == name]
+    return one
+
+
+def test_the_same_rules_need_nothing() -> None:
+    found = between(META + LIKES, LIKES + META)
+    assert not found.findings
+    assert (found.unchanged, list(found.steps()), found.owners) == (2, [], ())
+
+
+def test_a_new_rule_says_its_target_what_it_writes_and_what_its_backfill_costs() -> None:
+    one = the_rule(found := between(META, META + LIKES), "likes")
+    assert (one.change.status, str(one.change.target_after)) == ("new", "Meta META#{postId} · META")
+    assert one.backfill == ("it is new, and items that exist have to be counted in",)
+    assert one.cost is not None
+    assert one.cost.of == "Like items"
+    assert [(hand.attribute, hand.before, hand.after, hand.made) for hand in found.owners] == [
+        ("likes", None, "likes", True)
+    ]
+    assert any("projections backfill" in step and "likes" in step for step in found.steps())
+
+
+def test_what_the_application_wrote_and_a_rule_now_writes_is_told() -> None:
+    (hand,) = between(
+        "", '  n: {from: Like, bind: {shop: "{shop}"}, aggregate: {into: Shop, set: {likes: count}}}\n'
+    ).owners
+    assert (hand.before, hand.after, hand.made) == (None, "n", False)
+    assert "overwritten" in hand.note
+
+
+def test_a_rule_that_vanished_needs_a_word_in_retired() -> None:
+    found = between(META + LIKES, META)
+    one = the_rule(found, "likes")
+    assert (one.change.status, one.backfill) == ("vanished", ())
+    assert "retired: {likes: keep}" in one.advice
+    assert next(found.steps()).startswith("Say what becomes of what these rules wrote: `retired: {likes: keep}`")
+    assert found.owners[0].note == "what becomes of it is not said"
+
+
+@pytest.mark.parametrize(("fate", "note"), [("keep", "stays where it is"), ("remove", "is removed")])
+def test_a_retired_rule_is_no_error(fate: str, note: str) -> None:
+    found = between(META + LIKES, META + f"retired: {{likes: {fate}}}\n")
+    one = the_rule(found, "likes")
+    assert (one.change.status, one.change.fate, one.advice) == ("retired", fate, "")
+    assert note in found.owners[0].note
+    assert any("projections backfill" in step for step in found.steps()) == (fate == "remove")
+
+
+def test_copies_go_with_a_rule_that_is_removed_and_stay_with_one_that_is_kept() -> None:
+    gone = between(META, "retired: {meta: remove}\n")
+    assert the_rule(gone, "meta").deletions == ("all `Meta META#{postId} · META`",)
+    assert any("--allow-delete" in step for step in gone.steps())
+    assert the_rule(between(META, "retired: {meta: keep}\n"), "meta").deletions == ()
+
+
+def test_derived_items_go_only_if_no_other_rule_makes_them() -> None:
+    tags = "  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}\n"
+    more = "  more: {from: Like, aggregate: {into: Tag, set: {likes: count}}}\n"
+    assert the_rule(between(tags, "retired: {tags: remove}\n"), "tags").deletions == ("all `Tag TAG#{tag} · TAG`",)
+    assert the_rule(between(tags + more, more + "retired: {tags: remove}\n"), "tags").deletions == (
+        "all `Tag TAG#{tag} · TAG` that no other rule contributes to",
+    )
+
+
+def test_a_rule_of_another_name_is_recognised() -> None:
+    found = between(META + LIKES, META + LIKES.replace("likes:", "hearts:", 1))
+    assert found.renamed == (("likes", "hearts", True),)
+    assert "keep its old name" in the_rule(found, "likes").advice
+    assert [(hand.before, hand.after) for hand in found.owners] == [("likes", "hearts")]
+    changed = LIKES.replace("likes:", "hearts:", 1).replace("likes: count", "hearts: count")
+    assert between(META + LIKES, META + changed).renamed == (("likes", "hearts", False),)
+    removed = between(META + LIKES, META + changed + "retired: {likes: remove}\n")
+    assert "Say `keep`" in the_rule(removed, "likes").advice
+    assert between(META + LIKES, META + LIKES.replace("likes:", "x:", 1).replace("Meta", "Shop")).renamed == ()
+
+
+def part(old: str, new: str, name: str = "likes") -> tuple[list[str], tuple[str, ...]]:
+    """The parts that changed, and why that needs a backfill."""
+    one = the_rule(between(META + old, META + new), name)
+    return [each.name for each in one.change.parts], one.backfill
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "why"),
+    [
+        (("from: Like,", "from: Like, where: {kind: [like]},"), "where", "other items contribute"),
+        (("from: Like,", "from: Post,"), "from", "other items contribute"),
+        (("from: Like,", 'from: Like, bind: {postId: "{other}"},'), "bind.postId", "targets have other keys"),
+        (("likes: count", "likes: sum(n)"), "set.likes", "the values change"),
+        (("likes: count", "likes: count, most: max(n)"), "set.most", "the values change"),
+        (("from: Like,", "from: Like, mode: shadow,"), "mode", "in the books"),
+        (("set:", "shards: 3, set:"), "shards", "nothing stored becomes wrong"),
+    ],
+)
+def test_each_part_that_changes_says_why_it_needs_a_backfill(change: tuple[str, str], name: str, why: str) -> None:
+    parts, backfill = part(LIKES, LIKES.replace(*change))
+    assert parts == [name]
+    assert why in backfill[0]
+
+
+def test_a_target_that_moves_shows_both_keys_and_deletes_the_old_copies() -> None:
+    copy = '  meta: {from: Post, bind: {postId: "%s"}, copy: {into: Meta, attributes: [title]}}\n'
+    one = the_rule(between(copy % "{postId}", copy % "{slug}"), "meta")
+    assert one.change.moved
+    assert [str(target) for target in (one.change.target_before, one.change.target_after)] == [
+        "Meta META#{postId} · META",
+        "Meta META#{slug} · META",
+    ]
+    assert [part.name for part in one.change.parts] == ["bind.postId", "claimed"]
+    assert one.deletions == ("`Meta META#{postId} · META` under keys that are not made any more",)
+
+
+def test_a_copy_with_fewer_sources_deletes_some() -> None:
+    old, new = META, META.replace("from: Post,", "from: Post, where: {state: [public]},")
+    assert the_rule(between(old, new), "meta").deletions == (
+        "`Meta META#{postId} · META` of items that no longer contribute",
+    )
+
+
+def test_an_entity_that_changes_is_a_change_of_every_rule_that_knows_it() -> None:
+    old = rules(META + LIKES)
+    new = rules(META + LIKES, HEAD.replace("META#", "M#"))
+    found = difference(old, new)
+    assert {one.change.rule for one in found.rules} == {"meta", "likes"}
+    assert all(part.shared and part.name == "Meta.key" for one in found.rules for part in one.change.parts)
+    assert "keys are read and made in another way" in the_rule(found, "likes").backfill
+    text = as_markdown(found, "a", "b")
+    assert text.count('{"PK": "META#{postId}"') == 1
+
+
+def test_attributes_of_an_index_are_told_one_by_one() -> None:
+    index = '  i: {from: Post, index: {GSI1PK: "A#{state}", GSI1SK: "%s"}}\n'
+    parts, _ = part(index % "{at}", index % "{at}#{postId}", "i")
+    assert parts == ["index.GSI1SK"]
+    cases = "  i: {from: Post, index: [{where: {s: [%s]}, GSI1PK: A}, {GSI1PK: B}]}\n"
+    assert part(cases % "x", cases % "y", "i")[0] == ["index[0].where"]
+
+
+def test_a_rule_that_changes_its_kind() -> None:
+    one = the_rule(
+        between(META + LIKES, META + "  likes: {from: Like, latest: {into: Meta, by: at, attributes: {likes: n}}}\n"),
+        "likes",
+    )
+    assert "it does something else" in one.backfill
+    assert one.change.kind == "latest"
+
+
+def test_guards_of_another_name_concern_every_rule() -> None:
+    found = difference(rules(META + LIKES), rules(META + LIKES, "guard_prefix: '_'\n" + HEAD))
+    assert {one.change.rule for one in found.rules} == {"meta", "likes"}
+    assert all(one.backfill == ("guards have another name",) for one in found.rules)
+
+
+# The deployment
+
+
+def test_filters_indexes_ttl_permissions_and_tables() -> None:
+    old = rules(META)
+    tag = "  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}\n"
+    found = difference(old, rules(META + tag))
+    assert found.deployment == ("table main: the filters let through TAG#… · TAG too",)
+    head = HEAD.replace("GSI1: [GSI1PK, GSI1SK]", "GSI1: [GSI1PK], GSI2: [a], GSI3: [b]").replace(
+        "}}\nent", "}, ttl: exp}\nent"
+    )
+    found = difference(old, rules(META, head))
+    assert found.deployment == (
+        "table main: index GSI2 is new",
+        "table main: index GSI3 is new",
+        "table main: items expire by exp, before by nothing",
+    )
+    assert found.indexes == (("main", "GSI2"), ("main", "GSI3"))
+    assert found.impossible == (
+        "the key of index GSI1 changes, which DynamoDB cannot do; a new index needs another name",
+    )
+    assert any("one new index at a time" in step for step in found.steps())
+    assert found.findings
+    counts = rules('  n: {from: Like, bind: {shop: "{s}"}, aggregate: {into: Shop, set: {n: count}}}\n')
+    assert any("no longer delete items" in reason for reason in difference(old, counts).deployment)
+
+
+def test_the_key_of_a_table_cannot_change() -> None:
+    old = loads('table: {key: [PK]}\nentities: {A: {key: {PK: "A#{a}"}}}\n').canonical()
+    new = loads('table: {key: {PK: N}}\nentities: {A: {key: {PK: "{a}"}}}\n').canonical()
+    assert "the key of table main changes" in difference(old, new).impossible[0]
+
+
+def test_tables_come_and_go() -> None:
+    old = load(ROOT / "tests/simulation/rules/tables.yaml").canonical()
+    new = deepcopy(old)
+    new["projections"] = {"perDevice": old["projections"]["perDevice"]}
+    new["retired"] = {"totals": "keep", "copies": "keep"}
+    for name in ("Total", "Latest"):
+        del new["entities"][name]
+    del new["tables"]["stats"]
+    assert any("table stats is not in the rules any more" in reason for reason in difference(old, new).deployment)
+    assert "table stats is new" in difference(new, old).deployment
+
+
+# For all rules we have
+
+
+@pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
+def test_a_rule_differs_exactly_if_its_fingerprint_does(path: Path) -> None:
+    """Each rule, entity and table changed a little, or taken away."""
+    old = load(path).canonical()
+    assert not difference(old, old).findings
+    for new in variants(old):
+        changed = {one.change.rule for one in difference(old, new).rules if one.change.status == "changed"}
+        ours, theirs = Program.from_document(old).rules, Program.from_document(new).rules
+        assert changed == {name for name in theirs if ours[name].fingerprint != theirs[name].fingerprint}
+        json.dumps(as_data(difference(old, new)))
+        assert as_markdown(difference(old, new), "a", "b")
+
+
+def variants(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = []
+    for name, rule in document["projections"].items():
+        for change in (
+            {"where": {"z": [1]}},
+            {"mode": "shadow"},
+            *([{"shards": 7}] if "shards" in rule else []),
+            *([{"limit": 99}] if "limit" in rule else []),
+            *([{"on_delete": "keep" if rule["on_delete"] == "remove" else "remove"}] if "on_delete" in rule else []),
+        ):
+            new = deepcopy(dict(document))
+            new["projections"][name].update(change)
+            found.append(new)
+        new = deepcopy(dict(document))
+        del new["projections"][name]
+        found.append(new)
+    for name in document["entities"]:
+        for change in ({"match": {"z": "1"}}, {"expires": True}, {"id": "z"}):
+            new = deepcopy(dict(document))
+            new["entities"][name].update(change)
+            found.append(new)
+    return found
+
+
+@pytest.mark.parametrize("old", RULE_FILES, ids=lambda path: path.stem)
+def test_any_rules_can_be_compared_with_any_others(old: Path) -> None:
+    for new in RULE_FILES:
+        found = difference(load(old).canonical(), load(new).canonical())
+        assert found.findings == (old != new)
+        assert as_markdown(found, "a", "b")
+
+
+# The command
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        captured = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, captured.out, captured.err
+
+    return run
+
+
+def edited(tmp_path: Path) -> Path:
+    path = tmp_path / "new.yaml"
+    path.write_text(SOCIAL.read_text().replace("commentCount: count", "commentCount: sum(weight)"))
+    return path
+
+
+def test_nothing_to_do_is_exit_code_0(run: Run) -> None:
+    code, out, err = run("diff", "social", str(SOCIAL))
+    assert (code, err) == (0, "")
+    assert "7 unchanged. Nothing needs doing." in out
+
+
+def test_something_to_do_is_exit_code_1_and_reads_well(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("diff", "social", str(edited(tmp_path)))
+    assert (code, err) == (1, "")
+    assert "~ discussion changed: aggregate of Comment → PostMeta POST#{postId} · METADATA" in out
+    assert "set.commentCount: count → sum(weight)" in out
+    assert "per 1000 Comment items: 1000 + 2T reads, 2000 + 3T writes" in out
+    assert "`" not in out
+
+
+def test_new_rules_may_be_named_by_the_option(run: Run, tmp_path: Path) -> None:
+    one = run("diff", "social", "--rules", str(edited(tmp_path)))
+    assert one == run("diff", "social", str(edited(tmp_path)))
+    assert run("diff", "social", "social", "--rules", "social")[0] == 2
+
+
+def test_markdown_and_json(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("diff", "social", str(edited(tmp_path)), "--format", "markdown")
+    assert code == 1
+    assert out.startswith("### Rules: social.yaml → new.yaml\n")
+    assert "- set.commentCount: `count` → `sum(weight)`" in out
+    code, out, _ = run("diff", "social", str(edited(tmp_path)), "--json")
+    found = json.loads(out)
+    assert (code, found["needs_doing"]) == (1, True)
+    (rule,) = found["rules"]
+    assert (rule["rule"], rule["target"]["after"]["entity"]) == ("discussion", "PostMeta")
+    assert rule["cost_per_1000"]["writes_per_target"] == 3
+    assert run("diff", "social", str(edited(tmp_path)), "--format", "json")[1] == out
+
+
+def test_the_rules_of_a_package_are_rules_too(run: Run, tmp_path: Path) -> None:
+    run("compile", "social", "-o", str(tmp_path / "rules.json"))
+    assert run("diff", str(tmp_path / "rules.json"), "social")[0] == 0
+
+
+def test_old_rules_may_come_through_a_pipe(run: Run, tmp_path: Path) -> None:
+    """As by `projections diff <(git show main:rules.yaml) rules.yaml`."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(SOCIAL.read_bytes()))
+    writer.start()
+    assert run("diff", str(pipe), "social")[0] == 0
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a: [",
+        "table: 3",
+        "\0",
+        '{"format": 1}',
+        '{"format": 99, "guard_prefix": "~"}',
+        '{"format": 1, "guard_prefix": "~", "tables": {}}',
+    ],
+)
+def test_a_wrong_file_is_exit_code_2(run: Run, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(text)
+    for arguments in ((str(path), "social"), ("social", str(path))):
+        code, out, err = run("diff", *arguments)
+        assert (code, out) == (2, "")
+        assert str(path) in err
+    assert run("diff", "social", str(tmp_path / "none.yaml"))[0] == 2
+    assert run("diff", "social", str(tmp_path))[0] == 2

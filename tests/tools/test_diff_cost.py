@@ -1,0 +1,129 @@
+"""What `projections diff` says a backfill costs is what the engine asks of a store, unit by unit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from projections.engine.effort import Effort
+from projections.engine.ledger_items import Entry, entry_key
+from projections.engine.refresh import Refresher
+from projections.engine.registry import Registry
+from projections.engine.store import Image, ItemKey, Page, Write
+from projections.language.keys import encode_key
+from projections.language.loader import loads
+from projections.language.program import LEDGER_SCHEMA, Program
+from projections.language.values import wire
+from projections.stores.memory import MemoryStore
+from projections.tools.diff.backfill import cost
+
+ITEMS = 1000
+
+HEAD = """
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Like: {key: {PK: "LIKE#{likeId}", SK: LIKE}, index_key: {GSI1PK: "POST#{postId}"}}
+  Part: {key: {PK: "POST#{postId}", SK: "PART#{partId}"}}
+  Post: {key: {PK: "POST#{postId}", SK: META}}
+  Copy: {key: {PK: "COPY#{likeId}", SK: META}}
+  ByPost: {key: {PK: "BY#{postId}", SK: META}}
+projections:
+"""
+
+RULES = {
+    "count": "{from: Like, aggregate: {into: Post, set: {n: count, s: sum(v), a: avg(v)}}}",
+    "extreme": "{from: Like, aggregate: {into: Post, set: {n: max(v)}}}",
+    "extremes of one value": "{from: Like, aggregate: {into: Post, set: {n: max(v), m: min(v)}}}",
+    "extremes of two values": "{from: Like, aggregate: {into: Post, set: {n: max(v), m: min(w)}}}",
+    "shards": "{from: Like, aggregate: {into: Post, shards: 4, set: {n: count}}}",
+    "top": "{from: Like, top: {into: Post, as: l, by: v, limit: 3, attributes: [v]}}",
+    "latest": "{from: Like, latest: {into: Post, by: v, attributes: [v]}}",
+    "guarded copy": "{from: Like, copy: {into: Copy, attributes: [v]}}",
+    "claimed copy": "{from: Like, copy: {into: ByPost, attributes: [v]}}",
+    "embed through an index": '{from: Post, embed: {into: Like, match: {postId: "{postId}"}, attributes: {t: title}}}',
+    "embed in a collection": '{from: Post, embed: {into: Part, match: {postId: "{postId}"}, attributes: {t: title}}}',
+}
+
+
+class Metered(MemoryStore):
+    """A memory store that counts request units: of consistent reads of 4 KB, and writes of 1 KB."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.reads = self.writes = 0
+
+    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        self.reads += 1
+        return super().get(key, attributes)
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        self.reads += len(keys)
+        return super().get_many(keys)
+
+    def query(self, *arguments: Any, **settings: Any) -> Page:
+        self.reads += 1
+        return super().query(*arguments, **settings)
+
+    def write(self, write: Write) -> None:  # `write_each` calls it too
+        self.writes += 1
+        super().write(write)
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        self.writes += 2 * len(writes)
+        super().transact(writes)
+
+
+def measured(rules: str, targets: int) -> tuple[Program, int, int]:
+    """Reads and writes of a refresh of 1000 items, nothing of which is there yet, and the publication of all targets."""
+    program = Program.from_document(loads(f"{HEAD}  rule: {rules}\n").canonical())
+    store = Metered({**program.tables, "ledger": LEDGER_SCHEMA})
+    child = "Part" if "into: Part" in rules else "Like"
+    for number in range(targets):
+        seed(store, PK=f"POST#{number}", SK="META", title="x")
+    for number in range(ITEMS):
+        post = str(number % targets)
+        if child == "Part":
+            seed(store, PK=f"POST#{post}", SK=f"PART#{number}")
+        else:
+            seed(store, PK=f"LIKE#{number}", SK="LIKE", postId=post, v=number, w=-number)
+    Registry(program, store).standing()
+    images = {program.tables["main"].key("main", image): image for image in store.items("main")}
+    store.reads = store.writes = 0
+    refresher, effort = Refresher(program, store), Effort(lambda: 1e9)
+    refresher.scanned(images, effort)
+    found = (MemoryStore.get(store, entry_key(encode_key(key))) for key in images)
+    refresher.publish({target for entry in found if entry for target in Entry.read(entry).targets}, effort)
+    assert not refresher.failed
+    assert not refresher.rejected
+    return program, store.reads, store.writes
+
+
+def seed(store: MemoryStore, **item: Any) -> None:
+    store.seed("main", {name: wire(value) for name, value in item.items()})
+
+
+@pytest.mark.parametrize("targets", [1, 10, 1000])
+@pytest.mark.parametrize("name", RULES)
+def test_a_backfill_costs_what_diff_says(name: str, targets: int) -> None:
+    """To the unit, but that a target which several transactions share is written by each: two units, 31 transactions."""
+    program, reads, writes = measured(RULES[name], targets)
+    expected_reads, expected_writes = cost(program.document, "rule").units(targets)
+    assert reads == expected_reads
+    assert expected_writes <= writes <= expected_writes + 62
+
+
+def test_an_index_costs_a_write_to_the_item_and_one_to_each_index() -> None:
+    """The store does not count those of the indexes; AWS does."""
+    program, reads, writes = measured('{from: Like, index: {GSI1SK: "{v}"}}', 1)
+    assert (reads, writes) == (0, ITEMS)
+    assert cost(program.document, "rule").units(1) == (0, 2 * ITEMS)
+
+
+def test_dollars_are_those_of_a_million_items() -> None:
+    program, *_ = measured(RULES["count"], 1)
+    assert cost(program.document, "rule").dollars(1000) == pytest.approx((3000 * 0.125 + 5000 * 0.625) / 1000)
+    assert str(cost(program.document, "rule")) == (
+        "per 1000 Like items: 1000 + 2T reads, 2000 + 3T writes; $1.38 to $3.50 per million"
+    )
