@@ -13,7 +13,7 @@ from projections.language.patterns import Pattern
 from projections.language.shapes import attribute_map, cases
 from projections.language.templates import Template
 
-__all__ = ["chains", "cycle_mistakes", "ownership_mistakes", "written"]
+__all__ = ["chains", "cycle_mistakes", "follows", "ownership_mistakes", "written"]
 
 Node: TypeAlias = tuple[str, str]
 """(entity, attribute)."""
@@ -132,6 +132,17 @@ def chains(rules: Rules) -> dict[str, tuple[str, ...]]:
         name: max(((*way_to(read), name) for read, _ in flows[name]), key=len, default=(name,))
         for name in rules.projections
     }
+
+
+def follows(rules: Rules) -> dict[str, tuple[str, ...]]:
+    """For each rule those that write, or create, what it reads, in the order of the file."""
+    flows = _all_flows(rules)
+    writers: dict[Node, set[str]] = {}
+    for name, pairs in flows.items():
+        for _, write in pairs:
+            writers.setdefault(write, set()).add(name)
+    found = {name: {writer for read, _ in pairs for writer in writers.get(read, ())} for name, pairs in flows.items()}
+    return {name: tuple(other for other in rules.projections if other in found[name]) for name in rules.projections}
 
 
 def _all_flows(rules: Rules) -> dict[str, list[tuple[Node, Node]]]:

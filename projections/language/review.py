@@ -39,10 +39,10 @@ class Review:
         return next((severity for severity in SEVERITIES if severity in found), None)
 
 
-def review(path: str | Path) -> Review:
-    """Everything found in a rule file. Raises nothing for what is wrong with it: that is a finding too."""
+def review(path: str | Path, file: str | None = None) -> Review:
+    """Everything found in a rule file, which findings call `file`. What is wrong with it is a finding, never raised."""
     try:
-        return reviewed(text_of(path), str(path))
+        return reviewed(text_of(path), file or str(path))
     except RulesError as error:
         return Review(None, tuple(_mistaken(error)))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["EVERY", "Origin", "conditions", "creators", "key_text", "origins", "target_of"]
+__all__ = ["EVERY", "Origin", "conditions", "creators", "entity_key", "key_text", "origins", "target_of"]
 
 EVERY = "*"
 """Stands for all attributes, where a rule copies all."""
@@ -46,6 +46,11 @@ def creators(document: Document) -> dict[str, str]:
         if rule["kind"] == "copy" or document["entities"][target_of(rule)]["derived"]:
             found.setdefault(target_of(rule), name)
     return found
+
+
+def entity_key(document: Document, entity: str) -> str:
+    """The key of an entity's items, as `USER#{userId} · PROFILE`."""
+    return " · ".join(document["entities"][entity]["key"].values())
 
 
 def key_text(document: Document, name: str) -> str:

@@ -103,6 +103,12 @@ class KeySet:
     """Attributes that can have these values only, by the conditions under which the key is made."""
 
     @property
+    def attributes(self) -> tuple[str, ...]:
+        """The names in it that are attributes of the source, not variables of its key nor elements of `each`."""
+        slots = (slot for made in (*self.partition, *self.sort) for slot in made.slots)
+        return tuple(dict.fromkeys(slot.name for slot in slots if slot.origin == "attribute"))
+
+    @property
     def made(self) -> tuple[tuple[Made, int], ...]:
         """Each attribute with the most bytes it may have."""
         return (*((one, PARTITION_BYTES) for one in self.partition), *((one, SORT_BYTES) for one in self.sort))
