@@ -138,7 +138,8 @@ def _inverted(facts: Facts) -> Iterator[Remark]:
 
 def _target(facts: Facts, key: KeySet) -> Iterator[Remark]:
     few = _few(key, key.partition, f"{key.entity} items")
-    if few is not None and key.sort and facts.variables(key.source):
+    bounded = all(slot.name in key.listed or slot.piped("date", "bucket") for made in key.sort for slot in made.slots)
+    if few is not None and not bounded and facts.variables(key.source):
         made = key.partition[0]
         yield Remark("hot-partition", few.severity, made.place, few.share("the table"), _bucketed(facts, key, made))
 
