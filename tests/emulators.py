@@ -23,11 +23,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Program", "Unavailable", "dynamodb_local", "free_port", "ministack", "running"]
+__all__ = ["Program", "Unavailable", "dynamodb_local", "free_port", "mermaid_script", "ministack", "running"]
 
 ROOT = Path(__file__).resolve().parent.parent
 DIRECTORY = ROOT / ".emulators"
 DYNAMODB_LOCAL = "amplify-dynamodb-simulator@2.9.30"  # the npm package that carries AWS's jar
+MERMAID = "mermaid@11"
 MINISTACK = "ministack==1.5.33"
 
 
@@ -47,7 +48,7 @@ def dynamodb_local(port: int) -> Program:
     for program in ("java", "npm"):
         if shutil.which(program) is None:
             raise Unavailable(f"DynamoDB Local needs {program}, which is not on PATH")
-    home = _installed("dynamodb-local", _unpack_dynamodb_local)
+    home = _installed("dynamodb-local", lambda home: _unpack(DYNAMODB_LOCAL, home))
     command = ["java", "-Xmx512m", "-Djava.library.path=emulator/DynamoDBLocal_lib"]
     return Program([*command, "-jar", "emulator/DynamoDBLocal.jar", "-inMemory", "-port", str(port)], home)
 
@@ -127,9 +128,17 @@ def _installed(name: str, install: Callable[[Path], None]) -> Path:
     return home
 
 
-def _unpack_dynamodb_local(home: Path) -> None:
+def mermaid_script() -> Path:
+    """Mermaid as a browser loads it: not an emulator, but installed like one."""
+    if shutil.which("npm") is None:
+        raise Unavailable("Mermaid needs npm to be fetched, which is not on PATH")
+    return _installed("mermaid", lambda home: _unpack(MERMAID, home)) / "dist" / "mermaid.min.js"
+
+
+def _unpack(package: str, home: Path) -> None:
+    """The contents of an npm package, without what it depends on."""
     home.mkdir()
-    _run(["npm", "pack", "--silent", DYNAMODB_LOCAL], home)
+    _run(["npm", "pack", "--silent", package], home)
     (archive,) = home.glob("*.tgz")
     _run(["tar", "xzf", archive.name, "--strip-components=1"], home)
     archive.unlink()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -15,7 +15,7 @@ from projections.language.shapes import index_attributes, key_attributes, syntax
 from projections.language.syntax import suggest
 from projections.language.templates import KeyPattern, Template, overlap
 
-__all__ = ["attribute_types", "entity_mistakes", "key_names", "table_mistakes", "typed"]
+__all__ = ["attribute_types", "entity_mistakes", "key_names", "listed_values", "table_mistakes", "typed"]
 
 ABSENT = Exists(False)
 
@@ -117,7 +117,7 @@ def _overlap(rules: Rules, name: str, first: str, second: str) -> Iterator[Mista
         if text is None:
             return
         witness[attribute] = text
-    mine, other = _values(one.match), _values(two.match)
+    mine, other = listed_values(one.match), listed_values(two.match)
     if any(not mine[attribute] & other[attribute] for attribute in mine.keys() & other.keys()):
         return
     key = ", ".join(f'{attribute} "{text}"' for attribute, text in witness.items())
@@ -125,13 +125,13 @@ def _overlap(rules: Rules, name: str, first: str, second: str) -> Iterator[Mista
     yield Mistake(("entities", second), f"an item with {key} would be {first} and {second}: {way_out}", at_key=True)
 
 
-def _values(pattern: dict[str, Any] | None) -> dict[str, set[Any]]:
-    """The names that a pattern holds to certain values, each with its type (True is not 1)."""
-    found = {}
+def listed_values(pattern: Mapping[str, Any] | None) -> dict[str, set[tuple[type, Any]]]:
+    """The names that a pattern holds to certain values, each with its type (True is not 1); `ABSENT` for none at all."""
+    found: dict[str, set[tuple[type, Any]]] = {}
     for condition in Pattern.parse(pattern or {}).conditions:
         if isinstance(condition, Test) and all(
             isinstance(one, Equals) or one == ABSENT for one in condition.alternatives
         ):
-            values = (one.value if isinstance(one, Equals) else ABSENT for one in condition.alternatives)
+            values: list[Any] = [one.value if isinstance(one, Equals) else ABSENT for one in condition.alternatives]
             found[condition.name] = {(type(value), value) for value in values}
     return found

@@ -19,7 +19,7 @@ from projections.language.syntax import suggest
 from projections.language.unsupported import unsupported
 from projections.language.wording import known_names, mistakes_in, optional_names
 
-__all__ = ["check", "load", "loads"]
+__all__ = ["check", "load", "loads", "problems", "source_of", "text_of", "understand"]
 
 
 def load(path: str | Path, *, executable: bool = True) -> Rules:
@@ -27,18 +27,31 @@ def load(path: str | Path, *, executable: bool = True) -> Rules:
 
     `executable=False` also accepts what this version's engine does not execute yet.
     """
+    return loads(text_of(path), str(path), executable=executable)
+
+
+def text_of(path: str | Path) -> str:
+    """The text of a rule file. Raises RulesError where there is none."""
     try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
+        return Path(path).read_bytes().decode("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = (
             "is not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", None) or str(error)
         )
         raise _single(str(path), f"cannot be read: {reason}") from None
-    return loads(text, str(path), executable=executable)
 
 
 def loads(text: str, file: str = "<rules>", *, executable: bool = True) -> Rules:
     """The rules of a YAML or JSON text; `file` is what messages call it. Raises RulesError with all mistakes."""
+    source = source_of(text, file)
+    rules, mistakes = understand(source, executable)
+    if mistakes or rules is None:
+        raise RulesError(problems(mistakes, source, file))
+    return rules
+
+
+def source_of(text: str, file: str) -> Source:
+    """The data of a text with the places of its parts. Raises RulesError where it is none that rules can be made of."""
     try:
         source = read(text)
     except UnreadableError as error:
@@ -47,23 +60,19 @@ def loads(text: str, file: str = "<rules>", *, executable: bool = True) -> Rules
         raise _single(
             file, f"expected a mapping with `table`, `entities` and `projections`, found {shown(source.data)}"
         )
-    rules, mistakes = _understand(source, executable)
-    mistakes += source.mistakes
-    if mistakes or rules is None:
-        raise RulesError(_problems(mistakes, source, file))
-    return rules
+    return source
 
 
 def check(rules: Rules, file: str = "<python>", *, executable: bool = True) -> Rules:
     """The same rules, when they were built in Python and make sense. Raises RulesError with all mistakes, on line 1."""
     mistakes = analyse(rules) + (unsupported(rules) if executable else [])
     if mistakes:
-        raise RulesError(_problems(mistakes, Source(""), file))
+        raise RulesError(problems(mistakes, Source(""), file))
     return rules
 
 
-def _understand(source: Source, executable: bool) -> tuple[Rules | None, list[Mistake]]:
-    """The rules as far as they can be understood, and what is wrong with them.
+def understand(source: Source, executable: bool) -> tuple[Rules | None, list[Mistake]]:
+    """The rules as far as they can be understood, and what is wrong with them and with the text itself.
 
     What is broken is taken out and the rest looked at again, so that one mistake does not hide others; a misspelt name
     is read as the one that was meant.
@@ -82,10 +91,10 @@ def _understand(source: Source, executable: bool) -> tuple[Rules | None, list[Mi
             mistakes += found
             rest = without(data, [mistake.path for mistake in found])
             if rest is None:
-                return None, mistakes
+                return None, mistakes + source.mistakes
             data, more = rest
             mistakes += more
-    mistakes += analyse(rules, whole=whole)
+    mistakes += [*analyse(rules, whole=whole), *source.mistakes]
     return rules, mistakes + (unsupported(rules) if executable else [])
 
 
@@ -144,7 +153,7 @@ def _single(file: str, message: str, line: int = 1, column: int = 1) -> RulesErr
     return RulesError([Problem(file, line, column, dotted(()), message)])
 
 
-def _problems(mistakes: Iterable[Mistake], source: Source, file: str) -> list[Problem]:
+def problems(mistakes: Iterable[Mistake], source: Source, file: str) -> list[Problem]:
     """The mistakes with their places, in the order of the file, each once."""
     found = {Problem(file, *source.position(mistake), dotted(mistake.path), mistake.message) for mistake in mistakes}
     return sorted(found, key=lambda problem: (problem.line, problem.column, problem.path, problem.message))

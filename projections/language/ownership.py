@@ -13,7 +13,7 @@ from projections.language.patterns import Pattern
 from projections.language.shapes import attribute_map, cases
 from projections.language.templates import Template
 
-__all__ = ["cycle_mistakes", "ownership_mistakes", "written"]
+__all__ = ["chains", "cycle_mistakes", "follows", "ownership_mistakes", "written"]
 
 Node: TypeAlias = tuple[str, str]
 """(entity, attribute)."""
@@ -104,18 +104,57 @@ def _shown(node: Node) -> str:
 
 def _edges(rules: Rules) -> dict[Node, dict[Node, str]]:
     """From each (entity, attribute) to those that are computed from it, with the rule that does it."""
-    flows = {name: list(_flows(rules, rule)) for name, rule in rules.projections.items()}
-    known = {attribute for pairs in flows.values() for pair in pairs for _, attribute in pair} - {EXISTS}
-    owned = {(rule.into, attribute) for rule in rules.projections.values() for attribute in written(rule)}
     edges: dict[Node, dict[Node, str]] = {}
-    for name, rule in rules.projections.items():
-        pairs = flows[name]
-        if isinstance(rule.copy_, Copy) and rule.copy_.attributes == "all":
-            free = [attribute for attribute in (*sorted(known), REST) if (rule.into, attribute) not in owned]
-            pairs = pairs + [((rule.from_, attribute), (rule.into, attribute)) for attribute in free]
+    for name, pairs in _all_flows(rules).items():
         for read, write in pairs:
             edges.setdefault(read, {}).setdefault(write, name)
     return edges
+
+
+def chains(rules: Rules) -> dict[str, tuple[str, ...]]:
+    """For each rule the longest way to it: the rules that write what it reads, each what the next one reads, itself last.
+
+    The length is how many passes through the stream its effect takes. The rules must be free of cycles.
+    """
+    flows = _all_flows(rules)
+    into: dict[Node, list[tuple[Node, str]]] = {}
+    for name, pairs in flows.items():
+        for read, write in pairs:
+            into.setdefault(write, []).append((read, name))
+    known: dict[Node, tuple[str, ...]] = {}
+
+    def way_to(node: Node) -> tuple[str, ...]:
+        if node not in known:
+            known[node] = max(((*way_to(read), name) for read, name in into.get(node, ())), key=len, default=())
+        return known[node]
+
+    return {
+        name: max(((*way_to(read), name) for read, _ in flows[name]), key=len, default=(name,))
+        for name in rules.projections
+    }
+
+
+def follows(rules: Rules) -> dict[str, tuple[str, ...]]:
+    """For each rule those that write, or create, what it reads, in the order of the file."""
+    flows = _all_flows(rules)
+    writers: dict[Node, set[str]] = {}
+    for name, pairs in flows.items():
+        for _, write in pairs:
+            writers.setdefault(write, set()).add(name)
+    found = {name: {writer for read, _ in pairs for writer in writers.get(read, ())} for name, pairs in flows.items()}
+    return {name: tuple(other for other in rules.projections if other in found[name]) for name in rules.projections}
+
+
+def _all_flows(rules: Rules) -> dict[str, list[tuple[Node, Node]]]:
+    """For each rule what it reads and what it computes from that, a copy of all attributes one by one."""
+    flows = {name: list(_flows(rules, rule)) for name, rule in rules.projections.items()}
+    known = {attribute for pairs in flows.values() for pair in pairs for _, attribute in pair} - {EXISTS}
+    owned = {(rule.into, attribute) for rule in rules.projections.values() for attribute in written(rule)}
+    for name, rule in rules.projections.items():
+        if isinstance(rule.copy_, Copy) and rule.copy_.attributes == "all":
+            free = [attribute for attribute in (*sorted(known), REST) if (rule.into, attribute) not in owned]
+            flows[name] += [((rule.from_, attribute), (rule.into, attribute)) for attribute in free]
+    return flows
 
 
 def _flows(rules: Rules, rule: Projection) -> Iterator[tuple[Node, Node]]:

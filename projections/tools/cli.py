@@ -23,6 +23,7 @@ COMMANDS = {
     "check": "Say whether a rule file makes sense, and what each rule does.",
     "compile": "Print the canonical JSON of a rule file, as the deployed function reads it.",
     "diff": "Say what a change of rules means, for a pull request: targets, owners, deletions, backfills, cost.",
+    "graph": "Draw entities and rules: Mermaid, Graphviz DOT, or an HTML page to look at.",
     "replay": "Run recorded stream events through the real handler and show what is derived.",
     "schema": "Print the JSON Schema of rule files, for editors.",
     "simulate": "Try rules against redelivery, reordering, crashes and overwrites, in thousands of histories.",

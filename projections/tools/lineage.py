@@ -8,7 +8,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["EVERY", "Origin", "conditions", "creators", "key_text", "origins", "target_of"]
+__all__ = [
+    "EVERY",
+    "Origin",
+    "conditions",
+    "creators",
+    "entity_key",
+    "key_text",
+    "origins",
+    "resolved_key",
+    "target_of",
+]
 
 EVERY = "*"
 """Stands for all attributes, where a rule copies all."""
@@ -48,16 +58,26 @@ def creators(document: Document) -> dict[str, str]:
     return found
 
 
+def entity_key(document: Document, entity: str) -> str:
+    """The key of an entity's items, as `USER#{userId} · PROFILE`."""
+    return " · ".join(document["entities"][entity]["key"].values())
+
+
 def key_text(document: Document, name: str) -> str:
     """The key of a rule's target as templates over its source, as `POST#{postId} · METADATA`."""
+    return " · ".join(resolved_key(document, name).values())
+
+
+def resolved_key(document: Document, name: str) -> dict[str, str]:
+    """The key of a rule's target, attribute by attribute, as templates over its source."""
     rule = document["projections"][name]
     bound = rule.get("bind") or {}
 
     def resolved(match: re.Match[str]) -> str:
         return str(bound.get(match[1], match[0]))
 
-    templates = document["entities"][target_of(rule)]["key"].values()
-    return " · ".join(re.sub(r"\{(\w+)\*?\}", resolved, template) for template in templates)
+    key = document["entities"][target_of(rule)]["key"]
+    return {attribute: re.sub(r"\{(\w+)\*?\}", resolved, template) for attribute, template in key.items()}
 
 
 def _written(document: Document, rule: Document) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from projections.language.program import Program
     from projections.tools.replay import Replay
 
-__all__ = ["console", "json_text", "print_grid", "print_replay", "replay_document", "visible"]
+__all__ = ["console", "count", "json_text", "print_grid", "print_replay", "replay_document", "visible"]
 
 WIDTH = 110
 """Columns where the output is not a terminal, which has no width."""
@@ -44,8 +44,8 @@ def visible(image: Image, prefix: str, internal: bool) -> dict[str, Any]:
     return plain_item({name: value for name, value in image.items() if internal or not name.startswith(prefix)})
 
 
-def print_grid(out: Console, rows: Sequence[Sequence[tuple[str, str]]], indent: int = 2) -> None:
-    """Rows of (text, style) in columns, then an empty line. The last column may be as long as it likes."""
+def print_grid(out: Console, rows: Sequence[Sequence[tuple[str, str]]], indent: int = 2, after: str = "\n") -> None:
+    """Rows of (text, style) in columns, then `after`. The last column may be as long as it likes."""
     from rich.cells import cell_len
     from rich.text import Text
 
@@ -60,7 +60,7 @@ def print_grid(out: Console, rows: Sequence[Sequence[tuple[str, str]]], indent: 
             if column < len(row) - 1:
                 line.append(" " * (widths[column] - cell_len(text) + 2))
         out.print(line, soft_wrap=True)
-    out.print()
+    out.print(end=after)
 
 
 def replay_document(replay: Replay, program: Program, *, internal: bool = False) -> dict[str, Any]:
@@ -161,8 +161,8 @@ def _print_problems(out: Console, replay: Replay) -> None:
 def _print_summary(out: Console, replay: Replay, shown: int, attributes: int, untouched: Mapping[str, int]) -> None:
     repeated = f" ({replay.repeated} redelivered)" if replay.repeated else ""
     out.print(
-        f"{_count(replay.recorded, 'record')}{repeated} in {_count(replay.rounds, 'round')}: "
-        f"[bold]{_count(attributes, 'derived attribute')} on {_count(shown, 'item')}[/], "
+        f"{count(replay.recorded, 'record')}{repeated} in {count(replay.rounds, 'round')}: "
+        f"[bold]{count(attributes, 'derived attribute')} on {count(shown, 'item')}[/], "
         f"{len(replay.quarantined)} quarantined, {len(replay.failures)} failed.",
         soft_wrap=True,
     )
@@ -224,5 +224,5 @@ def _value(value: Mapping[str, Any], longest: int = 48) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -97,6 +97,44 @@ def test_check_as_json(run: Run) -> None:
     assert code == 0
     assert rules["authorship"]["key"] == "USER#{userId} · PROFILE"
     assert rules["engagement"]["writes"] == {"likeCount": "count of Like"}
+    assert rules["engagement"]["source_key"] == "USER#{userId} · LIKE#POST#{postId}"
+    assert rules["engagement"]["path"]["alone"] == 5
+    assert (rules["leaderboard"]["after"], rules["leaderboard"]["passes"]) == (["postById", "engagement"], 2)
+    assert rules["leaderboard"]["where"] == "status is published"
+    assert [finding["code"] for finding in json.loads(out)["findings"]] == ["expiry-undecided", "hot-partition"]
+
+
+def test_check_prints_findings_beneath_their_rules_with_the_way_out(run: Run) -> None:
+    code, out, _ = run("check", "tests/simulation/rules/chains.yaml")
+    assert code == 1
+    rule = out[out.index("\nlisted  ") : out.index("\ncards  ")]
+    assert "path: 1 conditional write on the item itself" in rule
+    assert "after meta, likes: 2 passes through the stream." in rule
+    assert (
+        "  tests/simulation/rules/chains.yaml:23:22: projections.listed.index.GSI1PK: warning [hot-partition]: " in rule
+    )
+    assert '    → if writes may come faster, spread them, as "PUBLISHED#{postId|bucket(8)}"' in rule
+    assert out.endswith("! tests/simulation/rules/chains.yaml: 6 rules, no mistakes, 2 warnings, 2 notes.\n")
+
+
+def test_check_says_which_variables_of_a_key_come_from_attributes(run: Run) -> None:
+    code, out, _ = run("check", "tests/simulation/rules/aggregates.yaml")
+    assert code == 0
+    assert "key: {recommendedBy} of the attributes of Sale." in out
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "code"),
+    [
+        ("chains", "error", 0),
+        ("chains", "warning", 1),
+        ("derived", "warning", 0),
+        ("derived", "note", 1),
+        ("extremes", "note", 0),
+    ],
+)
+def test_check_fails_on_the_severity_asked_for(run: Run, name: str, severity: str, code: int) -> None:
+    assert run("check", f"tests/simulation/rules/{name}.yaml", "--fail-on", severity)[0] == code
 
 
 def test_check_prints_every_mistake_with_its_place_and_exits_with_1(run: Run, tmp_path: Path) -> None:
@@ -108,7 +146,9 @@ def test_check_prints_every_mistake_with_its_place_and_exits_with_1(run: Run, tm
     assert "User" in out
     code, out, _ = run("check", str(path), "--json")
     assert code == 1
-    assert json.loads(out)["problems"][0]["line"] == 6
+    (finding,) = json.loads(out)["findings"]
+    assert (finding["line"], finding["severity"], finding["rule"]) == (6, "error", "oops")
+    assert json.loads(out)["rules"] == []
 
 
 @pytest.mark.parametrize("command", ["replay", "compile"])

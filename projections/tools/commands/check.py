@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.errors import Problem, RulesError
 from projections.tools.commands.options import as_json, document_of, find_rules, rules_argument
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from projections.language.findings import Finding
+    from projections.language.models import Rules
+
 __all__ = ["command"]
+
+COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
 
 
 @click.command("check")
@@ -21,116 +28,179 @@ __all__ = ["command"]
     "--template",
     "template",
     metavar="FILE",
-    help="A SAM or CloudFormation template: say where it does not agree with the rules.",
+    help="A SAM or CloudFormation template: say instead where it does not agree with the rules.",
 )
 @as_json
-def command(file: str | None, rules: str | None, template: str | None, as_json: bool) -> int:
-    """Say whether a rule file makes sense, and what each rule does.
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "note"]),
+    default="warning",
+    show_default=True,
+    help="The least severity that makes the exit code 1.",
+)
+def command(file: str | None, rules: str | None, template: str | None, as_json: bool, fail_on: str) -> int:
+    """Say whether a rule file makes sense, what each rule does, and what may go wrong with it.
 
-    Prints every mistake with its line and column and exits with 1, or each rule with its source, the key of its
-    target and what it writes there.
+    Prints each rule with its source, the key of its target, what it writes there, the path it takes and what that costs;
+    below it what was found: errors (the rules cannot be used, or a rule can never work), warnings (it will go wrong
+    for items or a load that are to be expected) and notes (worth knowing, and often meant so).
 
-    With --template, says instead where a template does not agree with the rules: keys, indexes, stream, TTL, filters,
-    environment, permissions. Notes say what cannot be judged from it; only other findings make the exit code 1.
+    Exits with 1 if there are errors or warnings; --fail-on error lets warnings pass, --fail-on note lets nothing pass. A
+    comment accepts a warning or note, on its line or above it:
+
+    \b
+    GSI1PK: BOARD  # check: ignore hot-partition
+
+    With --template: keys, indexes, stream, TTL, filters, environment and permissions of a template. Notes say what cannot
+    be judged from it.
     """
+    from projections.language.review import review
     from projections.tools.render import json_text
 
     path = find_rules(file, rules)
-    try:
-        document = document_of(path)
-    except RulesError as error:
-        if as_json:
-            click.echo(json_text({"problems": [_problem(problem) for problem in error.problems], "rules": []}))
-        else:
-            _print_problems(error.problems)
-        return 1
     if template is not None:
-        return _compare(path, document, template, as_json)
-    rows = _rows(document)
+        return _compare(path, template, as_json, fail_on)
+    found = review(path, _near(path))
+    rows = _rows(found.rules) if found.rules is not None else []
     if as_json:
-        click.echo(json_text({"problems": [], "rules": rows}))
+        click.echo(json_text({"findings": [asdict(finding) for finding in found.findings], "rules": rows}))
     else:
-        _print_rules(path, document, rows)
-    return 0
+        _print(rows, found.findings, _near(path))
+    return int(any(_as_bad(finding.severity, fail_on) for finding in found.findings))
 
 
-def _compare(path: Path, document: Mapping[str, Any], template: str, as_json: bool) -> int:
-    from dataclasses import asdict
-
+def _compare(path: Path, template: str, as_json: bool, fail_on: str) -> int:
     from projections.language.program import Program
     from projections.tools.deployment.agreement import disagreements
     from projections.tools.deployment.cloudformation import read_template
     from projections.tools.deployment.needs import Deployment
     from projections.tools.render import json_text
 
-    found = disagreements(read_template(template), Deployment(str(path), Program.from_document(document)))
-    wrong = [finding for finding in found if finding.severity != "note"]
+    program = Program.from_document(document_of(path))
+    found = disagreements(read_template(template), Deployment(str(path), program))
     if as_json:
         click.echo(json_text({"template": template, "findings": [asdict(finding) for finding in found]}))
     else:
         for finding in found:
             click.echo(str(finding))
-        noun = "finding" if len(wrong) == 1 else "findings"
-        verdict = f"{len(wrong)} {noun}." if wrong else f"✓ {template} agrees with {_near(path)}."
-        click.echo(verdict)
-    return 1 if wrong else 0
+        wrong = sum(finding.severity != "note" for finding in found)
+        noun = "finding" if wrong == 1 else "findings"
+        click.echo(f"{wrong} {noun}." if wrong else f"✓ {template} agrees with {_near(path)}.")
+    return int(any(_as_bad(finding.severity, fail_on) for finding in found))
 
 
-def _problem(problem: Problem) -> dict[str, Any]:
-    return {name: getattr(problem, name) for name in ("file", "line", "column", "path", "message")}
+def _as_bad(severity: str, limit: str) -> bool:
+    from projections.language.findings import SEVERITIES
+
+    severities: list[str] = [*SEVERITIES]
+    return severities.index(severity) <= severities.index(limit)
 
 
-def _rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    from projections.tools.lineage import key_text, origins, target_of
+def _rows(rules: Rules) -> list[dict[str, Any]]:
+    from projections.language.findings.facts import Facts
+    from projections.language.ownership import chains, follows
+    from projections.tools.lineage import conditions, entity_key, key_text, origins, target_of
+    from projections.tools.paths import path_of
 
-    written = origins(document)
+    document = rules.canonical()
+    written, passes, before, keys = origins(document), chains(rules), follows(rules), Facts(rules).target_keys
     return [
         {
             "rule": name,
             "kind": rule["kind"],
             "from": rule["from"],
             "into": target_of(rule),
+            "where": conditions(rule["where"]) if rule["where"] else None,
+            "source_key": entity_key(document, rule["from"]),
             "key": key_text(document, name),
             "writes": {a: o.how for a, o in written[target_of(rule)].items() if o.rule == name},
             "mode": rule["mode"],
+            "path": path_of(document, name).document(),
+            "from_attributes": list(keys[name].attributes) if name in keys else [],
+            "after": list(before[name]),
+            "passes": len(passes[name]),
         }
         for name, rule in document["projections"].items()
     ]
 
 
-def _print_problems(problems: tuple[Problem, ...]) -> None:
-    from rich.markup import escape
+# --- for people ---
 
+
+def _print(rows: list[dict[str, Any]], findings: tuple[Finding, ...], file: str) -> None:
     from projections.tools.render import console
 
     out = console()
-    for problem in problems:
-        place = escape(f"{problem.file}:{problem.line}:{problem.column}:")
-        out.print(f"[bold]{place}[/] [cyan]{escape(problem.path)}[/]: {escape(problem.message)}", soft_wrap=True)
-    noun = "mistake" if len(problems) == 1 else "mistakes"
-    print(f"{len(problems)} {noun}.", file=sys.stderr)
+    names = {row["rule"] for row in rows}
+    for row in rows:
+        _print_rule(out, row, [finding for finding in findings if finding.rule == row["rule"]])
+    _print_findings(out, [finding for finding in findings if finding.rule not in names])
+    _print_summary(out, file, rows, findings)
 
 
-def _print_rules(path: Path, document: Mapping[str, Any], rows: list[dict[str, Any]]) -> None:
+def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -> None:
     from rich.markup import escape
 
-    from projections.tools.lineage import conditions
-    from projections.tools.render import console, print_grid
+    from projections.tools.paths import Path as WritePath
+    from projections.tools.render import print_grid
 
-    out = console()
-    for row in rows:
-        where = document["projections"][row["rule"]]["where"]
-        only = f" where {escape(conditions(where))}" if where else ""
-        mode = f" [yellow]({row['mode']})[/]" if row["mode"] != "live" else ""
-        target = "on the same item" if row["kind"] == "index" else f"→ {row['into']}"
+    only = f" where {escape(row['where'])}" if row["where"] else ""
+    mode = f" [yellow]({row['mode']})[/]" if row["mode"] != "live" else ""
+    target = "on the same item" if row["kind"] == "index" else f"→ {row['into']}"
+    out.print(
+        f"[bold cyan]{escape(row['rule'])}[/]{mode}  {row['kind']} of {row['from']}{only} {target}"
+        f"  [dim]{escape(row['key'])}[/]",
+        soft_wrap=True,
+    )
+    print_grid(out, [[(attribute, ""), (how, "dim")] for attribute, how in row["writes"].items()], after="")
+    if row["from_attributes"]:
+        names = escape(", ".join(f"{{{name}}}" for name in row["from_attributes"]))
+        out.print(f"  [dim]key: {names} of the attributes of {row['from']}.[/]", soft_wrap=True)
+    taken = WritePath(**row["path"])
+    name = f"{taken.name}: " if taken.name != row["kind"] else ""
+    out.print(f"  [dim]path: {escape(name + taken.how)}. {escape(taken.units)}.[/]", soft_wrap=True)
+    if row["after"]:
         out.print(
-            f"[bold cyan]{escape(row['rule'])}[/]{mode}  {row['kind']} of {row['from']}{only} {target}"
-            f"  [dim]{escape(row['key'])}[/]",
+            f"  [dim]after {escape(', '.join(row['after']))}: {row['passes']} passes through the stream.[/]",
             soft_wrap=True,
         )
-        print_grid(out, [[(attribute, ""), (how, "dim")] for attribute, how in row["writes"].items()])
-    noun = "rule" if len(rows) == 1 else "rules"
-    out.print(f"[green]✓[/] {escape(_near(path))}: {len(rows)} {noun}, no mistakes.", soft_wrap=True)
+    _print_findings(out, findings, "  ")
+    if not findings:
+        out.print()
+
+
+def _print_findings(out: Console, findings: list[Finding], indent: str = "") -> None:
+    from rich.markup import escape
+
+    for finding in findings:
+        colour = COLOURS[finding.severity]
+        place = escape(f"{finding.file}:{finding.line}:{finding.column}:")
+        code = f" [dim]\\[{finding.code}][/]" if finding.code != "mistake" else ""
+        out.print(
+            f"{indent}[bold]{place}[/] [cyan]{escape(finding.path)}[/]: [{colour}]{finding.severity}[/]{code}: "
+            f"{escape(finding.reason)}",
+            soft_wrap=True,
+        )
+        if finding.instead:
+            out.print(f"{indent}  [green]→[/] {escape(finding.instead)}", soft_wrap=True)
+    if findings:
+        out.print()
+
+
+def _print_summary(out: Console, file: str, rows: list[dict[str, Any]], findings: tuple[Finding, ...]) -> None:
+    from rich.markup import escape
+
+    from projections.tools.render import count
+
+    counts = {
+        severity: sum(finding.severity == severity for finding in findings) for severity in ("error", "warning", "note")
+    }
+    noun = "mistake" if not rows else "error"
+    told = [count(counts["error"], noun)] if counts["error"] else ["no mistakes"]
+    told += [count(counts[severity], severity) for severity in ("warning", "note") if counts[severity]]
+    mark = "[red]✗[/]" if counts["error"] else "[yellow]![/]" if counts["warning"] else "[green]✓[/]"
+    rules = f"{count(len(rows), 'rule')}, " if rows else ""
+    out.print(f"{mark} {escape(file)}: {rules}{', '.join(told)}.", soft_wrap=True)
 
 
 def _near(path: Path) -> str:

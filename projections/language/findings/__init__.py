@@ -1,0 +1,73 @@
+"""Findings: what a careful reviewer would say of rules that make sense. Each family is a function from facts to remarks.
+
+| module | is about |
+| --- | --- |
+| `names` | names that nothing binds, and names that differ by case |
+| `conditions` | conditions that never fit |
+| `sorting` | sort keys that do not sort |
+| `lengths` | keys that may be too long |
+| `partitions` | hot partitions and hot groups |
+| `transactions` | changes of more than a transaction's actions |
+| `chains` | rules that read what rules write |
+| `targets` | targets, copies and lists |
+| `indexes` | keys of indexes |
+| `expiry` | TTL |
+
+A family says little and is sure of it: where the rules do not tell, because the application may do as it likes, it is
+silent or says a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.language.findings.chains import chains
+from projections.language.findings.conditions import conditions
+from projections.language.findings.expiry import expiry
+from projections.language.findings.facts import Facts
+from projections.language.findings.finding import SEVERITIES, Finding, Remark, Severity
+from projections.language.findings.indexes import indexes
+from projections.language.findings.lengths import lengths
+from projections.language.findings.names import names
+from projections.language.findings.partitions import partitions
+from projections.language.findings.sorting import sorting
+from projections.language.findings.targets import targets
+from projections.language.findings.transactions import transactions
+from projections.language.models import Rules
+
+__all__ = ["CODES", "SEVERITIES", "Finding", "Remark", "Severity", "remarks"]
+
+_FAMILIES = (names, conditions, sorting, lengths, partitions, transactions, chains, targets, indexes, expiry)
+
+CODES = (
+    "unknown-attribute",
+    "other-case",
+    "never-recognised",
+    "never-fits",
+    "unpadded-number",
+    "number-does-not-fit",
+    "date-order",
+    "long-key",
+    "hot-partition",
+    "hot-group",
+    "many-contributions",
+    "long-chain",
+    "not-derived",
+    "claimed-copy",
+    "copied-index-key",
+    "copied-ttl",
+    "large-list",
+    "wrong-type",
+    "half-an-index-key",
+    "unreachable-case",
+    "expiry-undecided",
+    "no-ttl",
+)
+"""What a finding can be, beside `mistake`."""
+
+
+def remarks(rules: Rules) -> Iterator[Remark]:
+    """Everything that is to be said of rules without mistakes."""
+    facts = Facts(rules)
+    for family in _FAMILIES:
+        yield from family(facts)

@@ -1,0 +1,29 @@
+"""Rules that read what rules write: each step is another pass through the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.language.findings.facts import Facts
+from projections.language.findings.finding import Remark
+from projections.language.ownership import chains as chains_of
+
+__all__ = ["chains"]
+
+_LONG = 3
+
+
+def chains(facts: Facts) -> Iterator[Remark]:
+    """One finding for each rule at the end of a chain of three or more."""
+    for name, chain in chains_of(facts.rules).items():
+        if len(chain) < _LONG:
+            continue
+        yield Remark(
+            "long-chain",
+            "note",
+            ("projections", name),
+            f"its effect comes {len(chain)} passes through the stream after the application's write "
+            f"({' → '.join(chain)}): about {len(chain)} times the lag of one rule, a second or so and the batching window",
+            "if that is too late, read what the first rule reads",
+            at_key=True,
+        )

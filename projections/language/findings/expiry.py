@@ -1,0 +1,49 @@
+"""TTL: tables that expire items of which no entity says so, and entities that expire in tables without TTL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.language.findings.facts import Facts
+from projections.language.findings.finding import Remark
+from projections.language.mistakes import Location
+
+__all__ = ["expiry"]
+
+
+def expiry(facts: Facts) -> Iterator[Remark]:
+    """At most one finding for each table, and one for each entity."""
+    rules = facts.rules
+    for name, table in rules.all_tables.items():
+        here = [entity for entity in rules.entities if rules.table_of(entity) == name]
+        sources = dict.fromkeys(
+            rule.from_ for rule in facts.projections.values() if rule.kind not in ("index", "embed")
+        )
+        sources_here = [entity for entity in sources if entity in here and not facts.made_by_rules(entity)]
+        expiring = [entity for entity in here if rules.entities[entity].expires]
+        place: Location = ("table",) if rules.table is not None else ("tables", name)
+        if table.ttl is not None and sources_here and not expiring:
+            yield Remark(
+                "expiry-undecided",
+                "note",
+                (*place, "ttl"),
+                f"no entity says that its items expire, so a deletion by {table.ttl} counts like any other: what the item "
+                f"contributed is taken back",
+                f"where items of {_some(sources_here)} have {table.ttl}, say `expires: true` there, and `expired: keep` or "
+                f"`retract` in its rules",
+                at_key=True,
+            )
+        if table.ttl is None:
+            for entity in expiring:
+                yield Remark(
+                    "no-ttl",
+                    "warning",
+                    ("entities", entity, "expires"),
+                    f"items of {entity} expire, and their table names no attribute for it",
+                    "add `ttl: expiresAt` to the table, with the name of that attribute",
+                    at_key=True,
+                )
+
+
+def _some(entities: list[str]) -> str:
+    return " or ".join(entities) if len(entities) < 3 else f"{', '.join(entities[:2])} or others"

@@ -1,0 +1,274 @@
+"""What the families of findings ask about the rules: how keys are made, from what, and which values are numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+from projections.language.binding import each_variable, key_variables
+from projections.language.entities import attribute_types, listed_values
+from projections.language.mistakes import Location
+from projections.language.models import Projection, Rules, Table
+from projections.language.patterns import Exists
+from projections.language.pipes import Pipe
+from projections.language.shapes import cases, index_attributes, key_attributes
+from projections.language.templates import Field, Template
+
+__all__ = ["Facts", "KeySet", "Made", "Slot"]
+
+PARTITION_BYTES, SORT_BYTES = 2048, 1024
+
+Origin: TypeAlias = Literal["key", "each", "attribute"]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A value in a key that a rule makes: the name it is read by on the source item, and what is done to it.
+
+    `place` is where that is said; `template` is the text standing there, None where a variable is bound by its name alone.
+    """
+
+    name: str
+    pipes: tuple[Pipe, ...]
+    origin: Origin
+    """A variable of the source's key, an element of `each`, or an attribute of the source."""
+    place: Location
+    template: str | None = None
+    star: bool = False
+    """Whether the key's own template lets it hold the separator."""
+
+    def piped(self, *names: str) -> Pipe | None:
+        """The last of its pipes that has one of these names."""
+        return next((pipe for pipe in reversed(self.pipes) if pipe.name in names), None)
+
+    @property
+    def offset(self) -> int | None:
+        """Where it stands in the text at `place`."""
+        found = -1 if self.template is None else self.template.find("{" + self.name)
+        return found + 1 if found >= 0 else None
+
+    def rewritten(self, pipe: str) -> str:
+        """How to write it with one pipe more, as `{likes|pad(10)}`."""
+        text = "{" + "|".join([self.name, *map(str, self.pipes), pipe]) + "}"
+        return text if self.template is not None else f'bind: {{{self.name}: "{text}"}}'
+
+    def __str__(self) -> str:
+        return "{" + "|".join([self.name, *map(str, self.pipes)]) + "}"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A key attribute as a rule, or the application, makes it: its text with what stands where in it.
+
+    `place` is where one would change it.
+    """
+
+    attribute: str
+    kind: str
+    parts: tuple[str | Slot, ...]
+    place: Location
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Slot))
+
+    @property
+    def text(self) -> str:
+        return "".join(map(str, self.parts))
+
+    @property
+    def literal_bytes(self) -> int:
+        return sum(len(part.encode()) for part in self.parts if isinstance(part, str))
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """One key that a rule makes: of its target in the table, or of an item in an index, by one case of the rule.
+
+    `rule` is None where the application makes it (`index_key`). `whole` says that all attributes of the partition key
+    are here; of an index, some may be made elsewhere.
+    """
+
+    entity: str
+    source: str
+    rule: str | None
+    index: str | None
+    partition: tuple[Made, ...]
+    sort: tuple[Made, ...]
+    place: Location
+    whole: bool = True
+    listed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Attributes that can have these values only, by the conditions under which the key is made."""
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The names in it that are attributes of the source, not variables of its key nor elements of `each`."""
+        slots = (slot for made in (*self.partition, *self.sort) for slot in made.slots)
+        return tuple(dict.fromkeys(slot.name for slot in slots if slot.origin == "attribute"))
+
+    @property
+    def made(self) -> tuple[tuple[Made, int], ...]:
+        """Each attribute with the most bytes it may have."""
+        return (*((one, PARTITION_BYTES) for one in self.partition), *((one, SORT_BYTES) for one in self.sort))
+
+
+class Facts:
+    """Questions about rules that are free of mistakes."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.document: dict[str, Any] = rules.canonical()
+
+    @property
+    def projections(self) -> Mapping[str, Projection]:
+        return self.rules.projections
+
+    def table(self, entity: str) -> Table:
+        return self.rules.all_tables[self.rules.table_of(entity) or ""]
+
+    def variables(self, entity: str) -> tuple[str, ...]:
+        """The variables of an entity's key, the most telling last; first of all its `id`, if it has one."""
+        return key_variables(self.rules.entities[entity])
+
+    def telling(self, entity: str) -> str | None:
+        """The variable of a key that differs most between items: its `id`, else the last one."""
+        return self.rules.entities[entity].id or next(reversed(self.variables(entity)), None)
+
+    @cached_property
+    def identifiers(self) -> frozenset[str]:
+        """The variables of keys that the application writes: short, or they could not be keys."""
+        own = (entity for entity in self.rules.entities if not self.made_by_rules(entity))
+        return frozenset(name for entity in own for name in self.variables(entity))
+
+    # Who creates what.
+
+    @cached_property
+    def copies(self) -> Mapping[str, str]:
+        """By entity that a copy rule creates: the rule."""
+        return {rule.into: name for name, rule in self.projections.items() if rule.copy_ is not None}
+
+    def made_by_rules(self, entity: str) -> bool:
+        """Whether the items exist only because of rules."""
+        return entity in self.copies or self.rules.entities[entity].derived
+
+    # Keys.
+
+    @cached_property
+    def target_keys(self) -> Mapping[str, KeySet]:
+        """By rule that has a target of its own and knows its key: the key, as made of the source."""
+        return {
+            name: self._target_key(name, rule)
+            for name, rule in self.projections.items()
+            if rule.kind not in ("index", "embed")
+        }
+
+    @cached_property
+    def index_keys(self) -> tuple[KeySet, ...]:
+        """All keys of indexes that rules make, and those that the application is said to make."""
+        return tuple(self._index_keys())
+
+    def _target_key(self, name: str, rule: Projection) -> KeySet:
+        entity = self.rules.entities[rule.into]
+        made = []
+        for attribute, kind in key_attributes(self.table(rule.into).key):
+            parts: list[str | Slot] = []
+            place: Location = ("projections", name, rule.kind, "into")
+            for part in Template.parse(entity.key[attribute]).parts:
+                if isinstance(part, str):
+                    parts.append(part)
+                elif part.name in rule.bind:
+                    place, text = ("projections", name, "bind", part.name), rule.bind[part.name]
+                    parts += self._parts(rule.from_, text, place, rule, part.star)
+                else:
+                    at = ("projections", name, rule.kind, "into")
+                    parts.append(self._slot(rule.from_, part, at, None, rule, part.star))
+            made.append(Made(attribute, kind, _joined(parts), place))
+        return KeySet(
+            entity=rule.into,
+            source=rule.from_,
+            rule=name,
+            index=None,
+            partition=tuple(made[:1]),
+            sort=tuple(made[1:]),
+            place=made[0].place,
+            listed=self._listed(rule),
+        )
+
+    def _parts(
+        self, source: str, text: str, place: Location, rule: Projection | None, star: bool = False
+    ) -> list[str | Slot]:
+        return [
+            part if isinstance(part, str) else self._slot(source, part, place, text, rule, star)
+            for part in Template.parse(text).parts
+        ]
+
+    def _slot(
+        self, source: str, field: Field, place: Location, template: str | None, rule: Projection | None, star: bool
+    ) -> Slot:
+        variable = each_variable(rule) if rule is not None else None
+        each = field.name.split(".")[0] == variable
+        origin: Origin = "each" if each else "key" if field.name in self.variables(source) else "attribute"
+        return Slot(field.name, field.pipes, origin, place, template, star)
+
+    def _listed(self, rule: Projection, where: Mapping[str, Any] | None = None) -> dict[str, tuple[Any, ...]]:
+        found: dict[str, tuple[Any, ...]] = {}
+        for pattern in (self.rules.entities[rule.from_].match, rule.where, where):
+            found |= _values(pattern)
+        return found
+
+    def _index_keys(self) -> Iterator[KeySet]:
+        for name, entity in self.rules.entities.items():
+            place: Location = ("entities", name, "index_key")
+            made = {a: self._plain(name, a, text, (*place, a)) for a, text in entity.index_key.items()}
+            yield from self._by_index(KeySet(name, name, None, None, (), (), place, False, _values(entity.match)), made)
+        for name, rule in self.projections.items():
+            types = attribute_types(self.table(rule.into))
+            if rule.index is not None:
+                forms = [(("index", *inner), where, texts) for inner, where, texts in cases(rule.index)]
+            elif rule.copy_ is not None:
+                texts = {a: text for a, text in rule.copy_.values.items() if isinstance(text, str) and a in types}
+                forms = [(("copy", "values"), None, texts)]
+            else:
+                continue
+            for inner, where, texts in forms:
+                place = ("projections", name, *inner)
+                made = {a: self._plain(rule.from_, a, text, (*place, a), rule) for a, text in texts.items()}
+                listed = self._listed(rule, where)
+                yield from self._by_index(KeySet(rule.into, rule.from_, name, None, (), (), place, False, listed), made)
+
+    def _plain(self, source: str, attribute: str, text: str, place: Location, rule: Projection | None = None) -> Made:
+        return Made(attribute, "S", tuple(self._parts(source, text, place, rule)), place)
+
+    def _by_index(self, key: KeySet, made: Mapping[str, Made]) -> Iterator[KeySet]:
+        """The keys of each index of which any attribute is made."""
+        for index, form in self.table(key.entity).indexes.items():
+            first, second = index_attributes(form)
+            if any(name in made for name, _ in (*first, *second)):
+                yield replace(
+                    key,
+                    index=index,
+                    partition=tuple(replace(made[name], kind=kind) for name, kind in first if name in made),
+                    sort=tuple(replace(made[name], kind=kind) for name, kind in second if name in made),
+                    whole=all(name in made for name, _ in first),
+                )
+
+
+def _joined(parts: list[str | Slot]) -> tuple[str | Slot, ...]:
+    """Texts that stand side by side as one."""
+    joined: list[str | Slot] = []
+    for part in parts:
+        if isinstance(part, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return tuple(joined)
+
+
+def _values(pattern: Mapping[str, Any] | None) -> dict[str, tuple[Any, ...]]:
+    """The values that a pattern leaves to a name; that it may be absent is no value of a key."""
+    return {
+        name: tuple(value for _, value in values if not isinstance(value, Exists))
+        for name, values in listed_values(pattern).items()
+    }

@@ -1,0 +1,69 @@
+"""Index rules that set half a key, and cases that never apply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.language.findings.facts import Facts, KeySet
+from projections.language.findings.finding import Remark, Severity
+from projections.language.findings.names import known_attributes
+from projections.language.findings.reads import reads
+from projections.language.ownership import written
+from projections.language.shapes import cases, index_attributes, key_attributes
+
+__all__ = ["indexes"]
+
+
+def indexes(facts: Facts) -> Iterator[Remark]:
+    """Findings about index rules."""
+    for key in facts.index_keys:
+        if key.rule is not None:
+            yield from _half(facts, key)
+    for name, rule in facts.projections.items():
+        if rule.index is None:
+            continue
+        earlier: list[object] = []
+        for place, where, _ in cases(rule.index):
+            if where in earlier:
+                yield Remark(
+                    "unreachable-case",
+                    "warning",
+                    ("projections", name, "index", *place),
+                    "never applies: a case before it has the same `where`, and the first that fits applies",
+                    "put both into one case, or change one of the conditions",
+                )
+            earlier.append(where)
+
+
+def _half(facts: Facts, key: KeySet) -> Iterator[Remark]:
+    """A key of an index of which something is missing that nobody is known to write."""
+    table = facts.table(key.entity)
+    first, second = index_attributes(table.indexes[str(key.index)])
+    made = {one.attribute for one in (*key.partition, *key.sort)}
+    present = {name for name, _ in key_attributes(table.key)} | _others(facts, key)
+    missing = [name for name, _ in (*first, *second) if name not in made | present]
+    if not missing:
+        return
+    lacking = " and ".join(missing)
+    severity: Severity
+    if known_attributes(facts, key.entity) is not None:
+        severity, who, instead = "warning", "nothing writes that", f"set {lacking} here too"
+    else:
+        severity, who = "note", "no rule writes that: the application must"
+        instead = f"set {lacking} here too, or say what the application writes with `index_key` on {key.entity}"
+    place = next(one.place for one in (*key.partition, *key.sort))
+    reason = f"an item is in {key.index} only if it has {lacking} as well, and {who}"
+    yield Remark("half-an-index-key", severity, place, reason, instead, at_key=True)
+
+
+def _others(facts: Facts, key: KeySet) -> set[str]:
+    """Attributes that others write on the same items, or that rules read on them: they exist."""
+    entity = key.entity
+    found = set(facts.rules.entities[entity].index_key)
+    for name, rule in facts.projections.items():
+        if (rule.into == entity and name != key.rule) or (rule.into == entity and rule.copy_ is not None):
+            found |= written(rule).keys()
+    if known_attributes(facts, entity) is None:
+        found |= {read.root for read in reads(facts.rules) if read.entity == entity}
+        found |= set(facts.variables(entity))
+    return found

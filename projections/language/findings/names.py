@@ -1,0 +1,153 @@
+"""Names that nothing binds: attributes that an item made by rules cannot have, and names that differ by their case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.language.binding import each_variable
+from projections.language.entities import attribute_types
+from projections.language.findings.facts import Facts
+from projections.language.findings.finding import Remark
+from projections.language.findings.reads import Read, reads
+from projections.language.ownership import written
+from projections.language.patterns import Exists, Pattern, Test
+from projections.language.syntax import suggest
+
+__all__ = ["names"]
+
+
+def names(facts: Facts) -> Iterator[Remark]:
+    """Findings about names that rules read and write."""
+    yield from _never_recognised(facts)
+    found = list(reads(facts.rules))
+    unknown = [read for read in found if _is_unknown(facts, read)]
+    for read in _once(unknown):
+        yield _unknown(facts, read)
+    yield from _other_case(facts, [read for read in found if read not in unknown])
+
+
+def known_attributes(facts: Facts, entity: str) -> frozenset[str] | None:
+    """All attributes that items of an entity can have; None where the application writes them, or all are copied."""
+    if not facts.made_by_rules(entity):
+        return None
+    found = _written_by_rules(facts, entity)
+    if found is None:
+        return None
+    document = facts.rules.entities[entity]
+    return (
+        found
+        | attribute_types(facts.table(entity)).keys()
+        | document.index_key.keys()
+        | {name.split(".")[0] for name in Pattern.parse(document.match or {}).constants}
+    )
+
+
+def _written_by_rules(facts: Facts, entity: str) -> frozenset[str] | None:
+    found: set[str] = set()
+    for rule in facts.projections.values():
+        if rule.into == entity:
+            if rule.copy_ is not None and rule.copy_.attributes == "all":
+                return None
+            found |= written(rule).keys()
+    return frozenset(found)
+
+
+def _is_unknown(facts: Facts, read: Read) -> bool:
+    known = known_attributes(facts, read.entity)
+    return (
+        known is not None
+        and read.root not in known
+        and read.name not in facts.variables(read.entity)
+        and not read.root.startswith(facts.rules.guard_prefix)
+    )
+
+
+def _unknown(facts: Facts, read: Read) -> Remark:
+    entity, copy = read.entity, facts.copies.get(read.entity)
+    near = suggest(read.root, [*sorted(_written_by_rules(facts, entity) or ()), *facts.variables(entity)])
+    ways = [f"write the name meant{near}"] if near else []
+    ways.append(f"add it to what {copy} copies" if copy is not None else "let a rule write it, or take it out")
+    reason = f"a {entity} has no attribute {read.root}: only rules write {entity} items, and none writes that"
+    if read.place[-1] == "into":
+        into = facts.projections[read.rule].into
+        reason = f"the key of {into} needs {{{read.root}}}, and {reason}"
+        ways.insert(0, f'say what it is, with bind: {{{read.root}: "…"}}')
+    return Remark("unknown-attribute", "warning", read.place, reason, ", or ".join(ways), read.offset, read.at_key)
+
+
+def _once(found: list[Read]) -> Iterator[Read]:
+    """The first of several reads of one name by one rule."""
+    seen: set[tuple[str, str, str]] = set()
+    for read in found:
+        if (read.rule, read.entity, read.root) not in seen:
+            seen.add((read.rule, read.entity, read.root))
+            yield read
+
+
+def _never_recognised(facts: Facts) -> Iterator[Remark]:
+    """Items that a rule creates and that do not fit the `match` of their entity, which asks for what nothing writes."""
+    for name, entity in facts.rules.entities.items():
+        written_here = _written_by_rules(facts, name)
+        if not facts.made_by_rules(name) or entity.match is None or written_here is None:
+            continue
+        pattern = Pattern.parse(entity.match)
+        for condition in pattern.conditions:
+            if not isinstance(condition, Test) or condition.name in pattern.constants:
+                continue
+            if Exists(False) in condition.alternatives or condition.name.split(".")[0] in written_here:
+                continue
+            if condition.name in facts.variables(name):
+                continue
+            yield Remark(
+                "never-recognised",
+                "warning",
+                ("entities", name, "match", condition.name.split(".")[0]),
+                f"only rules write {name} items, and none writes {condition.name}: "
+                f"what they create is not recognised as {name}",
+                "hold it to one value, which is then written on items that rules create, or leave it out",
+                at_key=True,
+            )
+
+
+# --- spelling ---
+
+
+def _other_case(facts: Facts, found: list[Read]) -> Iterator[Remark]:
+    """Names that differ from another of the same item by nothing but case."""
+    attributes: dict[tuple[str, str], dict[str, str]] = {}
+    for name, rule in facts.projections.items():
+        for attribute in written(rule):
+            spellings = attributes.setdefault((rule.into, attribute.lower()), {})
+            spellings.setdefault(attribute, f"which rule {name} writes")
+    seen: set[tuple[str, str]] = set()
+    for read in found:
+        spellings = attributes.setdefault((read.entity, read.root.lower()), {})
+        bound = read.place[-1] == "into"
+        near = {**_bindable(facts, read), **spellings} if bound else spellings
+        others = [other for other in near if other != read.root]
+        if read.root not in near and others and (read.entity, read.root) not in seen:
+            seen.add((read.entity, read.root))
+            yield _misspelt(read, others[0], near[others[0]], bound)
+        if read.name not in facts.variables(read.entity):
+            spellings.setdefault(read.root, f"which rule {read.rule} reads")
+
+
+def _bindable(facts: Facts, read: Read) -> dict[str, str]:
+    """Names that a variable of the target's key would be bound to before it is looked for among the attributes."""
+    each = each_variable(facts.projections[read.rule])
+    found = dict.fromkeys(facts.variables(read.entity), f"a variable of the key of {read.entity}")
+    if each is not None:
+        found[each] = "the variable of `each`"
+    return {name: what for name, what in found.items() if name.lower() == read.root.lower()}
+
+
+def _misspelt(read: Read, other: str, what: str, bound: bool) -> Remark:
+    if bound:
+        reason = (
+            f"{{{read.root}}} is taken from an attribute {read.root} of {read.entity}; {other}, {what}, is another name"
+        )
+        instead = f'if that is meant, write bind: {{{read.root}: "{{{other}}}"}}'
+    else:
+        reason = f"{read.root} of {read.entity} is another name than {other}, {what}: case counts"
+        instead = f"if that is meant, write {other}"
+    return Remark("other-case", "warning", read.place, reason, instead, read.offset, read.at_key)

@@ -1,0 +1,170 @@
+"""Which attributes hold numbers, and which text: by the rules that write them, and by how rules use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import cached_property
+from typing import TypeAlias
+
+from projections.language.entities import attribute_types
+from projections.language.expressions import Measure
+from projections.language.findings.facts import Facts
+from projections.language.findings.reads import reads, tests
+from projections.language.models import Projection
+from projections.language.patterns import Equals, Numeric
+from projections.language.shapes import attribute_map
+from projections.language.templates import Template
+
+__all__ = ["Numbers"]
+
+Node: TypeAlias = tuple[str, str]
+"""(entity, attribute or dotted path)."""
+
+_TIMES = frozenset(["at", "time", "date", "timestamp", "epoch", "created", "updated", "expires", "ttl", "year"])
+"""Names of numbers that have as many digits today as in two hundred years."""
+
+
+class Numbers:
+    """Each answer is a reason in words, or None where it is not known."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def number(self, entity: str, name: str) -> str | None:
+        """Why an attribute, or a variable of the key, is certainly a number."""
+        found = self._written.get((entity, name))
+        return found[0] if found is not None else None
+
+    def function(self, entity: str, name: str) -> str:
+        """What computes a number: `count`, `sum`, `avg`, `negative` (a sum of less than nothing), or nothing known."""
+        return self._written.get((entity, name), ("", ""))[1]
+
+    def used_as_number(self, entity: str, name: str) -> str | None:
+        """Why an attribute seems to be a number: a rule adds it up or compares it, and it is no time."""
+        last = name.rsplit(".", 1)[-1]
+        if (entity, name) in self._times or last.lower() in _TIMES or last.endswith(("At", "Time", "Date", "_at")):
+            return None
+        return self._used.get((entity, name))
+
+    def text(self, entity: str, name: str) -> str | None:
+        """Why an attribute is certainly text."""
+        return self._texts.get((entity, name))
+
+    # What rules write.
+
+    @cached_property
+    def _written(self) -> dict[Node, tuple[str, str]]:
+        found = dict(self._declared())
+        for name, rule in self._facts.projections.items():
+            found.update(self._computed(name, rule))
+        while True:
+            more = {node: why for node, why in self._passed_on(found) if node not in found}
+            if not more:
+                return found
+            found.update(more)
+
+    def _declared(self) -> Iterator[tuple[Node, tuple[str, str]]]:
+        """Keys of type N: attributes, and the variables they are made of."""
+        for name, entity in self._facts.rules.entities.items():
+            table = self._facts.table(name)
+            types = attribute_types(table)
+            for attribute, kind in types.items():
+                if kind == "N":
+                    yield (name, attribute), (f"{attribute} is a key of type N", "")
+            for attribute, text in entity.key.items():
+                single = Template.parse(text).single
+                if types[attribute] == "N" and single is not None:
+                    yield (name, single), (f"{attribute} is a key of type N", "")
+
+    def _computed(self, name: str, rule: Projection) -> Iterator[tuple[Node, tuple[str, str]]]:
+        if rule.aggregate is not None:
+            for attribute, form in rule.aggregate.set.items():
+                measure = Measure.parse(attribute, form)
+                expression = measure.expression
+                arithmetic = expression is not None and expression.path is None
+                if measure.function in ("count", "sum", "avg") or arithmetic:
+                    negative = expression is not None and expression.constant < 0 and measure.function != "avg"
+                    function = "negative" if negative else measure.function
+                    words = {"count": "a count", "sum": "a sum", "avg": "an average"}
+                    what = words.get(measure.function, "a number")
+                    yield (rule.into, attribute), (f"rule {name} makes it {what}", function)
+        elif rule.copy_ is not None:
+            for attribute, value in rule.copy_.values.items():
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    yield (rule.into, attribute), (f"rule {name} makes it {value}", "")
+
+    def _passed_on(self, known: dict[Node, tuple[str, str]]) -> Iterator[tuple[Node, tuple[str, str]]]:
+        """Numbers that a rule copies."""
+        for rule in self._facts.projections.values():
+            for target, path in _carried(rule).items():
+                if (rule.from_, path) in known:
+                    yield (rule.into, target), known[rule.from_, path]
+            if rule.copy_ is not None and rule.copy_.attributes == "all":
+                for (entity, attribute), why in known.items():
+                    if entity == rule.from_:
+                        yield (rule.into, attribute), why
+            if rule.aggregate is not None:
+                for attribute, form in rule.aggregate.set.items():
+                    measure = Measure.parse(attribute, form)
+                    read = measure.expression.path if measure.expression is not None else None
+                    if measure.function in ("min", "max") and read is not None and (rule.from_, read) in known:
+                        yield (rule.into, attribute), known[rule.from_, read]
+
+    # How rules use what the application writes.
+
+    @cached_property
+    def _used(self) -> dict[Node, str]:
+        found: dict[Node, str] = {}
+        for name, rule in self._facts.projections.items():
+            if rule.aggregate is not None:
+                for attribute, form in rule.aggregate.set.items():
+                    measure = Measure.parse(attribute, form)
+                    expression = measure.expression
+                    if expression is None or (measure.function in ("min", "max") and expression.path is not None):
+                        continue
+                    for factor in expression.factors:
+                        if not factor.from_text:
+                            found.setdefault((rule.from_, factor.path), f"rule {name} adds it up")
+        for tested in tests(self._facts.rules):
+            for one in tested.test.alternatives:
+                if isinstance(one, Numeric) or (isinstance(one, Equals) and isinstance(one.value, Decimal)):
+                    node = (tested.entity, tested.test.name)
+                    found.setdefault(node, f"rule {tested.rule} compares it as a number")
+        for read in reads(self._facts.rules):
+            if read.field is not None and any(pipe.name in ("pad", "invert") for pipe in read.field.pipes):
+                found.setdefault((read.entity, read.name), f"rule {read.rule} pads it")
+        return found
+
+    @cached_property
+    def _times(self) -> frozenset[Node]:
+        return frozenset(
+            (read.entity, read.name)
+            for read in reads(self._facts.rules)
+            if read.field is not None and any(pipe.name in ("date", "ms") for pipe in read.field.pipes)
+        )
+
+    @cached_property
+    def _texts(self) -> dict[Node, str]:
+        found: dict[Node, str] = {}
+        for name, entity in self._facts.rules.entities.items():
+            for attribute, kind in attribute_types(self._facts.table(name)).items():
+                if kind == "S":
+                    found[name, attribute] = f"{attribute} is a key of type S"
+            for attribute, value in (entity.match or {}).items():
+                if isinstance(value, str):
+                    found[name, attribute] = "`match` says so"
+        for name, rule in self._facts.projections.items():
+            if rule.copy_ is not None:
+                for attribute, value in rule.copy_.values.items():
+                    if isinstance(value, str):
+                        found[rule.into, attribute] = f"rule {name} makes it of a template"
+        return found
+
+
+def _carried(rule: Projection) -> dict[str, str]:
+    """Target attribute → source path of what a rule hands on as it is."""
+    if rule.copy_ is not None:
+        return {} if rule.copy_.attributes == "all" else attribute_map(rule.copy_.attributes)
+    action = rule.latest or rule.embed
+    return attribute_map(action.attributes) if action is not None else {}

@@ -1,0 +1,175 @@
+"""Partitions and ledger items that too many writes go to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from projections.language.findings.facts import Facts, KeySet, Made
+from projections.language.findings.finding import Remark, Severity
+from projections.language.mistakes import Location
+from projections.language.models import Projection
+from projections.language.shapes import index_attributes, key_attributes
+from projections.language.templates import Template
+
+__all__ = ["partitions"]
+
+PARTITION_UNITS = 1000
+"""Write units a second that one partition takes; read units are three times as many."""
+GROUP_TRANSACTIONS = 500
+"""Transactions a second that one item takes: a transactional write costs two units."""
+
+_BUCKETS = 8
+_SHARDS = 10
+
+
+def partitions(facts: Facts) -> Iterator[Remark]:
+    """Hot partitions of indexes and of targets, and hot groups."""
+    for key in facts.index_keys:
+        yield from _index(facts, key)
+    yield from _inverted(facts)
+    seen: set[str] = set()
+    for name, key in facts.target_keys.items():
+        rule = facts.projections[name]
+        few = _few(key, (*key.partition, *key.sort), f"{key.source} items")
+        if few is not None:
+            yield from _group(facts, rule, key, few)
+        elif key.entity not in seen and facts.made_by_rules(key.entity):
+            found = list(_target(facts, key))
+            if found:
+                seen.add(key.entity)
+            yield from found
+
+
+@dataclass(frozen=True, slots=True)
+class _Few:
+    """How few values a key has: `items` are all of those that have the same, `values` how many there are."""
+
+    items: str
+    values: int
+    severity: Severity
+
+    def share(self, where: str) -> str:
+        """`GSI1 has all items of one month in one partition, which takes …`."""
+        if self.values > 1:
+            return f"{where} has {self.items} in {self.values} partitions, which take {_UNITS} each"
+        return f"{where} has {self.items} in one partition, which takes {_UNITS}"
+
+
+_UNITS = f"{PARTITION_UNITS:,} write units a second"
+
+
+def _few(key: KeySet, made: Sequence[Made], noun: str = "items") -> _Few | None:
+    """What bounds the values of these attributes together; None if something may have any number of them."""
+    slots = [slot for one in made for slot in one.slots]
+    dates = [pipe for slot in slots if (pipe := slot.piped("date"))]
+    buckets = [int(pipe.arguments[0]) for slot in slots if (pipe := slot.piped("bucket"))]
+    listed = {slot.name: len(key.listed[slot.name]) for slot in slots if slot.name in key.listed}
+    if prod(buckets) > 1 or any(slot.name not in listed and not slot.piped("date", "bucket") for slot in slots):
+        return None
+    if dates:
+        return _Few(f"all {noun} of one {_period(dates[0].arguments[0])}", 1, "note")
+    count = prod(listed.values())
+    if count > 1:
+        return _Few(f"all {noun} (`where` leaves {' and '.join(listed)} {count} values)", count, "warning")
+    return _Few(f"all {noun}", 1, "warning")
+
+
+def _period(form: str) -> str:
+    """How long a date written in this form stays the same."""
+    periods = {
+        "f": "moment",
+        "S": "second",
+        "M": "minute",
+        "H": "hour",
+        "d": "day",
+        "j": "day",
+        "u": "day",
+        "V": "week",
+    }
+    return next((word for code, word in periods.items() if f"%{code}" in form), "month" if "%m" in form else "year")
+
+
+def _index(facts: Facts, key: KeySet) -> Iterator[Remark]:
+    few = _few(key, key.partition, f"{key.entity} items") if key.whole else None
+    if few is not None and facts.variables(key.source):
+        made = key.partition[0]
+        yield Remark(
+            "hot-partition",
+            few.severity,
+            made.place,
+            f"{few.share(str(key.index))}; beyond that the index throttles writes to the table itself",
+            _bucketed(facts, key, made),
+        )
+
+
+def _bucketed(facts: Facts, key: KeySet, made: Made) -> str:
+    text = f"{made.text}#{{{facts.telling(key.source)}|bucket({_BUCKETS})}}"
+    return (
+        f'if writes may come faster, spread them, as "{text}": {_BUCKETS} partitions take '
+        f"{_BUCKETS * PARTITION_UNITS:,} a second, and readers query all {_BUCKETS} and merge"
+    )
+
+
+def _inverted(facts: Facts) -> Iterator[Remark]:
+    """Indexes over the table's own keys, turned round, in which all items of a rule's target meet."""
+    for entity in dict.fromkeys(rule.into for rule in facts.projections.values() if rule.kind != "index"):
+        table = facts.table(entity)
+        keys = [name for name, _ in key_attributes(table.key)]
+        template = facts.rules.entities[entity].key
+        for index, form in table.indexes.items():
+            first, _ = index_attributes(form)
+            if [name for name, _ in first] != keys[1:] or Template.parse(template[keys[1]]).literal is None:
+                continue
+            if not Template.parse(template[keys[0]]).fields:
+                continue
+            text = template[keys[1]]
+            yield Remark(
+                "hot-partition",
+                "note",
+                ("entities", entity, "key", keys[1]),
+                f'{index} is the table turned round, and every {entity} has {keys[1]} "{text}": all are in one partition '
+                f"of it, which takes {PARTITION_UNITS:,} write units a second; beyond that the index throttles writes to "
+                f"the table itself",
+                f"if writes may come faster, give {index} a partition key of its own, which only items have that it is for",
+            )
+
+
+def _target(facts: Facts, key: KeySet) -> Iterator[Remark]:
+    few = _few(key, key.partition, f"{key.entity} items")
+    bounded = all(slot.name in key.listed or slot.piped("date", "bucket") for made in key.sort for slot in made.slots)
+    if few is not None and not bounded and facts.variables(key.source):
+        made = key.partition[0]
+        yield Remark("hot-partition", few.severity, made.place, few.share("the table"), _bucketed(facts, key, made))
+
+
+def _group(facts: Facts, rule: Projection, key: KeySet, few: _Few) -> Iterator[Remark]:
+    if rule.kind not in ("aggregate", "top", "latest") or not facts.variables(key.source):
+        return
+    if rule.aggregate is not None and rule.aggregate.shards > 1:
+        return
+    made = next((one for one in (*key.partition, *key.sort) if "bind" in one.place), key.partition[0])
+    into = "one item" if few.values == 1 else f"{few.values} items"
+    its = "whose ledger item takes" if few.values == 1 else "whose ledger items take each"
+    if rule.aggregate is not None:
+        place: Location = ("projections", str(key.rule), "aggregate")
+        instead = (
+            f"if {rule.from_} items change faster, spread the totals with `shards: {_SHARDS}`: "
+            f"{_SHARDS * GROUP_TRANSACTIONS:,} a second, and the target stays one item"
+        )
+    else:
+        place = made.place
+        instead = (
+            f"if {rule.from_} items change faster, put a bucket into the target's key, as "
+            f"{{{facts.telling(rule.from_)}|bucket({_BUCKETS})}}, and merge when reading"
+        )
+    yield Remark(
+        "hot-group",
+        few.severity if rule.aggregate is not None else "note",
+        place,
+        f"{few.items} go into {into}, {its} about {GROUP_TRANSACTIONS} transactions a second, each of up to 99 changes "
+        f"that come in one batch",
+        instead,
+        at_key=rule.aggregate is not None,
+    )

@@ -1,0 +1,188 @@
+"""Which names each rule reads, on items of which entity, and where in the file it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from projections.language.binding import each_variable, key_variables
+from projections.language.expressions import FUNCTIONS, Measure
+from projections.language.mistakes import Location
+from projections.language.models import Projection, Rules
+from projections.language.patterns import Condition, Either, Pattern, Test
+from projections.language.shapes import cases
+from projections.language.templates import Field, Template
+
+__all__ = ["Read", "Tested", "reads", "tests"]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A variable or dotted path that a rule reads on items of an entity."""
+
+    rule: str
+    entity: str
+    name: str
+    place: Location
+    offset: int | None = None
+    at_key: bool = False
+    field: Field | None = None
+    """In a template: with its pipes."""
+
+    @property
+    def root(self) -> str:
+        return self.name.split(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """A condition on one name, and on which entity's items it is tested."""
+
+    rule: str
+    entity: str
+    test: Test
+    place: Location
+
+
+def reads(rules: Rules) -> Iterator[Read]:
+    """Everything that rules read from items. Elements of `each` are read from the item once, by its path."""
+    for name, rule in rules.projections.items():
+        variable = each_variable(rule)
+        for read in _reads(rules, name, rule):
+            if read.root != variable:
+                yield read
+
+
+def _reads(rules: Rules, name: str, rule: Projection) -> Iterator[Read]:
+    place: Location = ("projections", name)
+    source = rule.from_
+    for tested in tests(rules):
+        if tested.rule == name:
+            yield Read(name, tested.entity, tested.test.name, tested.place, at_key=True)
+    for variable, text in rule.bind.items():
+        yield from _template(name, source, text, (*place, "bind", variable))
+    for variable, form in (rule.each or {}).items():
+        if isinstance(form, dict):
+            yield Read(name, source, form["ancestors"], (*place, "each", variable, "ancestors"))
+        else:
+            yield Read(name, source, form, (*place, "each", variable))
+    if rule.kind not in ("index", "embed"):
+        for variable in key_variables(rules.entities[rule.into]):
+            if variable not in rule.bind:
+                yield Read(name, source, variable, (*place, rule.kind, "into"))
+    yield from _action(name, rule, place)
+
+
+def _action(name: str, rule: Projection, place: Location) -> Iterator[Read]:
+    source = rule.from_
+    if rule.copy_ is not None:
+        if rule.copy_.attributes != "all":
+            yield from _paths(name, source, rule.copy_.attributes, (*place, "copy", "attributes"))
+        for attribute, value in rule.copy_.values.items():
+            if isinstance(value, str):
+                yield from _template(name, source, value, (*place, "copy", "values", attribute))
+    elif rule.aggregate is not None:
+        for attribute, form in rule.aggregate.set.items():
+            at = _expression_place(form, (*place, "aggregate", "set", attribute))
+            expression = Measure.parse(attribute, form).expression
+            for path in expression.names if expression is not None else ():
+                yield Read(name, source, path, at, _offset(form, path))
+    elif rule.index is not None:
+        for inner, _, templates in cases(rule.index):
+            for attribute, text in templates.items():
+                yield from _template(name, source, text, (*place, "index", *inner, attribute))
+    elif rule.embed is not None:
+        yield from _paths(name, source, rule.embed.attributes, (*place, "embed", "attributes"))
+        for child, text in rule.embed.match.items():
+            yield Read(name, rule.into, child, (*place, "embed", "match", child), at_key=True)
+            yield from _template(name, source, text, (*place, "embed", "match", child))
+    else:
+        picked = rule.top or rule.latest
+        assert picked is not None
+        yield Read(name, source, picked.by, (*place, rule.kind, "by"))
+        yield from _paths(name, source, picked.attributes, (*place, rule.kind, "attributes"))
+
+
+def _paths(rule: str, entity: str, form: list[str] | dict[str, str] | str, place: Location) -> Iterator[Read]:
+    if isinstance(form, dict):
+        for target, path in form.items():
+            yield Read(rule, entity, path, (*place, target))
+    else:
+        for position, path in enumerate(form):
+            yield Read(rule, entity, path, (*place, position))
+
+
+def _template(rule: str, entity: str, text: str, place: Location) -> Iterator[Read]:
+    for field in Template.parse(text).fields:
+        at = text.find("{" + field.name)
+        yield Read(rule, entity, field.name, place, at + 1 if at >= 0 else None, field=field)
+
+
+def _expression_place(form: Any, place: Location) -> Location:
+    """Where the expression of a measure stands: the measure itself, or the entry of its long form."""
+    function = next((name for name in FUNCTIONS if name in form), None) if isinstance(form, dict) else None
+    if function is None:
+        return place
+    inner = form[function]
+    return (*place, function) if isinstance(inner, str) else place
+
+
+def _offset(form: Any, path: str) -> int | None:
+    text = form if isinstance(form, str) else next((form[name] for name in FUNCTIONS if name in form), "")
+    at = text.find(path) if isinstance(text, str) else -1
+    return at if at > 0 else None
+
+
+# --- conditions ---
+
+
+def tests(rules: Rules) -> Iterator[Tested]:
+    """Every condition in a rule, those of cases and measures too."""
+    for name, rule in rules.projections.items():
+        place: Location = ("projections", name)
+        patterns: list[tuple[Mapping[str, Any] | None, Location]] = [(rule.where, (*place, "where"))]
+        if rule.index is not None:
+            patterns += [(where, (*place, "index", *inner, "where")) for inner, where, _ in cases(rule.index)]
+        elif rule.aggregate is not None:
+            for attribute, form in rule.aggregate.set.items():
+                where = Measure.parse(attribute, form).where
+                if where is not None:
+                    patterns.append((where.document, _where_place(form, (*place, "aggregate", "set", attribute))))
+        for document, at in patterns:
+            if document is not None:
+                pattern = Pattern.parse(document)
+                for test in _all(pattern.conditions):
+                    yield Tested(name, rule.from_, test, _find(document, test, at))
+
+
+def _where_place(form: Any, place: Location) -> Location:
+    if "where" in form:
+        return (*place, "where")
+    return (*place, next(name for name in FUNCTIONS if name in form), "where")
+
+
+def _all(conditions: tuple[Condition, ...]) -> Iterator[Test]:
+    for condition in conditions:
+        if isinstance(condition, Either):
+            for branch in condition.branches:
+                yield from _all(branch)
+        else:
+            yield condition
+
+
+def _find(document: Any, test: Test, place: Location) -> Location:
+    """Where in a pattern a name is tested; in the first branch that does, if several do."""
+    return next(_found(document, test.name, "", place), place)
+
+
+def _found(document: Any, name: str, prefix: str, place: Location) -> Iterator[Location]:
+    for key, value in document.items():
+        at = (*place, key)
+        if key == "$or":
+            for position, branch in enumerate(value):
+                yield from _found(branch, name, prefix, (*at, position))
+        elif prefix + key == name and not isinstance(value, dict):
+            yield at
+        elif isinstance(value, dict) and name.startswith(f"{prefix}{key}."):
+            yield from _found(value, name, f"{prefix}{key}.", at)

@@ -1,0 +1,107 @@
+"""Sort keys that do not sort as one would expect: numbers without padding, dates whose parts stand the wrong way round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.language.findings.facts import Facts, KeySet, Made, Slot
+from projections.language.findings.finding import Remark
+from projections.language.findings.numbers import Numbers
+
+__all__ = ["sorting"]
+
+_FEW_DIGITS = 5
+_SIGNIFICANCE = {"Y": 0, "G": 0, "m": 1, "j": 1, "V": 1, "d": 2, "u": 2, "H": 3, "M": 4, "S": 5, "f": 6}
+
+
+def sorting(facts: Facts) -> Iterator[Remark]:
+    """Findings about each value in a sort key of type S."""
+    numbers = Numbers(facts)
+    for key in (*facts.target_keys.values(), *facts.index_keys):
+        if key.rule is None:
+            continue
+        for made in key.sort:
+            if made.kind == "S":
+                for slot in made.slots:
+                    yield from _slot(numbers, key, made, slot)
+
+
+def _slot(numbers: Numbers, key: KeySet, made: Made, slot: Slot) -> Iterator[Remark]:
+    if pipe := slot.piped("date"):
+        order = [_SIGNIFICANCE[code] for code in _codes(pipe.arguments[0])]
+        if order != sorted(order):
+            yield Remark(
+                "date-order",
+                "warning",
+                slot.place,
+                f"{made.attribute} sorts as text, and {pipe} does not put the greatest unit first: "
+                f"the order will not be that of time",
+                "write the year first and the smallest unit last, as date(%Y-%m-%d)",
+                slot.offset,
+            )
+        return
+    padded = slot.piped("pad", "invert")
+    if padded is not None:
+        yield from _padded(numbers, key, made, slot, int(padded.arguments[0]))
+        return
+    if slot.piped("bucket", "ms", "ulid") is not None:
+        return
+    certain = numbers.number(key.source, slot.name)
+    why = certain or numbers.used_as_number(key.source, slot.name)
+    if why is None or slot.origin == "each":
+        return
+    if numbers.function(key.source, slot.name) in ("avg", "negative"):
+        instead = _as_number(key, made)
+    else:
+        instead = f"write {slot.rewritten('pad(10)')}, or invert(10) for the greatest first"
+    yield Remark(
+        "unpadded-number",
+        "warning" if certain else "note",
+        slot.place,
+        f"{made.attribute} sorts as text, and {slot.name} {'is' if certain else 'seems to be'} a number ({why}): "
+        f"10 would come before 9",
+        instead,
+        slot.offset,
+    )
+
+
+def _padded(numbers: Numbers, key: KeySet, made: Made, slot: Slot, digits: int) -> Iterator[Remark]:
+    function = numbers.function(key.source, slot.name)
+    what = {"avg": "an average, which is seldom whole", "negative": "a sum of negative amounts"}.get(function)
+    if what is not None:
+        yield Remark(
+            "number-does-not-fit",
+            "warning",
+            slot.place,
+            f"{slot.name} is {what}, and pad and invert take whole numbers of 0 or more: "
+            f"all other values are bad input, and the rule does nothing for them",
+            _as_number(key, made),
+            slot.offset,
+        )
+    elif function == "count" and digits < _FEW_DIGITS:
+        yield Remark(
+            "number-does-not-fit",
+            "note",
+            slot.place,
+            f"{slot.name} is a count, and {digits} digits end at {10**digits - 1:,}: "
+            f"from there on it is bad input, and the rule does nothing for the item",
+            "give it room for 10 digits",
+            slot.offset,
+        )
+
+
+def _as_number(key: KeySet, made: Made) -> str:
+    if key.index is None:
+        return "leave it out of the key, or copy it into an index whose sort key is a number"
+    return (
+        f"declare {made.attribute} as a number, with type N under `indexes`, and let its template be this one variable"
+    )
+
+
+def _codes(form: str) -> list[str]:
+    codes = []
+    characters = iter(form)
+    for character in characters:
+        if character == "%" and (code := next(characters, "%")) != "%":
+            codes.append(code)
+    return codes

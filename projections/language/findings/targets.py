@@ -1,0 +1,158 @@
+"""What rules write onto: targets that nobody may create, copies that cost more or carry more than they need, long lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.language.binding import each_variable
+from projections.language.entities import attribute_types
+from projections.language.findings.facts import Facts
+from projections.language.findings.finding import Remark
+from projections.language.findings.lengths import LONG_TEXTS
+from projections.language.findings.numbers import Numbers
+from projections.language.mistakes import Location
+from projections.language.models import Projection
+from projections.language.shapes import attribute_map
+
+__all__ = ["targets"]
+
+_LARGE_LIST = 48 * 1024
+_TEXT_BYTES, _OTHER_BYTES = 2000, 40
+
+
+def targets(facts: Facts) -> Iterator[Remark]:
+    """Findings about targets, rule by rule."""
+    for name, rule in facts.projections.items():
+        yield from _not_derived(facts, name, rule)
+        if rule.copy_ is not None:
+            yield from _claimed(facts, name, rule)
+            yield from _index_keys(facts, name, rule)
+            yield from _expiry(facts, name, rule)
+            yield from _wrong_type(facts, name, rule)
+        if rule.top is not None:
+            yield from _long_list(name, rule)
+
+
+def _not_derived(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
+    if rule.kind not in ("aggregate", "top", "latest") or facts.made_by_rules(rule.into):
+        return
+    key = facts.target_keys[name]
+    slots = [slot for made in (*key.partition, *key.sort) for slot in made.slots]
+    computed = next((slot for slot in slots if slot.piped("bucket", "date") is not None), None)
+    if computed is not None:
+        yield Remark(
+            "not-derived",
+            "warning",
+            computed.place,
+            f"{computed} is computed by this rule, and {rule.into} items must exist before it sets anything on them: "
+            f"the application would have to create one for each value",
+            f"if only rules write {rule.into} items, say `derived: true` there",
+            computed.offset,
+        )
+
+
+def _claimed(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
+    """A copy whose key tells one variable of its source: as its `id`, it would need no claim."""
+    if not facts.document["projections"][name]["claimed"] or facts.rules.entities[rule.from_].id is not None:
+        return
+    key = facts.target_keys[name]
+    slots = [slot for made in (*key.partition, *key.sort) for slot in made.slots]
+    told = {slot.name for slot in slots if slot.origin == "key" and not slot.pipes}
+    others = [slot for slot in slots if slot.origin != "key" and slot.name != each_variable(rule)]
+    if len(told) == 1 and not others:
+        (variable,) = told
+        yield Remark(
+            "claimed-copy",
+            "note",
+            ("projections", name, "copy"),
+            f"two {rule.from_} items with the same {variable} would claim one {rule.into}, so the copy goes through the "
+            f"ledger: 7 write units instead of 1",
+            f"if no two ever have the same, say `id: {variable}` on {rule.from_}",
+            at_key=True,
+        )
+
+
+def _index_keys(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
+    assert rule.copy_ is not None
+    if rule.copy_.attributes != "all":
+        return
+    table = facts.table(rule.into)
+    indexed = attribute_types(table).keys()
+    kept = {
+        made.attribute
+        for key in facts.index_keys
+        if key.entity == rule.into and key.rule != name
+        for made in (*key.partition, *key.sort)
+    }
+    carried = {
+        made.attribute: key.index
+        for key in facts.index_keys
+        if key.entity == rule.from_
+        for made in (*key.partition, *key.sort)
+        if made.attribute in indexed and made.attribute not in kept
+    }
+    if carried:
+        attributes, indexes = " and ".join(carried), " and ".join(dict.fromkeys(map(str, carried.values())))
+        yield Remark(
+            "copied-index-key",
+            "warning",
+            ("projections", name, "copy", "attributes"),
+            f"`all` takes {attributes} along: each {rule.into} appears in {indexes} beside the {rule.from_} it was made of",
+            "list the attributes to copy; if the copy is to be found there, give it an index rule of its own",
+        )
+
+
+def _expiry(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
+    """A copy that is given the attribute by which DynamoDB expires it."""
+    assert rule.copy_ is not None
+    ttl, form = facts.table(rule.into).ttl, rule.copy_.attributes
+    source = facts.rules.entities[rule.from_]
+    if ttl is None or not source.expires or (form != "all" and ttl not in attribute_map(form)):
+        return
+    place: Location = ("projections", name, "copy", "attributes")
+    if form != "all":
+        place = (*place, form.index(ttl) if isinstance(form, list) else ttl)
+    yield Remark(
+        "copied-ttl",
+        "note",
+        place,
+        f"the copy has {ttl} as well, and expires by itself: if DynamoDB deletes it before its {rule.from_}, it is put back "
+        f"until that is gone too",
+        "leave it out: a copy goes when its source does"
+        if form != "all"
+        else "list the attributes to copy, without it",
+    )
+
+
+def _long_list(name: str, rule: Projection) -> Iterator[Remark]:
+    assert rule.top is not None
+    names = attribute_map(rule.top.attributes)
+    texts = [path for path in names.values() if path.rsplit(".", 1)[-1].lower() in LONG_TEXTS]
+    element = sum(len(target) for target in names) + _TEXT_BYTES * len(texts) + _OTHER_BYTES * (len(names) - len(texts))
+    size = rule.top.limit * element
+    if size >= _LARGE_LIST:
+        yield Remark(
+            "large-list",
+            "note",
+            ("projections", name, "top", "limit"),
+            f"{rule.top.limit} elements with {' and '.join(texts)} may be {size // 1024} KB, if a text has {_TEXT_BYTES:,} "
+            f"bytes: each change rewrites the list, for about {size // 1024} write units, and an item ends at 400 KB",
+            "list fewer elements, or leave out what a reader can look up",
+        )
+
+
+def _wrong_type(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
+    """A number copied into the key of an index that is text."""
+    assert rule.copy_ is not None
+    form, numbers, types = rule.copy_.attributes, Numbers(facts), attribute_types(facts.table(rule.into))
+    for position, (target, path) in enumerate(attribute_map(form).items() if form != "all" else ()):
+        why = numbers.number(rule.from_, path)
+        if types.get(target) == "S" and why is not None:
+            yield Remark(
+                "wrong-type",
+                "error",
+                ("projections", name, "copy", "attributes", target if isinstance(form, dict) else position),
+                f"{target} is the key of an index of type S and {path} is a number ({why}): DynamoDB refuses such an item",
+                f"declare {target} as a number, with type N under `indexes`, or make it text with "
+                f'values: {{{target}: "{{{path}|pad(10)}}"}}',
+            )

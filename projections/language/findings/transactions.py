@@ -1,0 +1,87 @@
+"""Changes of one item that take more than a transaction's actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.language.binding import each_variable
+from projections.language.expressions import Measure
+from projections.language.findings.facts import Facts, KeySet
+from projections.language.findings.finding import Remark
+from projections.language.models import Projection
+
+__all__ = ["transactions"]
+
+ACTIONS = 100
+ITEM_BYTES = 400 * 1024
+_VARIABLE_BYTES = 20
+_ENTRY_BYTES = 30
+_MEMBER_BYTES = 50
+
+
+def transactions(facts: Facts) -> Iterator[Remark]:
+    """One finding for each rule with `each` that keeps a ledger, unless its elements share few targets.
+
+    The ancestors of a path are never that many.
+    """
+    for name, rule in facts.projections.items():
+        variable = each_variable(rule)
+        if rule.each is None or variable is None or not keeps_ledger(facts, name):
+            continue
+        path = rule.each[variable]
+        if isinstance(path, dict):
+            continue
+        key = facts.target_keys[name]
+        groups = 1 if _own_target(key, variable) else 0
+        actions = groups + members(rule)
+        if not actions:
+            continue
+        fixed = sum(_fixed(facts, other) for other in facts.projections if facts.projections[other].from_ == rule.from_)
+        most = max((ACTIONS - 1 - fixed - (1 - groups)) // actions, 1)
+        yield Remark(
+            "many-contributions",
+            "note",
+            ("projections", name, "each"),
+            f"more than {most} elements of {path} that change at once take several transactions, of {ACTIONS} actions each; "
+            f"more than about {_entries(key, members(rule)):,} in all do not fit into the ledger entry, and the rule does "
+            f"nothing for that item",
+            f"keep {path} shorter, or write its elements as items of their own",
+            at_key=True,
+        )
+
+
+def keeps_ledger(facts: Facts, name: str) -> bool:
+    """Whether a rule's contributions are held in the ledger."""
+    rule = facts.projections[name]
+    return rule.kind in ("aggregate", "top", "latest") or facts.document["projections"][name].get("claimed", False)
+
+
+def members(rule: Projection) -> int:
+    """How many members one contribution has: for each list, claim, or value that a least or greatest is sought of."""
+    if rule.aggregate is None:
+        return 1
+    sought = set()
+    for name, form in rule.aggregate.set.items():
+        measure = Measure.parse(name, form)
+        if measure.function in ("min", "max") and measure.expression is not None:
+            sought.add((measure.expression.text, str(measure.where and measure.where.document)))
+    return len(sought)
+
+
+def _own_target(key: KeySet, variable: str) -> bool:
+    slots = [slot for one in (*key.partition, *key.sort) for slot in one.slots if slot.origin == "each"]
+    return any(slot.piped("bucket", "date") is None for slot in slots if slot.name.split(".")[0] == variable)
+
+
+def _fixed(facts: Facts, name: str) -> int:
+    """The actions of the other rules of the same item, whose contributions change in the same transaction."""
+    rule = facts.projections[name]
+    return 1 + members(rule) if rule.each is None and keeps_ledger(facts, name) else 0
+
+
+def _entries(key: KeySet, members: int) -> int:
+    """About how many contributions an entry holds: a round number."""
+    made = (*key.partition, *key.sort)
+    target = sum(one.literal_bytes + _VARIABLE_BYTES * len(one.slots) for one in made)
+    most = ITEM_BYTES // (target + _ENTRY_BYTES + _MEMBER_BYTES * members)
+    return most // 1000 * 1000 or most

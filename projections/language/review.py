@@ -1,0 +1,122 @@
+"""A rule file → everything that static analysis has to say of it: its mistakes, and the findings where it makes sense.
+
+A comment accepts a finding that is meant so, on its line or on one of its own above it:
+
+    GSI1PK: BOARD # check: ignore hot-partition
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from projections.errors import RulesError
+from projections.language.findings import CODES, SEVERITIES, Finding, Remark, remarks
+from projections.language.loader import problems, source_of, text_of, understand
+from projections.language.mistakes import Mistake, dotted
+from projections.language.models import Rules
+from projections.language.source import Source
+from projections.language.syntax import suggest
+from projections.language.unsupported import unsupported
+
+__all__ = ["Review", "review", "reviewed"]
+
+_COMMENT = re.compile(r"(?:^|\s)#\s*check:\s*ignore\s+([\w-]+(?:\s*,\s*[\w-]+)*)")
+
+
+@dataclass(frozen=True)
+class Review:
+    """What was found in a rule file, in its order. `rules` are None if they contain mistakes."""
+
+    rules: Rules | None
+    findings: tuple[Finding, ...]
+
+    def worst(self) -> str | None:
+        """The gravest severity found, None if nothing was."""
+        found = {finding.severity for finding in self.findings}
+        return next((severity for severity in SEVERITIES if severity in found), None)
+
+
+def review(path: str | Path, file: str | None = None) -> Review:
+    """Everything found in a rule file, which findings call `file`. What is wrong with it is a finding, never raised."""
+    try:
+        return reviewed(text_of(path), file or str(path))
+    except RulesError as error:
+        return Review(None, tuple(_mistaken(error)))
+
+
+def reviewed(text: str, file: str = "<rules>") -> Review:
+    """Everything found in the text of a rule file, which findings call `file`."""
+    try:
+        source = source_of(text, file)
+    except RulesError as error:
+        return Review(None, tuple(_mistaken(error)))
+    rules, mistakes = understand(source, executable=True)
+    found = list(_mistaken(RulesError(problems(mistakes, source, file)))) if mistakes else []
+    if rules is not None and (not mistakes or _only_unsupported(rules, mistakes)):
+        placed = [_placed(remark, source, file) for remark in remarks(rules)]
+        found += _accepted(text, file, list(dict.fromkeys(placed)))
+    order = sorted(found, key=lambda one: (one.line, one.column, SEVERITIES.index(one.severity), one.code))
+    return Review(None if mistakes else rules, tuple(order))
+
+
+def _only_unsupported(rules: Rules, mistakes: list[Mistake]) -> bool:
+    """Whether the rules make sense, and only this version's engine cannot execute them."""
+    return set(mistakes) <= set(unsupported(rules))
+
+
+def _mistaken(error: RulesError) -> Iterator[Finding]:
+    for one in error.problems:
+        first, _, rest = one.path.partition(".")
+        rule = rest.split(".")[0].split("[")[0] if first == "projections" and rest else None
+        yield Finding("error", "mistake", one.file, one.line, one.column, one.path, rule, one.message, "")
+
+
+def _placed(remark: Remark, source: Source, file: str) -> Finding:
+    line, column = source.position(Mistake(remark.path, "", remark.offset, remark.at_key))
+    path = dotted(remark.path)
+    return Finding(remark.severity, remark.code, file, line, column, path, remark.rule, remark.reason, remark.instead)
+
+
+# --- accepted findings ---
+
+
+def _accepted(text: str, file: str, found: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings that no comment accepts, and comments that accept nothing. Errors cannot be accepted."""
+    comments = _comments(text)
+    used: set[tuple[int, str]] = set()
+    for finding in found:
+        places = {place for place in comments.get(finding.line, ()) if place[2] == finding.code}
+        if places and finding.severity != "error":
+            used.update((line, code) for line, _, code in places)
+        else:
+            yield finding
+    for line, column, code in dict.fromkeys(place for places in comments.values() for place in places):
+        if (line, code) not in used:
+            reason = (
+                f"there is no {code} here to ignore"
+                if code in CODES
+                else f'there is no finding "{code}"{suggest(code, CODES)}'
+            )
+            yield Finding("note", "unused-ignore", file, line, column, "(comment)", None, reason, "remove the comment")
+
+
+def _comments(text: str) -> dict[int, list[tuple[int, int, str]]]:
+    """By line that comments apply to: (line, column, code) of each code they name."""
+    found: dict[int, list[tuple[int, int, str]]] = {}
+    above: list[tuple[int, int, str]] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        named = _COMMENT.search(line)
+        column = line.index("#", named.start()) + 1 if named else 0
+        here = [(number, column, code.strip()) for code in named[1].split(",")] if named else []
+        if line.lstrip().startswith("#"):
+            above += here
+        elif line.strip():
+            if above or here:
+                found[number] = above + here
+            above = []
+    if above:
+        found[0] = above
+    return found

@@ -1,0 +1,86 @@
+"""The way that each rule's effect takes to its target, and what a lone change costs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from projections.language.embeds import children_of
+
+__all__ = ["Path", "path_of"]
+
+Document = Mapping[str, Any]
+"""Canonical rules, or a part of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """How a rule writes. Write units are those of items of up to 1 KB, without what secondary indexes charge.
+
+    `alone` is what one change costs that comes by itself and concerns one target (one child, for an embed); `shared` what
+    each of many costs that come in one batch and concern one target, where that is less.
+    """
+
+    name: str
+    how: str
+    alone: int
+    shared: int | None = None
+
+    @property
+    def units(self) -> str:
+        """The cost in words: `5 write units alone, about 2 each in a large batch`."""
+        noun = "write unit" if self.alone == 1 else "write units"
+        return f"{self.alone} {noun}" + (f" alone, about {self.shared} each in a large batch" if self.shared else "")
+
+    def document(self) -> dict[str, Any]:
+        """As `--json` has it."""
+        return asdict(self)
+
+
+def path_of(document: Document, name: str) -> Path:
+    """The path of a rule."""
+    rule = document["projections"][name]
+    match rule["kind"]:
+        case "copy":
+            return _copy(rule)
+        case "aggregate":
+            return _aggregate(rule)
+        case "top" | "latest":
+            return _ledger(rule["kind"], 1, rule.get("limit", 1))
+        case "index":
+            return Path("index", "1 conditional write on the item itself, if its key changes", 1)
+    children = children_of(document, name)
+    found = (
+        "children are found in their own item collection"
+        if children.index is None
+        else f"children are found through {children.index}, which lags, so a second pass follows"
+    )
+    return Path("embed", f"1 write for the push and 1 for each child; {found}", 2)
+
+
+def _copy(rule: Document) -> Path:
+    each = f" for each element of {rule['each']['path']}" if rule["each"] else ""
+    if not rule["claimed"]:
+        return Path("guarded copy", f"1 conditional write of the copy{each}", 1)
+    how = "entry, group and claim in one transaction of the ledger, then 1 write of the copy; the least source key wins"
+    return Path("claimed copy", how, 7)
+
+
+def _aggregate(rule: Document) -> Path:
+    slots = {
+        (measure["expression"], str(measure["where"]))
+        for measure in rule["set"].values()
+        if measure["function"] in ("min", "max")
+    }
+    return _ledger("aggregate", len(slots), 1, rule["shards"])
+
+
+def _ledger(name: str, members: int, limit: int, shards: int = 1) -> Path:
+    """An entry and a group cost two units each, as all in a transaction, and so does every member."""
+    group = "group" if shards == 1 else f"one of {shards} shards of the group"
+    parts = ["entry", group, *([f"{members} members" if members > 1 else "member"] if members else [])]
+    committed = f"{', '.join(parts[:-1])} and {parts[-1]}"
+    target = "1 write of the target" if limit == 1 else f"1 write of the target, with the first {limit}"
+    how = f"{committed} in one transaction of the ledger, then {target}"
+    return Path(name, how, 5 + 2 * members, 2 + 2 * members)

@@ -1,0 +1,315 @@
+"""Findings: each is shown by rules that have it, and by the nearest that do not."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from projections.language.findings import CODES
+from projections.language.review import Review, review, reviewed
+
+ROOT = Path(__file__).resolve().parents[2]
+CASES = YAML(typ="safe").load(Path(__file__).parent / "cases" / "findings.yaml")
+
+BASE = """\
+tables:
+  main:
+    key: [PK, SK]
+    indexes: {GSI1: [GSI1PK, GSI1SK], Score: {board: S, score: N}, Flat: [flat]}
+entities:
+  User:   {key: {PK: "USER#{user}", SK: PROFILE}}
+  Post:   {key: {PK: "USER#{user}", SK: "POST#{post}"}, id: post}
+  Like:   {key: {PK: "POST#{post}", SK: "LIKE#{user}"}}
+  Meta:   {key: {PK: "POST#{post}", SK: META}}
+  Tag:    {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}
+  Total:  {key: {PK: TOTAL, SK: "{what}"}}
+  Event:  {key: {PK: "EVENT#{event}", SK: E}}
+  Sorted: {key: {PK: "SORTED#{post}", SK: "{rank}"}}
+projections:
+  meta: {from: Post, copy: {into: Meta, attributes: [title, state, price]}}
+  likes: {from: Like, aggregate: {into: Meta, set: {likes: count, stars: avg(stars), debt: {sum: -owed}}}}
+  tags: {from: Post, bind: {tag: "{topic}"}, aggregate: {into: Tag, set: {posts: count}}}
+"""
+
+
+def found(rules: str, entity: str = "") -> list[str]:
+    """`code severity reason → way out` of what is found in the base with this entity and these rules.
+
+    A § in these is not read; it marks the place of the one finding, which is checked.
+    """
+    text = BASE.replace("projections:\n", f"  {entity}\nprojections:\n")
+    text += "".join(f"  {line}\n" for line in rules.strip().splitlines())
+    before, mark, after = text.partition("§")
+    result = reviewed(before + after)
+    assert result.rules is not None, "\n".join(map(str, result.findings))
+    if mark:
+        place = before.count("\n") + 1, len(before) - before.rfind("\n")
+        assert [(one.line, one.column) for one in result.findings] == [place]
+    return [f"{one.code} {one.severity} {one.reason} → {one.instead}" for one in result.findings]
+
+
+def test_the_base_of_these_tests_has_no_findings() -> None:
+    assert found("") == []
+
+
+@pytest.mark.parametrize("case", CASES["found"].values(), ids=CASES["found"])
+def test_a_finding_names_place_reason_and_way_out(case: dict[str, str]) -> None:
+    assert "§" in case["rules"] + case.get("entity", "")
+    assert found(case["rules"], case.get("entity", "")) == [case["finding"]]
+
+
+@pytest.mark.parametrize("case", CASES["not found"].values(), ids=CASES["not found"])
+def test_the_nearest_rules_without_a_finding_have_none(case: dict[str, str]) -> None:
+    assert found(case["rules"], case.get("entity", "")) == []
+
+
+EXPIRY = """\
+table: {{key: [PK, SK]{ttl}}}
+entities:
+  Session: {{key: {{PK: "SESSION#{{session}}", SK: S}}{expires}}}
+  User: {{key: {{PK: "USER#{{user}}", SK: U}}}}
+  Copy: {{key: {{PK: "COPY#{{session}}", SK: C}}}}
+projections:
+  count: {{from: Session{expired}, aggregate: {{into: User, set: {{n: count}}}}}}
+"""
+
+
+def expiry(ttl: str, expires: str, expired: str, more: str = "") -> list[str]:
+    text = EXPIRY.format(ttl=ttl, expires=expires, expired=expired) + more
+    result = reviewed(text)
+    assert result.rules is not None, result.findings
+    return [str(one).removeprefix("<rules>:") for one in result.findings]
+
+
+def test_a_table_that_expires_items_of_which_no_entity_says_so() -> None:
+    assert expiry(", ttl: gone", "", "") == [
+        "1:24: table.ttl: note [expiry-undecided]: no entity says that its items expire, so a deletion by gone counts like "
+        "any other: what the item contributed is taken back → where items of Session have gone, say `expires: true` "
+        "there, and `expired: keep` or `retract` in its rules"
+    ]
+    assert expiry(", ttl: gone", ", expires: true", ", expired: keep") == []
+    assert expiry("", "", "") == []
+
+
+def test_items_that_expire_in_a_table_that_has_no_attribute_for_it() -> None:
+    assert expiry("", ", expires: true", ", expired: keep") == [
+        "3:52: entities.Session.expires: warning [no-ttl]: items of Session expire, and their table names no attribute "
+        "for it → add `ttl: expiresAt` to the table, with the name of that attribute"
+    ]
+
+
+@pytest.mark.parametrize("attributes", ["[a, gone]", "all", "{gone: gone}"])
+def test_a_copy_that_expires_by_itself(attributes: str) -> None:
+    rule = "  r: {{from: Session, expired: retract, copy: {{into: Copy, attributes: {}}}}}\n".format
+    (one,) = expiry(", ttl: gone", ", expires: true", ", expired: keep", rule(attributes))
+    assert one.partition(": ")[0].startswith("8:")
+    assert "note [copied-ttl]: the copy has gone as well, and expires by itself" in one
+    assert expiry(", ttl: gone", ", expires: true", ", expired: keep", rule("[a]")) == []
+
+
+def test_an_index_that_is_the_table_turned_round() -> None:
+    text = """\
+table: {key: [PK, SK], indexes: {Inverted: [SK, PK]}}
+entities:
+  Post: {key: {PK: "USER#{user}", SK: "POST#{post}"}, id: post}
+  Meta: {key: {PK: "POST#{post}", SK: META}}
+projections:
+  meta: {from: Post, copy: {into: Meta, attributes: [title]}}
+"""
+    (one,) = reviewed(text).findings
+    assert str(one).startswith(
+        "<rules>:4:39: entities.Meta.key.SK: note [hot-partition]: Inverted is the table turned round, and every "
+        'Meta has SK "META": all are in one partition of it'
+    )
+    assert reviewed(text.replace("SK: META", 'SK: "META#{post}"')).findings == ()
+
+
+# --- the rule files of this repository, each judged by hand ---
+
+JUDGED = {
+    "projections/rules/social.yaml": ["14 expiry-undecided note", "64 hot-partition note"],
+    "tests/language/rules/shop.yaml": [
+        "66 many-contributions note",
+        "67 long-key note",
+        "71 long-chain note",
+        "77 long-chain note",
+    ],
+    "tests/simulation/rules/chains.yaml": [
+        "23 hot-partition warning",
+        "23 number-does-not-fit note",
+        "31 long-chain note",
+        "34 hot-group warning",
+    ],
+    "tests/simulation/rules/claims.yaml": ["14 many-contributions note"],
+    "tests/simulation/rules/copies.yaml": ["4 expiry-undecided note"],
+    "tests/simulation/rules/derived.yaml": [
+        "12 many-contributions note",
+        "22 long-key note",
+        "25 many-contributions note",
+    ],
+    "tests/simulation/rules/index.yaml": ["17 hot-partition note"],
+}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for pattern in ("projections/rules/*.yaml", "tests/simulation/rules/*.yaml", "tests/language/rules/shop.yaml")
+        for path in sorted(ROOT.glob(pattern))
+    ],
+    ids=lambda path: path.stem,
+)
+def test_good_rule_files_have_few_findings(path: Path) -> None:
+    result = review(path)
+    assert result.rules is not None
+    shown = [f"{one.line} {one.code} {one.severity}" for one in result.findings]
+    assert shown == JUDGED.get(str(path.relative_to(ROOT)), [])
+
+
+def test_every_finding_there_can_be_is_shown_here() -> None:
+    shown = {case["finding"].split()[0] for case in CASES["found"].values()}
+    text = Path(__file__).read_text()
+    assert [code for code in CODES if code not in shown and f"[{code}]" not in text] == []
+
+
+# --- mistakes and findings together ---
+
+
+def test_mistakes_are_findings_of_severity_error() -> None:
+    result = reviewed(BASE + "  r: {from: Posts, copy: {into: Meta, attributes: [a]}}\n", "f")
+    assert result.rules is None
+    assert [str(one) for one in result.findings] == [
+        f'f:{FIRST}:13: projections.r.from: error [mistake]: there is no entity "Posts" (did you mean "Post"?)'
+    ]
+    assert (result.findings[0].rule, result.worst()) == ("r", "error")
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "[1]"])
+def test_a_file_that_is_none_is_one_finding(text: str) -> None:
+    (one,) = reviewed(text).findings
+    assert (one.severity, one.code) == ("error", "mistake")
+
+
+def test_a_file_that_is_not_there_is_one_finding(tmp_path: Path) -> None:
+    result = review(tmp_path / "none.yaml")
+    assert (result.rules, [one.reason for one in result.findings]) == (
+        None,
+        ["cannot be read: No such file or directory"],
+    )
+
+
+def test_what_is_not_executed_yet_does_not_hide_findings() -> None:
+    hot = "  r: {from: Meta, index: {GSI1PK: ALL, GSI1SK: '{post}'}}\n"
+    kept = "  k: {from: Event, expired: keep, copy: {into: Meta, bind: {post: '{event}'}, attributes: [x]}}\n"
+    base = BASE.replace("SK: E}}", "SK: E}, expires: true}").replace("key: [PK, SK]", "key: [PK, SK]\n    ttl: gone")
+    result = reviewed(base + hot + kept)
+    assert {one.code for one in result.findings} >= {"hot-partition", "mistake"}
+
+
+# --- accepted findings ---
+
+HOT = "  r: {from: Meta, index: {GSI1PK: ALL, GSI1SK: '{post}'}}"
+
+
+FIRST = BASE.count("\n") + 1
+
+
+def codes(result: Review) -> list[str]:
+    return [f"{one.line - FIRST + 1}:{one.column} {one.code}" for one in result.findings]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([HOT + " # check: ignore hot-partition"], []),
+        (["  # check: ignore hot-partition", "  # few writes", HOT], []),
+        (["  # check: ignore hot-group, hot-partition", HOT], ["1:3 unused-ignore"]),
+        ([HOT, "  # check: ignore hot-partition"], ["1:35 hot-partition", "2:3 unused-ignore"]),
+        (["  # check: ignore hot-partition", "", HOT], []),
+        (["  # check: ignore all", HOT], ["1:3 unused-ignore", "2:35 hot-partition"]),
+    ],
+)
+def test_a_comment_accepts_a_finding_on_its_line_or_the_next(lines: list[str], expected: list[str]) -> None:
+    assert codes(reviewed(BASE + "\n".join(lines) + "\n")) == expected
+
+
+def test_an_error_cannot_be_accepted() -> None:
+    text = BASE + f"  r: {{from: Event, index: {{flat: '{'x' * 2049}{{event}}'}}}} # check: ignore long-key\n"
+    assert codes(reviewed(text)) == ["1:34 long-key", "1:2095 unused-ignore"]
+
+
+def test_a_comment_that_accepts_nothing_says_so() -> None:
+    (one,) = reviewed(BASE + "  # check: ignore hot-partitions\n").findings
+    assert str(one) == (
+        f'<rules>:{FIRST}:3: (comment): note [unused-ignore]: there is no finding "hot-partitions" '
+        '(did you mean "hot-partition"?) → remove the comment'
+    )
+
+
+# --- places ---
+
+
+def _files() -> Iterator[str]:
+    for case in CASES["found"].values():
+        entity, rules = case.get("entity", ""), case["rules"].splitlines()
+        text = BASE.replace("projections:\n", f"  {entity}\nprojections:\n")
+        yield (text + "".join(f"  {line}\n" for line in rules)).replace("§", "")
+    for name in JUDGED:
+        yield (ROOT / name).read_text()
+
+
+FILES = list(_files())
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    """A rule file with findings, some of its rules taken out and the rest written in another way."""
+    data = YAML(typ="safe").load(draw(st.sampled_from(FILES)))
+    names = list(data["projections"])
+    for name in draw(st.sets(st.sampled_from(names), max_size=len(names) - 1)):
+        del data["projections"][name]
+    order = draw(st.permutations(["projections", *(key for key in data if key != "projections")]))
+    data = {key: data[key] for key in order}
+    if draw(st.booleans()):
+        return json.dumps(data, indent=draw(st.sampled_from([None, 1, 4])), ensure_ascii=draw(st.booleans()))
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = draw(st.sampled_from([True, False, None]))
+    yaml.width = draw(st.sampled_from([40, 100, 4096]))
+    yaml.indent = draw(st.integers(2, 7))
+    out = io.StringIO()
+    yaml.dump(data, out)
+    lines = out.getvalue().splitlines()
+    if yaml.width == 4096:  # no text goes over several lines
+        lines = ["\n" * draw(st.integers(0, 2)) + "# Größe 🎲\n" + line for line in lines]
+    return "\n".join(lines)
+
+
+@given(texts())
+def test_the_place_of_every_finding_exists_and_is_what_its_path_says(text: str) -> None:
+    """Where it is, another reader of YAML finds the name or the value that the path leads to."""
+    lines = text.splitlines()
+    for one in reviewed(text).findings:
+        found: Any = YAML().load(text)
+        *steps, last = [part.strip(".") for part in re.findall(r"\[\d+\]|[^.\[]+", one.path)]
+        for step in steps:
+            found = found[int(step[1:-1]) if step.startswith("[") else step]
+        places = [found.lc.value(last)] if isinstance(found, dict) else [found.lc.item(int(last[1:-1]))]
+        if isinstance(found, dict):
+            places.append(found.lc.key(last))
+        place = one.line - 1, one.column - 1
+        if place not in places:  # inside a template or a measure, at a variable
+            line, column = places[0]
+            assert line == place[0]
+            assert column < place[1]
+            assert lines[line][place[1] - 1] in "{( *"
+        assert 0 <= place[1] < len(lines[place[0]])

@@ -1,0 +1,45 @@
+"""A browser for the tests of what is looked at."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+def unavailable(what: str) -> None:
+    """Skips; where REQUIRE_EMULATORS is set, as in CI, fails."""
+    if os.environ.get("REQUIRE_EMULATORS"):
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """The machine's own Chromium, headless. Skipped without one."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    path = next((found for name in names if (found := shutil.which(name))), None)
+    if path is None:
+        unavailable("these tests need Chromium on PATH (Debian: apt-get install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    quiet = ["--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-sync", *quiet])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def graphviz() -> str:
+    """Graphviz's `dot`. Skipped without it."""
+    path = shutil.which("dot")
+    if path is None:
+        unavailable("these tests need Graphviz on PATH (Debian: apt-get install graphviz)")
+    return str(path)

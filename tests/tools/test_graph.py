@@ -1,0 +1,383 @@
+"""The graph: what is in it, where it stands, and that Mermaid and Graphviz read what is written for them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from emulators import Unavailable, mermaid_script
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from projections.language.loader import load, loads
+from projections.language.review import reviewed
+from projections.tools.cli import main
+from projections.tools.graph import Graph, dot, graph_of, mermaid, page
+from projections.tools.graph.layers import Edge, layered
+from projections.tools.graph.layout import Box, Layout, layout_of
+from projections.tools.graph.ordering import crossings, order
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = [
+    ROOT / "projections/rules/social.yaml",
+    ROOT / "tests/language/rules/shop.yaml",
+    ROOT / "tests/language/rules/everything.yaml",
+    *sorted((ROOT / "tests/simulation/rules").glob("*.yaml")),
+]
+
+NASTY = r"""
+table: {key: [PK, SK], indexes: {'<i> & "x"': [GSI1PK, GSI1SK]}}
+entities:
+  A-1: {key: {PK: 'A<script>alert(1)</script>#{a}', SK: 'a "quoted" \ [text] {{x}} `y` | z & &amp; #35; %'}}
+  subgraph: {key: {PK: 'ENTITY_WITH_A_VERY_LONG_NAME_THAT_GOES_ON_AND_ON#{a}#{b}#{c}', SK: 'größe 数据 {d}'}}
+  end: {key: {PK: 'END#{a}', SK: end}, derived: true}
+projections:
+  class:
+    from: A-1
+    where: {'x"><b>': ['"</script><script>alert(2)</script>', {prefix: '<!--'}]}
+    copy: {into: subgraph, attributes: {'<b>': a, 'q"q': b}, values: {b: '{a}<i>'}}
+  end: {from: subgraph, aggregate: {into: end, set: {'a&b': count}}}
+  default: {from: subgraph, index: {GSI1PK: '{a}', GSI1SK: '</style>{b}'}}
+"""
+
+
+def graph(path: Path) -> Graph:
+    text = path.read_text()
+    return graph_of(loads(text, executable=False), path.name, reviewed(text, path.name).findings)
+
+
+def nasty() -> Graph:
+    return graph_of(loads(NASTY), "<title>&", reviewed(NASTY, "a<b").findings)
+
+
+# --- the model ---
+
+
+def test_a_graph_has_every_entity_and_rule_with_all_that_is_to_be_said() -> None:
+    shown = graph(FILES[0])
+    assert list(shown.entities) == ["User", "Post", "Like", "Comment", "PostMeta"]
+    assert [entity.role for entity in shown.entities.values()] == ["application"] * 4 + ["copy"]
+    rule = shown.rules["discussion"]
+    assert (rule.source, rule.target, rule.inside) == ("Comment", "PostMeta", False)
+    assert rule.key == (("PK", "POST#{postId}"), ("SK", "METADATA"))
+    assert rule.where == "hidden is false or is absent"
+    assert rule.gist == "commentCount and 2 more"
+    assert rule.sentence == (
+        "Keeps commentCount, averageStars and praiseCount on each PostMeta, computed from its Comment items."
+    )
+    assert rule.writes[2] == ("praiseCount", "count of Comment where stars >= 4")
+    assert (rule.path.alone, rule.passes) == (5, 1)
+    listed = shown.rules["listed"]
+    assert (listed.inside, listed.indexes, listed.after) == (True, ("GSI1",), ("postById",))
+    assert [where for where, _ in listed.cases] == ['status is "published"', 'status is "draft"']
+    assert [finding.code for finding in listed.findings] == ["hot-partition"]
+    assert [finding.code for finding in shown.findings] == ["expiry-undecided"]
+    assert shown.rules["commentAuthor"].match == (("userId", "{userId}"),)
+    assert shown.entities["Comment"].index_key == (("GSI1PK", "AUTHOR#{userId}"),)
+
+
+def test_bound_variables_stand_in_the_key_of_the_target() -> None:
+    rule = graph(ROOT / "tests/language/rules/shop.yaml").rules["ordersByDay"]
+    assert rule.key == (("PK", "DAY#{orderedAt|date(%Y-%m-%d)}"), ("SK", "SHARD#{orderId|bucket(4)}"))
+
+
+# --- the layout ---
+
+
+def apart(one: Box, other: Box) -> bool:
+    return one.right <= other.x or other.right <= one.x or one.bottom <= other.y or other.bottom <= one.y
+
+
+def along(points: Any, down: bool) -> list[tuple[float, float]]:
+    """Points along a line, as it is drawn: straight and in curves, in turns."""
+    found: list[tuple[float, float]] = []
+    for index, ((x, y), (to_x, to_y)) in enumerate(pairwise(points)):
+        for step in range(17):
+            t = step / 16
+            if index % 2 == 0:
+                found.append((x + (to_x - x) * t, y + (to_y - y) * t))
+                continue
+            eased = 3 * (1 - t) * t * t + t**3
+            level = (1 - t) ** 3 * 0 + 3 * (1 - t) ** 2 * t * 0.5 + 3 * (1 - t) * t * t * 0.5 + t**3
+            if down:
+                found.append((x + (to_x - x) * eased, y + (to_y - y) * level))
+            else:
+                found.append((x + (to_x - x) * level, y + (to_y - y) * eased))
+    return found
+
+
+def assert_clean(graph: Graph, layout: Layout) -> None:
+    """Everything is there, nothing overlaps, and no line passes through a box that it does not belong to."""
+    boxes = {("entity", name): box for name, box in layout.entities.items()}
+    boxes |= {("rule", name): box for name, box in layout.rules.items()}
+    assert set(layout.entities) == set(graph.entities)
+    assert set(layout.rules) == set(layout.routes) == {rule.name for rule in graph.rules.values() if not rule.inside}
+    for (one, box), (other, second) in combinations(boxes.items(), 2):
+        assert apart(box, second), (one, other)
+    for box in boxes.values():
+        assert box.x >= 0
+        assert box.y >= 0
+        assert box.right <= layout.width
+        assert box.bottom <= layout.height
+    for name, route in layout.routes.items():
+        rule = graph.rules[name]
+        for points, ends in (
+            (route.into, (("entity", rule.source), ("rule", name))),
+            (route.out, (("rule", name), ("entity", rule.target))),
+        ):
+            for place, end in ((points[0], ends[0]), (points[-1], ends[1])):
+                assert on_edge(place, boxes[end]), (name, end)
+            for x, y in along(points, layout.down):
+                for key, box in boxes.items():
+                    inside = box.x + 0.5 < x < box.right - 0.5 and box.y + 0.5 < y < box.bottom - 0.5
+                    assert not inside, (name, key)
+
+
+def on_edge(place: tuple[float, float], box: Box) -> bool:
+    x, y = place
+    within = box.x - 0.01 <= x <= box.right + 0.01 and box.y - 0.01 <= y <= box.bottom + 0.01
+    sides = (abs(x - box.x), abs(x - box.right), abs(y - box.y), abs(y - box.bottom))
+    return within and min(sides) < 0.01
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_boxes_do_not_overlap_and_lines_pass_by_them(path: Path) -> None:
+    shown = graph(path)
+    assert_clean(shown, layout_of(shown))
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """Any entities and rules between them; these are not checked to make sense, which a picture does not need."""
+    base = graph(FILES[0])
+    count = draw(st.integers(1, 14))
+    names = [f"E{number}" for number in range(count)]
+    card = base.entities["Post"]
+    entities = {}
+    for name in names:
+        template = "{variable}#" * draw(st.integers(0, 5)) + draw(st.text("ab#", max_size=40))
+        role = draw(st.sampled_from(["application", "copy"]))
+        entities[name] = type(card)(
+            name, role, "main", (("PK", template or "x"), ("SK", "s")), None, None, role == "copy", (), ()
+        )
+    sample = base.rules["engagement"]
+    rules = {}
+    for number in range(draw(st.integers(0, 24))):
+        ends = draw(st.sampled_from(names)), draw(st.sampled_from(names))
+        values = {field: getattr(sample, field) for field in sample.__slots__}
+        gist = draw(st.text("abc ", max_size=60))
+        given = {"name": f"r{number}", "source": ends[0], "target": ends[1], "gist": gist}
+        rules[f"r{number}"] = type(sample)(**values | given)
+    return Graph("any", entities, rules, ())
+
+
+@settings(max_examples=40)
+@given(graphs())
+def test_any_graph_is_laid_out_cleanly_cycles_and_all(graph: Graph) -> None:
+    layout = layout_of(graph)
+    assert_clean(graph, layout)
+    assert layout_of(graph) == layout
+
+
+def test_crossings_are_untangled() -> None:
+    edges = [Edge(f"r{number}", f"a{number}", f"b{5 - number}") for number in range(6)]
+    names = [f"{side}{number}" for side in "ab" for number in range(6)]
+    found = layered(names, edges)
+    found.layers[1].reverse()
+    assert crossings(found) > 0
+    order(found)
+    assert crossings(found) == 0
+
+
+def test_a_deep_file_goes_down_and_a_broad_one_to_the_right() -> None:
+    assert layout_of(graph(FILES[0])).down
+    assert not layout_of(graph(FILES[1])).down
+
+
+# --- Mermaid and DOT ---
+
+
+def test_mermaid_text() -> None:
+    text = mermaid(graph(FILES[0]))
+    assert text.startswith("flowchart LR\n")
+    assert 'e0["<b>User</b><br/>USER#35;#123;userId#125;<br/>PROFILE"]' in text
+    assert 'e2 --> r1(["<b>engagement</b><br/>aggregate: likeCount"]) --> e4' in text
+    assert 'e4 --- r4(["<b>listed</b><br/>index: GSI1"])' in text
+
+
+@pytest.fixture(scope="module")
+def draw(chromium: Browser) -> Callable[[str], str]:
+    """Mermaid itself: gives the visible text of what it draws. Raises what it has against a text."""
+    try:
+        script = mermaid_script()
+    except Unavailable as error:
+        from conftest import unavailable
+
+        unavailable(str(error))
+    tab = chromium.new_page()
+    tab.add_script_tag(path=script)
+    tab.evaluate("mermaid.initialize({startOnLoad: false, securityLevel: 'strict', maxTextSize: 500000})")
+
+    def draw(text: str) -> str:
+        drawn = "async (text) => { const {svg} = await mermaid.render('g', text); document.body.innerHTML = svg;"
+        return str(tab.evaluate(drawn + " return document.body.innerText }", text))
+
+    return draw
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_mermaid_draws_it(draw: Callable[[str], str], path: Path) -> None:
+    shown = graph(path)
+    text = draw(mermaid(shown))
+    assert [name for name in (*shown.entities, *shown.rules) if name not in text] == []
+    lines = {line.strip() for line in text.splitlines()}
+    assert {template for entity in shown.entities.values() for _, template in entity.key} <= lines
+
+
+def test_mermaid_shows_any_name_and_template_as_it_is(draw: Callable[[str], str]) -> None:
+    text = draw(mermaid(nasty()))
+    for name in ("A-1", "subgraph", "end", "class", "default"):
+        assert name in text
+    assert "A<script>alert(1)</script>#{a}" in text
+    assert 'a "quoted" \\ [text] {{x}} `y` | z & &amp; #35; %' in text
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_graphviz_draws_it(graphviz: str, path: Path) -> None:
+    shown = graph(path)
+    drawn = json.loads(run_dot(graphviz, dot(shown)))
+    names = {node["name"] for node in drawn["objects"]}
+    assert names == {f"entity {name}" for name in shown.entities} | {f"rule {name}" for name in shown.rules}
+    assert len(drawn.get("edges", [])) == sum(1 if rule.inside else 2 for rule in shown.rules.values())
+
+
+def test_graphviz_shows_any_name_and_template_as_it_is(graphviz: str) -> None:
+    done = subprocess.run([graphviz, "-Tsvg"], input=dot(nasty()), capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    texts: list[str] = []
+    reader = HTMLParser()
+    reader.handle_data = texts.append  # type: ignore[method-assign]
+    reader.feed(done.stdout)
+    shown = " ".join("".join(texts).replace("\xa0", " ").split())
+    assert "PK: A<script>alert(1)</script>#{a}" in shown
+    assert 'SK: a "quoted" \\ [text] {{x}} `y` | z & &amp; #35; %' in shown
+
+
+def run_dot(graphviz: str, text: str) -> str:
+    done = subprocess.run([graphviz, "-Tjson"], input=text, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout
+
+
+# --- the page, without a browser ---
+
+
+class Reader(HTMLParser):
+    """Whether a page is well formed, and what it refers to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.references: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "br", "input"):
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(str(value))
+            elif name in ("src", "href", "srcset", "action", "data"):
+                self.references.append(str(value))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_page_is_well_formed_and_refers_to_nothing_outside(path: Path) -> None:
+    text = page(graph(path))
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    assert reader.references == []
+    assert len(set(reader.ids)) == len(reader.ids)
+    assert re.search(r"https?://|@import|url\((?!#)", text) is None
+    assert "<!--" not in text.replace("<!doctype", "")
+
+
+def test_whatever_stands_in_a_rule_file_is_text_on_the_page() -> None:
+    text = page(nasty())
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    assert text.count("<script") == 1
+    assert text.count("</style>") == 1
+    assert "alert(1)" in text
+
+
+# --- the command ---
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("options", "begins"),
+    [
+        ([], "flowchart LR"),
+        (["--format", "dot"], "digraph projections {"),
+        (["--format", "html"], "<!doctype html>"),
+        (["--json"], "{"),
+    ],
+)
+def test_the_command_prints_what_is_asked_for(
+    options: list[str], begins: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("graph", "social", *options) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(begins)
+    assert out.endswith("\n")
+
+
+@pytest.mark.parametrize(("name", "begins"), [("a.html", "<!doctype"), ("a.gv", "digraph"), ("a.mmd", "flowchart")])
+def test_the_command_writes_the_form_that_the_files_ending_names(
+    name: str, begins: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / name
+    assert run("graph", "social", "-o", str(target)) == 0
+    assert target.read_text().startswith(begins)
+    assert capsys.readouterr() == ("", f"{target}: 7 rules of social.yaml\n")
+
+
+def test_the_json_has_rules_with_keys_paths_and_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("graph", "social", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["rules"]) == len(load(FILES[0]).projections)
+    rule = next(rule for rule in document["rules"] if rule["name"] == "listed")
+    assert rule["findings"][0]["code"] == "hot-partition"
+    assert rule["path"]["alone"] == 1
+
+
+def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("graph", "social", "--json", "--format", "dot") == 2
+    assert "name one" in capsys.readouterr().err
+    assert run("graph", "social", "-o", str(tmp_path / "none" / "a.html")) == 2
+    assert "cannot be written: No such file or directory" in capsys.readouterr().err

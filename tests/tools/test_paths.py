@@ -1,0 +1,96 @@
+"""The paths of rules: what is said of their cost is what MiniStack's consumed capacity says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from projections.engine.processor import Processor
+from projections.language.loader import loads
+from projections.language.program import LEDGER_SCHEMA, Program
+from projections.stores.aws import client, create_table, delete_table
+from projections.stores.dynamodb import DynamoDBStore, Meter
+from projections.tools.paths import path_of
+
+RULES = """
+table: {{key: [PK, SK], indexes: {{GSI1: [GSI1PK, GSI1SK]}}}}
+entities:
+  Event: {{key: {{PK: "EVENT#{{event}}", SK: E}}}}
+  Copy: {{key: {{PK: "COPY#{{event}}", SK: C}}}}
+  Mail: {{key: {{PK: "MAIL#{{mail}}", SK: M}}}}
+  Total: {{key: {{PK: "TOTAL#{{mail}}", SK: T}}, derived: {derived}}}
+  Child: {{key: {{PK: "EVENT#{{event}}", SK: "CHILD#{{child}}"}}}}
+projections:
+  r: {{from: Event, {rule}}}
+"""
+
+CASES = {
+    "guarded copy": ("copy: {into: Copy, attributes: [mail]}", 1),
+    "claimed copy": ("copy: {into: Mail, attributes: [size]}", 7),
+    "aggregate": ("aggregate: {into: Total, set: {n: count, size: sum(size)}}", 5),
+    "aggregate in shards": ("aggregate: {into: Total, shards: 4, set: {n: count}}", 5),
+    "aggregate with an extreme": ("aggregate: {into: Total, set: {n: count, most: max(size)}}", 7),
+    "aggregate with two extremes of one value": (
+        "aggregate: {into: Total, set: {most: max(size), least: min(size)}}",
+        7,
+    ),
+    "aggregate with two extremes": ("aggregate: {into: Total, set: {most: max(size), first: min(mail)}}", 9),
+    "top": ("top: {into: Total, as: list, by: size, limit: 3, attributes: [size]}", 7),
+    "latest": ("latest: {into: Total, by: size, attributes: [size]}", 7),
+    "index": ("index: {GSI1PK: '{mail}', GSI1SK: '{event}'}", 1),
+}
+
+
+def program(rule: str, entity: str = "") -> Program:
+    text = RULES.format(rule=rule, derived="true" if "into: Total" in rule else "false")
+    return Program.from_document(loads(text.replace("projections:", f"{entity}\nprojections:")).canonical())
+
+
+@pytest.fixture
+def tables(ministack_url: str) -> Iterator[Any]:
+    """A DynamoDB client, with an empty application's table without indexes, which would be charged as well, and a ledger."""
+    dynamodb = client(endpoint_url=ministack_url)
+    plain = program(CASES["index"][0]).tables["main"]
+    create_table(dynamodb, "paths-main", type(plain)(plain.partition, plain.sort), stream=True)
+    create_table(dynamodb, "paths-ledger", LEDGER_SCHEMA, stream=False)
+    yield dynamodb
+    delete_table(dynamodb, "paths-main")
+    delete_table(dynamodb, "paths-ledger")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_write_units_of_a_lone_change_are_what_is_charged(tables: Any, case: str) -> None:
+    rule, units = CASES[case]
+    rules = program(rule)
+    path = path_of(rules.document, "r")
+    assert path.alone == units
+    assert case.startswith(path.name)
+    keys = {"PK": {"S": "EVENT#1"}, "SK": {"S": "E"}}
+    image = {**keys, "mail": {"S": "a@b.org"}, "size": {"N": "3"}}
+    tables.put_item(TableName="paths-main", Item=image)
+    meter = Meter()
+    schemas = {**rules.tables, "ledger": LEDGER_SCHEMA}
+    store = DynamoDBStore(tables, {"main": "paths-main", "ledger": "paths-ledger"}, schemas, meter)
+    record = {
+        "eventID": "1",
+        "eventName": "INSERT",
+        "eventSource": "aws:dynamodb",
+        "eventSourceARN": "arn:aws:dynamodb:us-east-1:000000000000:table/paths-main/stream/2026-01-01T00:00:00.000",
+        "dynamodb": {"Keys": keys, "NewImage": image, "SequenceNumber": "1" * 21},
+    }
+    outcome = Processor(rules, store, tables={"paths-main": "main"}).process([record], remaining=lambda: 900.0)
+    assert (outcome.failed, list(outcome.rejected)) == (None, [])
+    shards = "shards" in rule  # the first transaction of all tells how many shards there are, in a write of its own
+    assert meter.write_units == path.alone + shards
+
+
+def test_an_embed_says_how_children_are_found() -> None:
+    own = program("embed: {into: Child, match: {event: '{event}'}, attributes: [size]}")
+    assert path_of(own.document, "r").how.endswith("children are found in their own item collection")
+    indexed = program(
+        "embed: {into: Other, match: {owner: '{event}'}, attributes: [size]}",
+        '  Other: {key: {PK: "OTHER#{other}", SK: O}, index_key: {GSI1PK: "OWNER#{owner}"}}',
+    )
+    assert "through GSI1, which lags, so a second pass follows" in path_of(indexed.document, "r").how
