@@ -20,9 +20,12 @@ def unavailable(what: str) -> None:
     pytest.skip(what)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """The machine's own Chromium, headless. Skipped without one."""
+    """The machine's own Chromium, headless. Skipped without one.
+
+    Not for the whole session: as long as playwright runs, nothing else in the process can run an event loop.
+    """
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     path = next((found for name in names if (found := shutil.which(name))), None)
     if path is None:

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Sequence
 
-__all__ = ["ICONS", "escape", "icon", "key_rows", "template"]
+__all__ = ["ICONS", "escape", "icon", "key_rows", "prose", "template"]
 
 _VARIABLE = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 
@@ -27,6 +27,11 @@ def escape(text: object) -> str:
 
 def icon(kind: str) -> str:
     return f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{ICONS[kind]}</svg>'
+
+
+def prose(text: str) -> str:
+    """A sentence in which `code` stands between backticks."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def template(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from projections.language.findings import Finding
-from projections.tools.graph.markup import escape, icon, key_rows, template
+from projections.tools.graph.markup import escape, icon, key_rows, prose, template
 from projections.tools.graph.model import Entity, Graph, Rule
 
 __all__ = ["entity_id", "mark", "panels", "rule_id"]
@@ -147,11 +147,11 @@ def _link(entity: str) -> str:
 
 
 def _finding(finding: Finding) -> str:
-    instead = f'<p class="instead">{escape(finding.instead)}</p>' if finding.instead else ""
+    instead = f'<p class="instead">{prose(finding.instead)}</p>' if finding.instead else ""
     return (
         f'<div class="finding s-{finding.severity}"><p><b>{finding.severity}</b> {escape(finding.code)}'
         f'<span class="place">{escape(finding.file)}:{finding.line}:{finding.column}</span></p>'
-        f"<p>{escape(finding.reason)}</p>{instead}</div>"
+        f"<p>{prose(finding.reason)}</p>{instead}</div>"
     )
 
 

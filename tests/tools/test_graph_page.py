@@ -1,0 +1,320 @@
+"""The graph's page in a browser: what a person sees, points at and reaches with the keyboard.
+
+With SCREENSHOTS=directory the pages are also written there as PNG, light and dark, for looking at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from projections.language.loader import loads
+from projections.language.review import reviewed
+from projections.tools.graph import Graph, graph_of, page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = {
+    "social": ROOT / "projections/rules/social.yaml",
+    "shop": ROOT / "tests/language/rules/shop.yaml",
+    "tables": ROOT / "tests/simulation/rules/tables.yaml",
+}
+SCHEMES = ("light", "dark")
+
+
+def graph(name: str) -> Graph:
+    text = FILES[name].read_text()
+    return graph_of(loads(text), FILES[name].name, reviewed(text, FILES[name].name).findings)
+
+
+@pytest.fixture
+def opened(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+    """Opens a graph's page from a file. Whatever the console says, or the page asks the network for, fails the test."""
+    heard: list[str] = []
+    asked: list[str] = []
+    tabs: list[Page] = []
+
+    def opened(name: str, *, scheme: Any = "light", width: int = 1440, height: int = 900, at: str = "") -> Page:
+        path = tmp_path / f"{name}.html"
+        path.write_text(page(graph(name)), encoding="utf-8")
+        tab = chromium.new_page(
+            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
+        )
+        tab.on("console", lambda message: heard.append(message.text))
+        tab.on("pageerror", lambda error: heard.append(str(error)))
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.goto(path.as_uri() + at)
+        tabs.append(tab)
+        return tab
+
+    yield opened
+    for tab in tabs:
+        tab.close()
+    assert heard == []
+    assert [url for url in asked if not url.startswith("file:")] == []
+
+
+def shot(tab: Page, name: str) -> None:
+    directory = os.environ.get("SCREENSHOTS")
+    if directory:
+        tab.screenshot(path=Path(directory) / f"{name}.png")
+
+
+BOXES = """() => [...document.querySelectorAll("#stage .card, #stage .rule")].map((one) => {
+  const box = one.getBoundingClientRect();
+  return [one.dataset.entity || one.dataset.rule, box.left, box.top, box.right, box.bottom];
+})"""
+
+TEXTS = """() => [...document.querySelectorAll("#stage :is(.name, .gist, .badge, dt, dd, .table)")].map((one) => {
+    const range = document.createRange();
+    range.selectNodeContents(one);
+    const text = range.getBoundingClientRect(), box = one.closest(".card, .rule").getBoundingClientRect();
+    const clipped = one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflow === "hidden";
+    return {text: one.textContent, box: [text.left, text.top, text.right, text.bottom], clipped,
+            inside: text.left >= box.left && text.right <= box.right && text.top >= box.top && text.bottom <= box.bottom};
+})"""
+
+LINES = """() => [...document.querySelectorAll(".edge")].flatMap((edge) => {
+  const own = [edge.dataset.rule, ...edge.dataset.ends.split(" ")];
+  const boxes = [...document.querySelectorAll("#stage .card, #stage .rule")]
+    .filter((one) => !own.includes(one.dataset.entity || one.dataset.rule))
+    .map((one) => [one.dataset.entity || one.dataset.rule, one.getBoundingClientRect()]);
+  return [...edge.querySelectorAll("path")].flatMap((path) => {
+    const length = path.getTotalLength(), matrix = path.getScreenCTM();
+    const crossed = [];
+    for (let at = 0; at <= length; at += 4) {
+      const point = path.getPointAtLength(at).matrixTransform(matrix);
+      for (const [name, box] of boxes) {
+        if (point.x > box.left && point.x < box.right && point.y > box.top && point.y < box.bottom)
+          crossed.push(own[0] + " through " + name);
+      }
+    }
+    return crossed;
+  });
+})"""
+
+CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const rgb = (colours) => {
+    canvas.clearRect(0, 0, 1, 1);
+    for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = (colours) => rgb(colours).map((c) => c / 255)
+    .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, at) => sum + c * [0.2126, 0.7152, 0.0722][at], 0);
+  const behind = (one) => {
+    const colours = [];
+    for (; one; one = one.parentElement) colours.unshift(getComputedStyle(one).backgroundColor);
+    return colours;
+  };
+  const found = {};
+  for (const one of document.querySelectorAll("body *")) {
+    const words = [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (!words || !one.checkVisibility() || one.matches("script, style, .hidden")) continue;
+    const back = behind(one), a = light([...back, getComputedStyle(one).color]), b = light(back);
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found[one.className + " " + one.textContent.slice(0, 20)] = ratio;
+  }
+  return found;
+}"""
+
+
+def overlapping(boxes: list[Any]) -> list[tuple[Any, Any]]:
+    found = []
+    for index, (one, left, top, right, bottom) in enumerate(boxes):
+        for other, left_2, top_2, right_2, bottom_2 in boxes[index + 1 :]:
+            if left < right_2 - 1 and left_2 < right - 1 and top < bottom_2 - 1 and top_2 < bottom - 1:
+                found.append((one, other))
+    return found
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("width", [1440, 800])
+def test_everything_is_there_and_nothing_overlaps(opened: Callable[..., Page], name: str, width: int) -> None:
+    tab, shown = opened(name, width=width), graph(name)
+    boxes = tab.evaluate(BOXES)
+    outside = [rule for rule in shown.rules.values() if not rule.inside]
+    assert sorted(box[0] for box in boxes) == sorted(
+        [f"entity-{entity}" for entity in shown.entities] + [f"rule-{rule.name}" for rule in outside]
+    )
+    assert overlapping(boxes) == []
+    assert tab.evaluate(LINES) == []
+    for rule in shown.rules.values():
+        assert tab.locator(f"button:is(.rule, .chip)[data-rule=rule-{rule.name}] .name").inner_text() == rule.name
+    for entity in shown.entities.values():
+        key = tab.locator(f"[data-entity=entity-{entity.name}] > .key dd").all_inner_texts()
+        assert [text.replace("\n", "") for text in key] == [template for _, template in entity.key]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_text_is_whole_and_within_its_box(opened: Callable[..., Page], name: str) -> None:
+    tab = opened(name)
+    texts = tab.evaluate(TEXTS)
+    assert texts
+    assert [text["text"] for text in texts if text["clipped"] or not text["inside"]] == []
+    assert overlapping([(text["text"], *text["box"]) for text in texts]) == []
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("name", ["social", "shop"])
+def test_texts_have_enough_contrast(opened: Callable[..., Page], name: str, scheme: str) -> None:
+    tab = opened(name, scheme=scheme)
+    shot(tab, f"{name}-{scheme}")
+    assert tab.evaluate(CONTRAST) == {}
+    rule = "discussion" if name == "social" else "ordersByDay"
+    tab.click(f"button.rule[data-rule=rule-{rule}]")
+    tab.mouse.move(2, 890)
+    shot(tab, f"{name}-{scheme}-rule")
+    panel = tab.locator(f"#rule-{rule}")
+    assert panel.is_visible()
+    tab.evaluate("document.getElementById('stage').classList.remove('busy')")  # what is put back is meant to be pale
+    assert tab.evaluate(CONTRAST) == {}
+
+
+def test_a_click_shows_keys_conditions_cost_and_findings(opened: Callable[..., Page]) -> None:
+    tab = opened("social")
+    assert tab.locator("#overview").is_visible()
+    tab.click("button.rule[data-rule=rule-discussion]")
+    panel = tab.locator("#rule-discussion")
+    assert not tab.locator("#overview").is_visible()
+    text = panel.inner_text()
+    for part in (
+        "Keeps commentCount, averageStars and praiseCount on each PostMeta",
+        "COMMENT#{createdAt}#{commentId}",
+        "POST#{postId}",
+        "hidden is false or is absent.",
+        "avg(stars) of Comment",
+        "5\nwrite units\na change by itself",
+        "≈ 2\nwrite units\neach, in a large batch",
+        "1\npass\nthrough the stream",
+    ):
+        assert part in text
+    tab.click("button.chip[data-rule=rule-listed]")
+    text = tab.locator("#rule-listed").inner_text()
+    for part in (
+        'where status is "draft"',
+        "DRAFTS#{userId}",
+        "2\npasses",
+        "note hot-partition",
+        "social.yaml:64:17",
+        "→",
+    ):
+        assert part in text or part == "→"
+    tab.click("button.chip[data-rule=rule-listed]")
+    assert tab.locator("#overview").is_visible()
+
+
+def test_an_entity_shows_what_rules_write_on_it(opened: Callable[..., Page]) -> None:
+    tab = opened("social")
+    tab.click("[data-entity=entity-PostMeta] .head")
+    panel = tab.locator("#entity-PostMeta")
+    text = re.sub(r"\s+", " ", panel.inner_text())
+    assert "These items are copies: a rule creates and deletes them." in text
+    assert 'Recognised by: EntityType is "PostMeta".' in text
+    assert "likeCount count of Like engagement" in text
+    panel.get_by_role("button", name="engagement").click()
+    assert tab.locator("#rule-engagement").is_visible()
+    assert "chosen" in str(tab.locator("button.rule[data-rule=rule-engagement]").get_attribute("class"))
+
+
+def hot(tab: Page) -> set[str]:
+    return set(
+        tab.evaluate("[...document.querySelectorAll('.hot')].map((one) => one.dataset.rule || one.dataset.entity)")
+    )
+
+
+def test_pointing_at_a_rule_shows_its_way_and_the_rules_it_follows(opened: Callable[..., Page]) -> None:
+    tab = opened("shop")
+    tab.hover("button.rule[data-rule=rule-ordersByDay]")
+    assert hot(tab) == {"rule-ordersByDay", "entity-OrderById", "entity-Day"}
+    near = tab.evaluate("[...document.querySelectorAll('button.near')].map((one) => one.dataset.rule)")
+    assert near == ["rule-orderById"]
+    assert tab.locator("#overview").is_visible()
+    tab.mouse.move(2, 890)
+    assert hot(tab) == set()
+
+
+def test_one_gets_everywhere_by_keyboard(opened: Callable[..., Page]) -> None:
+    tab = opened("social")
+    focused = "document.activeElement.dataset.go"
+    tab.locator("[data-entity=entity-Post] .head").focus()
+    tab.keyboard.press("Tab")
+    assert str(tab.evaluate(focused)).startswith("rule-")
+    tab.locator("[data-entity=entity-User] .head").focus()
+    tab.keyboard.press("ArrowDown")
+    assert tab.evaluate(focused) == "rule-commentAuthor"
+    assert "rule-commentAuthor" in hot(tab)
+    tab.keyboard.press("Enter")
+    assert tab.locator("#rule-commentAuthor").is_visible()
+    assert tab.url.endswith("#rule-commentAuthor")
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    assert tab.evaluate(outline) == "solid"
+    tab.keyboard.press("Escape")
+    assert tab.locator("#overview").is_visible()
+    tab.keyboard.press("/")
+    tab.keyboard.type("likecount")
+    assert hot(tab) >= {"rule-engagement"}
+    assert "rule-discussion" not in hot(tab)
+    rows = tab.locator("#overview .row:visible .name").all_inner_texts()
+    assert rows == ["engagement"]
+    stops = tab.evaluate("[...document.querySelectorAll('#stage button')].every((one) => one.tabIndex === 0)")
+    assert stops
+
+
+def test_kinds_can_be_picked_out(opened: Callable[..., Page]) -> None:
+    tab = opened("social")
+    tab.click(".filter[data-kind=embed]")
+    assert hot(tab) == {"rule-commentAuthor", "entity-User", "entity-Comment"}
+    assert tab.locator(".filter[data-kind=embed]").get_attribute("aria-pressed") == "true"
+    tab.click(".filter[data-kind=embed]")
+    assert hot(tab) == set()
+
+
+def test_an_address_names_a_rule(opened: Callable[..., Page]) -> None:
+    tab = opened("social", at="#rule-engagement")
+    assert tab.locator("#rule-engagement").is_visible()
+    tab = opened("social", at="#nonsense")
+    assert tab.locator("#overview").is_visible()
+
+
+def test_light_and_dark_follow_the_system_and_can_be_turned(opened: Callable[..., Page]) -> None:
+    back = "getComputedStyle(document.body).backgroundColor"
+    light, dark = (opened("social", scheme=scheme) for scheme in SCHEMES)
+    assert light.evaluate(back) != dark.evaluate(back)
+    before = light.evaluate(back)
+    light.click("#theme")
+    assert light.evaluate(back) == dark.evaluate(back)
+    light.click("#theme")
+    assert light.evaluate(back) == before
+
+
+def test_the_picture_can_be_made_larger_smaller_and_whole(opened: Callable[..., Page]) -> None:
+    tab = opened("shop")
+    width = "document.querySelector('.card').getBoundingClientRect().width"
+    first = tab.evaluate(width)
+    tab.click("#larger")
+    assert tab.evaluate(width) > first
+    tab.click("#fit")
+    beyond = "[view.scrollWidth - view.clientWidth, view.scrollHeight - view.clientHeight]"
+    assert tab.evaluate(f"(() => {{ const view = document.getElementById('view'); return {beyond} }})()") == [0, 0]
+    tab.click("#fit")
+    assert tab.evaluate(width) == pytest.approx(first, abs=0.5)
+
+
+def test_a_narrow_screen_has_the_panel_below(opened: Callable[..., Page]) -> None:
+    tab = opened("social", width=420, height=1400)
+    tab.click("button.rule[data-rule=rule-commentAuthor]")
+    shot(tab, "social-narrow")
+    picture, panel = (tab.locator(one).bounding_box() for one in ("main", "#panel"))
+    assert picture is not None
+    assert panel is not None
+    assert panel["y"] >= picture["y"] + picture["height"]
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
