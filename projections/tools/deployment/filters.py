@@ -98,9 +98,7 @@ def filters(schema: Schema, entities: Mapping[str, tuple[Prefix, ...]], most: in
     """The filters that let through every record of these entities (name → prefixes), and as little else as possible."""
     for name, prefixes in entities.items():
         if all(prefix.anything for prefix in prefixes):
-            return Filters(
-                (), (f"nothing that a filter knows begins the keys of {name}, so all records have to arrive",)
-            )
+            return Filters((), (f"keys of {name} begin with a variable or are numbers, so all records have to arrive",))
     if not entities:
         return Filters((NOTHING,), ("no rule reads or writes items of this table, so none of its records arrives",))
     order = _order(entities.values())

@@ -106,13 +106,19 @@ def permission_findings(both: Comparison, pair: Pair) -> Iterator[Finding]:
     names = {f"${{{name}}}" for name in (*both.theirs.resources, *placeholders(list(both.known.values())))}
     for need in needs_of(pair.ours, both.ours, both.our_names, both.known):
         if (denied := grants.denies(need)) is not None:
-            reason = f"{function.id} is denied {need.action} on {need.resource}, which it needs"
+            reason = f"{function.id} is denied {need.action} on {_short(need.resource)}, which it needs"
             yield both.finding("error", "permissions", denied.path, reason, "take it out of this statement")
         elif not grants.allows(need) and not grants.may_allow(need, names):
             lacking.setdefault(need.resource, []).append(need.action)
     for resource, actions in lacking.items():
-        reason = f"{function.id} may not {', '.join(actions)} on {resource}"
+        reason = f"{function.id} may not {', '.join(actions)} on {_short(resource)}"
         yield both.finding("error", "permissions", grants.path, reason, "allow it there")
+
+
+def _short(arn: str) -> str:
+    """An ARN for people, who know where they are: without partition, Region and account."""
+    parts = re.sub(r"\$\{AWS::\w+\}", "", arn).split(":", 5)
+    return f"{parts[2]} {parts[5]}" if len(parts) == 6 else arn
 
 
 def needs_of(function: Resource, resolution: Resolution, naming: Naming, known: Mapping[str, str]) -> list[Need]:

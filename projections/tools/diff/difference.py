@@ -91,9 +91,9 @@ class Difference:
         if filled := [*self.backfills(), *removed]:
             deletes = any(one.deletions for one in self.rules)
             more = ", with `--allow-delete` after a look at its preview" if deletes else ""
-            yield f"Run `projections backfill`{more}: {', '.join(filled)}."
-            if any(self._stands_still(one) for one in self.rules):
-                yield "Until it is complete, their counters, lists and claimed copies stand still."
+            still = any(self._stands_still(one) for one in self.rules)
+            until = " Until it is complete, counters, lists and claimed copies of rules that change stand still."
+            yield f"Run `projections backfill`{more}: {', '.join(filled)}.{until if still else ''}"
 
 
 def difference(old: Document, new: Document) -> Difference:

@@ -49,7 +49,12 @@ def _prefixes(before: Deployment, after: Deployment, table: TableNeeds) -> str:
         return dict.fromkeys(key_prefixes(schema, entity.patterns) for entity in entities)
 
     def shown(found: list[tuple[Prefix, ...]]) -> str:
-        return ", ".join(" · ".join(p.text + ("" if p.exact else "…") for p in prefixes) for prefixes in found)
+        return ", ".join(
+            "everything"
+            if all(p.anything for p in prefixes)
+            else " · ".join(p.text + ("" if p.exact else "…") for p in prefixes)
+            for prefixes in found
+        )
 
     old, new = boxes(before), boxes(after)
     more, less = [one for one in new if one not in old], [one for one in old if one not in new]
