@@ -24,6 +24,7 @@ COMMANDS = {
     "compile": "Print the canonical JSON of a rule file, as the deployed function reads it.",
     "diff": "Say what a change of rules means, for a pull request: targets, owners, deletions, backfills, cost.",
     "graph": "Draw entities and rules: Mermaid, Graphviz DOT, or an HTML page to look at.",
+    "explain": "Say why records do what they do, or where the derived values of an item come from.",
     "replay": "Run recorded stream events through the real handler and show what is derived.",
     "schema": "Print the JSON Schema of rule files, for editors.",
     "simulate": "Try rules against redelivery, reordering, crashes and overwrites, in thousands of histories.",

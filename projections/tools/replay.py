@@ -20,7 +20,7 @@ from projections.tools.tables import LEDGER, MemoryTables, Tables, stream_label
 if TYPE_CHECKING:
     from projections.language.program import Program
 
-__all__ = ["Failure", "Replay", "replay", "seeds"]
+__all__ = ["Failure", "Replay", "logical_names", "replay", "seeds"]
 
 ROUNDS = 40
 """Rounds after which a replay is taken never to end. One round is one hop from a rule to one that reads its result."""
@@ -64,7 +64,7 @@ def replay(
 
     Raises ProjectionsError if the rules never settle.
     """
-    logical = _logical(program, records)
+    logical = logical_names(program, records)
     images = seeds(program, records, logical)
     images = [(table, image) for table, image in images if tables.seed(table, image)]
     result = Replay({program.tables[table].key(table, image): image for table, image in images})
@@ -196,7 +196,7 @@ def _no_wait(seconds: float) -> None:
     pass
 
 
-def _logical(program: Program, records: Sequence[Record]) -> dict[str, str]:
+def logical_names(program: Program, records: Sequence[Record]) -> dict[str, str]:
     """The logical name of each table that the records are from."""
     tables = [name for name in program.tables if name != LEDGER]
     found = {}

@@ -1,13 +1,15 @@
-"""A browser for the tests of what is looked at."""
+"""The command line, called as a user calls it; and what shows pictures, for the tests of what is looked at."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+
+from projections.tools.cli import main
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -46,3 +48,18 @@ def graphviz() -> str:
     if path is None:
         unavailable("these tests need Graphviz on PATH (Debian: apt-get install graphviz)")
     return str(path)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command; its exit code, output and errors."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        captured = capsys.readouterr()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return code, captured.out, captured.err
+
+    return run

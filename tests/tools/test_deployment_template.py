@@ -166,7 +166,7 @@ def actions(template: Mapping[str, Any], role: str, table: str) -> set[str]:
 
 
 def test_a_function_may_do_with_a_table_only_what_its_rules_need() -> None:
-    """An aggregate reads a table and writes another, a copy deletes, an embed queries and updates in bulk; backfills scan."""
+    """An aggregate reads one table and writes another, a copy deletes, an embed queries, a backfill scans."""
     template = parsed(sam_template(deployment(TABLES)))
     assert actions(template, "StreamRole", "ApplicationTableReadings") == {"BatchGetItem", "GetItem"}
     assert actions(template, "StreamRole", "ApplicationTableApp") == {"BatchGetItem", "GetItem", "UpdateItem"}

@@ -1,0 +1,114 @@
+"""`projections explain`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from projections.errors import UsageError
+from projections.tools.commands.options import as_json, document_of, find_rules, rules_option
+
+__all__ = ["command"]
+
+
+@click.command("explain")
+@click.argument("events", nargs=-1, metavar="[EVENTS…]")
+@rules_option
+@as_json
+@click.option("--item", metavar="KEY", help="Explain an item of a live table instead, as PK=POST#p1,SK=METADATA.")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="NAME",
+    help="The live table; with several, LOGICAL=NAME each. [$TABLE_NAME]",
+)
+@click.option("--ledger", metavar="NAME", help="The live ledger. [$LEDGER_TABLE_NAME]")
+@click.option("--endpoint-url", metavar="URL", help="The DynamoDB endpoint of the live tables. [default: AWS]")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Of EVENTS: records per delivery at most.",
+)
+@click.option("--reads", is_flag=True, help="Of EVENTS: show what is read, too.")
+def command(
+    events: tuple[str, ...],
+    rules: str | None,
+    as_json: bool,
+    item: str | None,
+    tables: tuple[str, ...],
+    ledger: str | None,
+    endpoint_url: str | None,
+    batch_size: int,
+    reads: bool,
+) -> int:
+    """Say why records do what they do, or where the derived values of an item come from.
+
+    EVENTS are recorded stream events, as `replay` takes them. Of each record: its entity, or what of the nearest
+    templates does not fit; what each rule makes of it, or why nothing. Then what the batch comes to: every write of the
+    real handler on tables in memory, with its condition in words, the records it is for and its units; then what follows
+    from the tables' own stream.
+
+    --item KEY looks at one item of a live table and writes nothing: every derived value with its rule, guard and sources,
+    and whether the ledger agrees; what the item itself contributes, and whether it should. KEY may also be encoded, as
+    logs and the quarantine show it: main|POST#p1|METADATA.
+
+    Exits with 1 if records were quarantined or failed, or if something of the item does not agree.
+    """
+    if bool(events) == bool(item):
+        raise UsageError("explain what? Name event files, or an item with --item KEY")
+    document = document_of(find_rules(rules))
+    if item is not None:
+        return _item(document, item, tables, ledger, endpoint_url, as_json)
+    for option, given in (("--table", tables), ("--ledger", ledger), ("--endpoint-url", endpoint_url)):
+        if given:
+            raise UsageError(f"{option} is for --item; events are played on tables in memory")
+    return _events(document, events, batch_size, reads, as_json)
+
+
+def _events(document: dict[str, object], events: tuple[str, ...], batch_size: int, reads: bool, as_json: bool) -> int:
+    from projections.language.program import Program
+    from projections.tools.events import read
+    from projections.tools.explain.document import explain, explanation_document
+    from projections.tools.explain.printing import print_explanation
+    from projections.tools.rehearsal.rehearse import rehearse
+    from projections.tools.render import json_text
+
+    program = Program.from_document(document)
+    recorded = read(events)
+    rehearsal = rehearse(program, [one.record for one in recorded], batch_size=batch_size)
+    explanation = explain(program, rehearsal, [one.place for one in recorded])
+    if as_json:
+        click.echo(json_text(explanation_document(explanation)))
+    else:
+        print_explanation(explanation, reads=reads)
+    return 1 if explanation.rejected or explanation.failed else 0
+
+
+def _item(
+    document: dict[str, object],
+    item: str,
+    tables: tuple[str, ...],
+    ledger: str | None,
+    endpoint_url: str | None,
+    as_json: bool,
+) -> int:
+    from projections.language.program import Program
+    from projections.tools.explain.item import tell_item
+    from projections.tools.explain.item_printing import item_document, print_item
+    from projections.tools.explain.keys import read_key
+    from projections.tools.explain.live import live_store, table_names
+    from projections.tools.render import json_text
+
+    program = Program.from_document(document)
+    key = read_key(program, item)
+    store = live_store(program, table_names(program, tables, ledger, os.environ), endpoint_url)
+    told = tell_item(program, store, key)
+    if as_json:
+        click.echo(json_text(item_document(told)))
+    else:
+        print_item(program, told)
+    return 0 if told.agrees else 1

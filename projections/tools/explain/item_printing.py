@@ -1,0 +1,265 @@
+"""What is known of one item, for programs and on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from projections.engine.store import Value
+from projections.language.keys import encode_key
+from projections.language.program import Program
+from projections.language.values import plain
+from projections.tools.explain.facts import Attribute, Copied, Derived, ItemTold, Source
+from projections.tools.explain.sources import contribution_words
+from projections.tools.explain.words import (
+    encoded_words,
+    group_version,
+    key_words,
+    stream_version,
+    value_words,
+    version_words,
+)
+from projections.tools.lineage import EVERY, origins
+from projections.tools.render import console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["item_document", "print_item"]
+
+GROUPS_HAVE_NO_TIME = "a group's version counts the transactions that changed it; it is no time"
+SEQUENCES_HAVE_NO_TIME = (
+    "a sequence number orders the changes of an item; of its time it says only that it is after the stream was created"
+)
+
+
+# For programs
+
+
+def item_document(told: ItemTold) -> dict[str, Any]:
+    """What `explain --item --json` prints."""
+    return {
+        "key": encode_key(told.key),
+        "exists": told.image is not None,
+        "entity": told.item.entity.name if told.item is not None else None,
+        "variables": dict(told.item.variables) if told.item is not None else {},
+        "agrees": told.agrees,
+        "derived": [_derived(one) for one in told.derived],
+        "source": _source(told.source) if told.source is not None else None,
+    }
+
+
+def _version(text: str) -> dict[str, Any] | None:
+    """A version with its parts."""
+    return {"version": text, **(group_version(text) or stream_version(text) or {})} if text else None
+
+
+def _value(value: Value | None) -> Any:
+    return None if value is None else plain(value)
+
+
+def _attributes(attributes: tuple[Attribute, ...]) -> list[dict[str, Any]]:
+    return [
+        {"name": a.name, "shown": _value(a.shown), "expected": _value(a.expected), "agrees": a.agrees}
+        for a in attributes
+    ]
+
+
+def _derived(one: Derived) -> dict[str, Any]:
+    return {
+        "rule": one.rule.name,
+        "kind": one.rule.kind,
+        "agrees": one.agrees,
+        "attributes": _attributes(one.attributes),
+        "guard": {"by": one.by or None, "at": _version(one.at), "n": one.shown_count} if one.guarded else None,
+        "known": _version(one.known),
+        "contributions": one.contributions,
+        "sources": [{"key": key, "what": what} for key, what in one.sources],
+        "more": one.more or None,
+        "notes": list(one.notes),
+        "problem": one.problem or None,
+    }
+
+
+def _source(one: Source) -> dict[str, Any]:
+    entry = one.entry
+    return {
+        "agrees": one.agrees,
+        "entry": {
+            "version": _version(entry.version),
+            "revision": entry.revision,
+            "owes": sorted(entry.recent),
+            "refused": dict(entry.refused),
+            "underOtherRules": one.other_rules,
+            "expires": one.expires,
+        }
+        if entry is not None
+        else None,
+        "contributions": [
+            {"rule": c.rule, "target": c.target, "recorded": c.recorded, "should": c.should, "agrees": c.agrees}
+            for c in one.contributions
+        ],
+        "copies": [
+            {
+                "rule": c.rule,
+                "target": encode_key(c.target),
+                "exists": c.there,
+                "agrees": c.agrees,
+                "by": c.by or None,
+                "at": _version(c.at),
+                "attributes": _attributes(c.attributes),
+            }
+            for c in one.copies
+        ],
+        "fences": [{"rule": rule, "version": _version(version)} for rule, version in one.fences],
+        "problems": [{"rule": rule, "reason": reason} for rule, reason in one.problems],
+    }
+
+
+# On the terminal
+
+
+def print_item(program: Program, told: ItemTold) -> None:
+    """Values first, then where they are from; then what the item gives."""
+    out = console()
+    if told.item is not None:
+        variables = ", ".join(f"{name} {text}" for name, text in told.item.variables.items())
+        of = f"[cyan]{told.item.entity.name}[/]" + (f"  [dim]({_safe(variables)})[/]" if variables else "")
+    else:
+        of = "[yellow]of no entity[/]" if told.image is not None else "[yellow]there is no such item[/]"
+    _line(out, f"[bold]{_safe(key_words(told.key))}[/]  {of}")
+    written = origins(program.document)
+    for one in told.derived:
+        _print_derived(out, one, written)
+    if told.source is not None:
+        _print_source(out, told.source)
+    if not told.derived and told.source is None:
+        _line(out, "   [dim]no rule reads or writes such an item[/]")
+        out.print()
+    versions = [version for one in told.derived for version in (one.at, one.known) if version]
+    versions += [told.source.entry.version] if told.source is not None and told.source.entry is not None else []
+    for note in _times(versions):
+        _line(out, f"[dim]When: {_safe(note)}.[/]")
+    verdict = (
+        "[green]✓[/] All agrees."
+        if told.agrees
+        else "[red]✗[/] Not all agrees; look again before you act: a change may be on its way."
+    )
+    _line(out, verdict)
+
+
+def _times(versions: list[str]) -> Iterator[str]:
+    """What is known of the time of versions, and what is not."""
+    if any(group_version(version) for version in versions):
+        yield GROUPS_HAVE_NO_TIME
+    for label in sorted(
+        {found["stream"] for version in versions if (found := stream_version(version)) and found["stream"]}
+    ):
+        yield f"{SEQUENCES_HAVE_NO_TIME}, {label}"
+
+
+def _safe(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _line(out: Console, text: str) -> None:
+    out.print(text, soft_wrap=True)
+
+
+def _mark(agrees: bool) -> str:
+    return "[green]✓[/]" if agrees else "[red]✗[/]"
+
+
+def _print_derived(out: Console, one: Derived, written: Any) -> None:
+    target = getattr(one.rule, "into", one.rule.source).name
+    hows = written.get(target, {})
+    _line(out, f"  {_mark(one.agrees)} [cyan]{one.rule.name}[/]  [dim]{one.rule.kind} of {one.rule.source.name}[/]")
+    width = max((len(attribute.name) for attribute in one.attributes), default=0)
+    for attribute in one.attributes:
+        origin = hows.get(attribute.name, hows.get(EVERY))
+        how = f"  [dim]{_safe(origin.how)}[/]" if origin is not None and origin.rule == one.rule.name else ""
+        _line(out, f"      {attribute.name.ljust(width)}  {_shown(attribute)}{how}")
+    for line in _origin(one):
+        _line(out, f"      [dim]{_safe(line)}[/]")
+    for note in one.notes:
+        _line(out, f"      [yellow]{_safe(note)}[/]" if not one.agrees else f"      [dim]{_safe(note)}[/]")
+    if one.problem:
+        _line(out, f"      [red]{_safe(one.problem)}[/]")
+    out.print()
+
+
+def _shown(attribute: Attribute) -> str:
+    shown = _safe("absent" if attribute.shown is None else value_words(attribute.shown))
+    if attribute.agrees:
+        return f"[bold]{shown}[/]"
+    expected = _safe("absent" if attribute.expected is None else value_words(attribute.expected))
+    return f"[bold red]{shown}[/], should be [bold]{expected}[/]"
+
+
+def _origin(one: Derived) -> Iterator[str]:
+    if one.contributions is not None:
+        noun = "contribution" if one.contributions == 1 else "contributions"
+        shown = ""
+        if one.guarded:
+            shown = ", as the item shows" if one.at == one.known else f", the item shows {version_words(one.at)}"
+        yield f"the ledger has {one.contributions} {noun} as of {version_words(one.known)}{shown}"
+    elif one.guarded:
+        newest = f", the newest is {version_words(one.known)}" if one.known and one.known != one.at else ""
+        yield f"as of {version_words(one.at)}{newest}"
+    if one.sources:
+        named = [encoded_words(key) + (f" ({what})" if what else "") for key, what in one.sources]
+        yield f"from {', '.join(named)}"
+    if one.more:
+        yield one.more
+
+
+def _print_source(out: Console, one: Source) -> None:
+    _line(out, f"  {_mark(one.agrees)} [bold]what it gives[/]")
+    entry = one.entry
+    if entry is None and one.contributions:
+        _line(out, "      [dim]the ledger has no entry of it: no record of it was ever applied[/]")
+    elif entry is not None:
+        other = ", written under other rules than these" if one.other_rules else ""
+        _line(out, f"      [dim]the ledger's entry: as of {version_words(entry.version)}{other}[/]")
+    if one.expires is not None:
+        goes = datetime.fromtimestamp(one.expires, UTC).isoformat(timespec="minutes")
+        _line(out, f"      [dim]the item is gone, and the entry goes at {goes}[/]")
+    for given in one.contributions:
+        words = contribution_words(given.recorded)
+        should = "" if given.agrees else f", should be [bold]{_safe(contribution_words(given.should))}[/]"
+        color = "bold" if given.agrees else "bold red"
+        _line(
+            out,
+            f"      {_mark(given.agrees)} [cyan]{given.rule}[/] to {_safe(encoded_words(given.target))}: "
+            f"[{color}]{_safe(words)}[/]{should}",
+        )
+    for copied in one.copies:
+        _print_copied(out, copied)
+    for rule, version in one.fences:
+        _line(out, f"      [cyan]{rule}[/] pushed to its children as of {version_words(version)}")
+    if entry is not None and entry.recent:
+        owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
+        _line(out, f"      [yellow]still to be published: {_safe(owed)}[/]")
+    for rule, reason in entry.refused.items() if entry is not None else ():
+        _line(out, f"      [red]refused[/] [cyan]{rule}[/]: {_safe(reason)}")
+    for rule, reason in one.problems:
+        _line(out, f"      [red]bad input[/] [cyan]{rule}[/]: {_safe(reason)}")
+    out.print()
+
+
+def _print_copied(out: Console, copied: Copied) -> None:
+    name = _safe(key_words(copied.target))
+    if not copied.there:
+        _line(out, f"      {_mark(False)} [cyan]{copied.rule}[/] its copy {name} is not there")
+        return
+    wrong = [a for a in copied.attributes if not a.agrees]
+    at = f" [dim]as of {version_words(copied.at)}[/]"
+    if not wrong:
+        _line(out, f"      {_mark(True)} [cyan]{copied.rule}[/] its copy {name} shows what it should{at}")
+        return
+    _line(out, f"      {_mark(False)} [cyan]{copied.rule}[/] its copy {name} differs{at}")
+    for attribute in wrong:
+        _line(out, f"          {attribute.name}  {_shown(attribute)}")

@@ -1,0 +1,189 @@
+"""Whether a rule applies to an item, and if not, why: asked of the compiled rule, explained by its parts.
+
+The rule itself decides. The reasons come from the same compiled patterns, templates and expressions, one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from projections.engine.copies import copies_of
+from projections.errors import BadInput
+from projections.language.embeds import EmbedRule
+from projections.language.keys import Value
+from projections.language.patterns import Either, Pattern, Test
+from projections.language.program import Program
+from projections.language.rules import CopyRule, IndexRule, PickRule, Rule
+from projections.language.scope import Item, Resolve, resolver
+from projections.language.templates import Template
+from projections.language.values import shown
+
+__all__ = ["Verdict", "references", "unmet", "verdict"]
+
+MOST_ELEMENTS = 5
+"""Elements of an `each` that are told of one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a rule applies to an item as its source, and why not. `bad` says that it cannot be evaluated on it."""
+
+    applies: bool
+    reasons: tuple[str, ...] = ()
+    bad: bool = False
+
+
+def verdict(program: Program, rule: Rule, item: Item) -> Verdict:
+    """Of a rule and an item of its source entity."""
+    try:
+        applies = _applies(rule, item)
+        reasons = () if applies else tuple(_reasons(program, rule, item))
+    except BadInput as problem:
+        return Verdict(False, (str(problem),), bad=True)
+    return Verdict(applies, reasons)
+
+
+def _applies(rule: Rule, item: Item) -> bool:
+    if isinstance(rule, IndexRule):
+        return any(value is not None for value in rule.desired(item).values())
+    if isinstance(rule, EmbedRule):
+        return bool(rule.embedded(item))
+    if isinstance(rule, CopyRule):
+        problems: dict[str, str] = {}
+        found = copies_of(rule, item, problems)
+        if problems:
+            raise BadInput(problems[rule.name])
+        return bool(found)
+    contributions: Any = rule
+    return bool(contributions.contributions(item)[0])
+
+
+def unmet(pattern: Pattern, resolve: Resolve) -> Iterator[str]:
+    """The conditions of a pattern that do not hold, each with what was there instead."""
+    for condition in pattern.conditions:
+        if condition.compile()(resolve):
+            continue
+        if isinstance(condition, Test):
+            yield f"{condition.name} {_seen(resolve(condition.name))}; wanted: {condition}"
+        else:
+            yield f"neither holds of {_either(condition, resolve)}"
+
+
+def _seen(value: Value | None) -> str:
+    """A value as it was found; of lists, maps and binary only the type."""
+    if value is None:
+        return "is absent"
+    tag, content = next(iter(value.items()))
+    if tag == "BOOL":
+        return f"is {str(content).lower()}"
+    return f"is {shown(value)}"
+
+
+def _either(condition: Either, resolve: Resolve) -> str:
+    names = Pattern((condition,), {}).names
+    seen = ", ".join(f"{name} {_seen(resolve(name))}" for name in names)
+    return f"{condition}: {seen}"
+
+
+def _missing(names: Iterable[str], resolve: Resolve) -> list[str]:
+    return [name for name in dict.fromkeys(names) if resolve(name) is None]
+
+
+def _reasons(program: Program, rule: Rule, item: Item) -> Iterator[str]:
+    document = program.document["projections"][rule.name]
+    if isinstance(rule, IndexRule):
+        yield from _index_reasons(document, item)
+    elif isinstance(rule, EmbedRule):
+        yield from _embed_reasons(document, rule, item)
+    else:
+        yield from _scope_reasons(program, document, rule, item)
+
+
+def _where(document: Mapping[str, Any], resolve: Resolve, said: str = "where: ") -> list[str]:
+    if not document["where"]:
+        return []
+    return [said + reason for reason in unmet(Pattern.parse(document["where"]), resolve)]
+
+
+def _index_reasons(document: Mapping[str, Any], item: Item) -> Iterator[str]:
+    resolve = resolver(item)
+    failed = _where(document, resolve)
+    yield from failed
+    if failed:
+        return
+    many = len(document["cases"]) > 1
+    for number, case in enumerate(document["cases"], 1):
+        said = f"case {number}: " if many else ""
+        unfit = _where(case, resolve, said + "where: ")
+        yield from unfit
+        if unfit:
+            continue
+        lacks = _missing((n for text in case["set"].values() for n in Template.parse(text).names), resolve)
+        yield f"{said}it fits, but the item has no {' and no '.join(lacks)}"
+        return  # the first case that fits applies
+
+
+def _embed_reasons(document: Mapping[str, Any], rule: EmbedRule, item: Item) -> Iterator[str]:
+    resolve = resolver(item)
+    failed = _where(document, resolve)
+    yield from failed
+    if not failed:
+        yield f"the item has none of {', '.join(path for _, path in rule.picked)}"
+
+
+def _scope_reasons(program: Program, document: Mapping[str, Any], rule: Rule, item: Item) -> Iterator[str]:
+    plain = resolver(item)
+    if rule.each is None:
+        yield from _element_reasons(program, document, rule, item, {})
+        return
+    elements = list(rule.each.elements(plain))
+    if not elements:
+        value = plain(rule.each.path)
+        yield f"each: {rule.each.path} {'is absent' if value is None else 'has no element to count'}"
+    for element in elements[:MOST_ELEMENTS]:
+        reasons = "; ".join(_element_reasons(program, document, rule, item, {rule.each.variable: element}))
+        yield f"{rule.each.variable} = {shown(element)}: {reasons}"
+    if len(elements) > MOST_ELEMENTS:
+        yield f"and so on for {len(elements) - MOST_ELEMENTS} more elements"
+
+
+def _element_reasons(
+    program: Program, document: Mapping[str, Any], rule: Rule, item: Item, element: Mapping[str, Value]
+) -> Iterator[str]:
+    resolve = resolver(item, element) if element else resolver(item)
+    failed = _where(document, resolve)
+    yield from failed
+    if failed:
+        return
+    wanted: list[tuple[str, list[str]]] = []
+    bound = document["bind"]
+    for variable, text in bound.items():
+        wanted.append((f"{variable} of the target's key", _missing(Template.parse(text).names, resolve)))
+    into = program.entities[document["into"]]
+    free = [name for pattern in into.patterns for name in pattern.names if name not in bound]
+    wanted.append((f"the key of {into.name}", _missing(free, resolve)))
+    if isinstance(rule, PickRule):
+        wanted.append(("`by`", _missing([rule.by], resolve)))
+    if isinstance(rule, CopyRule):
+        texts = [value["template"] for value in document["values"].values() if "template" in value]
+        wanted.append(("`values`", _missing((n for text in texts for n in Template.parse(text).names), resolve)))
+    for what, lacks in wanted:
+        if lacks:
+            yield f"{what} needs {' and '.join(lacks)}, which the item lacks"
+
+
+def references(rule: EmbedRule, child: Item) -> str | None:
+    """Why a child references no parent; None if it references one."""
+    try:
+        if rule.reference(child) is not None:
+            return None
+        resolve = resolver(child)
+        lacks = _missing((name for name, _ in rule.match), resolve)
+    except BadInput as problem:
+        return str(problem)
+    if lacks:
+        return f"it has no {' and no '.join(lacks)}"
+    seen = ", ".join(f"{name} {_seen(resolve(name))}" for name, _ in rule.match)
+    return f"no {rule.source.name} has such a key: {seen}"

@@ -1,0 +1,164 @@
+"""An explanation of events on the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from projections.tools.explain.document import BatchTold, Explanation
+from projections.tools.explain.records import RecordTold
+from projections.tools.explain.requests import ActionTold, RequestTold
+from projections.tools.explain.sources import RuleTold
+from projections.tools.explain.words import encoded_words, key_words
+from projections.tools.rehearsal.recorder import Spent
+from projections.tools.render import console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["print_explanation"]
+
+_COLORS = {"bad input": "red", "heals": "magenta", "": "dim"}
+_SINGLE = {"UpdateItem": "update", "DeleteItem": "delete", "GetItem": "get"}
+
+
+def print_explanation(explanation: Explanation, *, reads: bool = False) -> None:
+    """Record by record, then what they came to together. `reads` shows what was read, too."""
+    out = console()
+    rounds = max((told.batch.round for told in explanation.batches), default=0)
+    deliveries = sum(told.batch.round == 0 for told in explanation.batches)
+    for number, told in enumerate(explanation.batches, 1):
+        if told.batch.round == 0:
+            title = f"Batch {number}" if deliveries > 1 else "Together"
+            for position, record in enumerate(told.records):
+                place = told.places[position] if told.places else ""
+                _print_record(out, record, position + 1, place)
+        else:
+            title = "Then, from the table's own stream" if told.batch.round == 1 else "Then"
+            if not told.requests and told.batch.round == rounds:
+                _line(out, f"[bold]{title}[/]: {_plain(told.summary)}")
+                out.print()
+                continue
+        _print_batch(out, told, title, reads)
+    if explanation.rehearsal.assumed:
+        names = ", ".join(map(key_words, explanation.rehearsal.assumed))
+        _line(out, f"[dim]Assumed to exist, because the events do not show it: {_plain(names)}.[/]")
+    if explanation.unknown:
+        names = ", ".join(map(key_words, explanation.unknown))
+        _line(out, f"[dim]Taken as absent, because the events do not show it: {_plain(names)}.[/]")
+    _line(out, f"[bold]In all[/]: {_spent(explanation.rehearsal.spent)}.")
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _line(out: Console, text: str) -> None:
+    out.print(text, soft_wrap=True)
+
+
+def _print_record(out: Console, told: RecordTold, number: int, place: str) -> None:
+    record = told.record
+    if record is None:
+        _line(out, f"[bold]{number}[/]  [red]no record that can be used[/]  [dim]{_plain(place)}[/]")
+        _line(out, f"   {_plain(str(told.flaw))}")
+        out.print()
+        return
+    event = f"{record.event} (expired)" if record.expired else record.event
+    variables = ", ".join(f"{name} {text}" for name, text in told.variables.items())
+    entity = f"{told.was} → {told.entity}" if told.was else told.entity or "of no entity"
+    _line(
+        out,
+        f"[bold]{number}  {event}  {_plain(key_words(record.key))}[/]  [cyan]{entity}[/]"
+        f"{f' [dim]({_plain(variables)})[/]' if variables else ''}  [dim]record {record.sequence}, {_plain(place)}[/]",
+    )
+    for name, misfits in told.nearest:
+        _line(out, f"   not [cyan]{name}[/]: {_plain('; '.join(misfits))}")
+    if told.nearest:
+        _line(out, "   [dim]no rule concerns it[/]")
+    elif not told.rules:
+        _line(out, "   [dim]no rule reads or writes such items[/]")
+    width = max((len(rule.rule) for rule in told.rules), default=0)
+    for rule in told.rules:
+        _print_rule(out, rule, width)
+    out.print()
+
+
+def _print_rule(out: Console, rule: RuleTold, width: int) -> None:
+    color = _COLORS.get(rule.effect, "green")
+    name = f"[{'dim' if not rule.effect else 'cyan'}]{rule.rule.ljust(width)}[/]"
+    what = _plain(rule.what)
+    if rule.reasons and not rule.changes:
+        what += f": {_plain('; '.join(rule.reasons))}"
+    mark = {"": "–", "bad input": "✗"}.get(rule.effect, "✓")
+    _line(out, f"   [{color}]{mark}[/] {name}  {f'[dim]{what}[/]' if not rule.effect else what}")
+    if not rule.effect:
+        return
+    indent = " " * (width + 7)
+    for target, before, after in rule.changes:
+        _line(out, f"{indent}[dim]{_plain(encoded_words(target))}:[/] {_plain(before)} → [bold]{_plain(after)}[/]")
+    if rule.reasons and rule.changes:
+        _line(out, f"{indent}[dim]because {_plain('; '.join(rule.reasons))}[/]")
+
+
+def _print_batch(out: Console, told: BatchTold, title: str, reads: bool) -> None:
+    _line(out, f"[bold]{title}[/]: {_plain(told.summary)}")
+    for source, numbers in told.coalesced:
+        listed = ", ".join(map(str, numbers))
+        _line(out, f"   [dim]records {listed} of {_plain(encoded_words(source))} count as one change[/]")
+    for request in told.requests:
+        if request.actions or reads:
+            _print_request(out, request, told.batch.round)
+    for one in told.batch.rejected:
+        rule = f"[cyan]{one.rule}[/]: " if one.rule else ""
+        _line(out, f"   [yellow]quarantined[/] {rule}{_plain(one.reason)}")
+    if told.batch.outcome.failed is not None:
+        _line(out, f"   [red]failed[/] {_plain(str(told.batch.outcome.failed_reason))}")
+    if told.requests:
+        _line(out, f"   [dim]{_spent(told.batch.spent)}[/]")
+    out.print()
+
+
+def _print_request(out: Console, told: RequestTold, round_: int) -> None:
+    request = told.request
+    units = f"{request.write_units} write" if request.actions else f"{request.read_units:g} read"
+    if request.operation in ("TransactWriteItems", "BatchExecuteStatement"):
+        noun = "transaction" if request.operation == "TransactWriteItems" else "statements"
+        vain = "" if request.outcome == "done" else f" [red]{request.outcome}[/]"
+        _line(out, f"   {noun} of {len(told.actions)}{vain}  [dim]{units} units[/]")
+        for action in told.actions:
+            _print_action(out, action, "     ", round_)
+    elif told.actions:
+        for action in told.actions:
+            _print_action(out, action, "   ", round_)
+    else:
+        found = ", ".join(told.reads[:4]) + (f" and {len(told.reads) - 4} more" if len(told.reads) > 4 else "")
+        _line(out, f"   [dim]{request.operation} {_plain(found)}  {units} units[/]")
+
+
+def _print_action(out: Console, action: ActionTold, indent: str, round_: int) -> None:
+    rules = f" [cyan]{', '.join(action.role.rules)}[/]" if action.role.rules else ""
+    records = ""
+    if action.records and round_ == 0:
+        noun = "record" if len(action.records) == 1 else "records"
+        listed = ", ".join(map(str, action.records[:8])) + (", …" if len(action.records) > 8 else "")
+        records = f", for {noun} {listed}"
+    mark = "" if action.outcome == "done" else "[red]not done[/] "
+    indexes = "".join(f", {units} of them {index}" for index, units in action.index_units.items())
+    unit = "unit" if action.units == 1 else "units"
+    _line(
+        out,
+        f"{indent}{mark}{action.role.kind}{rules} [bold]{_plain(action.on)}[/]: {_plain(action.does)}"
+        f"  [dim]{action.units} {unit}{indexes}{records}[/]",
+    )
+    if action.condition:
+        _line(out, f"{indent}  [dim]if {_plain(action.condition)}[/]")
+    if action.why:
+        _line(out, f"{indent}  [red]because[/] {_plain(action.why)}")
+
+
+def _spent(spent: Spent) -> str:
+    vain = f" ({spent.in_vain:g} for what was not done)" if spent.in_vain else ""
+    calls = "call" if spent.call_count == 1 else "calls"
+    return f"{spent.write_units:g} write units{vain}, {spent.read_units:g} read units, {spent.call_count} {calls}"

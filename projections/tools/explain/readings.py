@@ -1,0 +1,77 @@
+"""What was read of one item and its surroundings, for those who make sense of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from projections.engine.groups import Group
+from projections.engine.guards import at_of, by_of
+from projections.engine.ledger_items import Target
+from projections.engine.store import Image, ItemKey, Store, Value
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
+from projections.language.rules import LedgerRule, Rule
+from projections.language.scope import Item
+from projections.tools.rehearsal.roles import may_be
+
+__all__ = ["Guard", "Readings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A guard as the item has it: encoded source or parent, version, number of contributions."""
+
+    there: bool = False
+    by: str = ""
+    at: str = ""
+    n: int | None = None
+
+    @property
+    def sources(self) -> list[ItemKey]:
+        """The item that `by` names; none if it names none."""
+        try:
+            return [decode_key(self.by)] if self.by else []
+        except ValueError:
+            return []
+
+
+@dataclass(slots=True)
+class Readings:
+    """The item with its groups, and the items near it: sources, parents, copies, fences."""
+
+    program: Program
+    store: Store
+    key: ItemKey
+    image: Image | None
+    item: Item | None
+    groups: dict[Target, Group] = field(default_factory=dict)
+    near: dict[ItemKey, Image] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return encode_key(self.key)
+
+    @property
+    def entities(self) -> list[str]:
+        """The entity of the item; of an item that is not there, all that its key may be."""
+        if self.item is not None:
+            return [self.item.entity.name]
+        if self.image is not None:
+            return []
+        return [name for name, entity in self.program.entities.items() if may_be(entity, self.key)]
+
+    @property
+    def onto(self) -> list[LedgerRule]:
+        """The rules that publish from the ledger onto such an item."""
+        return [rule for name in self.entities for rule in self.program.ledger_rules_into.get(name, ())]
+
+    def shown(self, name: str) -> Value | None:
+        return (self.image or {}).get(name)
+
+    def guard(self, rule: Rule, image: Image | None = None) -> Guard:
+        """Of the item, or of another one."""
+        held = ((self.image if image is None else image) or {}).get(self.program.guard(rule.name))
+        if held is None:
+            return Guard()
+        n = held["M"].get("n", {}).get("N") if "M" in held else None
+        return Guard(True, by_of(held), at_of(held), int(n) if n is not None else None)

@@ -1,0 +1,218 @@
+"""The engine's values in words: keys, versions, conditions, attribute values."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from projections.engine.store import (
+    Above,
+    AllOf,
+    AnyOf,
+    Below,
+    Condition,
+    Equal,
+    Exists,
+    Image,
+    ItemKey,
+    Missing,
+    NotEqual,
+    Schema,
+    Value,
+)
+from projections.language.keys import decode_key
+from projections.language.program import LEDGER_SCHEMA
+from projections.language.values import plain
+from projections.stores.conditions import holds
+
+__all__ = [
+    "condition_words",
+    "encoded_words",
+    "failing",
+    "group_version",
+    "key_words",
+    "short",
+    "stream_version",
+    "value_words",
+    "version_words",
+]
+
+_GROUP = re.compile(r"(\d{4})\.(\d{15})")
+_LONGEST = 60
+
+
+def key_words(key: ItemKey) -> str:
+    """A key as people read it: `POST#p1 · METADATA`."""
+    return " · ".join(part for part in key[1:] if part is not None)
+
+
+def encoded_words(text: str) -> str:
+    """An encoded key as people read it; what is none stays as it is."""
+    try:
+        return key_words(decode_key(text))
+    except ValueError:
+        return text
+
+
+def short(text: str, most: int = _LONGEST) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def value_words(value: Value | None, most: int = _LONGEST) -> str:
+    """An attribute value as JSON, cut; `nothing` where there is none."""
+    if value is None:
+        return "nothing"
+    return short(json.dumps(plain(value), ensure_ascii=False), most)
+
+
+def stream_version(version: str) -> dict[str, str] | None:
+    """The parts of an item's version: when its stream was created (the label), and the sequence number in it."""
+    label, slash, sequence = version.rpartition("/")
+    if not slash or not sequence.isdecimal():
+        return None
+    return {"stream": label, "sequenceNumber": sequence.lstrip("0") or "0"}
+
+
+def group_version(version: str) -> dict[str, int] | None:
+    """The parts of a group's version: its generation, and how many transactions have changed it since that began."""
+    found = _GROUP.fullmatch(version)
+    return None if found is None else {"generation": int(found[1]), "changes": int(found[2])}
+
+
+def version_words(version: str) -> str:
+    """A version in words. Neither kind is a time: a sequence number only orders, a group's version only counts."""
+    if not version:
+        return "no version"
+    if group := group_version(version):
+        again = f" of generation {group['generation']}" if group["generation"] else ""
+        return f"change {group['changes']} of its group{again}"
+    if stream := stream_version(version):
+        if stream["sequenceNumber"] == "0":
+            return "a record before these"
+        return f"record {stream['sequenceNumber']}"
+    return version
+
+
+def condition_words(condition: Condition | None, schema: Schema) -> str:
+    """A condition as a sentence that follows "if"; empty where there is none."""
+    return "" if condition is None else _words(condition, schema, False)
+
+
+def _words(condition: Condition, schema: Schema, inner: bool) -> str:
+    if isinstance(condition, AllOf | AnyOf):
+        if isinstance(condition, AnyOf) and (guard := _guard(condition)):
+            return guard
+        parts = [_words(each, schema, True) for each in condition.conditions]
+        if not parts:
+            return "always" if isinstance(condition, AllOf) else "never"
+        text = (", and " if isinstance(condition, AllOf) else " or ").join(parts)
+        return f"({text})" if inner and len(parts) > 1 else text
+    name = ".".join(condition.path)
+    if condition.path in ((schema.partition[0],), ("pk",)):
+        return "the item exists" if isinstance(condition, Exists) else "there is no such item"
+    if isinstance(condition, Missing) and schema is LEDGER_SCHEMA and name in _LEDGER:
+        return _LEDGER[name]
+    match condition:
+        case Exists():
+            return f"{name} is there"
+        case Missing():
+            return f"it has no {name}"
+        case Equal(value=value):
+            return f"{name} is {_operand(name, value)}"
+        case NotEqual(value=value):
+            return f"{name} is not {_operand(name, value)}"
+        case Below(value=value):
+            return f"{name} is {'before' if _is_version(value) else 'less than'} {_operand(name, value)}"
+        case Above(value=value):
+            return f"{name} is {'after' if _is_version(value) else 'more than'} {_operand(name, value)}"
+    raise TypeError(condition)
+
+
+_LEDGER = {"recent": "it owes no publication", "closed": "the group is open"}
+"""What it means that attributes of the ledger are absent."""
+
+
+def _guard(condition: AnyOf) -> str | None:
+    """The condition on a guard: absent, perhaps another source's, or older."""
+    first, *rest = condition.conditions
+    if not isinstance(first, Missing) or not rest or not isinstance(rest[-1], Below):
+        return None
+    (guard, *_), older = first.path, rest[-1]
+    if older.path[0] != guard or any(not isinstance(each, NotEqual) for each in rest[:-1]):
+        return None
+    another = ", another source's" if len(rest) > 1 else ""
+    return f"its guard {guard} is absent{another} or older than {_operand('at', older.value)}"
+
+
+def _is_version(value: Value) -> bool:
+    text = value.get("S")
+    return isinstance(text, str) and (stream_version(text) is not None or group_version(text) is not None)
+
+
+def _operand(name: str, value: Value) -> str:
+    text = value.get("S")
+    if isinstance(text, str):
+        if _is_version(value):
+            return version_words(text)
+        if name.endswith(".by"):
+            return encoded_words(text)
+        if name == "contributions":
+            return "nothing" if text == "{}" else "as the old image has them"
+    return value_words(value)
+
+
+def failing(condition: Condition | None, item: Image | None, schema: Schema) -> str:
+    """Which part of a condition did not hold for an item, and what was there instead."""
+    if condition is None or holds(condition, item):
+        return ""
+    if item is None and not holds(Exists((schema.partition[0],)), item) and _needs_item(condition):
+        return "there is no such item"
+    return "; ".join(dict.fromkeys(_failing(condition, item, schema)))
+
+
+def _needs_item(condition: Condition) -> bool:
+    """Whether nothing can satisfy it that does not exist."""
+    return not holds(condition, None)
+
+
+def _failing(condition: Condition, item: Image | None, schema: Schema) -> Iterator[str]:
+    if isinstance(condition, AllOf):
+        for each in condition.conditions:
+            if not holds(each, item):
+                yield from _failing(each, item, schema)
+        return
+    if isinstance(condition, AnyOf):
+        parts = [part for each in condition.conditions for part in _failing(each, item, schema)]
+        telling = [part for part in parts if " is there" not in part]
+        yield from telling or parts
+        return
+    name, found = ".".join(condition.path), _at(item, condition.path)
+    if isinstance(condition, Missing):
+        yield f"{name} is there"
+    elif isinstance(condition, Exists):
+        yield f"it has no {name}"
+    else:
+        seen = "absent" if found is None else _operand(name, found)
+        yield f"{name} is {seen}, not {_wanted(condition, name)}"
+
+
+def _wanted(condition: Equal | NotEqual | Below | Above, name: str) -> str:
+    operand = _operand(name, condition.value)
+    match condition:
+        case Below():
+            return f"before {operand}"
+        case Above():
+            return f"after {operand}"
+        case NotEqual():
+            return "anything else"
+    return operand
+
+
+def _at(item: Image | None, path: tuple[str, ...]) -> Value | None:
+    value: Any = None if item is None else item.get(path[0])
+    for name in path[1:]:
+        value = value["M"].get(name) if value is not None and "M" in value else None
+    return value  # type: ignore[no-any-return]

@@ -1,0 +1,87 @@
+"""What DynamoDB charges for one request: write units and read units, of the table and of its indexes.
+
+Source: "Read/write capacity mode" and "Global secondary indexes" in DynamoDB's developer guide; the same as MiniStack and
+DynamoDB Local report (tests/tools/test_capacity.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from projections.engine.store import Image, Schema
+from projections.stores.limits import item_size
+
+__all__ = ["TRANSACTIONAL", "Projections", "Units", "read_units", "write_units", "written"]
+
+WRITE_UNIT_BYTES = 1024
+READ_UNIT_BYTES = 4096
+
+TRANSACTIONAL = 2
+"""Each action of a transaction costs as much as so many single writes."""
+
+Projections = Mapping[str, frozenset[str] | None]
+"""By index: the attributes it projects beside its keys; all of them where it is None or not named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Write units of one action: of the table, and of each index that it touches."""
+
+    table: int
+    indexes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return self.table + sum(self.indexes.values())
+
+
+def write_units(size: int) -> int:
+    """Of a write of one item of so many bytes: one for each KB begun. Writing nothing (a delete in vain) costs one."""
+    return max(1, -(-size // WRITE_UNIT_BYTES))
+
+
+def read_units(size: int, *, consistent: bool = True) -> float:
+    """Of a read: one for each 4 KB begun, half of that where it need not be consistent. Finding nothing costs as much."""
+    units = max(1, -(-size // READ_UNIT_BYTES))
+    return float(units) if consistent else units / 2
+
+
+def written(before: Image | None, after: Image | None, schema: Schema, projections: Projections | None = None) -> Units:
+    """What it costs to make `after` of `before`: the larger of both counts, and every index entry that changes."""
+    table = write_units(max(item_size(image) if image is not None else 0 for image in (before, after)))
+    indexes = {}
+    for index in schema.indexes:
+        units = _index(_entry(index, before, schema, projections), _entry(index, after, schema, projections))
+        if units:
+            indexes[index] = units
+    return Units(table, indexes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An item as an index holds it: its key there, and all that is projected."""
+
+    key: tuple[object, ...]
+    image: Image
+
+
+def _entry(index: str, image: Image | None, schema: Schema, projections: Projections | None) -> _Entry | None:
+    """None if the item lacks a key attribute of the index, so that it is not in it."""
+    partition, sort = schema.indexes[index]
+    keys = [name for name, _ in (*partition, *sort)]
+    if image is None or any(name not in image for name in keys):
+        return None
+    wanted = (projections or {}).get(index)
+    if wanted is not None:
+        wanted = wanted.union(keys, schema.key_attributes)
+    projected = {name: value for name, value in image.items() if wanted is None or name in wanted}
+    return _Entry(tuple(str(image[name]) for name in keys), projected)
+
+
+def _index(before: _Entry | None, after: _Entry | None) -> int:
+    """An entry that appears or goes costs one write, one that changes its key costs both."""
+    sizes = [write_units(item_size(entry.image)) for entry in (before, after) if entry is not None]
+    if before is None or after is None or before.key != after.key:
+        return sum(sizes)
+    return max(sizes) if before.image != after.image else 0

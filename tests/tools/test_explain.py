@@ -1,0 +1,407 @@
+"""Explanations of events: they say what the real processor does, and why it does nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import RULES, compiled, random_records
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.engine.copies import heals_of
+from projections.engine.embeds import needs_pull
+from projections.engine.guards import needs_healing
+from projections.engine.plan import plan
+from projections.engine.processor import Processor
+from projections.engine.records import decode
+from projections.engine.store import Update, Write
+from projections.errors import StoreError
+from projections.language.keys import encode_key
+from projections.language.program import Program
+from projections.stores.memory import MemoryStore
+from projections.tools.events import read
+from projections.tools.explain.document import Explanation, explain
+from projections.tools.explain.healing import copy_reason, group_reason, healing_reason, pull_reason
+from projections.tools.explain.matching import verdict
+from projections.tools.rehearsal.rehearse import rehearse
+from projections.tools.rehearsal.stage import set_stage
+from projections.tools.tables import MemoryTables, schemas
+
+ROOT = Path(__file__).parents[2]
+SOCIAL = ROOT / "projections/rules/social.yaml"
+EVENTS = sorted((ROOT / "events").glob("*.json"))
+ARN = "arn:aws:dynamodb:eu-west-1:111122223333:table/main/stream/2026-03-02T08:00:00.000"
+
+
+def told(program: Program, records: Sequence[Any], **settings: Any) -> Explanation:
+    return explain(program, rehearse(program, records, **settings), ["here"] * len(records))
+
+
+def record(number: int, old: dict[str, Any] | None, new: dict[str, Any] | None, *, ttl: bool = False) -> dict[str, Any]:
+    """A record of an item whose images are written with plain texts, numbers and booleans."""
+    from projections.language.values import wire
+
+    images = [{name: wire(value) for name, value in image.items()} for image in (old, new) if image is not None]
+    change: dict[str, Any] = {
+        "Keys": {name: images[0][name] for name in ("PK", "SK")},
+        "SequenceNumber": str(number),
+        "StreamViewType": "NEW_AND_OLD_IMAGES",
+    }
+    if old is not None:
+        change["OldImage"] = images[0]
+    if new is not None:
+        change["NewImage"] = images[-1]
+    event = "INSERT" if old is None else "REMOVE" if new is None else "MODIFY"
+    made = {"eventName": event, "eventSource": "aws:dynamodb", "eventSourceARN": ARN, "dynamodb": change}
+    if ttl:
+        made["userIdentity"] = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+    return made
+
+
+class Spy(MemoryStore):
+    """Notes every write that reaches the store, and whether it was done."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.performed: list[tuple[str, bool, list[Any]]] = []
+        self.watching = False
+
+    def _watched(self, operation: str, writes: Sequence[Write], work: Callable[[], None]) -> None:
+        done = True
+        try:
+            work()
+        except StoreError:
+            done = False
+            raise
+        finally:
+            if self.watching:
+                self.performed.append((operation, done, [said(write) for write in writes]))
+
+    def write(self, write: Write) -> None:
+        self._watched("single", [write], lambda: super(Spy, self).write(write))
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        self._watched("transaction", writes, lambda: super(Spy, self).transact(writes))
+
+
+def said(write: Write) -> Any:
+    """A write in a form that compares."""
+    update = isinstance(write, Update)
+    parts = [write.set, sorted(write.remove), write.add, write.discard] if isinstance(write, Update) else []
+    return [update, encode_key(write.key), json.dumps(parts, sort_keys=True, default=dict), str(write.condition)]
+
+
+def performed(program: Program, records: Sequence[Any], batch_size: int) -> list[Any]:
+    """What a processor of its own writes for the recorded events, on tables staged in the same way."""
+    tables = MemoryTables(schemas(program), records)
+    names = [name for name in schemas(program) if name != "ledger"]
+    spy = Spy(schemas(program), streams=names, on_record=lambda _, r: tables._records.append(r))
+    tables._memory = tables.store = spy
+    known = [decode(r, {name: name for name in names}, program.tables) for r in records]
+    set_stage(program, tables, known, plan(program, known))
+    processor = Processor(
+        program,
+        spy,
+        tables={name: name for name in names},
+        quarantine=lambda rejected: None,
+        clock=lambda: 1_735_689_600.0,
+        sleep=lambda seconds: None,
+        chance=lambda: 0.5,
+    )
+    spy.watching = True
+    for start in range(0, len(records), batch_size):
+        processor.process(records[start : start + batch_size], remaining=lambda: 60.0)
+    return spy.performed
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_what_is_explained_is_what_the_processor_writes(path: Path) -> None:
+    """Request by request, on random histories with every kind of meddling, from their beginning and from the middle."""
+    program = compiled(path)
+    actions = 0
+    for seed in range(12):
+        records = random_records(program, seed, 30)
+        for start in (0, len(records) // 2):
+            some = records[start:]
+            explanation = told(program, some, batch_size=15)
+            assert list(explained(explanation)) == performed(program, some, 15)
+            actions += sum(len(writes) for _, _, writes in explained(explanation))
+    assert actions > 20
+
+
+def explained(explanation: Explanation) -> Iterator[Any]:
+    """Every write told of in the deliveries of the recorded events; statements of one batch are each on their own."""
+    for batch in explanation.batches:
+        for request in batch.requests if batch.batch.round == 0 else ():
+            document = request.document
+            writes = [(action.outcome, said(action.write)) for action in request.request.actions]
+            assert [action["outcome"] for action in document["actions"]] == [outcome for outcome, _ in writes]
+            if request.request.operation == "TransactWriteItems":
+                yield "transaction", document["outcome"] == "done", [write for _, write in writes]
+            else:
+                for outcome, write in writes:
+                    yield "single", outcome == "done", [write]
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_every_effect_has_a_reason_and_every_reason_an_effect(path: Path) -> None:
+    """The reasons given for heals and pulls agree with the engine's own predicates, record by record."""
+    program = compiled(path)
+    asked = 0
+    for seed in range(25):
+        for raw in random_records(program, seed, 30):
+            one = decode(raw, {name: name for name in program.tables}, program.tables)
+            old = program.recognise(one.key, one.old) if one.old is not None else None
+            new = program.recognise(one.key, one.new) if one.new is not None else None
+            made = plan(program, [one])
+            text = encode_key(one.key)
+            rules = {rule.name: rule for rules in program.ledger_rules_into.values() for rule in rules}
+            reasons = {name for name, rule in rules.items() if group_reason(program, rule, old, new) is not None}
+            assert reasons == {rule for rule, target in made.heals if target == text}
+            assert (copy_reason(program, one.key, old, new) is not None) == bool(
+                heals_of(program, one.key, old, new, "")
+            )
+            for embeds in program.embeds_into.values():
+                for embed in embeds:
+                    if new is not None and new.entity is embed.into:
+                        before = old if old is not None and old.entity is embed.into else None
+                        guard = program.guard(embed.name)
+                        reason = pull_reason(embed, guard, before, new)
+                        assert (reason is not None) == needs_pull(embed, guard, before, new)
+            asked += len(reasons)
+    assert asked or not program.ledger_rules_into
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_a_rule_that_makes_nothing_of_an_item_says_why(path: Path) -> None:
+    program = compiled(path)
+    silent = 0
+    for seed in range(25):
+        for raw in random_records(program, seed, 20):
+            one = decode(raw, {name: name for name in program.tables}, program.tables)
+            item = program.recognise(one.key, one.new) if one.new is not None else None
+            for rule in program.rules.values():
+                if item is not None and item.entity is rule.source:
+                    judged = verdict(program, rule, item)
+                    assert judged.applies != bool(judged.reasons), (rule.name, raw, judged)
+                    silent += not judged.applies
+                    contributed = program.contributions(item)
+                    if rule.name in contributed.contributions:
+                        assert judged.applies
+                    if rule.name in dict(contributed.problems):
+                        assert judged.bad
+    assert silent
+
+
+_IMAGES = st.none() | st.dictionaries(
+    st.sampled_from(["likeCount", "title", "~likes"]),
+    st.sampled_from([{"N": "1"}, {"N": "2"}, {"M": {"at": {"S": "1"}}}, {"M": {"at": {"S": "2"}}}, {"S": "x"}]),
+)
+
+
+@given(_IMAGES, _IMAGES)
+def test_the_reason_for_healing_is_the_engines_predicate(old: Any, new: Any) -> None:
+    reason = healing_reason("~likes", ["likeCount"], old, new)
+    assert (reason is not None) == needs_healing("~likes", ["likeCount"], old, new)
+
+
+# What is said, by example.
+
+
+@pytest.fixture(scope="module")
+def social() -> Program:
+    return compiled(SOCIAL)
+
+
+def rules_of(explanation: Explanation, number: int = 0) -> dict[str, Any]:
+    return {rule.rule: rule for rule in explanation.batches[0].records[number].rules}
+
+
+def post(**attributes: Any) -> dict[str, Any]:
+    key = {"PK": "USER#ada", "SK": "POST#2026-03-02#p1", "userId": "ada", "createdAt": "2026-03-02", "postId": "p1"}
+    return {**key, "title": "T", "status": "draft", **attributes}
+
+
+def like(user: str, target: str = "p1") -> dict[str, Any]:
+    return {"PK": f"USER#{user}", "SK": f"LIKE#POST#{target}"}
+
+
+def test_likes_of_one_post_share_a_transaction(social: Program) -> None:
+    explanation = told(social, [record(100 + n, None, like(f"u{n}")) for n in range(3)])
+    (batch, *_) = explanation.batches
+    assert batch.summary == "3 records → 1 transaction of 4 actions, 1 publish"
+    group = batch.requests[0].actions[3]
+    assert (group.role.kind, group.role.rules, group.on) == ("group", ("engagement",), "POST#p1 · METADATA")
+    assert group.does == "contributions +3 (3), version +1 (1)"
+    assert group.records == (1, 2, 3)
+    assert batch.requests[0].actions[1].records == (2,)
+    (publish,) = batch.requests[-1].actions
+    assert publish.does == "likeCount 0 → 3"
+    assert publish.condition == (
+        'the item exists, and EntityType is "PostMeta", '
+        "and its guard ~engagement is absent or older than change 1 of its group"
+    )
+    assert [key.partition for key in explanation.rehearsal.assumed] == ["POST#p1"]
+    assert batch.batch.spent.write_units == 3 * 2 + 2 + 1
+
+
+def test_records_of_one_item_count_as_one_change(social: Program) -> None:
+    records = [
+        record(100, None, like("a")),
+        record(101, like("a"), {**like("a"), "x": 1}),
+        record(102, None, like("b")),
+    ]
+    records[1]["dynamodb"]["OldImage"] = {**records[1]["dynamodb"]["OldImage"], "SK": {"S": "LIKE#POST#p1"}}
+    records.append(record(103, {**like("a"), "x": 1}, None))
+    batch = told(social, records).batches[0]
+    assert batch.coalesced == (("main|USER#a|LIKE#POST#p1", (1, 4)),)
+    assert "contributes what it did before" in batch.records[1].rules[0].what
+
+
+def test_a_target_that_is_gone_is_the_reason_why_a_counter_does_not_move(social: Program) -> None:
+    meta = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta"}
+    explanation = told(social, [record(100, meta, None), record(101, None, like("a"))])
+    publish = next(
+        action
+        for request in explanation.batches[0].requests
+        for action in request.actions
+        if action.role.kind == "publish"
+    )
+    assert (publish.outcome, publish.why) == ("condition", "there is no such item")
+    assert explanation.rehearsal.assumed == []
+
+
+def test_a_guard_that_is_as_new_is_the_reason_why_a_publish_is_not_made(social: Program) -> None:
+    """The record of the publish is in the same events as the like: it was delivered a second time."""
+    meta = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta"}
+    before = {**meta, "likeCount": 41, "~engagement": {"at": "0000.000000000000057", "n": 41}}
+    after = {**meta, "likeCount": 42, "~engagement": {"at": "0000.000000000000058", "n": 42}}
+    explanation = told(social, [record(100, None, like("a")), record(101, before, after)])
+    batch = explanation.batches[0]
+    assert "guard went from change 57 of its group to change 58" in rules_of(explanation, 1)["engagement"].what
+    publish = next(a for request in batch.requests for a in request.actions if a.role.kind == "publish")
+    assert publish.does == "likeCount 42 → 42" or publish.does == "likeCount = 42 as before"
+    assert publish.why == "~engagement.at is change 58 of its group, not before change 58 of its group"
+
+
+def test_a_counter_that_something_else_changed_is_published_again_with_the_reason(social: Program) -> None:
+    meta = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta"}
+    guard = {"~engagement": {"at": "0000.000000000000057", "n": 41}}
+    records = [record(100, {**meta, "likeCount": 41, **guard}, {**meta, "likeCount": 7, **guard})]
+    explanation = told(social, records)
+    rule = rules_of(explanation)["engagement"]
+    assert (rule.role, rule.effect) == ("target", "heals")
+    assert "likeCount changed, but not by the rule" in rule.reasons[0]
+    (publish,) = [a for r in explanation.batches[0].requests for a in r.actions if a.role.kind == "publish"]
+    assert publish.does == "likeCount 7 → 41"
+
+
+def test_an_unknown_item_is_told_of_the_nearest_templates(social: Program) -> None:
+    records = [record(100, None, like("a", "p#1")), record(101, None, {"PK": "POST#p1", "SK": "METADATA"})]
+    first, second = told(social, records).batches[0].records
+    assert first.entity is None
+    assert first.nearest[0] == (
+        "Like",
+        ('SK "LIKE#POST#p#1" is not LIKE#POST#{postId} (a variable holds no #; {name*} would)',),
+    )
+    assert second.nearest[0] == ("PostMeta", ('match: EntityType is absent; wanted: EntityType is "PostMeta"',))
+
+
+def test_a_condition_that_fails_is_told_with_the_value_it_saw(social: Program) -> None:
+    comment = {"PK": "POST#p1", "SK": "COMMENT#2026#c1", "userId": "ada", "hidden": True}
+    rule = rules_of(told(social, [record(100, None, comment)]))["discussion"]
+    assert rule.effect == ""
+    assert rule.reasons == ("where: hidden is true; wanted: hidden is false or is absent",)
+
+
+def test_bad_input_is_told_and_the_other_rules_apply(social: Program) -> None:
+    comment = {"PK": "POST#p1", "SK": "COMMENT#2026#c1", "userId": "ada", "stars": "five"}
+    explanation = told(social, [record(100, None, comment)])
+    rules = rules_of(explanation)
+    assert rules["discussion"].effect == "bad input"
+    assert "write number(stars)" in rules["discussion"].reasons[0]
+    assert rules["commentAuthor"].effect == "pulls"
+    assert [one.rule for one in explanation.rejected] == ["discussion"]
+    assert [key.partition for key in explanation.unknown] == ["USER#ada"]
+
+
+def test_a_missing_variable_and_an_unfit_case_are_told() -> None:
+    program = compiled(ROOT / "tests/simulation/rules/index.yaml")
+    task = {"PK": "USER#u", "SK": "TASK#t"}
+    rules = rules_of(told(program, [record(100, None, {**task, "state": "open"})]))
+    assert rules["mine"].reasons == (
+        "case 1: where: due is absent; wanted: due exists",
+        "case 2: where: state is a string, 'open'; wanted: state exists and none of it is \"open\"",
+    )
+    assert "neither holds of" in rules["ranked"].reasons[0]
+    rules = rules_of(told(program, [record(100, None, {**task, "pinned": True})]))
+    assert rules["ranked"].reasons == ("it fits, but the item has no rank",)
+
+
+def test_an_expiry_that_is_kept_says_so() -> None:
+    program = compiled(ROOT / "tests/simulation/rules/expiry.yaml")
+    found = set()
+    for seed in range(40):
+        for batch in told(program, random_records(program, seed, 30)).batches:
+            found |= {rule.what for one in batch.records if one.record and one.record.expired for rule in one.rules}
+    assert any("expired: keep" in what for what in found)
+
+
+def test_a_second_delivery_is_a_duplicate(social: Program) -> None:
+    one = record(100, None, like("a"))
+    first, second, *_ = told(social, [one, one], batch_size=1).batches
+    assert first.requests[0].request.outcome == "done"
+    assert second.requests[0].request.outcome == "condition"
+    entry = second.requests[0].actions[0]
+    assert "version is record 100, not before record 100" in entry.why
+    assert second.batch.spent.in_vain > 0
+
+
+def test_a_record_that_cannot_be_read_is_told_as_such(social: Program) -> None:
+    bad = record(101, None, like("b"))
+    bad["eventName"] = "UPSERT"
+    explanation = told(social, [record(100, None, like("a")), bad])
+    assert "UPSERT" in str(explanation.batches[0].records[1].flaw)
+
+
+# The command.
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.parametrize("path", EVENTS, ids=lambda path: path.stem)
+def test_the_sample_events_are_explained(run: Run, path: Path) -> None:
+    code, out, err = run("explain", str(path), "--rules", "social", "--reads")
+    assert (code, err) == (1 if path.stem == "bad-record" else 0, "")
+    assert "In all: " in out
+    assert "\x1b" not in out
+    for one in read([str(path)]):
+        assert one.place.split(": ")[0] in out
+
+
+def test_explain_as_json(run: Run) -> None:
+    code, out, _ = run("explain", str(ROOT / "events/like.json"), "--rules", "social", "--json")
+    document = json.loads(out)
+    assert code == 0
+    first = document["batches"][0]
+    assert first["records"][1]["entity"] == "Like"
+    assert first["records"][1]["sequenceNumber"] == "1000000000000000049437"
+    assert first["records"][1]["rules"][0]["changes"] == [
+        {"target": "main|POST#p4|METADATA", "before": "nothing", "after": "1"}
+    ]
+    assert first["requests"][0]["operation"] == "TransactWriteItems"
+    assert document["assumed"] == ["main|USER#cleo|PROFILE"]
+    assert document["cost"]["writeUnits"] == sum(batch["cost"]["writeUnits"] for batch in document["batches"])
+
+
+def test_explain_needs_events_or_an_item(run: Run) -> None:
+    code, _, err = run("explain", "--rules", "social")
+    assert (code, "--item KEY" in err) == (2, True)
+    code, _, err = run("explain", "x.json", "--item", "PK=a,SK=b", "--rules", "social")
+    assert code == 2
+    code, _, err = run("explain", str(EVENTS[0]), "--table", "t", "--rules", "social")
+    assert (code, "--table is for --item" in err) == (2, True)

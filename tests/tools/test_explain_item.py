@@ -1,0 +1,432 @@
+"""Explanations of an item: each derived value beside what the ledger, its source or its parent says. Nothing is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import RULES, compiled, random_records
+
+from projections.engine.groups import Generations
+from projections.engine.processor import Processor
+from projections.engine.store import Delete, ItemKey, Update
+from projections.errors import UsageError
+from projections.language.loader import loads
+from projections.language.program import Program
+from projections.stores.aws import client
+from projections.stores.dynamodb import DynamoDBStore, Meter
+from projections.stores.memory import MemoryStore
+from projections.tools.events import read
+from projections.tools.explain.facts import ItemTold
+from projections.tools.explain.item import tell_item
+from projections.tools.explain.keys import read_key
+from projections.tools.explain.live import table_names
+from projections.tools.rehearsal.recorder import RecordingStore
+from projections.tools.replay import replay
+from projections.tools.tables import EndpointTables, MemoryTables, Tables, schemas
+
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., tuple[int, str, str]]
+EVENTS = [one.record for one in read([str(ROOT / "events/social.json")])]
+META = ItemKey("main", "POST#p1", "METADATA")
+POST = ItemKey("main", "USER#ada", "POST#2026-03-02T09:00:00Z#p1")
+LIKE = ItemKey("main", "USER#ben", "LIKE#POST#p1")
+COMMENT = ItemKey("main", "POST#p1", "COMMENT#2026-03-02T10:45:00Z#c2")
+
+
+@pytest.fixture(scope="module")
+def social() -> Program:
+    return compiled(RULES[0])
+
+
+@pytest.fixture
+def tables(social: Program) -> MemoryTables:
+    """The sample events, replayed."""
+    made = MemoryTables(schemas(social), EVENTS)
+    replay(social, EVENTS, made)
+    return made
+
+
+def rules_of(told: ItemTold) -> dict[str, Any]:
+    return {one.rule.name: one for one in told.derived}
+
+
+def shown(told: ItemTold) -> dict[str, tuple[Any, Any]]:
+    return {
+        attribute.name: (attribute.shown, attribute.expected) for one in told.derived for attribute in one.attributes
+    }
+
+
+def test_every_value_of_a_healthy_item_agrees_with_where_it_came_from(social: Program, tables: MemoryTables) -> None:
+    told = tell_item(social, tables.store, META)
+    assert told.agrees
+    assert list(rules_of(told)) == ["postById", "engagement", "discussion", "listed", "leaderboard"]
+    copy, likes = rules_of(told)["postById"], rules_of(told)["engagement"]
+    assert copy.sources == (("main|USER#ada|POST#2026-03-02T09:00:00Z#p1", "its source"),)
+    assert copy.at.endswith("1000000000000000009651")
+    assert (likes.contributions, likes.shown_count, likes.at, likes.known) == (2, 2, likes.known, likes.at)
+    assert "projections verify" in likes.more
+    assert shown(told)["likeCount"] == ({"N": "2"}, {"N": "2"})
+    assert rules_of(told)["leaderboard"].more == "decided by likeCount, postId, status of the item itself"
+
+
+def test_a_value_that_something_else_wrote_is_shown_beside_the_right_one(social: Program, tables: MemoryTables) -> None:
+    tables.store.write(Update(META, set={"likeCount": {"N": "7"}, "title": {"S": "Mine"}, "GSI2SK": {"S": "SCORE#9"}}))
+    told = tell_item(social, tables.store, META)
+    assert not told.agrees
+    assert shown(told)["likeCount"] == ({"N": "7"}, {"N": "2"})
+    assert shown(told)["title"] == ({"S": "Mine"}, {"S": "Notes on the Analytical Engine"})
+    assert shown(told)["GSI2SK"] == ({"S": "SCORE#9"}, {"S": "SCORE#00000007#p1"})
+    assert rules_of(told)["discussion"].agrees
+
+
+def test_the_guard_says_whether_a_publish_is_missing_or_the_item_is_from_the_future(
+    social: Program, tables: MemoryTables
+) -> None:
+    def guarded(at: str) -> Any:
+        return Update(META, set={"~engagement": {"M": {"at": {"S": at}, "n": {"N": "9"}}}, "likeCount": {"N": "9"}})
+
+    tables.store.write(guarded("0000.000000000000001"))
+    assert (
+        "a publish is on its way, or was missed"
+        in rules_of(tell_item(social, tables.store, META))["engagement"].notes[0]
+    )
+    tables.store.write(guarded("0000.000000000000099"))
+    assert "ahead of the ledger" in rules_of(tell_item(social, tables.store, META))["engagement"].notes[0]
+    tables.store.write(Update(META, remove=("~engagement",)))
+    assert "no guard of this rule" in rules_of(tell_item(social, tables.store, META))["engagement"].notes[0]
+
+
+def test_a_copy_whose_source_is_gone_or_does_not_ask_for_it(social: Program, tables: MemoryTables) -> None:
+    tables.store.write(Delete(POST))
+    told = tell_item(social, tables.store, META)
+    assert "its source is gone" in rules_of(told)["postById"].problem
+    tables.store.write(Update(META, set={"~postById": {"M": {"at": {"S": "x"}, "by": {"S": "main|USER#ben|PROFILE"}}}}))
+    assert "of another kind" in rules_of(tell_item(social, tables.store, META))["postById"].problem
+    tables.store.write(Update(META, remove=("~postById",)))
+    assert "names no source" in rules_of(tell_item(social, tables.store, META))["postById"].problem
+
+
+def test_a_target_that_does_not_exist_says_what_waits_for_it(social: Program, tables: MemoryTables) -> None:
+    told = tell_item(social, tables.store, ItemKey("main", "POST#p2", "METADATA"))
+    assert told.image is None
+    assert rules_of(told)["engagement"].contributions == 1
+    assert "as soon as the item appears" in rules_of(told)["engagement"].notes[0]
+    assert told.agrees
+
+
+def test_a_source_is_told_with_its_entry_and_what_it_should_give(social: Program, tables: MemoryTables) -> None:
+    told = tell_item(social, tables.store, LIKE)
+    assert told.source is not None
+    assert told.source.entry is not None
+    assert told.source.entry.version.endswith("1000000000000000001677")
+    (given,) = told.source.contributions
+    assert (given.rule, given.target, given.recorded, given.agrees) == (
+        "engagement",
+        "main|POST#p1|METADATA",
+        {"n": 1},
+        True,
+    )
+    assert isinstance(tables.store, MemoryStore)
+    tables.store.seed("main", {"PK": {"S": "USER#new"}, "SK": {"S": "LIKE#POST#p1"}})
+    told = tell_item(social, tables.store, ItemKey("main", "USER#new", "LIKE#POST#p1"))
+    assert told.source is not None
+    assert told.source.entry is None
+    assert [(c.recorded, c.should) for c in told.source.contributions] == [(None, {"n": 1})]
+    assert not told.agrees
+
+
+def test_the_entry_of_an_item_that_is_gone(social: Program, tables: MemoryTables) -> None:
+    told = tell_item(social, tables.store, ItemKey("main", "USER#ada", "LIKE#POST#p1"))
+    assert told.image is None
+    assert told.source is not None
+    assert told.source.expires is not None
+    assert told.source.contributions == ()
+    assert told.agrees
+
+
+def test_a_source_with_copies_says_what_they_show(social: Program, tables: MemoryTables) -> None:
+    told = tell_item(social, tables.store, POST)
+    assert told.source is not None
+    (copied,) = told.source.copies
+    assert (copied.rule, copied.target, copied.agrees) == ("postById", META, True)
+    tables.store.write(Delete(META))
+    told = tell_item(social, tables.store, POST)
+    assert told.source is not None
+    assert not told.source.copies[0].there
+    assert not told.agrees
+
+
+def test_bad_input_and_what_is_owed_and_refused_are_told(social: Program, tables: MemoryTables) -> None:
+    tables.store.write(Update(COMMENT, set={"stars": {"S": "five"}}))
+    entry = ItemKey("ledger", "E|main|POST#p1|COMMENT#2026-03-02T10:45:00Z#c2", ".")
+    refused = {"M": {"discussion": {"S": "too large"}}}
+    tables.store.write(
+        Update(entry, set={"refused": refused}, add={"recent": {"SS": ["discussion|main|POST#p9|METADATA"]}})
+    )
+    told = tell_item(social, tables.store, COMMENT)
+    assert told.source is not None
+    assert "write number(stars)" in dict(told.source.problems)["discussion"]
+    assert told.source.entry is not None
+    assert told.source.entry.recent == {"discussion|main|POST#p9|METADATA"}
+    assert told.source.entry.refused == {"discussion": "too large"}
+    assert not told.agrees
+
+
+def test_a_child_is_told_beside_its_parent(social: Program, tables: MemoryTables) -> None:
+    embed = rules_of(tell_item(social, tables.store, COMMENT))["commentAuthor"]
+    assert embed.agrees
+    assert embed.sources == (("main|USER#cleo|PROFILE", "its parent"),)
+    parent = ItemKey("main", "USER#cleo", "PROFILE")
+    tables.store.write(Update(parent, set={"name": {"S": "C."}}))
+    tables.store.write(
+        Update(ItemKey("ledger", "F|commentAuthor|main|USER#cleo|PROFILE", "."), set={"version": {"S": "z"}})
+    )
+    embed = rules_of(tell_item(social, tables.store, COMMENT))["commentAuthor"]
+    assert "a push is on its way, or was missed" in embed.notes[0]
+    assert [(a.name, a.shown, a.expected) for a in embed.attributes if not a.agrees] == [
+        ("userName", {"S": "Cleo Marsh"}, {"S": "C."})
+    ]
+    tables.store.write(Delete(parent))
+    embed = rules_of(tell_item(social, tables.store, COMMENT))["commentAuthor"]
+    assert "kept (on_delete: keep)" in embed.notes[1]
+    tables.store.write(Update(COMMENT, remove=("userId",)))
+    embed = rules_of(tell_item(social, tables.store, COMMENT))["commentAuthor"]
+    assert embed.notes == ("it references no User",)
+    told = tell_item(social, tables.store, ItemKey("main", "USER#ada", "PROFILE"))
+    assert told.source is not None
+    assert [rule for rule, _ in told.source.fences] == ["commentAuthor"]
+
+
+def settled(path: Path, seed: int) -> tuple[Program, MemoryStore]:
+    """Tables after a random history that came to rest."""
+    program = compiled(path)
+    store = MemoryStore(schemas(program), streams=list(program.tables))
+    processor = Processor(
+        program,
+        store,
+        tables={name: name for name in program.tables},
+        quarantine=lambda rejected: None,
+        sleep=lambda seconds: None,
+        chance=lambda: 0.5,
+    )
+    for raw in random_records(program, seed, 60):
+        table = raw["eventSourceARN"].split("/")[1]
+        image = raw["dynamodb"].get("NewImage")
+        key = program.tables[table].key(table, raw["dynamodb"]["Keys"])
+        item = program.recognise(key, image or raw["dynamodb"]["OldImage"])
+        if item is None or item.entity.owned_by_rules:
+            continue
+        if image is None:
+            store.remove(key)
+            continue
+        ours = program.derived_attributes(item.entity.name)
+        own = {n: v for n, v in image.items() if n not in ours and not n.startswith(program.guard_prefix)}
+        held = store.get(key) or {}
+        store.put(table, {**{n: v for n, v in held.items() if n in ours or n.startswith(program.guard_prefix)}, **own})
+    positions = dict.fromkeys(program.tables, 0)
+    for _ in range(30):
+        for table in program.tables:
+            records = store.stream(table, positions[table])
+            positions[table] += len(records)
+            if records:
+                processor.process(records, remaining=lambda: 60.0)
+    return program, store
+
+
+@pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
+def test_everything_agrees_once_a_history_has_come_to_rest(path: Path) -> None:
+    """Every item of every kind of rule; and explaining them reads a handful of requests and writes nothing."""
+    derived = 0
+    for seed in range(6):
+        program, store = settled(path, seed)
+        recorder = RecordingStore(store)
+        for table in program.tables:
+            for image in store.items(table):
+                key = program.tables[table].key(table, image)
+                told = tell_item(program, recorder, key)
+                bad = [one for one in told.derived if not one.agrees and not one.problem]
+                assert not bad, (seed, key, bad)
+                source = told.source
+                assert source is None or all(one.agrees for one in source.contributions), (seed, key, source)
+                requests = recorder.taken()
+                assert not any(request.actions for request in requests)
+                queries = sum(request.operation == "Query" for request in requests)
+                assert len(requests) - queries <= 3
+                derived += len(told.derived)
+    assert derived
+
+
+def test_members_name_their_sources() -> None:
+    program, store = settled(next(path for path in RULES if path.stem == "extremes"), 1)
+    named = [
+        (one.rule.kind, what)
+        for image in store.items("main")
+        for one in tell_item(program, store, program.tables["main"].key("main", image)).derived
+        for _, what in one.sources
+    ]
+    assert named
+
+
+def test_a_claim_is_told_with_the_others_behind_it() -> None:
+    program = compiled(next(path for path in RULES if path.stem == "claims"))
+    tables = MemoryTables(schemas(program), [])
+    assert isinstance(tables.store, MemoryStore)
+    for user in "abc":
+        image = {"PK": f"USER#{user}", "SK": "USER", "userId": user, "email": "x@y.z", "name": user}
+        tables.store.put("main", {name: {"S": text} for name, text in image.items()})
+    processor = Processor(program, tables.store, tables={"main": "main"}, quarantine=lambda rejected: None)
+    while records := tables.records():
+        processor.process(records, remaining=lambda: 60.0)
+    told = tell_item(program, tables.store, ItemKey("main", "EMAIL#x@y.z", "USER"))
+    (claim,) = told.derived
+    assert claim.agrees
+    assert claim.by == "main|USER#a|USER"
+    assert [key for key, _ in claim.sources] == [f"main|USER#{user}|USER" for user in "abc"]
+    assert Generations().of(("email", "main|EMAIL#x@y.z|USER")) == 0
+
+
+# How an item and tables are named.
+
+SHOP = """
+tables:
+  shop: {key: {pk: S, sk: S}}
+  old: {key: {pk: S, sk: N}}
+  files: {key: [path]}
+entities:
+  Order: {table: shop, key: {pk: "o#{order}", sk: o}}
+  File: {table: files, key: {path: "file:{file*}"}}
+  Old: {table: old, key: {pk: "{a}", sk: "{b}"}}
+projections:
+  copied: {from: Order, copy: {into: File, attributes: [total]}, bind: {file: "{order}"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("PK=POST#p1,SK=METADATA", META),
+        ("SK=METADATA,PK=POST#p1", META),
+        ("main:PK=POST#p1, SK=METADATA", META),
+        ("main|POST#p1|METADATA", META),
+        ("PK=a,b,SK=c=d", ItemKey("main", "a,b", "c=d")),
+        ("main|a%7Cb|c%25", ItemKey("main", "a|b", "c%")),
+        ("PK=x:y,SK=z", ItemKey("main", "x:y", "z")),
+    ],
+)
+def test_keys_are_read(social: Program, text: str, key: ItemKey) -> None:
+    assert read_key(social, text) == key
+
+
+@pytest.mark.parametrize(
+    "text", ["", "POST#p1", "PK=a", "PK=a,SK=", "main|a", "main|a|b|c", "side|a|b", "XX=1,PK=a,SK=b"]
+)
+def test_what_is_no_key_is_refused_with_the_right_form(social: Program, text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_key(social, text)
+    assert "PK=…,SK=…" in str(refused.value) or "is no key of table main" in str(refused.value)
+
+
+def test_keys_of_several_tables_say_which() -> None:
+    document = loads(SHOP).canonical()
+    program = Program.from_document(document)
+    assert read_key(program, "path=file:a,b") == ItemKey("files", "file:a,b")
+    assert read_key(program, "files|file:a").sort is None
+    assert read_key(program, "old:pk=1,sk=02.0") == ItemKey("old", "1", "2")
+    with pytest.raises(UsageError, match=r"may be of several tables: write one of shop:pk=1,sk=2, old:pk=1,sk=2"):
+        read_key(program, "pk=1,sk=2")
+    with pytest.raises(UsageError, match=r"shop:pk=…,sk=… .*or files:path=…"):
+        read_key(program, "nothing")
+
+
+def test_table_names_come_from_options_then_from_the_environment(social: Program) -> None:
+    both = {"TABLE_NAME": "t", "LEDGER_TABLE_NAME": "l"}
+    assert table_names(social, (), None, both) == {"main": "t", "ledger": "l"}
+    assert table_names(social, ("x",), "y", both) == {"main": "x", "ledger": "y"}
+    assert table_names(social, ("main=x",), "y", {}) == {"main": "x", "ledger": "y"}
+    assert table_names(social, (), None, {"TABLES": '{"main": "z"}', "LEDGER_TABLE_NAME": "l"})["main"] == "z"
+    for options, ledger, environ, message in (
+        ((), None, {}, "--table NAME, or TABLE_NAME"),
+        (("t",), None, {}, "--ledger NAME, or LEDGER_TABLE_NAME"),
+        (("other=t",), "l", {}, "write --table NAME"),
+        ((), None, {"TABLES": "nonsense"}, "has to be JSON"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            table_names(social, options, ledger, environ)
+
+
+# On live tables.
+
+
+@pytest.fixture(scope="module", params=["dynamodb_local_url", "ministack_url"])
+def live(request: pytest.FixtureRequest, social: Program) -> Iterator[Tables]:
+    with EndpointTables(request.getfixturevalue(request.param), schemas(social)) as tables:
+        replay(social, EVENTS, tables)
+        yield tables
+
+
+@pytest.fixture
+def wired(live: Tables, monkeypatch: pytest.MonkeyPatch) -> EndpointTables:
+    assert isinstance(live, EndpointTables)
+    monkeypatch.setenv("TABLE_NAME", live.names["main"])
+    monkeypatch.setenv("LEDGER_TABLE_NAME", live.names["ledger"])
+    return live
+
+
+def test_an_item_of_a_live_table_is_explained(run: Run, wired: EndpointTables) -> None:
+    arguments = ("explain", "--rules", "social", "--endpoint-url", wired.endpoint_url, "--item")
+    code, out, err = run(*arguments, "PK=POST#p1,SK=METADATA")
+    assert (code, err) == (0, "")
+    assert "likeCount  2  count of Like" in out
+    assert "the ledger has 2 contributions" in out
+    assert "All agrees" in out
+    assert "a sequence number orders the changes of an item" in out
+    code, out, _ = run(*arguments, "main|USER#ben|LIKE#POST#p1", "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["source"]["entry"]["version"]["sequenceNumber"] == "1000000000000000001677"
+    assert document["source"]["contributions"][0]["recorded"] == {"n": 1}
+
+
+def test_what_does_not_agree_is_a_finding(run: Run, wired: EndpointTables) -> None:
+    wired.store.write(Update(META, set={"likeCount": {"N": "40"}}))
+    arguments = ("--rules", "social", "--endpoint-url", wired.endpoint_url)
+    try:
+        code, out, _ = run("explain", *arguments, "--item", "main|POST#p1|METADATA")
+        assert code == 1
+        assert "40, should be 2" in out
+        code, out, _ = run("explain", *arguments, "--item", "main|POST#p1|METADATA", "--json")
+        assert (code, json.loads(out)["agrees"]) == (1, False)
+    finally:
+        wired.store.write(Update(META, set={"likeCount": {"N": "2"}}))
+
+
+def test_explaining_reads_a_handful_of_requests_and_writes_nothing(social: Program, wired: EndpointTables) -> None:
+    meter = Meter()
+    dynamodb = client("dynamodb", wired.endpoint_url)
+    store = DynamoDBStore(dynamodb, wired.names, schemas(social), meter)
+    for key in (META, POST, LIKE, COMMENT):
+        meter.calls.clear()
+        tell_item(social, store, key)
+        assert set(meter.calls) == {"BatchGetItem"}
+        assert meter.calls["BatchGetItem"] <= 3
+
+
+def test_a_table_that_is_not_there_is_wrong_usage(run: Run, wired: EndpointTables) -> None:
+    code, _, err = run(
+        "explain",
+        "--rules",
+        "social",
+        "--endpoint-url",
+        wired.endpoint_url,
+        "--table",
+        "nothing-here",
+        "--item",
+        "PK=a,SK=b",
+    )
+    assert code == 2
+    assert "nothing-here" in err
+    assert "Check the name of the table" in err
