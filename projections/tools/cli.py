@@ -20,7 +20,7 @@ BUG = 70
 
 COMMANDS = {
     "backfill": "Make projections right for what tables hold already; bring changed rules into force.",
-    "check": "Say whether a rule file makes sense, and what each rule does.",
+    "check": "Say whether a rule file makes sense, what each rule does, and what may go wrong with it.",
     "compile": "Print the canonical JSON of a rule file, as the deployed function reads it.",
     "diff": "Say what a change of rules means, for a pull request: targets, owners, deletions, backfills, cost.",
     "graph": "Draw entities and rules: Mermaid, Graphviz DOT, or an HTML page to look at.",

@@ -39,7 +39,17 @@ class Path:
 
 
 def path_of(document: Document, name: str) -> Path:
-    """The path of a rule."""
+    """The path of a rule. In the shadow it ends where something would be published."""
+    path = _live_path(document, name)
+    if document["projections"][name]["mode"] != "shadow":
+        return path
+    if path.shared is None and path.name != "claimed copy":
+        return Path(path.name, "in the shadow, it writes nothing", 0)
+    how = path.how.partition(", then ")[0] + "; in the shadow, it publishes nothing"
+    return Path(path.name, how, path.alone - 1, path.shared)
+
+
+def _live_path(document: Document, name: str) -> Path:
     rule = document["projections"][name]
     match rule["kind"]:
         case "copy":
