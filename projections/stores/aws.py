@@ -98,7 +98,12 @@ def create_table(dynamodb: DynamoDBClient, name: str, schema: Schema, *, stream:
         request["GlobalSecondaryIndexes"] = indexes
     if stream:
         request["StreamSpecification"] = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
-    dynamodb.create_table(**request)
+    try:
+        dynamodb.create_table(**request)
+    except dynamodb.exceptions.ResourceInUseException as error:
+        # Answered too late, and so asked for twice: it is ours.
+        if not error.response["ResponseMetadata"].get("RetryAttempts"):
+            raise
     dynamodb.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 180})
     if schema.ttl:
         dynamodb.update_time_to_live(
