@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from emulators import Unavailable, running
+from emulators import ROOT, Unavailable, running
 from sam_cli import SAM, Sam, ministack_with_sam
 
 
@@ -22,3 +24,10 @@ def sam() -> Iterator[Sam]:
         if os.environ.get("REQUIRE_EMULATORS"):
             pytest.fail(str(error))
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def built(sam: Sam) -> Path:
+    """The package, for this machine's Python, which is what MiniStack runs it with."""
+    sam.run("build", LAMBDA_PLATFORM="native", BUNDLE_BOTO3="1", BUILD_PYTHON=sys.executable)
+    return ROOT / ".aws-sam/build/StreamFunction"

@@ -14,21 +14,11 @@ from typing import Any
 
 import boto3
 import pytest
-from emulators import ROOT
 from sam_cli import AWS, Sam
 
 from projections.engine.embeds import CHILDREN_PER_PAGE
 
 Outputs = Mapping[str, str]
-
-ARTIFACT = ROOT / ".aws-sam/build/StreamFunction"
-
-
-@pytest.fixture(scope="session")
-def built(sam: Sam) -> Path:
-    """The package, for this machine's Python, which is what MiniStack runs it with."""
-    sam.run("build", LAMBDA_PLATFORM="native", BUNDLE_BOTO3="1", BUILD_PYTHON=sys.executable)
-    return ARTIFACT
 
 
 @pytest.fixture(scope="session")

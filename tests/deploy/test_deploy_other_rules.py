@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,14 @@ from projections.tools.deployment.template import sam_template
 RULES = ROOT / "tests/simulation/rules/tables.yaml"
 
 
-def test_several_tables_are_projected_into_one_another(sam: Sam, tmp_path: Path) -> None:
+def test_several_tables_are_projected_into_one_another(sam: Sam, built: Path, tmp_path: Path) -> None:
     """A reading in a table that exists counts in the device's item in a second table, and makes items in a third."""
-    template, build = tmp_path / "template.yaml", tmp_path / "build"
-    template.write_text(sam_template(Deployment(str(RULES), Program.from_document(load(RULES).canonical()))))
-    sam.run(
-        *("build", "--template-file", str(template), "--build-dir", str(build), "--base-dir", str(ROOT)),
-        RULES=str(RULES),
-        LAMBDA_PLATFORM="native",
-        BUNDLE_BOTO3="1",
-        BUILD_PYTHON=sys.executable,
-    )
+    rules = load(RULES).canonical()
+    package, template = tmp_path / "package", tmp_path / "template.yaml"
+    shutil.copytree(built, package)
+    (package / "rules.json").write_text(json.dumps(rules))
+    text = sam_template(Deployment(str(RULES), Program.from_document(rules)))
+    template.write_text(text.replace("CodeUri: .\n", f"CodeUri: {package}\n"))
     dynamodb = client(sam.endpoint, "dynamodb")
     readings = dynamodb.create_table(
         TableName="old-readings",
@@ -43,7 +41,7 @@ def test_several_tables_are_projected_into_one_another(sam: Sam, tmp_path: Path)
     )["TableDescription"]
     sam.deploy(
         "tables",
-        build / "template.yaml",
+        template,
         ExistingTableNameReadings="old-readings",
         ExistingStreamArnReadings=readings["LatestStreamArn"],
         BatchingWindowSeconds="0",

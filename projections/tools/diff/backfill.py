@@ -52,8 +52,10 @@ _NOTHING_WRONG = "nothing stored becomes wrong, but a changed rule publishes not
 
 ASSUMPTIONS = (
     "Units of on-demand tables, for items of at most 1 KB with one contribution each, none of which is there yet (what is "
-    "right already costs its reads only). The scan itself reads 250 units per 1000 items, once for all rules. A write to an "
-    "item in further indexes costs another unit for each. Prices are those of us-east-1."
+    "right already costs its reads only). Scans read all tables twice, and the ledger: 250 units for 1000 items each time, "
+    "once for all rules. A target whose items are spread over several pages of 500 costs two more units for each. A write "
+    "to an item in further indexes costs another unit for each. Prices are those of us-east-1. `projections backfill "
+    "--dry-run` counts on the tables themselves."
 )
 
 
@@ -108,30 +110,36 @@ def _linear(fixed: int, each: int) -> str:
 
 
 def cost(document: Mapping[str, Any], name: str) -> Cost:
-    """What a refresh of all items under one rule takes, measured of the engine (tests/tools/test_diff_cost.py).
+    """What a backfill takes for one rule, measured of the real one (tests/tools/test_diff_cost.py).
 
-    - Aggregate, list, claimed copy: reads an entry per item, and per target the group, its members and the item; a
-      transaction writes entries, members and groups (two units each), then each target is published once.
-    - Guarded copy: reads the copy, the source, and both again after it was created; one write.
+    - Aggregate, list, claimed copy: an entry per item is read, and once more, with its item, when the ledger is read
+      through; a transaction writes entries, members and groups (two units each). Then per target its group, members and
+      item are read and it is written once; where rules make the target, it is looked at twice.
+    - Guarded copy: the copy and its source are read, and both again after it was created; one write.
     - Index: one write, and one to each index.
-    - Embed, per child: reads fence and parent once per parent; one write. Through an index every child is looked at again.
+    - Embed, per child: fence and parent are read once per parent; one write. Through an index every child is read again.
     """
     rule = document["projections"][name]
     source = f"{rule['from']} items"
-    match rule["kind"]:
-        case "index":
-            return Cost(source, 0, 0, 1000 + 1000 * len(_indexes(document, rule)), 0)
-        case "embed":
-            return Cost(f"{rule['into']} items", 0 if _direct(document, name) else 3000, 2, 1000, 0)
-        case "copy" if not rule["claimed"]:
-            return Cost(source, 4000, 0, 1000, 0)
-        case "aggregate":
-            extremes = [one for one in rule["set"].values() if one["function"] in ("min", "max")]
-            members = {(one["expression"], str(one["where"])) for one in extremes}
-            sharded = int(rule["shards"] > 1)
-            return Cost(source, 1000, 2 + len(extremes) + sharded, 2000 + 2000 * len(members), 3 + sharded)
-        case _:
-            return Cost(source, 1000, 3, 4000, 3)
+    if rule["kind"] == "index":
+        return Cost(source, 0, 0, 1000 + 1000 * len(_indexes(document, rule)), 0)
+    if rule["kind"] == "embed":
+        return Cost(f"{rule['into']} items", 0 if _direct(document, name) else 3000, 2, 1000, 0)
+    if rule["kind"] == "copy" and not rule["claimed"]:
+        return Cost(source, 4000, 0, 1000, 0)
+    members, queries, sharded = 1, 1, 0
+    if rule["kind"] == "aggregate":
+        extremes = [one for one in rule["set"].values() if one["function"] in ("min", "max")]
+        members = len({(one["expression"], str(one["where"])) for one in extremes})
+        queries, sharded = len(extremes), int(rule["shards"] > 1)
+    looks = 2 if _made_by_group(document, rule) else 1
+    return Cost(source, 3000, looks * (2 + queries + sharded), 2000 + 2000 * members, 3 + sharded)
+
+
+def _made_by_group(document: Mapping[str, Any], rule: Mapping[str, Any]) -> bool:
+    """Whether a rule's targets exist because of what its groups say."""
+    copied = {other["into"] for other in document["projections"].values() if other["kind"] == "copy"}
+    return rule["kind"] == "copy" or (document["entities"][rule["into"]]["derived"] and rule["into"] not in copied)
 
 
 def _indexes(document: Mapping[str, Any], rule: Mapping[str, Any]) -> list[str]:

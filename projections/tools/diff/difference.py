@@ -11,7 +11,8 @@ from projections.tools.deployment.needs import Deployment
 from projections.tools.diff.backfill import Cost, cost, reasons
 from projections.tools.diff.changes import Change, changes, renamed
 from projections.tools.diff.redeployment import impossible, new_indexes, template_changes
-from projections.tools.lineage import EVERY, creators, origins, target_of
+from projections.tools.diff.traces import deletions, left_behind
+from projections.tools.lineage import EVERY, creators, origins
 
 __all__ = ["Difference", "Hand", "RuleDifference", "difference"]
 
@@ -90,7 +91,7 @@ class Difference:
         removed = [one.change.rule for one in self.rules if one.change.fate == "remove"]
         if filled := [*self.backfills(), *removed]:
             deletes = any(one.deletions for one in self.rules)
-            more = ", with `--allow-delete` after a look at its preview" if deletes else ""
+            more = " with `--allow-delete`, after a look at what `--dry-run` would delete" if deletes else ""
             still = any(self._stands_still(one) for one in self.rules)
             until = " Until it is complete, counters, lists and claimed copies of rules that change stand still."
             yield f"Run `projections backfill`{more}: {', '.join(filled)}.{until if still else ''}"
@@ -128,40 +129,14 @@ def _rule(old: Document, new: Document, change: Change, renamed_to: str | None) 
                 f"A rule that vanishes is an error. `retired: {{{name}: keep}}` leaves what it wrote as it is, with nobody "
                 f"to keep it up; `retired: {{{name}: remove}}` takes it back."
             )
+    elif change.status == "changed":
+        advice = left_behind(old, change)
     elif renamed_to and change.fate == "remove":
         advice = f"It may be `{renamed_to}` now: `remove` would take away what that one writes. Say `keep`."
     needs = change.status in ("new", "changed")
     return RuleDifference(
-        change, tuple(_deletions(old, new, change)), why, cost(new, change.rule) if needs and why else None, advice
+        change, tuple(deletions(old, new, change)), why, cost(new, change.rule) if needs and why else None, advice
     )
-
-
-def _deletions(old: Document, new: Document, change: Change) -> Iterator[str]:
-    """Items that rules made and that go."""
-    if change.before is None or change.target_before is None:
-        return
-    entity, made = change.target_before.entity, f"`{change.target_before}`"
-    if creators(old).get(entity) is None:
-        return
-    copied = change.before["kind"] == "copy"
-    if not copied and not old["entities"][entity]["derived"]:
-        return  # it writes to copies that another rule makes
-    others = any(
-        target_of(rule) == entity and name != change.rule and rule["kind"] != "index"
-        for name, rule in new["projections"].items()
-    )
-    empty = "" if copied or not others else " that no other rule contributes to"
-    if change.status == "retired":
-        if change.fate == "remove":
-            yield f"all {made}{empty}"
-    elif change.status == "changed":
-        moved = {"into", "bind", "kind", "each"} & {part.name.partition(".")[0] for part in change.parts}
-        if change.moved or moved or f"{entity}.key" in {part.name for part in change.parts}:
-            yield f"{made} under keys that are not made any more{empty}"
-        elif {"where", "from"} & {part.name for part in change.parts} or any(
-            part.name.endswith(".match") for part in change.parts
-        ):
-            yield f"{made} of items that no longer contribute{empty}"
 
 
 def _owners(old: Document, new: Document) -> Iterator[Hand]:
