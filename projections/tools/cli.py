@@ -21,6 +21,7 @@ BUG = 70
 COMMANDS = {
     "check": "Say whether a rule file makes sense, and what each rule does.",
     "compile": "Print the canonical JSON of a rule file, as the deployed function reads it.",
+    "cost": "Say what rules cost on AWS, beside a handler written by hand, and which key gets hot.",
     "explain": "Say why records do what they do, or where the derived values of an item come from.",
     "replay": "Run recorded stream events through the real handler and show what is derived.",
     "schema": "Print the JSON Schema of rule files, for editors.",
