@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from projections.engine.processor import Processor
-from projections.engine.store import Image, Store
+from projections.engine.store import Delete, Image, Store, Update
 from projections.language.program import Program
 from projections.stores.aws import client
 from projections.stores.dynamodb import DynamoDBStore, Meter
@@ -62,21 +62,13 @@ class Metered:
             self.tables.__exit__(kind, error, trace)
 
     def write(self, puts: Sequence[Image] = (), removes: Sequence[Image] = (), table: str = "main") -> list[Any]:
-        """What an application does, all at once; the records of it."""
+        """What an application does, all at once; the records of it. Of an item that exists, `puts` set some attributes."""
         schema = self._program.tables[table]
         for image in puts:
-            if isinstance(self.tables, EndpointTables):
-                self.tables._dynamodb.put_item(TableName=self.tables.names[table], Item=image)
-            else:
-                assert isinstance(self.tables.store, MemoryStore)
-                self.tables.store.put(table, image)
+            rest = {name: value for name, value in image.items() if name not in schema.key_attributes}
+            self.tables.store.write(Update(schema.key(table, image), set=rest))
         for image in removes:
-            if isinstance(self.tables, EndpointTables):
-                key = schema.wire(schema.key(table, image))
-                self.tables._dynamodb.delete_item(TableName=self.tables.names[table], Key=key)
-            else:
-                assert isinstance(self.tables.store, MemoryStore)
-                self.tables.store.remove(schema.key(table, image))
+            self.tables.store.write(Delete(schema.key(table, image)))
         return list(self.tables.records())
 
     def settle(self, records: Sequence[Mapping[str, Any]], most: int = 12) -> list[Round]:

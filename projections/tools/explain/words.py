@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from projections.engine.guards import at_of
 from projections.engine.store import (
     Above,
     AllOf,
@@ -115,6 +116,8 @@ def _words(condition: Condition, schema: Schema, inner: bool) -> str:
         return "the item exists" if isinstance(condition, Exists) else "there is no such item"
     if isinstance(condition, Missing) and schema is LEDGER_SCHEMA and name in _LEDGER:
         return _LEDGER[name]
+    if isinstance(condition, Equal) and (read := at_of(condition.value)):
+        return f"its guard {name} is still that of {version_words(read)}"
     match condition:
         case Exists():
             return f"{name} is there"

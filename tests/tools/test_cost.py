@@ -1,0 +1,412 @@
+"""The cost model: its formulas give what DynamoDB reports, and its sums are the sums of its terms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import compiled
+from metered import Metered, Round
+from workloads import WORKLOADS, Workload
+
+from benchmarks.workload import EIGHT_COUNTERS, LIKES, likes, program
+from projections.errors import UsageError
+from projections.tools.cost import figures
+from projections.tools.cost.context import BatchCost
+from projections.tools.cost.estimate import MILLION, Estimate, estimate
+from projections.tools.cost.flow import EDIT, INSERT, REMOVE, Flow
+from projections.tools.cost.hot import HotKey
+from projections.tools.cost.model import CostModel
+from projections.tools.cost.naive import naive
+from projections.tools.cost.sample import sample_estimate
+from projections.tools.cost.terms import totals
+from projections.tools.cost.workload import (
+    Assumptions,
+    Delivery,
+    named_numbers,
+    projections_of,
+    read_rates,
+    read_workload,
+)
+from projections.tools.cost.workload import Workload as Rates
+from projections.tools.rehearsal.rehearse import rehearse
+
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., tuple[int, str, str]]
+LIKE = Flow("Like", INSERT)
+
+
+def computed(workload: Workload) -> BatchCost:
+    return CostModel(workload.program, workload.assumptions).batch(workload.flows)
+
+
+def measured(workload: Workload, endpoint: str | None = None) -> list[Round]:
+    with Metered(workload.program, endpoint) as metered:
+        metered.settle(metered.write(puts=workload.before()))
+        return metered.settle(metered.write(puts=workload.puts(), removes=workload.removes()))
+
+
+def in_vain(batch: BatchCost) -> float:
+    return sum(term.count * term.write_units for term in batch.terms if term.what == "in vain")
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_the_formulas_give_what_the_engine_asks_for(workload: Workload) -> None:
+    """Write units, read units and calls, exact, of a batch and of all that follows from it."""
+    rounds, batch = measured(workload), computed(workload)
+    sums = totals(batch.terms).all
+    assert sums.write_units - in_vain(batch) == sum(units for units, _, _ in rounds)
+    assert sums.read_units == sum(units for _, units, _ in rounds)
+    assert sums.calls == sum(sum(calls.values()) for _, _, calls in rounds)
+
+
+ON_MINISTACK = [
+    "a lone like",
+    "1000 likes of 10 posts",
+    "250 unlikes of 10 posts",
+    "120 likes in a list and a counter",
+    "30 posts with 3 of 5 tags",
+    "10 posts that change a tag",
+    "5 copies",
+    "3 claims",
+    "7 posts that change their index key",
+    "40 likes of 4 posts that are ranked by them",
+    "10 likes of large posts",
+    "a parent of 60 children is renamed",
+    "a social post",
+    "12 social likes of one post",
+    "a social post that is deleted",
+]
+
+
+@pytest.mark.parametrize("name", ON_MINISTACK)
+def test_the_formulas_give_the_units_that_ministack_reports(name: str, ministack_url: str) -> None:
+    """Exact. MiniStack reports nothing for conditions that fail, and refuses our statements, so that calls differ there."""
+    workload = next(workload for workload in WORKLOADS if workload.name == name)
+    rounds, batch = measured(workload, ministack_url), computed(workload)
+    sums = totals(batch.terms).all
+    assert sums.write_units - in_vain(batch) == sum(units for units, _, _ in rounds)
+    if "60 children" not in name:
+        assert sums.calls == sum(sum(calls.values()) for _, _, calls in rounds)
+
+
+@pytest.mark.parametrize(
+    "name", ["a parent of 60 children is renamed", "a child appears", "12 social likes of one post"]
+)
+def test_the_formulas_give_the_calls_that_dynamodb_local_gets(name: str, dynamodb_local_url: str) -> None:
+    """Statements too, which MiniStack refuses."""
+    workload = next(workload for workload in WORKLOADS if workload.name == name)
+    calls = sum(sum(calls.values()) for _, _, calls in measured(workload, dynamodb_local_url))
+    assert totals(computed(workload).terms).all.calls == calls
+
+
+@pytest.mark.parametrize(
+    ("rules", "events", "targets", "write_units", "calls"),
+    [
+        (LIKES, 1, None, 5.0, 3),
+        (LIKES, 1000, 1, 2023.0, 13),
+        (LIKES, 1000, 10, 2050.0, 22),
+        (LIKES, 1000, None, 5000.0, 1030),
+        (EIGHT_COUNTERS, 1, None, 26.0, 10),
+    ],
+)
+def test_the_formulas_give_the_figures_of_the_readme(
+    rules: str, events: int, targets: int | None, write_units: float, calls: int
+) -> None:
+    """The same that tests/test_figures.py measures on MiniStack."""
+    assumed = Assumptions(targets={"": targets} if targets else {})
+    sums = totals(CostModel(program(rules), assumed).batch({LIKE: events}).terms).all
+    assert (sums.write_units, sums.calls) == (write_units, calls)
+
+
+def test_by_hand_costs_what_the_baselines_of_the_benchmark_cost() -> None:
+    """(a) 100 units and 100 calls for 100 likes; (b) with Powertools' idempotency 300 and 300."""
+    model = CostModel(program(), Assumptions())
+    found = estimate(model, Rates({LIKE: 100.0}), Delivery(batch=100))
+    _, add, powertools = found.ways
+    assert (add.write_units, add.calls) == (1.0, 1.0)
+    assert (powertools.write_units, powertools.calls) == (3.0, 3.0)
+
+
+def test_a_broken_number_of_events_costs_something_between() -> None:
+    model = CostModel(program(), Assumptions(targets={"": 3}))
+    units = [totals(model.batch({LIKE: n}).terms).all.write_units for n in (7, 7.5, 8)]
+    assert units[0] < units[1] < units[2]
+    assert units[1] == pytest.approx((units[0] + units[2]) / 2)
+    rare = totals(model.batch({LIKE: 0.01}).terms).all
+    assert rare.write_units == pytest.approx(0.05)
+    assert rare.calls == pytest.approx(0.03)
+
+
+def test_a_rule_that_applies_to_few_items_costs_little() -> None:
+    rules = compiled(ROOT / "projections/rules/social.yaml")
+    few = CostModel(rules, Assumptions(matching={"discussion": 0.1, "commentAuthor": 0.5}))
+    all_ = CostModel(rules, Assumptions())
+    comment = {Flow("Comment", INSERT): 1.0}
+    some, whole = totals(few.batch(comment).terms).rules, totals(all_.batch(comment).terms).rules
+    assert some["discussion"].write_units == pytest.approx(whole["discussion"].write_units / 10)
+    assert some["commentAuthor"].calls == pytest.approx(whole["commentAuthor"].calls / 2)
+
+
+def test_shared_entries_are_borne_by_all_rules_that_have_contributions_in_them() -> None:
+    sums = totals(CostModel(program(EIGHT_COUNTERS), Assumptions()).batch({LIKE: 1.0}).terms)
+    assert len(sums.rules) == 8
+    assert {round(rule.write_units, 6) for rule in sums.rules.values()} == {2 / 8 + 2 + 1}
+    assert sum(rule.write_units for rule in sums.rules.values()) == pytest.approx(sums.all.write_units)
+
+
+def test_an_index_that_projects_keys_only_is_not_written_by_a_publish() -> None:
+    rules = compiled(ROOT / "projections/rules/social.yaml")
+    whole = totals(CostModel(rules, Assumptions()).batch({LIKE: 1.0}).terms).rules
+    keys: dict[str, frozenset[str] | None] = {"GSI1": frozenset(), "GSI2": frozenset()}
+    little = totals(CostModel(rules, Assumptions(projections=keys)).batch({LIKE: 1.0}).terms).rules
+    assert whole["engagement"].write_units - little["engagement"].write_units == 2
+    assert whole["leaderboard"].write_units - little["leaderboard"].write_units == 1
+
+
+def test_a_change_beyond_one_transaction_takes_several() -> None:
+    rules = next(workload for workload in WORKLOADS if "3 of 5 tags" in workload.name).program
+    model = CostModel(rules, Assumptions(elements={"": 250}))
+    terms = {
+        term.what: term.count for term in model.batch({Flow("Post", INSERT): 1.0}).terms if term.what != "group read"
+    }
+    assert terms["transaction"] == 3
+    assert terms["entry"] == 3
+
+
+# From rates.
+
+
+def social(*rates: str, total: float | None = None, delivery: Delivery | None = None, **assumed: Any) -> Estimate:
+    rules = compiled(ROOT / "projections/rules/social.yaml")
+    workload = read_workload(rules, total, rates)
+    return estimate(CostModel(rules, Assumptions(**assumed)), workload, delivery or Delivery())
+
+
+def test_dollars_are_units_and_time_by_their_prices() -> None:
+    found = social("Like=100", targets={"": 5.0})
+    ours = found.ours
+    expected = (
+        ours.write_units * 0.625 / MILLION
+        + ours.read_units * 0.125 / MILLION
+        + ours.invocations * 0.20 / MILLION
+        + ours.gb_seconds * 0.0000133334
+    )
+    assert ours.per_event == pytest.approx(expected)
+    sums = totals(found.terms).all
+    assert ours.write_units == pytest.approx(sums.write_units / found.events)
+    document = ours.document(100.0)
+    assert document["dollarsPerMonth"] == pytest.approx(expected * 100 * 730 * 3600)
+    assert sum(rule.write_units for rule in found.rules.values()) == pytest.approx(sums.write_units)
+
+
+def test_batches_fill_with_events_and_with_what_comes_back_of_our_own_writes() -> None:
+    slow, fast = social("Like=0.01"), social("Like=2000", targets={"": 1.0})
+    assert slow.events == pytest.approx(1.0, abs=0.05)
+    assert slow.ours.write_units == pytest.approx(11.0, abs=0.2)  # entry 2, group 2, publish 3, index attributes 4
+    assert fast.records == pytest.approx(500, rel=0.001)
+    assert fast.events > 480
+    assert fast.ours.write_units < 2.2
+    assert social("Like=5", delivery=Delivery(batch=40)).events == 40
+
+
+def test_a_shard_that_is_too_busy_is_told(run: Run) -> None:
+    found = social("Like=5000")
+    assert found.busy is not None
+    assert found.busy > 1
+    _, out, _ = run("cost", "--rules", "social", "--rate", "Like=5000")
+    assert "records will wait" in out
+    wider = social("Like=5000", delivery=Delivery(shards=10, parallelization=10))
+    assert wider.busy is not None
+    assert wider.busy < found.busy
+
+
+def keys(found: Estimate, what: str) -> dict[str, HotKey]:
+    return {key.rule: key for key in found.hot if key.what == what}
+
+
+def test_the_busiest_group_takes_one_write_of_each_transaction_that_touches_it() -> None:
+    found = social("Like=900", targets={"": 10.0}, hottest={"engagement": 0.5})
+    group = keys(found, "group")["engagement"]
+    batches = 900 / found.events
+    transactions = max(1.0, found.events * 0.5 / 99) * batches
+    assert group.units_per_second == pytest.approx(2 * transactions)
+    assert group.limit_events == 49_500
+    assert group.events_per_second == pytest.approx(450)
+    partitions = keys(found, "index partition")  # a month, and four buckets
+    assert partitions["listed"].units_per_second == pytest.approx(4 * partitions["leaderboard"].units_per_second)
+
+
+def test_shards_are_advised_when_more_than_five_hundred_transactions_touch_a_group() -> None:
+    counted = program()
+    delivery = Delivery(batch=100, shards=100, parallelization=10)
+    assumed = Assumptions(targets={"": 1.0})
+    calm = estimate(CostModel(counted, assumed), Rates({LIKE: 40_000.0}), delivery)
+    hot = estimate(CostModel(counted, assumed), Rates({LIKE: 90_000.0}), delivery)
+    assert keys(calm, "group")["engagement"].load < 1
+    key = keys(hot, "group")["engagement"]
+    assert key.load == pytest.approx(1.82, abs=0.01)
+    assert "shards: 2" in key.advice
+
+
+def test_each_member_of_a_list_is_written_for_itself() -> None:
+    listed = next(workload for workload in WORKLOADS if workload.name == "50 unlikes from a list").program
+    found = estimate(CostModel(listed, Assumptions(targets={"": 1.0})), Rates({LIKE: 800.0}), Delivery())
+    members = keys(found, "members")["newest"]
+    assert members.units_per_second == pytest.approx(1600)
+    assert members.limit_events == 500
+    assert members.load > 1
+
+
+def test_a_push_to_many_children_leaves_pages_to_the_worker() -> None:
+    found = social("User:name=1", children={"": 5000.0})
+    assert found.ours.invocations > 9 / found.events
+    assert found.ours.sqs_requests == pytest.approx(27.0)
+    assert found.ours.write_units == pytest.approx(1 + 5000 * 2)
+
+
+def test_what_every_invocation_does_is_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    from projections.tools.cost import estimate as module
+
+    before = social("Like=1", delivery=Delivery(batch=10))
+    monkeypatch.setattr(module, "REGISTRY_READ_UNITS", 1.0)
+    monkeypatch.setattr(module, "REGISTRY_CALLS", 1)
+    after = social("Like=1", delivery=Delivery(batch=10))
+    assert after.ours.read_units - before.ours.read_units == pytest.approx(0.1)
+    assert after.ours.calls - before.ours.calls == pytest.approx(0.1)
+    assert figures.REGISTRY_CALLS == 0
+
+
+def test_by_hand_nothing_is_put_together() -> None:
+    model = CostModel(compiled(ROOT / "projections/rules/social.yaml"), Assumptions(targets={"": 1.0}))
+    cost = naive(model.context, {LIKE: 100.0})
+    assert cost.rules == {"engagement": 300.0, "leaderboard": 400.0}
+    assert cost.handled == 200  # the likes, and the records of the counter
+
+
+# From a sample.
+
+
+def test_a_sample_costs_what_its_rehearsal_spent() -> None:
+    rules = program()
+    records = likes(300, 6)
+    found = sample_estimate(rules, records, Assumptions(), Delivery(batch=100), 50.0)
+    spent = rehearse(rules, records, batch_size=100).spent
+    assert found.ours.write_units * 300 == pytest.approx(spent.write_units)
+    assert found.ours.read_units * 300 == pytest.approx(spent.read_units)
+    assert found.ours.calls * 300 == pytest.approx(spent.call_count)
+    assert sum(rule.write_units for rule in found.rules.values()) * 3 == pytest.approx(spent.write_units)
+    assert found.changes == {"a new Like": 300.0}
+
+
+def test_a_sample_and_the_formulas_agree() -> None:
+    """Likes as the sample has them, in batches of 100 on 6 posts."""
+    rules = program()
+    found = sample_estimate(rules, likes(300, 6), Assumptions(), Delivery(batch=100), 50.0)
+    model = CostModel(rules, Assumptions(targets={"": 6.0}))
+    formula = estimate(model, Rates({LIKE: 50.0}), Delivery(batch=100))
+    assert found.ours.write_units == pytest.approx(formula.ours.write_units, rel=0.01)
+    assert found.ours.calls == pytest.approx(formula.ours.calls, rel=0.01)
+    for ours, theirs in zip(found.ways, formula.ways, strict=True):
+        assert ours.write_units == pytest.approx(theirs.write_units, rel=0.01)
+        assert ours.per_event == pytest.approx(theirs.per_event, rel=0.1)
+    assert found.hot[0].key.startswith("group of engagement for POST#")
+
+
+# What is said and what is refused.
+
+
+def test_rates_say_what_changes() -> None:
+    rules = compiled(ROOT / "projections/rules/social.yaml")
+    assert read_rates(rules, ["Like=5", "Like:removed=1", "Post:title, status=2", "Post:=3", "Like=1"]) == {
+        Flow("Like", INSERT): 6.0,
+        Flow("Like", REMOVE): 1.0,
+        Flow("Post", EDIT, frozenset({"title", "status"})): 2.0,
+        Flow("Post", EDIT): 3.0,
+    }
+    spread = read_workload(rules, 100, ["Like=70"]).rates
+    assert spread[LIKE] == 70
+    assert spread[Flow("Post", INSERT)] == pytest.approx(10)
+    assert sum(spread.values()) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("total", "rates", "message"),
+    [
+        (None, [], "--events-per-second N, --rate"),
+        (None, ["Lik=5"], "did you mean"),
+        (None, ["PostMeta=5"], "only rules write it"),
+        (None, ["Like=many"], "Like:removed=20"),
+        (None, ["Like=-1"], "a second"),
+        (None, ["Like"], "no entity"),
+        (10, ["Like=20"], "more than --events-per-second 10"),
+        (50, ["Like=1", "Post=1", "User=1", "Comment=1"], "no other entity"),
+    ],
+)
+def test_wrong_rates_are_refused_with_the_way_out(total: float | None, rates: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read_workload(compiled(ROOT / "projections/rules/social.yaml"), total, rates)
+
+
+def test_wrong_options_are_refused_with_the_way_out() -> None:
+    assert named_numbers(["engagement=3", "5"], ["engagement"], "--targets") == {"engagement": 3.0, "": 5.0}
+    for given, message in (("engagment=3", "did you mean"), ("x", "NAME=NUMBER"), ("engagement=0", "1 or more")):
+        with pytest.raises(UsageError, match=message):
+            named_numbers([given], ["engagement"], "--targets", least=1)
+    rules = compiled(ROOT / "projections/rules/social.yaml")
+    assert projections_of(rules, ["GSI1=keys", "GSI2=all"]) == {"GSI1": frozenset(), "GSI2": None}
+    with pytest.raises(UsageError, match="the indexes are GSI1, GSI2"):
+        projections_of(rules, ["GSI3=all"])
+
+
+def test_cost_prints_rules_beside_a_handler_by_hand(run: Run) -> None:
+    arguments = ("cost", "--rules", "social", "--rate", "Like=500", "--rate", "Post=2", "--targets", "engagement=50")
+    code, out, err = run(*arguments)
+    assert (code, err) == (0, "")
+    assert "502 events a second: 500 of a new Like, 2 of a new Post" in out
+    assert "one UpdateItem per record and rule" in out
+    assert "The hottest keys" in out
+    assert "×" not in out
+    code, out, _ = run(*arguments, "--why")
+    assert "0.996 × 2 write units  engagement entry  one for each a new Like, in a transaction" in out
+
+
+def test_every_number_of_cost_has_its_terms_in_json(run: Run) -> None:
+    code, out, _ = run("cost", "--rules", "social", "--events-per-second", "20", "--json", "--price", "write=1.25")
+    document = json.loads(out)
+    assert code == 0
+    ours = document["ways"][0]["perEvent"]
+    for unit in ("writeUnits", "readUnits", "calls"):
+        assert sum(term["count"] * term[unit] for term in document["terms"]) == pytest.approx(ours[unit])
+        assert sum(rule[unit] for rule in document["rules"].values()) == pytest.approx(ours[unit])
+    assert all(term["why"] for term in document["terms"])
+    assert document["assumptions"]["prices"]["write"] == {"dollars": 1.25, "per": "million write units"}
+    dollars = document["ways"][0]["dollarsPerMillionEvents"]
+    assert dollars["writeUnits"] == pytest.approx(ours["writeUnits"] * 1.25)
+
+
+def test_cost_of_sample_events(run: Run) -> None:
+    code, out, err = run("cost", str(ROOT / "events/social.json"), "--rules", "social")
+    assert (code, err) == (0, "")
+    assert "A sample: 6 of a new Like" in out
+    assert "per month" not in out
+    code, out, _ = run(
+        "cost", str(ROOT / "events/social.json"), "--rules", "social", "--events-per-second", "9", "--json"
+    )
+    document = json.loads(out)
+    assert document["eventsPerSecond"] == 9
+    assert document["ways"][0]["dollarsPerMonth"] > 0
+    code, _, err = run("cost", str(ROOT / "events/social.json"), "--rules", "social", "--rate", "Like=1")
+    assert (code, "--rate is for estimates" in err) == (2, True)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests/simulation/rules").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_kind_of_rule_has_a_cost(run: Run, path: Path) -> None:
+    code, out, err = run("cost", "--rules", str(path), "--events-per-second", "50", "--json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert set(document["rules"]) - {"(of no single rule)"} <= set(compiled(path).rules)
+    assert document["ways"][0]["perEvent"]["writeUnits"] > 0

@@ -1,0 +1,233 @@
+"""Workloads whose cost is known twice: by the formulas, and by doing them. Each is one batch of an application's changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from projections.engine.store import Image
+from projections.language.loader import load, loads
+from projections.language.program import Program
+from projections.language.values import wire
+from projections.tools.cost.flow import EDIT, INSERT, REMOVE, Flow
+from projections.tools.cost.workload import Assumptions
+
+__all__ = ["WORKLOADS", "Workload"]
+
+ROOT = Path(__file__).parents[2]
+
+HEAD = """
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK], GSI2: [GSI2PK, GSI2SK]}}
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: METADATA}}
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#POST#{postId}"}}
+  User: {key: {PK: "USER#{userId}", SK: PROFILE}}
+  Card: {key: {PK: "CARD#{postId}", SK: CARD}}
+  ByName: {key: {PK: "NAME#{name}", SK: USER}}
+  Comment: {key: {PK: "POST#{postId}", SK: "COMMENT#{commentId}"}, index_key: {GSI1PK: "AUTHOR#{userId}"}}
+"""
+TAG = '  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}\n'
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`before` is written and projected first, unmetered; then `puts` and `removes` are one batch."""
+
+    name: str
+    rules: str
+    flows: Mapping[Flow, float]
+    puts: Callable[[], Sequence[Image]] = list
+    removes: Callable[[], Sequence[Image]] = list
+    before: Callable[[], Sequence[Image]] = list
+    assumptions: Assumptions = field(default_factory=Assumptions)
+
+    @property
+    def program(self) -> Program:
+        if self.rules == "social":
+            return Program.from_document(load(ROOT / "projections/rules/social.yaml").canonical())
+        head = HEAD + (TAG if "into: Tag" in self.rules else "") + "projections:\n"
+        return Program.from_document(loads(head + self.rules).canonical())
+
+
+def item(pk: str, sk: str, **attributes: Any) -> Image:
+    return {"PK": {"S": pk}, "SK": {"S": sk}, **{name: wire(value) for name, value in attributes.items()}}
+
+
+def post(number: int, **attributes: Any) -> Image:
+    return item(f"POST#{number}", "METADATA", title=f"Post {number}", **attributes)
+
+
+def posts(count: int, **attributes: Any) -> Callable[[], Sequence[Image]]:
+    return lambda: [post(number, **attributes) for number in range(count)]
+
+
+def likes(count: int, of: int, **attributes: Any) -> Callable[[], Sequence[Image]]:
+    return lambda: [item(f"USER#{n}", f"LIKE#POST#{n % of}", **attributes) for n in range(count)]
+
+
+def both(*parts: Callable[[], Sequence[Image]]) -> Callable[[], Sequence[Image]]:
+    return lambda: [image for part in parts for image in part()]
+
+
+LIKE, UNLIKE = Flow("Like", INSERT), Flow("Like", REMOVE)
+COUNT = "  engagement: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
+TOP = "  newest: {from: Like, top: {into: Post, as: newest, by: at, limit: 3, attributes: [at, userId]}}\n"
+SPAN = "  span: {from: Like, aggregate: {into: Post, set: {first: min(at), last: max(at), best: max(stars)}}}\n"
+TAGS = "  tagged: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}\n"
+CARD = "  card: {from: Post, copy: {into: Card, attributes: [title, status]}}\n"
+CLAIM = "  byName: {from: User, copy: {into: ByName, attributes: [userId, email]}}\n"
+LISTED = '  listed: {from: Post, index: {GSI1PK: "{status}", GSI1SK: "{at}"}}\n'
+RANKED = '  ranked: {from: Post, index: {GSI2PK: "{status}", GSI2SK: "{likeCount|pad(8)}"}}\n'
+EMBED = "  {}: {{from: {}, embed: {{into: Comment, match: {}, attributes: {}, on_delete: {}}}}}\n"
+AUTHOR = EMBED.format("author", "User", '{userId: "{userId}"}', "{by: name}", "remove")
+ROOM = EMBED.format("room", "Post", '{postId: "{postId}"}', "{about: title}", "keep")
+
+
+def assume(**settings: Any) -> Assumptions:
+    return Assumptions(**settings)
+
+
+def comment(number: int, **attributes: Any) -> Image:
+    attributes = {"userId": "0", "GSI1PK": "AUTHOR#0", "GSI1SK": str(number), **attributes}
+    return item("POST#0", f"COMMENT#{number:06}", **attributes)
+
+
+def comments(count: int, **attributes: Any) -> Callable[[], Sequence[Image]]:
+    return lambda: [comment(number, **attributes) for number in range(count)]
+
+
+def user(number: int, **attributes: Any) -> Image:
+    return item(f"USER#{number}", "PROFILE", **attributes)
+
+
+def social_post(status: str = "published", **attributes: Any) -> Image:
+    given = {"userId": "ada", "postId": "p1", "createdAt": "2026-03-01T00:00:00Z", "title": "T", "status": status}
+    return item(
+        "USER#ada",
+        "POST#2026-03-01T00:00:00Z#p1",
+        **given,
+        publishedAt="2026-03-02T00:00:00Z",
+        **attributes,
+    )
+
+
+WORKLOADS = [
+    Workload("a lone like", COUNT, {LIKE: 1}, likes(1, 1), before=posts(1)),
+    Workload(
+        "1000 likes of one post", COUNT, {LIKE: 1000}, likes(1000, 1), before=posts(1),
+        assumptions=assume(targets={"": 1}),
+    ),
+    Workload(
+        "1000 likes of 10 posts", COUNT, {LIKE: 1000}, likes(1000, 10), before=posts(10),
+        assumptions=assume(targets={"": 10}),
+    ),
+    Workload("300 likes of 300 posts", COUNT, {LIKE: 300}, likes(300, 300), before=posts(300)),
+    Workload(
+        "250 unlikes of 10 posts", COUNT, {UNLIKE: 250}, removes=likes(250, 10),
+        before=both(posts(10), likes(1000, 10)), assumptions=assume(targets={"": 10}),
+    ),
+    Workload("a lone unlike", COUNT, {UNLIKE: 1}, removes=likes(1, 1), before=both(posts(1), likes(1, 1))),
+    Workload(
+        "120 likes in a list and a counter", COUNT + TOP, {LIKE: 120}, likes(120, 4, at=1), before=posts(4),
+        assumptions=assume(targets={"": 4}),
+    ),
+    Workload("a like with a least and a greatest", SPAN, {LIKE: 1}, likes(1, 1, at=1, stars=2), before=posts(1)),
+    Workload(
+        "50 unlikes from a list", TOP, {UNLIKE: 50}, removes=likes(50, 1), before=both(posts(1), likes(60, 1, at=1)),
+        assumptions=assume(targets={"": 1}),
+    ),
+    Workload(
+        "20 likes whose order changes", TOP, {Flow("Like", EDIT, frozenset({"at"})): 20}, likes(20, 2, at=7),
+        before=both(posts(2), likes(20, 2, at=1)), assumptions=assume(targets={"": 2}),
+    ),
+    Workload(
+        "30 posts with 3 tags of their own each", TAGS, {Flow("Post", INSERT): 30},
+        lambda: [post(n, tags=[f"a{n}", f"b{n}", f"c{n}"]) for n in range(30)],
+    ),
+    Workload(
+        "30 posts with 3 of 5 tags", TAGS, {Flow("Post", INSERT): 30},
+        lambda: [post(n, tags=[f"t{(3 * n + k) % 5}" for k in range(3)]) for n in range(30)],
+        before=lambda: [post(1000, tags=[f"t{k}" for k in range(5)])], assumptions=assume(targets={"": 5}),
+    ),
+    Workload(
+        "a post that goes with its 3 tags", TAGS, {Flow("Post", REMOVE): 1},
+        removes=lambda: [post(1)], before=lambda: [post(1, tags=["a", "b", "c"])],
+    ),
+    Workload(
+        "10 posts that change a tag", TAGS, {Flow("Post", EDIT, frozenset({"tags"})): 10},
+        lambda: [post(n, tags=[f"a{n}", f"b{n}", f"u{n}"]) for n in range(10)],
+        before=lambda: [
+            *(post(n, tags=[f"a{n}", f"b{n}", f"v{n}"]) for n in range(10)),
+            *(post(100 + n, tags=[f"u{n}", f"v{n}"]) for n in range(10)),
+        ],
+    ),
+    Workload("5 copies", CARD, {Flow("Post", INSERT): 5}, posts(5, status="draft")),
+    Workload(
+        "5 copies that change", CARD, {Flow("Post", EDIT, frozenset({"status"})): 5}, posts(5, status="live"),
+        before=posts(5, status="draft"),
+    ),
+    Workload("5 copies that go", CARD, {Flow("Post", REMOVE): 5}, removes=posts(5), before=posts(5, status="draft")),
+    Workload(
+        "5 edits that are not copied", CARD, {Flow("Post", EDIT, frozenset({"note"})): 5},
+        posts(5, status="draft", note="x"), before=posts(5, status="draft"),
+    ),
+    Workload("3 claims", CLAIM, {Flow("User", INSERT): 3}, lambda: [user(n, name=f"n{n}", email="e") for n in range(3)]),
+    Workload(
+        "3 claims that go", CLAIM, {Flow("User", REMOVE): 3}, removes=lambda: [user(n) for n in range(3)],
+        before=lambda: [user(n, name=f"n{n}", email="e") for n in range(3)],
+    ),
+    Workload("7 posts into an index", LISTED, {Flow("Post", INSERT): 7}, posts(7, status="draft", at="1")),
+    Workload(
+        "7 posts that change their index key", LISTED, {Flow("Post", EDIT, frozenset({"status"})): 7},
+        posts(7, status="live", at="1"), before=posts(7, status="draft", at="1"),
+    ),
+    Workload(
+        "40 likes of 4 posts that are ranked by them", COUNT + LISTED + RANKED, {LIKE: 40}, likes(40, 4),
+        before=posts(4, status="live", at="1"), assumptions=assume(targets={"": 4}),
+    ),
+    Workload("a post that is ranked", COUNT + LISTED + RANKED, {Flow("Post", INSERT): 1}, posts(1, status="live", at="1")),
+    Workload(
+        "10 likes of large posts", COUNT, {LIKE: 10}, likes(10, 2), before=posts(2, body="x" * 2500),
+        assumptions=assume(targets={"": 2}, item_bytes={"Post": 2600.0}),
+    ),
+    Workload(
+        "a child appears", AUTHOR, {Flow("Comment", INSERT): 1}, comments(1),
+        before=lambda: [user(0, name="Ada")],
+    ),
+    Workload(
+        "a parent of 60 children is renamed", AUTHOR, {Flow("User", EDIT, frozenset({"name"})): 1},
+        lambda: [user(0, name="Bea")], before=both(lambda: [user(0, name="Ada")], comments(60)),
+        assumptions=assume(children={"": 60}, item_bytes={"Comment": 170}),
+    ),
+    Workload(
+        "a parent of 60 children in its own collection is renamed", ROOM, {Flow("Post", EDIT, frozenset({"title"})): 1},
+        lambda: [item("POST#0", "METADATA", title="New")], before=both(posts(1), comments(60)),
+        assumptions=assume(children={"": 60}, item_bytes={"Comment": 170}),
+    ),
+    Workload("a parent appears", AUTHOR, {Flow("User", INSERT): 1}, lambda: [user(0, name="Ada")]),
+    Workload(
+        "a social post", "social", {Flow("Post", INSERT): 1}, lambda: [social_post()],
+        before=lambda: [item("USER#ada", "PROFILE", name="Ada")],
+    ),
+    Workload(
+        "12 social likes of one post", "social", {LIKE: 12},
+        lambda: [item(f"USER#{n}", "LIKE#POST#p1") for n in range(12)],
+        before=lambda: [item("USER#ada", "PROFILE", name="Ada"), social_post()], assumptions=assume(targets={"": 1}),
+    ),
+    Workload(
+        "a social comment", "social", {Flow("Comment", INSERT): 1},
+        lambda: [item("POST#p1", "COMMENT#2026#c1", userId="ada", stars=4, GSI1PK="AUTHOR#ada", GSI1SK="1")],
+        before=lambda: [item("USER#ada", "PROFILE", name="Ada"), social_post()],
+    ),
+    Workload(
+        "a social post that is deleted", "social", {Flow("Post", REMOVE): 1}, removes=lambda: [social_post()],
+        before=lambda: [item("USER#ada", "PROFILE", name="Ada"), social_post()],
+    ),
+    Workload(
+        "a social post with a new title", "social", {Flow("Post", EDIT, frozenset({"title"})): 1},
+        lambda: [social_post() | {"title": {"S": "New"}}],
+        before=lambda: [item("USER#ada", "PROFILE", name="Ada"), social_post()],
+    ),
+]  # fmt: skip
