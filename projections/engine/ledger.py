@@ -14,7 +14,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -354,8 +353,11 @@ class Ledger:
             count: Value = {"N": str(shards)}
             path = (SHARD_COUNT,)
             fewer = AllOf((_OPEN, AnyOf((Missing(path), Below(path, count)))))
-            with suppress(ConditionFailed):  # as many or more are known, or it is closed, as the commit will find
+            try:
                 self._store.write(Update(group_key(*target, generation), set={SHARD_COUNT: count}, condition=fewer))
+            except ConditionFailed as failed:  # as many or more are known, or it is closed
+                if failed.item is not None and CLOSED in failed.item:
+                    return 0  # which the commit finds closed; who closed it knew of no more shards than it counted
             self._sharded[target, generation] = shards
         return int(self._chance() * shards)
 

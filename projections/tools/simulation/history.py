@@ -42,6 +42,7 @@ from projections.tools.simulation.maintenance import (
     Rebuild,
     Refresh,
     groups_of,
+    is_rebuilding,
 )
 from projections.tools.simulation.queue import SETTLED, TaskQueue
 from projections.tools.simulation.trace import Trace
@@ -166,6 +167,8 @@ class History:
         self._planned = self._plan()
         """What operators will do, each with the number of writes left then; the last comes first."""
         self._damaged = False
+        self._left_closed: dict[Target, None] = {}
+        """Groups that somebody was about to close when he died, or was taken for dead."""
         self._invocations: list[Invocation] = []
         self._steps = 0
         self._last: Thread | None = None
@@ -185,7 +188,7 @@ class History:
         self._hub = getcurrent()
         try:
             restful = self._run()
-            if restful and self._taken_back():
+            while restful and (self._taken_back() or self._resumed()):
                 restful = self._run()
             if restful and self._random() < 0.2:
                 # A second mapping, or a stream read again from its beginning: all of it changes nothing.
@@ -439,6 +442,15 @@ class History:
             self._store.remove(key)
         return bool(found)
 
+    def _resumed(self) -> bool:
+        """Whoever began to rebuild a group and died, or went on when nobody waited for it any more, has left it closed."""
+        left, self._left_closed = list(self._left_closed), {}
+        for target in left:
+            job = Rebuild(self._cast.last, target)
+            if job.begun_again(self._cast.last) and is_rebuilding(self._store.items(LEDGER), target):
+                self._jobs.append(job)
+        return bool(self._jobs)
+
     # What operators do
 
     def _plan(self) -> list[tuple[int, Callable[[], Job | None]]]:
@@ -534,10 +546,10 @@ class History:
             job.generations = Generations()  # by another process
         job.busy = True
         invocation = self._numbered(job.edition, partial(self._advanced, job), job.name)
-        self._begin(invocation, partial(self._piece, job, invocation), f"{job.place}")
+        self._begin(invocation, partial(self._piece, job, job.place, invocation), f"{job.place}")
         return True
 
-    def _piece(self, job: Job, invocation: Invocation) -> Place | None:
+    def _piece(self, job: Job, place: Place, invocation: Invocation) -> Place | None:
         """The place after a piece of a job; None if it has to be repeated."""
         try:
             bench = Bench(
@@ -553,11 +565,11 @@ class History:
             )
             if bench.outdated:
                 return OUTDATED
-            place = job.work(bench)
+            then = job.work(place, bench)
         except Transient:
             return None
         self._refused.update(bench.refresher.rejected)
-        return None if bench.refresher.failed else place
+        return None if bench.refresher.failed else then
 
     def _advanced(self, job: Job, place: Place | None, error: Exception | None) -> None:
         job.busy = False
@@ -566,6 +578,8 @@ class History:
                 self._jobs.remove(job)
             return
         if place is None:
+            if isinstance(job, Rebuild):
+                self._left_closed[job.target] = None
             if self._random() < 0.1:
                 job.begun_again(job.edition)
             return

@@ -13,7 +13,7 @@ from projections.engine import rebuild
 from projections.engine.effort import Effort, Run
 from projections.engine.embeds import Push
 from projections.engine.groups import Generations
-from projections.engine.ledger_items import Entry, Target
+from projections.engine.ledger_items import CLOSED, REBUILDING, Entry, Target, group_key
 from projections.engine.processor import SETTLE_SECONDS
 from projections.engine.refresh import Refresher
 from projections.engine.registry import FILLING, Registry
@@ -25,7 +25,7 @@ from projections.tools.tables import LEDGER
 if TYPE_CHECKING:
     from projections.tools.simulation.scene import Edition
 
-__all__ = ["DONE", "Backfill", "Bench", "Job", "Place", "Rebuild", "Refresh", "groups_of"]
+__all__ = ["DONE", "Backfill", "Bench", "Job", "Place", "Rebuild", "Refresh", "groups_of", "is_rebuilding"]
 
 
 class Place(NamedTuple):
@@ -116,8 +116,8 @@ class Job:
     def first(self) -> Place:
         raise NotImplementedError
 
-    def work(self, bench: Bench) -> Place:
-        """Does the piece at `place`; the place after it."""
+    def work(self, place: Place, bench: Bench) -> Place:
+        """Does the piece at a place; the place after it."""
         raise NotImplementedError
 
     def begun_again(self, edition: Edition) -> bool:
@@ -139,7 +139,7 @@ class Refresh(Job):
     def first(self) -> Place:
         return Place("keys")
 
-    def work(self, bench: Bench) -> Place:
+    def work(self, place: Place, bench: Bench) -> Place:
         for push in bench.refresher.keys(self._keys, bench.effort, self._known):
             bench.push(push)
         return DONE
@@ -161,8 +161,8 @@ class Rebuild(Job):
         super().begun_again(edition)
         return any(rule.name == self.target[0] for rules in edition.program.ledger_rules.values() for rule in rules)
 
-    def work(self, bench: Bench) -> Place:
-        phase, generation, after = self.place
+    def work(self, place: Place, bench: Bench) -> Place:
+        phase, generation, after = place
         if phase == "close":
             return Place("entries", rebuild.close(bench.store, self.target, bench.generations, bench.effort))
         bench.generations.at_least(self.target, generation)
@@ -206,8 +206,8 @@ class Backfill(Job):
         position = tables.index(table) + 1
         return Place(phase, tables[position]) if position < len(tables) else then
 
-    def work(self, bench: Bench) -> Place:
-        phase, about, after = self.place
+    def work(self, place: Place, bench: Bench) -> Place:
+        phase, about, after = place
         refresher, effort = bench.refresher, bench.effort
         if phase == "enforce":
             standing = bench.registry.enforce()
@@ -268,3 +268,9 @@ def groups_of(items: Collection[Image]) -> list[Target]:
             rule, _, target = rest.partition("|")
             found[rule, item["key"]["S"] if "key" in item else target] = None
     return list(found)
+
+
+def is_rebuilding(ledger: Collection[Image], target: Target) -> bool:
+    """Whether a group was closed, and the one that replaces it is not open yet."""
+    partition = group_key(*target).partition
+    return any(item["pk"]["S"] == partition and REBUILDING in item and CLOSED not in item for item in ledger)
