@@ -110,7 +110,8 @@ def unmarked(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
 def _unmarked(contributed: Contributed) -> Contributed:
     if SETTLED not in contributed:
         return contributed
-    return {slot: amount for slot, amount in contributed.items() if slot != SETTLED}
+    rest = {slot: amount for slot, amount in contributed.items() if slot != SETTLED}
+    return {} if rest.keys() == {GENERATION} else rest
 
 
 @dataclass(frozen=True, slots=True)
