@@ -141,7 +141,8 @@ def steps(
     used = weight = 0
     for (rule, target), piece in sorted(difference(before, after, settle, version, generation).items()):
         goal: dict[str, Any] = after.get(rule, {}).get(target, _NONE)
-        if (settle or {}).get(rule, {}).get(target) is not None:
+        settles = (settle or {}).get(rule, {}).get(target)
+        if settles is not None:
             goal = {SETTLED: version}
         chunks = _chunks(piece, (rule, target), load)
         for number, (chunk, heavy) in enumerate(chunks, 1):
@@ -153,13 +154,14 @@ def steps(
             used, weight = used + cost, weight + heavy
             if last:
                 current.setdefault(rule, {})[target] = copy.deepcopy(goal)
-                if SETTLED in goal and settle is not None:
-                    settling.setdefault(rule, {})[target] = settle[rule][target]
+                if settles is not None:
+                    settling.setdefault(rule, {})[target] = settles
             else:
                 now = current.setdefault(rule, {}).setdefault(target, {})
-                if generation_of(now) != generation_of(goal):  # nothing of it is in the group as rebuilt
+                opened = generation((rule, target))
+                if generation_of(now) != opened:  # nothing of it is in the group as rebuilt
                     now.clear()
-                    now[GENERATION] = goal[GENERATION]
+                    now[GENERATION] = opened
                 held = now.setdefault("+", {})
                 for member in chunk:
                     if member in piece.puts:

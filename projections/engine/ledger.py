@@ -89,6 +89,8 @@ class Change:
     touched: set[Target] = field(default_factory=set)
     sequences: list[str] = field(default_factory=list)
     gone: bool = False
+    expired: bool = False
+    """Whether any of the records tells of an expiry."""
 
     entry: Entry | None = None
     known: bool = False
@@ -200,7 +202,8 @@ class Ledger:
                 before = self._now(change)
             else:
                 before = change.before = opened.stamped(change.before)
-            change.goal = self._goal(before, change.after.contributions, opened)
+            removed = change.gone and not change.expired and bool(change.version)
+            change.goal = self._goal(before, change.after.contributions, opened, removed=removed)
             change.text = canonical_text(change.goal)
             change.pieces = difference(before, change.goal, change.settle, change.version, opened.of)
             change.actions = 1 + sum([piece.actions for piece in change.pieces.values()])
@@ -210,14 +213,21 @@ class Ledger:
             change.retracted = _retracted(before, change.goal)
 
     def goal(self, before: Contributions, after: Contributions) -> Contributions:
-        """What the entry shall say: rules that we do not know keep what they contributed, unless retired by removal."""
-        return self._goal(before, after, self.generations)
+        """What the entry shall say after a refresh."""
+        return self._goal(before, after, self.generations, removed=False)
 
-    def _goal(self, before: Contributions, after: Contributions, opened: Generations) -> Contributions:
+    def _goal(
+        self, before: Contributions, after: Contributions, opened: Generations, *, removed: bool
+    ) -> Contributions:
+        """What the entry shall say.
+
+        Rules that we do not know, because they are newer or retired, keep what they contributed, unless the item was
+        removed: that means the same to all rules, and if not now, those who know them will never learn of it.
+        """
         kept = {
             rule: targets
             for rule, targets in before.items()
-            if rule not in self._program.rules and self._program.retired.get(rule) != "remove"
+            if rule not in self._program.rules and self._program.retired.get(rule) != "remove" and not removed
         }
         after = opened.stamped(after)
         return {**kept, **after} if kept else after

@@ -528,7 +528,10 @@ class History:
             images += [change[name] for name in ("OldImage", "NewImage") if name in change]
         self._note("given up are " + ", ".join(_number(record) for record in batch.records))
         mapping.finish(batch, {"batchItemFailures": []})
-        self._jobs.append(Refresh(self._edition, list(known), known))
+        job = Refresh(self._edition, list(known), known)
+        # nobody redrives before the function's time-out: who was given up may still be at work until then
+        job.place, job.waits = Place("wait", job.place), self._outcome.deliveries
+        self._jobs.append(job)
         return True
 
     def _operate(self) -> bool:

@@ -16,7 +16,7 @@ from projections.engine.groups import Generations
 from projections.engine.ledger_items import CLOSED, REBUILDING, Entry, Target, group_key
 from projections.engine.processor import SETTLE_SECONDS
 from projections.engine.refresh import Refresher
-from projections.engine.registry import FILLING, Registry
+from projections.engine.registry import FILLING, RETIRING, Registry
 from projections.engine.store import Image, ItemKey, Page, Store
 from projections.language.keys import decode_key
 from projections.tools.simulation.workers import Invocation
@@ -211,7 +211,7 @@ class Backfill(Job):
         refresher, effort = bench.refresher, bench.effort
         if phase == "enforce":
             standing = bench.registry.enforce()
-            if any(rule.state == FILLING for rule in standing.rules.values()):
+            if any(rule.state in (FILLING, RETIRING) for rule in standing.rules.values()):
                 return Place("wait", self._items())
             return self._items()
         if phase == "wait":
