@@ -110,7 +110,8 @@ def unmarked(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
 def _unmarked(contributed: Contributed) -> Contributed:
     if SETTLED not in contributed:
         return contributed
-    return {slot: amount for slot, amount in contributed.items() if slot != SETTLED}
+    rest = {slot: amount for slot, amount in contributed.items() if slot != SETTLED}
+    return {} if rest.keys() == {GENERATION} else rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +156,10 @@ def steps(
                     settling.setdefault(rule, {})[target] = settles
             else:
                 now = current.setdefault(rule, {}).setdefault(target, {})
-                if generation_of(now) != generation_of(goal):  # nothing of it is in the group as rebuilt
+                opened = generation((rule, target))
+                if generation_of(now) != opened:  # nothing of it is in the group as rebuilt
                     now.clear()
-                    now[GENERATION] = goal[GENERATION]
+                    now[GENERATION] = opened
                 held = now.setdefault("+", {})
                 for member in chunk:
                     if member in piece.puts:

@@ -30,8 +30,12 @@ EXTREMES = ("least", "greatest")
 class Generations:
     """Which generation of each group is open, as far as this process has seen; 0 unless a rebuild closed it."""
 
-    def __init__(self) -> None:
-        self._open: dict[Target, int] = {}
+    def __init__(self, known: Mapping[Target, int] | None = None) -> None:
+        self._open: dict[Target, int] = dict(known or {})
+
+    def as_now(self) -> Generations:
+        """What is known now, which nobody adds to: other threads learn at any time."""
+        return Generations(self._open)
 
     def of(self, target: Target) -> int:
         return self._open.get(target, 0)

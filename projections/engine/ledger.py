@@ -14,7 +14,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -90,6 +89,8 @@ class Change:
     touched: set[Target] = field(default_factory=set)
     sequences: list[str] = field(default_factory=list)
     gone: bool = False
+    expired: bool = False
+    """Whether any of the records tells of an expiry."""
 
     entry: Entry | None = None
     known: bool = False
@@ -100,6 +101,8 @@ class Change:
     """Rules whose contribution the ledger cannot hold, with the reason."""
     retracted: set[str] = field(default_factory=set)
     not_extreme: set[ItemKey] = field(default_factory=set)
+    opened: Generations = field(default_factory=Generations)
+    """The generations that `pieces` and `goal` are about: what is written must be about the same."""
     pieces: dict[Target, Piece] = field(default_factory=dict)
     goal: Contributions = field(default_factory=dict)
     text: str = "{}"
@@ -174,8 +177,7 @@ class Ledger:
         pending = list(changes)
         attempt = 0
         while pending:
-            for change in pending:
-                self._predict(change)
+            self._predict(*pending)
             lanes = _lanes(_pack([change for change in pending if change.fits]))
             for change in [change for change in pending if not change.fits]:
                 self._guarded(change, partial(self._commit_in_steps, change), effort)
@@ -188,30 +190,46 @@ class Ledger:
                     _fail(pending, error)
                     return
 
-    def _predict(self, change: Change) -> None:
-        """The difference to commit, from the prediction or from the entry as found."""
-        if change.known:
-            before = self._now(change)
-            self.generations.learn(before)
-        else:
-            before = change.before = self.generations.stamped(change.before)
-        change.goal = self.goal(before, change.after.contributions)
-        change.text = canonical_text(change.goal)
-        change.pieces = difference(before, change.goal, change.settle, change.version, self.generations.of)
-        change.actions = 1 + sum([piece.actions for piece in change.pieces.values()])
-        change.size = 500 + 2 * len(change.text)
-        if change.after.payloads:
-            change.size += sum(_put_sizes(change, target, piece) for target, piece in change.pieces.items())
-        change.retracted = _retracted(before, change.goal)
+    def _predict(self, *changes: Change) -> None:
+        """The differences to commit together, each from the prediction or from the entry as found."""
+        for change in changes:
+            if change.known:
+                self.generations.learn(self._now(change))
+        opened = self.generations.as_now()
+        for change in changes:
+            change.opened = opened
+            if change.known:
+                before = self._now(change)
+            else:
+                before = change.before = opened.stamped(change.before)
+            removed = change.gone and not change.expired and bool(change.version)
+            change.goal = self._goal(before, change.after.contributions, opened, removed=removed)
+            change.text = canonical_text(change.goal)
+            change.pieces = difference(before, change.goal, change.settle, change.version, opened.of)
+            change.actions = 1 + sum([piece.actions for piece in change.pieces.values()])
+            change.size = 500 + 2 * len(change.text)
+            if change.after.payloads:
+                change.size += sum(_put_sizes(change, target, piece) for target, piece in change.pieces.items())
+            change.retracted = _retracted(before, change.goal)
 
     def goal(self, before: Contributions, after: Contributions) -> Contributions:
-        """What the entry shall say: rules that we do not know keep what they contributed, unless retired by removal."""
+        """What the entry shall say after a refresh."""
+        return self._goal(before, after, self.generations, removed=False)
+
+    def _goal(
+        self, before: Contributions, after: Contributions, opened: Generations, *, removed: bool
+    ) -> Contributions:
+        """What the entry shall say.
+
+        Rules that we do not know, because they are newer or retired, keep what they contributed, unless the item was
+        removed: that means the same to all rules, and if not now, those who know them will never learn of it.
+        """
         kept = {
             rule: targets
             for rule, targets in before.items()
-            if rule not in self._program.rules and self._program.retired.get(rule) != "remove"
+            if rule not in self._program.rules and self._program.retired.get(rule) != "remove" and not removed
         }
-        after = self.generations.stamped(after)
+        after = opened.stamped(after)
         return {**kept, **after} if kept else after
 
     def _work_off(self, lane: Sequence[Transaction], effort: Effort) -> None:
@@ -302,7 +320,7 @@ class Ledger:
                 others.extend(self._member_writes(change, target, piece))
                 self._settle_extremes(change, target, piece, extremes)
         for target, totals in amounts.items():
-            writes.append(self._group_write(target, totals, extremes))
+            writes.append(self._group_write(target, totals, extremes, changes[0].opened.of(target)))
             roles.append(target)
         for key, write in extremes.items():
             writes.append(write)
@@ -331,37 +349,40 @@ class Ledger:
                 remove.append("refused")
         return Update(key, set=values, add=add, remove=remove, condition=_entry_condition(change))
 
-    def _group_write(self, target: Target, totals: dict[str, Decimal], extremes: Iterable[ItemKey]) -> Update:
-        generation = self.generations.of(target)
+    def _group_write(
+        self, target: Target, totals: dict[str, Decimal], extremes: Iterable[ItemKey], generation: int
+    ) -> Update:
         add: dict[str, Value] = {"version": {"N": "1"}}
         for slot, amount in totals.items():
             if amount:
                 add[slot] = {"N": number_text(amount)}
-        key = group_key(*target, generation, self._shard(target))
+        key = group_key(*target, generation, self._shard(target, generation))
         values = dict(whole_key(key, target[1]))
         if any(extreme.partition == key.partition for extreme in extremes):
             values["extremes"] = {"BOOL": True}
         return Update(key, set=values, add=add, condition=_OPEN)
 
-    def _shard(self, target: Target) -> int:
+    def _shard(self, target: Target, generation: int) -> int:
         """The shard of a group that this transaction adds to. The first shard says how many there have ever been."""
         rule = self._program.rules.get(target[0])
         shards = rule.shards if isinstance(rule, AggregateRule) else 1
         if shards <= 1:
             return 0
-        generation = self.generations.of(target)
         if self._sharded.get((target, generation)) != shards:
             count: Value = {"N": str(shards)}
             path = (SHARD_COUNT,)
             fewer = AllOf((_OPEN, AnyOf((Missing(path), Below(path, count)))))
-            with suppress(ConditionFailed):  # as many or more are known, or it is closed, as the commit will find
+            try:
                 self._store.write(Update(group_key(*target, generation), set={SHARD_COUNT: count}, condition=fewer))
+            except ConditionFailed as failed:  # as many or more are known, or it is closed
+                if failed.item is not None and CLOSED in failed.item:
+                    return 0  # which the commit finds closed; who closed it knew of no more shards than it counted
             self._sharded[target, generation] = shards
         return int(self._chance() * shards)
 
     def _member_writes(self, change: Change, target: Target, piece: Piece) -> Iterable[Write]:
         rule, text = target
-        generation = self.generations.of(target)
+        generation = change.opened.of(target)
         for member in piece.removes:
             yield Delete(member_key(rule, text, generation, member, change.source))
         for member in piece.puts:
@@ -377,7 +398,7 @@ class Ledger:
 
     def _settle_extremes(self, change: Change, target: Target, piece: Piece, into: dict[ItemKey, Update]) -> None:
         rule, text = target
-        generation = self.generations.of(target)
+        generation = change.opened.of(target)
         partition = group_key(rule, text, generation).partition
         for member in piece.settled:
             slot, _, order = member.partition("|")
@@ -457,7 +478,7 @@ class Ledger:
         False if the entry was not as known any more. Raises InvalidRequest, the entry being true up to there.
         """
         load = Load(MOST_ACTIONS - 1, MOST_BYTES - 2 * len(canonical_text(goal)), partial(_put_size, change))
-        for step, settling in steps(before, goal, load, settle, change.version, self.generations.of):
+        for step, settling in steps(before, goal, load, settle, change.version, change.opened.of):
             if not self._advance(change, step, version if step is goal else "", settling, effort):
                 return False
         return True
@@ -514,7 +535,7 @@ class Ledger:
         """Moves a known entry to `step` in one transaction. False if the entry was not as known any more."""
         before = change.entry.contributions if change.entry is not None else {}
         change.goal, change.text = step, canonical_text(step)
-        change.pieces = difference(before, step, settling, change.version, self.generations.of)
+        change.pieces = difference(before, step, settling, change.version, change.opened.of)
         change.retracted = _retracted(before, step)
         attempt = 0
         while True:

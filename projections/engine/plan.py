@@ -157,7 +157,7 @@ def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[l
                 waves.append([])
             waves[wave].append(change)
         change.version, change.after, change.gone = record.version, after, record.new is None
-        change.settle = settle
+        change.settle, change.expired = settle, change.expired or record.expired
         change.sequences.append(record.sequence)
         change.touched |= _targets(before.contributions) | _targets(after.contributions)
     return waves

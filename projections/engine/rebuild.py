@@ -58,6 +58,7 @@ def close(store: Store, target: Target, generations: Generations, effort: Effort
     Gives the new generation, which `generations` knows from then on. Raises Transient.
     """
     attempt = 0
+    seen: int | None = None
     while True:
         effort.check()
         generation = generations.of(target)
@@ -70,7 +71,12 @@ def close(store: Store, target: Target, generations: Generations, effort: Effort
             generation -= 1
             parts = _by_shard(store, target, generation)
             first = parts[0]
-        shards = int(Decimal(first[SHARD_COUNT]["N"])) if SHARD_COUNT in first else 1
+        elif seen is not None and generation > seen:  # somebody else has closed and rebuilt it since
+            return generation
+        else:
+            seen = generation
+        counted = int(Decimal(first[SHARD_COUNT]["N"])) if SHARD_COUNT in first else 1
+        shards = max([counted, *(shard + 1 for shard in parts)])  # where the first was lost, nothing counts the others
         try:
             for shard in range(shards):
                 _close_shard(store, target, generation, shard, parts)

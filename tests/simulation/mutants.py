@@ -24,8 +24,8 @@ from projections.language.loader import load
 from projections.language.rules import CopyRule
 from projections.language.values import same
 from projections.tools.simulation.application import OPERATIONS
-from projections.tools.simulation.history import Scene
 from projections.tools.simulation.odds import Odds
+from projections.tools.simulation.scene import Scene
 
 __all__ = ["GUARDED", "MUTANTS", "Mutant", "rules_file"]
 

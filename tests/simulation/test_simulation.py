@@ -15,7 +15,7 @@ from mutants import GUARDED, MUTANTS, Mutant, rules_file
 from projections.language.loader import load
 from projections.tools.commands.simulate import command
 from projections.tools.simulation.campaign import Campaign
-from projections.tools.simulation.history import Scene
+from projections.tools.simulation.scene import Scene
 
 RULES = ["social", *sorted(path.stem for path in (Path(__file__).parent / "rules").glob("*.yaml"))]
 
@@ -53,7 +53,7 @@ def test_guards_alone_suffice_where_nobody_meddles(rules: str) -> None:
 
 def test_a_seed_replays_identically_in_every_process() -> None:
     script = (
-        "import sys; from projections.language.loader import load; from projections.tools.simulation.history import Scene;"
+        "import sys; from projections.language.loader import load; from projections.tools.simulation.scene import Scene;"
         "from hashlib import sha256; scene = Scene(load(sys.argv[1]).canonical());"
         "print(sha256(repr([scene.play(s, trace=True).trace for s in range(12)]).encode()).hexdigest())"
     )

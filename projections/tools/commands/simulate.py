@@ -42,7 +42,7 @@ def command(rules: str | None, as_json: bool, histories: int, seed: int, jobs: i
     """
     from projections.tools.render import json_text
     from projections.tools.simulation.campaign import Campaign
-    from projections.tools.simulation.history import Scene
+    from projections.tools.simulation.scene import Scene
 
     path = find_rules(rules)
     document = document_of(path)

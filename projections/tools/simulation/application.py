@@ -10,7 +10,7 @@ from a write of ours, is left out and said so where it would stand:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -55,13 +55,14 @@ _KEYS = 5
 class Application:
     """Random writes to the tables of a program, decided by `rng` alone.
 
-    `items` is what the tables hold now, kept by whoever listens to their streams; `made` are the keys that rules ever
-    made items under, by entity.
+    `rules` are all that ever write to them. `items` is what the tables hold now, kept by whoever listens to their streams;
+    `made` are the keys that rules ever made items under, by entity.
     """
 
     def __init__(
         self,
         program: Program,
+        rules: Sequence[Rule],
         pools: Pools,
         store: MemoryStore,
         rng: Random,
@@ -70,6 +71,7 @@ class Application:
         without: frozenset[str] = frozenset(),
     ) -> None:
         self._program = program
+        self._rules = rules
         self._store = store
         self._bad = rng.random() < 0.4
         self._width = rng.choice((1, 1, 2, 3))
@@ -385,8 +387,8 @@ class Application:
         """The rules that write on items of an entity."""
         return [
             rule
-            for rule in self._program.rules.values()
-            if (rule.source if isinstance(rule, IndexRule) else getattr(rule, "into", None)) is entity
+            for rule in self._rules
+            if (rule.source if isinstance(rule, IndexRule) else getattr(rule, "into", rule.source)).name == entity.name
         ]
 
     def _new(self, kind: Kind, key: ItemKey, variables: Mapping[str, str]) -> dict[str, Any]:

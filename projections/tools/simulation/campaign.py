@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from projections.tools.simulation.history import Outcome, Scene
+from projections.tools.simulation.history import Outcome
+from projections.tools.simulation.scene import Scene
 
 __all__ = ["Campaign", "Report"]
 

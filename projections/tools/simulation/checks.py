@@ -1,28 +1,30 @@
-"""What must hold when a history has come to rest: what the oracle says of the items, and what the ledger says of itself."""
+"""What must hold whenever a rule writes, and when a history has come to rest: what the oracle says of the items."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 from projections.engine.guards import at_of, by_of
-from projections.engine.ledger_items import Entry, group_at
+from projections.engine.indexes import index_write
 from projections.engine.plan import Rejected, plan
 from projections.engine.records import decode
+from projections.engine.registry import LIVE, REGISTRY, Standing
 from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput
-from projections.language.contribution import canonical_text
 from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
+from projections.language.rules import IndexRule, Rule
 from projections.language.values import plain
+from projections.stores.memory import MemoryStore
 from projections.tools.oracle import Oracle
+from projections.tools.simulation import ledger_checks
 from projections.tools.simulation.trace import image_text
 
-__all__ = ["Checks", "Ended"]
+__all__ = ["Checks", "Ended", "Lived"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,27 @@ class Ended:
     records: Mapping[str, Mapping[str, Any]]
     """Every stream record, by sequence number."""
     rejected: Sequence[Rejected]
+    refused: Sequence[Rejected]
+    """What refreshes rejected."""
+    programs: Sequence[Program]
+    """All rules that were in force."""
+
+
+class Lived:
+    """Which rules have ever been live, by name and fingerprint, as far as the registry was looked at."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._rules: set[tuple[str, str]] = set()
+        self._read: Any = None
+
+    def look(self) -> Collection[tuple[str, str]]:
+        item = self._store.get(REGISTRY)
+        if item is not None and item["rules"] is not self._read:
+            self._read = item["rules"]
+            live = [(name, one.fingerprint) for name, one in Standing.read(item).rules.items() if one.state == LIVE]
+            self._rules.update(live)
+        return self._rules
 
 
 class Checks:
@@ -45,16 +68,69 @@ class Checks:
         self._program = program
         self._oracle = Oracle(document)
         self._group_guards = {program.guard(rule.name) for rules in program.ledger_rules.values() for rule in rules}
+        self._by_guard: dict[str, Rule] = {program.guard(rule.name): rule for rule in program.rules.values()}
+        self._shadow_indexes = [
+            rule for rule in program.rules.values() if isinstance(rule, IndexRule) and rule.mode == "shadow"
+        ]
 
     def problems(self, ended: Ended) -> list[str]:
         """Everything that is wrong, in words; nothing if all is well."""
-        return [*self._items(ended), *self._ledger(ended), *self._rejections(ended)]
+        return [
+            *self._items(ended),
+            *ledger_checks.problems(self._program, ended.items, ended.ledger),
+            *self._rejections(ended),
+        ]
 
-    def written(self, key: ItemKey, before: Image | None, after: Image | None, *, tampered: bool) -> list[str]:
+    def written(
+        self,
+        key: ItemKey,
+        before: Image | None,
+        after: Image | None,
+        *,
+        tampered: bool,
+        lived: Collection[tuple[str, str]],
+    ) -> list[str]:
         """What is wrong with a write of the engine at the moment it is made, whatever becomes of it later.
 
-        `tampered` says that the application has written guards, so that they may well go back.
+        `tampered` says that the application has written guards, so that they may well go back. `lived` has the rules that
+        were ever live.
         """
+        problems = self._premature(key, before, after, lived)
+        return problems or self._wrong(key, before, after, tampered)
+
+    def _premature(
+        self, key: ItemKey, before: Image | None, after: Image | None, lived: Collection[tuple[str, str]]
+    ) -> list[str]:
+        """Rules in the shadow write nothing, and those that keep a ledger nothing before they were live."""
+        guards = {
+            name: image[name]
+            for image in (before, after)
+            if image is not None
+            for name in image
+            if name.startswith(self._program.guard_prefix)
+        }
+        found = []
+        for name in guards:
+            if before is not None and after is not None and before.get(name) == after.get(name):
+                continue
+            rule = self._by_guard.get(name)
+            if rule is None or (before is not None and after is None and len(guards) > 1):
+                continue  # nobody's, or deleted for another rule's sake
+            if rule.mode == "shadow":
+                found.append(f"{encode_key(key)}: {rule.name} is in the shadow, and wrote {_shown(after)}")
+            elif name in self._group_guards and (rule.name, rule.fingerprint) not in lived:
+                found.append(f"{encode_key(key)}: {rule.name} has never been live, and wrote {_shown(after)}")
+        for rule in self._shadow_indexes:
+            if after is not None and before is not None and rule.source is self._entity(key, after):
+                names = [name for name, _, _ in rule.attributes if before.get(name) != after.get(name)]
+                found += [f"{encode_key(key)} {name}: {rule.name} is in the shadow" for name in names]
+        return found
+
+    def _entity(self, key: ItemKey, image: Image) -> object:
+        item = self._program.recognise(key, image)
+        return item.entity if item is not None else None
+
+    def _wrong(self, key: ItemKey, before: Image | None, after: Image | None, tampered: bool) -> list[str]:
         item = self._program.recognise(key, after) if after is not None else None
         if before is None and (item is None or not item.entity.owned_by_rules):
             return [f"{encode_key(key)}: brought to life by the engine, which is the application's to do"]
@@ -112,136 +188,67 @@ class Checks:
                     found.append((rule.name, change["OldImage"]))
         return found
 
-    # The ledger
-
-    def _ledger(self, ended: Ended) -> Iterator[str]:
-        program = self._program
-        sums: dict[tuple[str, str], dict[str, Decimal]] = {}
-        members: dict[str, set[str]] = {}
-        entries: dict[str, Entry] = {}
-        for item in ended.ledger:
-            if not item["pk"]["S"].startswith("E|"):
-                continue
-            source = item["key"]["S"] if "key" in item else item["pk"]["S"][2:]
-            entry = entries[source] = Entry.read(item)
-            if entry.recent:
-                yield f"ledger: the entry of {source} still owes {', '.join(sorted(entry.recent))}"
-            if not entry.contributions and "ttl" not in item and decode_key(source) not in ended.items:
-                yield f"ledger: the entry of {source}, which is gone, never expires"
-            for rule, targets in entry.contributions.items():
-                for target, contributed in targets.items():
-                    totals = sums.setdefault((rule, target), {})
-                    for slot, amount in contributed.items():
-                        if slot == "+":
-                            members.setdefault(f"M|{rule}|{target}", set()).update(f"{m}{source}" for m in amount)
-                        else:
-                            totals[slot] = totals.get(slot, Decimal(0)) + Decimal(amount)
-        for key, image in ended.items.items():
-            found = program.recognise(key, image)
-            evaluated = program.contributions(found)
-            source = encode_key(key)
-            known = entries.pop(source, None)
-            if canonical_text(evaluated.contributions) != canonical_text(known.contributions if known else {}):
-                said = json.dumps(known.contributions if known else {}, ensure_ascii=False)
-                yield f"ledger: {source} contributes {json.dumps(evaluated.contributions)}, its entry says {said}"
-        for source, entry in entries.items():
-            if entry.contributions:
-                yield f"ledger: {source} is gone, its entry says {json.dumps(entry.contributions)}"
-        yield from self._groups(ended, sums, members)
-
-    def _groups(
-        self,
-        ended: Ended,
-        sums: Mapping[tuple[str, str], Mapping[str, Decimal]],
-        members: Mapping[str, set[str]],
-    ) -> Iterator[str]:
-        held: dict[tuple[str, str], dict[str, Decimal]] = {}
-        versions: dict[tuple[str, str], int] = {}
-        found: dict[str, set[str]] = {}
-        for item in ended.ledger:
-            kind, _, rest = item["pk"]["S"].partition("|")
-            if kind == "M":
-                _, slot, value = item["sk"]["S"].split("|", 2)
-                found.setdefault(item["pk"]["S"], set()).add(f"{slot}|{value}")
-            if kind != "G" or "order" in item:
-                continue
-            rule, _, target = rest.partition("|")
-            target = item["key"]["S"] if "key" in item else target
-            amounts = held.setdefault((rule, target), {})
-            for name, value in item.items():
-                if name == "version":
-                    versions[rule, target] = versions.get((rule, target), 0) + int(value["N"])
-                elif name == "n" or name[:1] in ("=", "#"):
-                    amounts[name] = amounts.get(name, Decimal(0)) + Decimal(value["N"])
-        for group in dict.fromkeys([*sums, *held]):
-            expected = {slot: amount for slot, amount in sums.get(group, {}).items() if amount}
-            actual = {slot: amount for slot, amount in held.get(group, {}).items() if amount}
-            if expected != actual:
-                yield f"ledger: the group {group} holds {_amounts(actual)}, its entries sum up to {_amounts(expected)}"
-        for partition in dict.fromkeys([*members, *found]):
-            expected_members, actual_members = members.get(partition, set()), found.get(partition, set())
-            if expected_members != actual_members:
-                extra, missing = sorted(actual_members - expected_members), sorted(expected_members - actual_members)
-                yield f"ledger: {partition} has members too many {extra}, too few {missing}"
-        yield from self._guards(ended, versions)
-
-    def _guards(self, ended: Ended, versions: Mapping[tuple[str, str], int]) -> Iterator[str]:
-        """No guard may be ahead of its group: it would lock out what the group says later.
-
-        Of a guarded copy it may: every later change of the source then looks at the source.
-        """
-        program = self._program
-        for key, image in ended.items.items():
-            item = program.recognise(key, image)
-            if item is None:
-                continue
-            for rule in program.ledger_rules_into.get(item.entity.name, ()):
-                at = at_of(image.get(program.guard(rule.name)))
-                version = group_at(0, versions.get((rule.name, encode_key(key)), 0))
-                if at > version:
-                    yield f"{encode_key(key)}: the guard of {rule.name} is at {at}, its group only at {version}"
-
     # Rejections
 
     def _rejections(self, ended: Ended) -> Iterator[str]:
         """Only what planning alone finds wrong with a record may be rejected, since all values here can be stored."""
-        tables = {name: name for name in self._program.tables}
         for one in dict.fromkeys(ended.rejected):
             record = ended.records.get(one.sequence or "")
             if record is None:
                 yield f"rejected, but there is no such record: {one}"
-                continue
-            alone = decode(record, tables, self._program.tables)
-            expected = plan(self._program, [alone]).rejected
-            if one not in expected and alone.new is not None:
-                # an echo that came with the record that brought the mistake tells for both
-                expected = [
-                    replace(each, event=one.event) for each in plan(self._program, [replace(alone, old=None)]).rejected
-                ]
-            if one not in expected and not self._refers_badly(one, ended):
+            elif not any(_is_due(program, one, record, ended) for program in ended.programs):
                 yield f"rejected without need: {one.rule}, {one.key}: {one.reason}"
+        for one in ended.refused:
+            if not any(_was_bad(program, one, ended) for program in ended.programs):
+                yield f"refused without need: {one.rule}, {one.key}: {one.reason}"
 
-    def _refers_badly(self, one: Rejected, ended: Ended) -> bool:
-        """Whether a child's reference was bad input at any time: a pull looks at what is there now, not at the record."""
-        rule = self._program.rules.get(one.rule or "")
-        key = decode_key(one.key or "|")
-        if not isinstance(rule, EmbedRule):
-            return False
-        for record in ended.records.values():
-            image = record["dynamodb"].get("NewImage")
-            if image is not None and record["dynamodb"]["Keys"] == self._program.tables[key.table].wire(key):
-                item = self._program.recognise(key, image)
-                try:
-                    if item is not None and item.entity is rule.into:
-                        rule.reference(item)
-                except BadInput as reason:
-                    if str(reason) == one.reason:
-                        return True
+
+def _is_due(program: Program, one: Rejected, record: Mapping[str, Any], ended: Ended) -> bool:
+    """Whether a program has to reject this for the record's sake."""
+    alone = decode(record, {name: name for name in program.tables}, program.tables)
+    expected = plan(program, [alone]).rejected
+    if one not in expected and alone.new is not None:
+        # an echo that came with the record that brought the mistake tells for both
+        expected = [replace(each, event=one.event) for each in plan(program, [replace(alone, old=None)]).rejected]
+    return one in expected or _refers_badly(program, one, ended)
+
+
+def _images(program: Program, key: ItemKey, ended: Ended) -> Iterator[Image]:
+    """All that an item ever was."""
+    wire = program.tables[key.table].wire(key)
+    for record in ended.records.values():
+        image = record["dynamodb"].get("NewImage")
+        if image is not None and record["dynamodb"]["Keys"] == wire:
+            yield image
+
+
+def _refers_badly(program: Program, one: Rejected, ended: Ended) -> bool:
+    """Whether a child's reference was bad input at any time: a pull looks at what is there now, not at the record."""
+    rule = program.rules.get(one.rule or "")
+    key = decode_key(one.key or "|")
+    if not isinstance(rule, EmbedRule):
         return False
+    for image in _images(program, key, ended):
+        item = program.recognise(key, image)
+        try:
+            if item is not None and item.entity is rule.into:
+                rule.reference(item)
+        except BadInput as reason:
+            if str(reason) == one.reason:
+                return True
+    return False
 
 
-def _amounts(amounts: Mapping[str, Decimal]) -> str:
-    return json.dumps({slot: str(amount) for slot, amount in sorted(amounts.items())})
+def _was_bad(program: Program, one: Rejected, ended: Ended) -> bool:
+    """Whether a rule could not be evaluated on an item at any time, for this reason."""
+    key = decode_key(one.key or "|")
+    for image in _images(program, key, ended):
+        item = program.recognise(key, image)
+        if item is not None:
+            problems = [*program.contributions(item).problems, *index_write(program, item, "")[1]]
+            if (one.rule, one.reason) in problems:
+                return True
+    return False
 
 
 def _shown(value: Any) -> str:

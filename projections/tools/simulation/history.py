@@ -6,21 +6,23 @@ One integer decides everything. What the engine asks of the store, the scheduler
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from greenlet import getcurrent, greenlet
 
+from projections.engine import ledger
 from projections.engine.effort import one_by_one
+from projections.engine.groups import Generations
+from projections.engine.ledger_items import Target
 from projections.engine.processor import SETTLE_SECONDS, Processor, Rejected
+from projections.engine.registry import FILLING, LIVE, Registry
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Transient
-from projections.language.embeds import EmbedRule
-from projections.language.program import Program
-from projections.language.rules import CopyRule
 from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks
 from projections.operations.wiring import StreamHandler
@@ -29,9 +31,19 @@ from projections.stores.memory import MemoryStore
 from projections.tools.event_source import Batch, Settings, Stream
 from projections.tools.event_source import Mapping as EventSourceMapping
 from projections.tools.simulation.application import Application
-from projections.tools.simulation.checks import Checks, Ended
-from projections.tools.simulation.odds import Odds
-from projections.tools.simulation.pools import Pools
+from projections.tools.simulation.checks import Ended, Lived
+from projections.tools.simulation.damage import damage
+from projections.tools.simulation.maintenance import (
+    DONE,
+    Backfill,
+    Bench,
+    Job,
+    Place,
+    Rebuild,
+    Refresh,
+    groups_of,
+    is_rebuilding,
+)
 from projections.tools.simulation.queue import SETTLED, TaskQueue
 from projections.tools.simulation.trace import Trace
 from projections.tools.simulation.workers import (
@@ -44,14 +56,21 @@ from projections.tools.simulation.workers import (
     Thread,
     at_once,
 )
-from projections.tools.tables import LEDGER, schemas
+from projections.tools.tables import LEDGER
 
-__all__ = ["History", "Outcome", "Scene"]
+if TYPE_CHECKING:
+    from projections.tools.simulation.scene import Edition, Scene
+
+__all__ = ["History", "Outcome"]
 
 SECONDS = 60.0
 """What an invocation has at first."""
 RESTLESS = 60_000
 """Steps without a fault or a write after which a history is taken never to come to rest."""
+
+
+OUTDATED = Place("outdated")
+"""Other rules are in force than a piece was started with."""
 
 
 class _TimeOutError(Exception):
@@ -66,32 +85,6 @@ class _RaisedError(Exception):
     """The function raised something: its history ends here."""
 
 
-class Scene:
-    """What all histories of one rule file share."""
-
-    def __init__(
-        self,
-        document: Mapping[str, Any],
-        without: frozenset[str] = frozenset(),
-        odds: Callable[[Random], Odds] = Odds.draw,
-    ) -> None:
-        self.document = document
-        self.program = Program.from_document(document)
-        self.pools = Pools(self.program)
-        self.schemas = schemas(self.program)
-        self.checks = Checks(self.program, document)
-        self.without = without
-        self.odds = odds
-        self.indexed = any(
-            isinstance(rule, EmbedRule) and rule.children.index is not None for rule in self.program.rules.values()
-        )
-        copies = [rule.name for rule in self.program.rules.values() if isinstance(rule, CopyRule)]
-        self.copy_guards = [self.program.guard(name) for name in copies]
-
-    def play(self, seed: int, *, trace: bool = False) -> Outcome:
-        return History(self, seed, Trace() if trace else None).play()
-
-
 @dataclass(slots=True)
 class Outcome:
     """How a history ended. It is fine if there are no `problems`."""
@@ -103,6 +96,8 @@ class Outcome:
     deliveries: int = 0
     calls: int = 0
     faults: int = 0
+    change: str = ""
+    """How the rules changed in its middle, if they did."""
     trace: Sequence[str] = ()
 
 
@@ -115,6 +110,8 @@ class _World:
     guarded: dict[ItemKey, None] = field(default_factory=dict)
     """Items that have borne a copy's guard since they were inserted."""
     expired: list[Mapping[str, Any]] = field(default_factory=list)
+    gone: dict[ItemKey, Image] = field(default_factory=dict)
+    """Items that were removed, as they were then."""
     records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -128,6 +125,11 @@ class History:
         self._rng = rng = Random(seed)
         self._random = rng.random
         self._odds = scene.odds(rng)
+        self._cast = cast = scene.cast(self._odds, rng)
+        self._edition = cast.first
+        """The rules deployed now."""
+        self._warm = 0
+        """How many invocations may still have the rules before."""
         self._world = _World()
         self._who = ""
         self._invocation: Invocation | None = None
@@ -136,7 +138,7 @@ class History:
             scene.schemas,
             # somewhere in a history the numbers get one digit longer, as those of AWS do
             first_sequence=10**21 - rng.randrange(1, 200),
-            streams=list(scene.program.tables),
+            streams=list(cast.application.tables),
             on_record=self._record,
         )
         self._stepped = SteppedStore(self._store, self._lagging, lambda: self._odds.page)
@@ -145,34 +147,48 @@ class History:
         """Steps of late, with what each changed and how it was before; where indexes are read."""
         settings = Settings(batch_size=self._odds.batch, report_batch_item_failures=True, bisect=True)
         self._streams = {
-            name: Stream(f"{name}", shards=self._odds.shards) for name in scene.program.tables if name != LEDGER
+            name: Stream(f"{name}", shards=self._odds.shards) for name in cast.application.tables if name != LEDGER
         }
         self._mappings = {
             name: EventSourceMapping(stream, settings, choose=self._choose) for name, stream in self._streams.items()
         }
         self._application = Application(
-            scene.program,
-            scene.pools,
+            cast.application,
+            cast.rules,
+            cast.pools,
             self._store,
             rng,
             self._world.items,
             self._world.made,
-            scene.without,
+            scene.without if cast.expires else scene.without | {"expire"},
         )
+        self._lived = Lived(self._store)
+        self._jobs: list[Job] = []
+        self._planned = self._plan()
+        """What operators will do, each with the number of writes left then; the last comes first."""
+        self._damaged = False
+        self._left_closed: dict[Target, None] = {}
+        """Groups that somebody was about to close when he died, or was taken for dead."""
         self._invocations: list[Invocation] = []
         self._steps = 0
         self._last: Thread | None = None
         self._hub: greenlet = getcurrent()
         self._left = self._odds.writes
         self._faults = self._odds.faults
-        self._outcome = Outcome(seed, [])
+        self._outcome = Outcome(seed, [], change=cast.change)
         self._rejected: list[Rejected] = []
+        self._refused: dict[Rejected, None] = {}
+        """What refreshes could not do."""
 
     def play(self) -> Outcome:
+        with _transactions_of(self._odds.actions):
+            return self._played()
+
+    def _played(self) -> Outcome:
         self._hub = getcurrent()
         try:
             restful = self._run()
-            if restful and self._taken_back():
+            while restful and (self._taken_back() or self._resumed()):
                 restful = self._run()
             if restful and self._random() < 0.2:
                 # A second mapping, or a stream read again from its beginning: all of it changes nothing.
@@ -195,8 +211,10 @@ class History:
                 self._world.expired,
                 self._world.records,
                 self._rejected,
+                tuple(self._refused),
+                tuple({id(edition): edition.program for edition in (self._cast.first, self._cast.last)}.values()),
             )
-            outcome.problems += self._scene.checks.problems(ended)
+            outcome.problems += self._cast.last.checks.problems(ended)
         elif not outcome.problems:
             outcome.problems = ["the history does not come to rest: writes of ours keep each other going"]
         outcome.writes = self._odds.writes
@@ -230,6 +248,7 @@ class History:
                     self._write()
                 elif not self._invocations:
                     if self._queue.next is None:
+                        assert not self._jobs
                         return True
                     self._steps = max(self._steps, self._queue.next)
                 elif (thread := self._runnable()) is not None:
@@ -260,9 +279,13 @@ class History:
                 return
 
     def _deliver(self) -> bool:
-        """Begin an invocation, if there is anything to deliver."""
-        if len(self._invocations) >= self._odds.invocations:
-            return False
+        """Begin an invocation, if there is anything to deliver, or a piece of what operators do."""
+        while self._planned and self._planned[-1][0] >= self._left:
+            self._start(self._planned.pop()[1])
+        if self._jobs and self._random() < 0.3 and self._operate():
+            return True
+        if sum([invocation.of_function for invocation in self._invocations]) >= self._odds.invocations:
+            return self._operate()
         self._queue.now = self._steps
         if self._queue.next is not None and self._random() < 0.5 and self._work():
             return True
@@ -277,20 +300,23 @@ class History:
             return True
         lanes = mapping.runnable()
         if not lanes:
-            return self._queue.next is not None and self._work()
+            return (self._queue.next is not None and self._work()) or self._operate()
         lane = lanes[int(self._random() * len(lanes))] if len(lanes) > 1 else lanes[0]
         batch = mapping.next_batch(lane)
+        if self._faults and self._random() < self._odds.discard and self._given_up(mapping, batch):
+            return True
         invocation = self._invocation_of(partial(self._finished, mapping, batch))
         processor = Processor(
-            self._scene.program,
+            invocation.edition.program,
             self._stepped,
             tables={table: table for table in self._mappings},
             quarantine=self._quarantine,
             sleep=invocation.sleep,
             chance=self._random,
-            clock=lambda: 1_735_700_000.0,
+            clock=_clock,
             run=at_once if self._random() < self._odds.threads else one_by_one,
             tasks=Tasks(lambda: self._queue) if self._odds.queue else None,
+            new_rules=self._new_rules,
         )
         handler = StreamHandler(processor, quarantine=self._quarantine)
         work = partial(handler.handle, batch.event(), invocation.remaining)
@@ -304,7 +330,7 @@ class History:
             return False
         invocation = self._invocation_of(lambda answer, error: self._queue.finish(event, answer))
         worker = WorkerHandler(
-            self._scene.program,
+            invocation.edition.program,
             self._stepped,
             send=Tasks(lambda: self._queue),
             quarantine=self._quarantine,
@@ -312,16 +338,28 @@ class History:
             run=at_once if self._random() < self._odds.threads else one_by_one,
             sleep=invocation.sleep,
             chance=self._random,
+            new_rules=self._new_rules,
         )
         work = partial(worker.handle, event, invocation.remaining)
         self._begin(invocation, work, "gets tasks: " + ", ".join(record["body"] for record in event["Records"]))
         return True
 
     def _invocation_of(self, finish: Finish) -> Invocation:
+        edition = self._edition
+        if self._warm and self._random() < 0.5:
+            self._warm -= 1
+            edition = self._cast.first
+        return self._numbered(edition, finish)
+
+    def _numbered(self, edition: Edition, finish: Finish, what: str = "invocation") -> Invocation:
         self._outcome.deliveries += 1
-        invocation = Invocation(self._outcome.deliveries, finish, SECONDS)
+        invocation = Invocation(self._outcome.deliveries, edition, finish, SECONDS, what)
         invocation.freeze = self._sleeps
         return invocation
+
+    @property
+    def _new_rules(self) -> str:
+        return FILLING if self._odds.fill else LIVE
 
     def _begin(self, invocation: Invocation, work: Callable[[], Any], what: str) -> None:
         thread = Thread(self._hub, invocation, work)
@@ -346,9 +384,9 @@ class History:
         if what == "asks":
             self._outcome.calls += 1
             self._invocation = invocation
-            self._who = f"invocation {invocation.number}"
+            self._who = invocation.name
         if self._trace is not None:
-            self._trace.call(f"invocation {invocation.number}", thread.at, fault)
+            self._trace.call(invocation.name, thread.at, fault)
         if invocation.frozen > self._steps:
             return
         self._last = thread
@@ -365,7 +403,8 @@ class History:
             # The handler raises for no record's sake, and nothing here is misconfigured.
             raise _RaisedError(f"the function raised {type(error).__name__}: {error}") from error
         answer = thread.result
-        self._note(f"answers {answer['batchItemFailures'] or 'that all is done'}", invocation)
+        if invocation.of_function:
+            self._note(f"answers {answer['batchItemFailures'] or 'that all is done'}", invocation)
         if not invocation.abandoned:
             invocation.finish(answer, None)
 
@@ -392,7 +431,7 @@ class History:
 
         Nothing in such an item says which source to ask, and it might be meant: no rule touches it.
         """
-        program, world = self._scene.program, self._world
+        program, world = self._cast.last.program, self._world
         self._who, self._invocation = "application", None
         found = []
         for key, image in world.items.items():
@@ -402,6 +441,154 @@ class History:
         for key in found:
             self._store.remove(key)
         return bool(found)
+
+    def _resumed(self) -> bool:
+        """Whoever began to rebuild a group and died, or went on when nobody waited for it any more, has left it closed."""
+        left, self._left_closed = list(self._left_closed), {}
+        for target in left:
+            job = Rebuild(self._cast.last, target)
+            if job.begun_again(self._cast.last) and is_rebuilding(self._store.items(LEDGER), target):
+                self._jobs.append(job)
+        return bool(self._jobs)
+
+    # What operators do
+
+    def _plan(self) -> list[tuple[int, Callable[[], Job | None]]]:
+        odds = self._odds
+        starts: list[Callable[[], Job | None]] = [self._refresh] * odds.refreshes
+        starts += [self._rebuild] * odds.rebuilds
+        starts += [self._backfill] * odds.backfills
+        if odds.fill or self._cast.change:
+            starts.append(self._deploy)
+        return sorted(((int(self._random() * (odds.writes + 1)), start) for start in starts), key=lambda one: one[0])
+
+    def _start(self, begin: Callable[[], Job | None]) -> None:
+        job = begin()
+        if job is not None:
+            self._jobs.append(job)
+
+    def _refresh(self) -> Job | None:
+        """Some items: those that exist, that were removed, or that never were."""
+        world, rng = self._world, self._rng
+        places = [key for kind in self._cast.pools.kinds.values() for key, _ in kind.keys[:3]]
+        keys = [*world.items, *world.items, *world.gone, *places]
+        chosen = [keys[int(rng.random() * len(keys))] for _ in range(rng.choice((1, 1, 2, 4)))]
+        known = {key: [world.gone[key]] for key in chosen if key in world.gone}
+        return Refresh(self._edition, chosen, known)
+
+    def _rebuild(self) -> Job | None:
+        """A group that there is, or one that nothing has contributed to yet; often the one that is being rebuilt."""
+        program, rng = self._edition.program, self._rng
+        rules = {rule.name: rule for rules in program.ledger_rules.values() for rule in rules}
+        targets: list[Target] = [job.target for job in self._jobs if isinstance(job, Rebuild)]
+        if not targets or rng.random() < 0.5:
+            targets = groups_of(self._store.items(LEDGER))
+        if not targets or rng.random() < 0.1:
+            items = [program.recognise(key, image) for key, image in self._world.items.items()]
+            given = [program.contributions(item).contributions for item in items]
+            targets += [(rule, target) for one in given for rule, held in one.items() for target in held]
+        targets = [target for target in targets if target[0] in rules]
+        if not targets:
+            return None
+        target = rng.choice(targets)
+        if rng.random() < self._odds.damage:
+            words = damage(self._store, target, rng, keeps=rules[target[0]].expired == "keep")
+            if words is not None:
+                self._note(f"damage: {words}")
+                self._damaged = True
+        return Rebuild(self._edition, target)
+
+    def _backfill(self) -> Job | None:
+        return Backfill(self._edition, enforces=False)
+
+    def _deploy(self) -> Job | None:
+        """Other rules, or those that fill, are put in force; the ones before have been, since somebody used them."""
+        Registry(self._edition.program, self._store, self._new_rules).standing()
+        self._lived.look()
+        self._edition = self._cast.last
+        if self._cast.change:
+            self._warm = self._odds.warm
+            self._note(f"the rules change: {self._cast.change}")
+        return Backfill(self._edition, enforces=True)
+
+    def _given_up(self, mapping: EventSourceMapping, batch: Batch) -> bool:
+        """A batch that the mapping gives up goes to a queue, and is refreshed from there, unless a refresh cannot tell.
+
+        Of an item that is gone nobody knows whether it expired.
+        """
+        removes = any(record["eventName"] == "REMOVE" for record in batch.records)
+        if removes and any(rule.expired == "keep" for rule in self._cast.rules):
+            return False
+        self._faults -= 1
+        known: dict[ItemKey, list[Image]] = {}
+        for record in batch.records:
+            table = record["eventSourceARN"].split("/")[1]
+            change = record["dynamodb"]
+            images = known.setdefault(self._cast.application.tables[table].key(table, change["Keys"]), [])
+            images += [change[name] for name in ("OldImage", "NewImage") if name in change]
+        self._note("given up are " + ", ".join(_number(record) for record in batch.records))
+        mapping.finish(batch, {"batchItemFailures": []})
+        job = Refresh(self._edition, list(known), known)
+        # nobody redrives before the function's time-out: who was given up may still be at work until then
+        job.place, job.waits = Place("wait", job.place), self._outcome.deliveries
+        self._jobs.append(job)
+        return True
+
+    def _operate(self) -> bool:
+        """Begin a piece of a job, if any can go on."""
+        running = [invocation.number for invocation in self._invocations]
+        jobs = [job for job in self._jobs if not job.busy]
+        for job in jobs:
+            if job.place.phase == "wait" and not any(number <= job.waits for number in running):
+                job.place = job.place.about
+        jobs = [job for job in jobs if job.place.phase != "wait"]
+        if not jobs:
+            return False
+        job = jobs[int(self._random() * len(jobs))]
+        if self._random() < 0.3:
+            job.generations = Generations()  # by another process
+        job.busy = True
+        invocation = self._numbered(job.edition, partial(self._advanced, job), job.name)
+        self._begin(invocation, partial(self._piece, job, job.place, invocation), f"{job.place}")
+        return True
+
+    def _piece(self, job: Job, place: Place, invocation: Invocation) -> Place | None:
+        """The place after a piece of a job; None if it has to be repeated."""
+        try:
+            bench = Bench(
+                invocation.edition,
+                self._stepped,
+                invocation,
+                run=at_once if self._random() < self._odds.threads else one_by_one,
+                chance=self._random,
+                new_rules=self._new_rules,
+                generations=job.generations,
+                tasks=Tasks(lambda: self._queue) if self._odds.queue else None,
+                clock=_clock,
+            )
+            if bench.outdated:
+                return OUTDATED
+            then = job.work(place, bench)
+        except Transient:
+            return None
+        self._refused.update(bench.refresher.rejected)
+        return None if bench.refresher.failed else then
+
+    def _advanced(self, job: Job, place: Place | None, error: Exception | None) -> None:
+        job.busy = False
+        if place is OUTDATED:
+            if not job.begun_again(self._cast.last):
+                self._jobs.remove(job)
+            return
+        if place is None:
+            if isinstance(job, Rebuild):
+                self._left_closed[job.target] = None
+            if self._random() < 0.1:
+                job.begun_again(job.edition)
+            return
+        job.place, job.waits = place, self._outcome.deliveries
+        if place is DONE:
+            self._jobs.remove(job)
 
     # Faults
 
@@ -477,27 +664,32 @@ class History:
     # What the streams say
 
     def _record(self, table: str, record: dict[str, Any]) -> None:
-        world, program = self._world, self._scene.program
+        world, program = self._world, self._cast.application
         change = record["dynamodb"]
         key = program.tables[table].key(table, change["Keys"])
         image = change.get("NewImage")
         if image is None:
             del world.items[key]
+            world.gone[key] = change["OldImage"]
             world.guarded.pop(key, None)
             if "userIdentity" in record:
                 world.expired.append(record)
         else:
             world.items[key] = image
-            if any(guard in image for guard in self._scene.copy_guards):
+            if any(guard in image for guard in self._cast.copy_guards):
                 world.guarded[key] = None
             item = program.recognise(key, image)
             if item is not None and item.entity.owned_by_rules:
                 world.made.setdefault(item.entity.name, {})[key] = None
         if self._invocation is not None:
-            self._outcome.problems += self._scene.checks.written(
-                key, change.get("OldImage"), image, tampered=self._application.tampering
+            self._outcome.problems += self._invocation.edition.checks.written(
+                key,
+                change.get("OldImage"),
+                image,
+                tampered=self._application.tampering or self._damaged or self._cast.regards,
+                lived=self._lived.look(),
             )
-        if self._scene.indexed:
+        if self._cast.indexed:
             self._past.append((self._steps, key, change.get("OldImage")))
         world.records[change["SequenceNumber"]] = record
         self._streams[table].append(record)
@@ -525,8 +717,23 @@ class History:
 
     def _note(self, what: str, invocation: Invocation | None = None) -> None:
         if self._trace is not None:
-            self._trace.add(f"invocation {invocation.number}" if invocation is not None else "the world", what)
+            self._trace.add(invocation.name if invocation is not None else "the world", what)
 
 
 def _number(record: Mapping[str, Any]) -> str:
     return f"…{record['dynamodb']['SequenceNumber'][-4:]}"
+
+
+def _clock() -> float:
+    return 1_735_700_000.0
+
+
+@contextmanager
+def _transactions_of(actions: int) -> Iterator[None]:
+    """A ledger that puts fewer actions into a transaction than DynamoDB takes, and splits what has more."""
+    usual = ledger.MOST_ACTIONS
+    ledger.MOST_ACTIONS = actions
+    try:
+        yield
+    finally:
+        ledger.MOST_ACTIONS = usual

@@ -50,6 +50,22 @@ class Odds:
     """Per scheduling of a delivery."""
     split: float
     quarantine_down: float
+    refreshes: int
+    """Of a few items each."""
+    rebuilds: int
+    damage: float
+    """That a group is damaged before it is rebuilt."""
+    backfills: int
+    change: bool
+    """Whether the rules change in the middle, and a backfill puts the others in force."""
+    fill: bool
+    """Whether the rules fill at first, as on a table full of data: a backfill ends that."""
+    warm: int
+    """How many invocations still have the old rules after others are deployed."""
+    discard: float
+    """Per delivery, that it is given up, and its items are refreshed later."""
+    actions: int
+    """What the ledger takes for the most actions of a transaction, so that changes are split."""
 
     @classmethod
     def draw(cls, rng: Random) -> Odds:
@@ -82,4 +98,13 @@ class Odds:
             rewind=0.0 if calm else rng.choice((0.0, 0.0, 0.02)),
             split=rng.choice((0.0, 0.0, 0.02)),
             quarantine_down=rate(),
+            refreshes=rng.choice((0, 0, 0, 1, 3)),
+            rebuilds=rng.choice((0, 0, 0, 0, 0, 1, 2)),
+            damage=rng.choice((0.0, 0.5, 1.0)),
+            backfills=int(rng.random() < 0.05),
+            change=rng.random() < 0.12,
+            fill=rng.random() < 0.03,
+            warm=rng.choice((0, 3, 10)),
+            discard=0.0 if calm else rng.choice((0.0, 0.0, 0.0, 0.05)),
+            actions=rng.choice((100, 100, 100, 6)),
         )

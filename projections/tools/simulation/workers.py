@@ -7,13 +7,16 @@ switches to the scheduler, which later resumes it, perhaps with a fault, or neve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.store import Image, ItemKey, Page, Schema, Store, Update, Value, Write
 from projections.errors import ConditionFailed, Reason, StoreError, TransactionCancelled, Transient
+
+if TYPE_CHECKING:
+    from projections.tools.simulation.scene import Edition
 
 __all__ = ["CONFLICT", "LOST", "THROTTLED", "Invocation", "SteppedStore", "Thread", "at_once", "carry_out"]
 
@@ -30,12 +33,16 @@ Finish = Callable[[Any, Exception | None], None]
 
 
 class Invocation:
-    """One event given to a function."""
+    """One event given to a function, or one piece of an operator's work."""
 
-    def __init__(self, number: int, finish: Finish, seconds: float) -> None:
+    def __init__(self, number: int, edition: Edition, finish: Finish, seconds: float, what: str = "invocation") -> None:
         self.number = number
+        self.edition = edition
+        """The rules it was started with."""
         self.finish = finish
         self.seconds = seconds
+        self.name = f"{what} {number}"
+        self.of_function = what == "invocation"
         """What is left of its time."""
         self.freeze: Callable[[Invocation, float], None] = lambda invocation, seconds: None
         """Makes it stand still for about so many seconds."""
@@ -98,6 +105,7 @@ def at_once(pieces: Sequence[Callable[[], Any]]) -> list[Any]:
         return [piece() for piece in pieces]
     thread = getcurrent()
     assert isinstance(thread, Thread)
+    assert thread.awaited_by is None, "what runs at once must not wait for what runs at once: in a pool it never ends"
     started = []
     for piece in pieces:
         child = Thread(thread.scheduler, thread.invocation, piece)

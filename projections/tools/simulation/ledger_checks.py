@@ -1,0 +1,178 @@
+"""What the ledger must say of itself when a history has come to rest: entries of items, groups of entries, no open ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from projections.engine.delta import GENERATION, SETTLED, generation_of
+from projections.engine.guards import at_of
+from projections.engine.ledger_items import CLOSED, REBUILDING, Entry, Target, group_at, member_key
+from projections.engine.store import Image, ItemKey
+from projections.language.contribution import Contributions, canonical_text
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
+
+__all__ = ["problems"]
+
+
+@dataclass(slots=True)
+class _Group:
+    """What the items of a group hold, by generation."""
+
+    amounts: dict[int, dict[str, Decimal]] = field(default_factory=dict)
+    versions: dict[int, int] = field(default_factory=dict)
+    shards: dict[int, list[Image]] = field(default_factory=dict)
+
+    @property
+    def open(self) -> int:
+        return max(self.shards, default=0)
+
+
+_NONE = _Group()
+
+
+def problems(program: Program, items: Mapping[ItemKey, Image], ledger: Sequence[Image]) -> Iterator[str]:
+    """Everything that is wrong, in words."""
+    ledger_rules = {rule.name for rules in program.ledger_rules.values() for rule in rules}
+    entries = {
+        item["key"]["S"] if "key" in item else item["pk"]["S"][2:]: item
+        for item in ledger
+        if item["pk"]["S"].startswith("E|")
+    }
+    groups, members = _read(ledger, ledger_rules)
+    yield from _entries(program, items, entries)
+    yield from _groups(groups, members, entries, ledger_rules)
+    yield from _guards(program, items, groups)
+
+
+def _read(ledger: Sequence[Image], rules: set[str]) -> tuple[dict[Target, _Group], dict[Target, dict[int, set[str]]]]:
+    """The groups of these rules, and the members of each by generation. What has settled only the oracle can judge."""
+    groups: dict[Target, _Group] = {}
+    members: dict[Target, dict[int, set[str]]] = {}
+    for item in ledger:
+        kind, _, rest = item["pk"]["S"].partition("|")
+        rule, _, target = rest.partition("|")
+        if rule not in rules:
+            continue
+        generation = int(item["sk"]["S"][:4]) if kind in ("G", "M") else 0
+        if kind == "M":
+            members.setdefault((rule, target), {}).setdefault(generation, set()).add(item["sk"]["S"])
+        if kind != "G" or "order" in item:
+            continue
+        group = groups.setdefault((rule, target), _Group())
+        group.shards.setdefault(generation, []).append(item)
+        amounts = group.amounts.setdefault(generation, {})
+        for name, value in item.items():
+            if name == "version":
+                group.versions[generation] = group.versions.get(generation, 0) + int(value["N"])
+            elif name == "n" or name[:1] in ("=", "#"):
+                amounts[name] = amounts.get(name, Decimal(0)) + Decimal(value["N"])
+    return groups, members
+
+
+def _entries(program: Program, items: Mapping[ItemKey, Image], found: Mapping[str, Image]) -> Iterator[str]:
+    """Each entry says what its item contributes. Rules that are retired keep what they had, unless it is to be removed."""
+    left = dict(found)
+    for source, item in found.items():
+        entry = Entry.read(item)
+        if entry.recent:
+            yield f"ledger: the entry of {source} still owes {', '.join(sorted(entry.recent))}"
+        if not entry.contributions and not entry.expires and decode_key(source) not in items:
+            yield f"ledger: the entry of {source}, which is gone, never expires"
+        removed = [rule for rule in entry.contributions if program.retired.get(rule) == "remove"]
+        if removed:
+            yield f"ledger: the entry of {source} still has contributions of {', '.join(removed)}, to be removed"
+    for key, image in items.items():
+        evaluated = program.contributions(program.recognise(key, image)).contributions
+        source = encode_key(key)
+        known = left.pop(source, None)
+        said = _of_rules(program, Entry.read(known).contributions) if known else {}
+        if canonical_text(evaluated) != canonical_text(said):
+            yield f"ledger: {source} contributes {_shown(evaluated)}, its entry says {_shown(said)}"
+    for source, item in left.items():
+        said = _of_rules(program, Entry.read(item).contributions)
+        if said:
+            yield f"ledger: {source} is gone, its entry says {_shown(said)}"
+
+
+def _of_rules(program: Program, contributions: Contributions) -> Contributions:
+    """What an entry says of the rules that there are, in whatever generation."""
+    return {
+        rule: {
+            target: {slot: amount for slot, amount in contributed.items() if slot != GENERATION}
+            for target, contributed in targets.items()
+        }
+        for rule, targets in contributions.items()
+        if rule in program.rules
+    }
+
+
+def _groups(
+    groups: Mapping[Target, _Group],
+    members: Mapping[Target, Mapping[int, set[str]]],
+    entries: Mapping[str, Image],
+    rules: set[str],
+) -> Iterator[str]:
+    sums: dict[Target, dict[str, Decimal]] = {}
+    expected: dict[Target, set[str]] = {}
+    for source, item in entries.items():
+        for rule, targets in Entry.read(item).contributions.items():
+            for target, contributed in targets.items() if rule in rules else ():
+                group = rule, target
+                now = groups.get(group, _NONE).open
+                if generation_of(contributed) != now:
+                    yield f"ledger: {source} is counted in generation {generation_of(contributed)} of {group}, not {now}"
+                totals = sums.setdefault(group, {})
+                for slot, amount in contributed.items():
+                    if slot == "+":
+                        keys = [member_key(rule, target, now, member, source) for member in amount]
+                        expected.setdefault(group, set()).update(key.sort or "" for key in keys)
+                    elif slot == SETTLED:
+                        yield f"ledger: the entry of {source} still marks what has settled in {group}"
+                    elif slot != GENERATION:
+                        totals[slot] = totals.get(slot, Decimal(0)) + Decimal(amount)
+    for group in dict.fromkeys([*sums, *groups]):
+        known = groups.get(group, _NONE)
+        due = {slot: amount for slot, amount in sums.get(group, {}).items() if amount}
+        held = {slot: amount for slot, amount in known.amounts.get(known.open, {}).items() if amount}
+        if due != held:
+            yield f"ledger: the group {group} holds {_amounts(held)}, its entries sum up to {_amounts(due)}"
+        for generation, shards in known.shards.items():
+            if generation == known.open and any(CLOSED in shard or REBUILDING in shard for shard in shards):
+                yield f"ledger: generation {generation} of the group {group} is not open"
+            if generation != known.open and not all(CLOSED in shard for shard in shards):
+                yield f"ledger: generation {generation} of the group {group} is not closed"
+    for group in dict.fromkeys([*expected, *members]):
+        due_members = expected.get(group, set())
+        held_members = members.get(group, {}).get(groups.get(group, _NONE).open, set())
+        if due_members != held_members:
+            extra, missing = sorted(held_members - due_members), sorted(due_members - held_members)
+            yield f"ledger: the group {group} has members too many {extra}, too few {missing}"
+
+
+def _guards(program: Program, items: Mapping[ItemKey, Image], groups: Mapping[Target, _Group]) -> Iterator[str]:
+    """No guard may be ahead of its group: it would lock out what the group says later.
+
+    Of a guarded copy it may: every later change of the source then looks at the source.
+    """
+    for key, image in items.items():
+        item = program.recognise(key, image)
+        if item is None:
+            continue
+        for rule in program.ledger_rules_into.get(item.entity.name, ()):
+            at = at_of(image.get(program.guard(rule.name)))
+            group = groups.get((rule.name, encode_key(key)), _NONE)
+            version = group_at(group.open, group.versions.get(group.open, 0))
+            if at > version:
+                yield f"{encode_key(key)}: the guard of {rule.name} is at {at}, its group only at {version}"
+
+
+def _amounts(amounts: Mapping[str, Decimal]) -> str:
+    return json.dumps({slot: str(amount) for slot, amount in sorted(amounts.items())})
+
+
+def _shown(contributions: Contributions) -> str:
+    return json.dumps(contributions, ensure_ascii=False)

@@ -1,0 +1,120 @@
+"""What histories are played with: the rules, in one version or in two, and the application that writes under them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import Any
+
+from projections.language.embeds import EmbedRule
+from projections.language.program import Program
+from projections.language.rules import CopyRule, Rule
+from projections.tools.simulation.changes import change
+from projections.tools.simulation.checks import Checks
+from projections.tools.simulation.history import History, Outcome
+from projections.tools.simulation.odds import Odds
+from projections.tools.simulation.pools import Pools
+from projections.tools.simulation.trace import Trace
+from projections.tools.tables import schemas
+
+__all__ = ["Cast", "Edition", "Scene"]
+
+_CHANGES = 48
+"""Changes of one rule file, made when they are first wanted."""
+
+
+class Edition:
+    """One version of the rules, with what must hold under it."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = document
+        self.program = Program.from_document(document)
+
+    @cached_property
+    def checks(self) -> Checks:
+        return Checks(self.program, self.document)
+
+
+@dataclass(frozen=True)
+class Cast:
+    """The rules of a history. Where they change in its middle, `first` and `last` differ, by what `change` says."""
+
+    first: Edition
+    last: Edition
+    application: Program
+    """The rules as the application knows them: those of both versions."""
+    pools: Pools
+    change: str = ""
+    expires: bool = True
+
+    @cached_property
+    def rules(self) -> list[Rule]:
+        """All that anybody's rules ever were."""
+        editions = [self.first] if self.first is self.last else [self.first, self.last]
+        return [rule for edition in editions for rule in edition.program.rules.values()]
+
+    @cached_property
+    def regards(self) -> bool:
+        """Whether a rule's guards begin to say something else: versions of a source, or of a group."""
+        claimed: dict[str, set[bool]] = {}
+        for rule in self.rules:
+            if isinstance(rule, CopyRule):
+                claimed.setdefault(rule.name, set()).add(rule.claimed)
+        return any(len(kinds) > 1 for kinds in claimed.values())
+
+    @cached_property
+    def indexed(self) -> bool:
+        """Whether anything is found through an index."""
+        return any(isinstance(rule, EmbedRule) and rule.children.index is not None for rule in self.rules)
+
+    @cached_property
+    def copy_guards(self) -> list[str]:
+        return [self.application.guard(rule.name) for rule in self.rules if isinstance(rule, CopyRule)]
+
+
+class Scene:
+    """What all histories of one rule file share. `without` names what the application does not do."""
+
+    def __init__(
+        self,
+        document: Mapping[str, Any],
+        without: frozenset[str] = frozenset(),
+        odds: Callable[[Random], Odds] = Odds.draw,
+    ) -> None:
+        edition = Edition(document)
+        self._alone = Cast(edition, edition, edition.program, Pools(edition.program))
+        self._changed: dict[int, Cast] = {}
+        self.schemas = schemas(edition.program)
+        self.without = without
+        self.odds = odds
+
+    def cast(self, odds: Odds, rng: Random) -> Cast:
+        """The rules of one history."""
+        if not odds.change:
+            return self._alone
+        number = int(rng.random() * _CHANGES)
+        if number not in self._changed:
+            self._changed[number] = self._change(number)
+        return self._changed[number]
+
+    def _change(self, number: int) -> Cast:
+        alone = self._alone
+        found = change(alone.first.document, alone.pools, Random(f"change {number}"))
+        if found is None:
+            return alone
+        before, after = (
+            alone.first if document is alone.first.document else Edition(document)
+            for document in (found.before, found.after)
+        )
+        both = dict(before.document)
+        both["projections"] = dict(before.document["projections"])
+        for name, rule in after.document["projections"].items():
+            if rule != both["projections"].get(name):
+                both["projections"][f"{name} " if name in both["projections"] else name] = rule
+        application = Program.from_document(both)
+        return Cast(before, after, application, Pools(application), found.words, found.expires)
+
+    def play(self, seed: int, *, trace: bool = False) -> Outcome:
+        return History(self, seed, Trace() if trace else None).play()
