@@ -2,11 +2,14 @@
 
     pk   sk             what
     R    .              epoch; the program in force and those of the past; each rule's fingerprint and state
-    R    rule|<name>    a rule as it was registered, with its source entity: what is needed to retire it
+    R    rule|<name>    a rule as it was registered, with its entities: what is needed to retire it
 
 A rule that the registry knows with another fingerprint, or not at all, is *filling*: what it contributes is recorded,
 nothing is published until a backfill is complete, so that a counter of 5000 never becomes 1. A backfill raises the epoch;
 an invocation of an older program then stops, because it would record under rules that are gone.
+
+What a rule wrote before it changed (attributes it sets no more, items under keys it makes no more) is retired like a rule
+that is gone, under the name `<name>@<fingerprint>`.
 """
 
 from __future__ import annotations
@@ -35,13 +38,24 @@ from projections.errors import ConditionFailed, Misconfigured, Reason, Transacti
 from projections.language.program import Program
 from projections.language.rules import AggregateRule, CopyRule, PickRule, Rule
 
-__all__ = ["FILLING", "LIVE", "REGISTRY", "RETIRING", "SHADOW", "Registered", "Registry", "Standing", "rule_key"]
+__all__ = [
+    "FILLING",
+    "LIVE",
+    "REGISTRY",
+    "RETIRING",
+    "SHADOW",
+    "Registered",
+    "Registry",
+    "Standing",
+    "former",
+    "rule_key",
+]
 
 SHADOW = "shadow"
 FILLING = "filling"
 LIVE = "live"
 RETIRING = "retiring"
-"""Of a rule that is gone and whose traces a backfill is to remove."""
+"""Of a rule that is gone, or of a former version of one, whose traces a backfill is to remove."""
 
 REGISTRY = ItemKey(LEDGER, "R", ".")
 
@@ -54,6 +68,11 @@ _MOST_TRIES = 20
 def rule_key(rule: str) -> ItemKey:
     """Of the definition of a rule."""
     return ItemKey(LEDGER, "R", f"rule|{rule}")
+
+
+def former(rule: str, fingerprint: str) -> str:
+    """The name of what a rule was under another fingerprint; no rule can be called so."""
+    return f"{rule}@{fingerprint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +163,13 @@ class Registry:
             changed = [
                 name for name, rule in self._program.rules.items() if now.rules.get(name) != after.rules.get(name)
             ]
-            if self._put(after, _as_read(now), changed):
+            if self._put(after, _as_read(now), changed, self._former_definitions(now, after)):
                 return after
         raise Transient("the registry keeps changing")
 
     def _after(self, now: Standing) -> Standing:
         program = self._program
-        gone = [name for name in now.rules if name not in program.rules and name not in program.retired]
+        gone = [name for name in now.rules if _base(name) not in program.rules and _base(name) not in program.retired]
         if gone:
             one = len(gone) == 1
             raise Misconfigured(
@@ -164,8 +183,15 @@ class Registry:
             same = known is not None and known.fingerprint == rule.fingerprint and known.state != RETIRING
             rules[name] = known if same and known is not None else Registered(rule.fingerprint, FILLING)
         for name, known in now.rules.items():
-            if name not in program.rules and program.retired[name] == "remove":
-                rules[name] = Registered(known.fingerprint, RETIRING)
+            base = _base(name)
+            if base not in program.rules:
+                if program.retired[base] == "remove":
+                    rules[name] = Registered(known.fingerprint, RETIRING)
+            elif known.fingerprint != program.rules[base].fingerprint:
+                rules[former(base, known.fingerprint)] = Registered(known.fingerprint, RETIRING)
+        for name, fate in program.retired.items():  # it was kept until now, if it is remembered
+            if fate == "remove" and name not in now.rules and self.definition(name) is not None:
+                rules[name] = Registered("", RETIRING)
         if now.program == program.fingerprint and rules == dict(now.rules):
             return now
         past = (now.past | {now.program}) - {program.fingerprint}
@@ -222,11 +248,29 @@ class Registry:
                 "other rules were put in force meanwhile. Run the backfill with those, or again with these."
             )
 
-    def _put(self, standing: Standing, condition: Condition, defined: Iterable[str]) -> bool:
+    def _former_definitions(self, now: Standing, after: Standing) -> dict[str, str]:
+        """The definitions of rules as they were, where the rules have changed since, by the names of what they were."""
+        changed = [name for name in now.rules if former(name, now.rules[name].fingerprint) in after.rules]
+        kept = self._store.get_many([rule_key(former(name, now.rules[name].fingerprint)) for name in changed])
+        found = self._store.get_many([rule_key(name) for name in changed])
+        texts: dict[str, str] = {}
+        for name in changed:
+            item, was = found.get(rule_key(name)), former(name, now.rules[name].fingerprint)
+            if item is not None and rule_key(was) not in kept:  # else somebody died before the registry was written
+                texts[was] = item["definition"]["S"]
+        return texts
+
+    def _put(
+        self,
+        standing: Standing,
+        condition: Condition,
+        defined: Iterable[str],
+        formers: Mapping[str, str] | None = None,
+    ) -> bool:
         """Writes the registry and the definitions of rules. False if the condition did not hold."""
+        texts = {**(formers or {}), **{name: json.dumps(self._defined(name), ensure_ascii=False) for name in defined}}
         definitions: list[Write] = [
-            Update(rule_key(name), set={"definition": {"S": json.dumps(self._defined(name), ensure_ascii=False)}})
-            for name in defined
+            Update(rule_key(name), set={"definition": {"S": text}}) for name, text in texts.items()
         ]
         values: dict[str, Value] = {
             "epoch": {"N": str(standing.epoch)},
@@ -262,6 +306,11 @@ class Registry:
             "tables": document["tables"],
             "guard_prefix": document["guard_prefix"],
         }
+
+
+def _base(name: str) -> str:
+    """The rule that a name in the registry is about, as it is or as it was."""
+    return name.partition("@")[0]
 
 
 def _lost(reason: Reason | None) -> bool:

@@ -1,72 +1,101 @@
-"""A store that does less than it is asked to: no deletions of the application's items, or no writes at all.
-
-What is withheld succeeds for whoever asked, and is counted; a few examples are kept. An item of the application that would
-have been written is shown as it would be then, for a while, so that whoever looks again finds what it wrote.
-"""
+"""A store that does not delete the application's items unless it is allowed to, and counts what is written by rule."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from math import ceil
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Delete, Image, ItemKey, Page, Schema, Store, Update, Value, Write
-from projections.errors import StoreError
+from projections.engine.store import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Delete,
+    Image,
+    ItemKey,
+    Page,
+    Schema,
+    Store,
+    Update,
+    Value,
+    Write,
+)
+from projections.errors import ConditionFailed, StoreError
 from projections.language.keys import encode_key
+from projections.language.program import Program
+from projections.stores.conditions import holds
 
-__all__ = ["Cautious"]
+__all__ = ["MOST_EXAMPLES", "Cautious", "Effects"]
 
-_MOST_EXAMPLES = 20
-_MOST_PRETENDED = 20_000
+MOST_EXAMPLES = 20
+
+_LEDGER = {"E": "entries", "G": "groups", "M": "members"}
+
+
+class Effects:
+    """Says what writes are about: which items of the ledger, or which rule writes to an item of the application."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def of(self, write: Write) -> str:
+        """`entries`, `groups` or `members`; else the name of a rule, which may be gone; empty if it cannot be told."""
+        if write.key.table == LEDGER:
+            return _LEDGER.get(write.key.partition.partition("|")[0], "")
+        prefix = self._program.guard_prefix
+        names = [*write.set, *write.remove] if isinstance(write, Update) else []
+        for name in [*names, *_names(write.condition)]:
+            if name.startswith(prefix):
+                return name.removeprefix(prefix)
+        for entity in self._program.entities_at(write.key):
+            for rule in self._program.index_rules.get(entity.name, ()):
+                if any(name in names for name, _, _ in rule.attributes):
+                    return rule.name
+        return ""
+
+
+def _names(condition: Condition | None) -> Iterator[str]:
+    """The attributes that a condition is about."""
+    match condition:
+        case None:
+            return
+        case AllOf(conditions) | AnyOf(conditions):
+            for each in conditions:
+                yield from _names(each)
+        case _:
+            yield condition.path[0]
 
 
 class Cautious:
-    """Wraps a store. `deletes` allows deletions of application items, `writes` anything at all.
+    """Wraps a store. Without `deletes` no item of the application is deleted: whoever asks is told that it was.
 
-    `withheld` counts what was not done, by what it was: `delete`, `update`, `ledger`. `write_units` estimates what that
-    would have cost: a unit per KB begun of what is written, two in a transaction; for updates of large items it is a lower
-    bound. `pace` is told of every few writes before they are made, and may wait.
+    `done` counts what was written: `entries`, `groups`, `members`, and by rule as `written|<rule>`, `deleted|<rule>`.
+    `withheld` counts the deletions that were not made by rule, `examples` has the first few keys, encoded. `pace` is told
+    of every few writes before they are made, and may wait. Safe for threads.
     """
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        deletes: bool,
-        writes: bool = True,
-        pace: Callable[[int], None] = lambda writes: None,
+        self, store: Store, program: Program, *, deletes: bool, pace: Callable[[int], None] = lambda writes: None
     ) -> None:
         self._store = store
+        self._effects = Effects(program)
         self._deletes = deletes
-        self._writes = writes
         self._pace = pace
         self._lock = threading.Lock()
-        self._pretended: dict[ItemKey, Image | None] = {}
+        self.done: Counter[str] = Counter()
         self.withheld: Counter[str] = Counter()
-        self.write_units = 0
         self.examples: list[str] = []
-        """Encoded keys of items that were not deleted, the first few."""
 
     def schema(self, table: str) -> Schema:
         return self._store.schema(table)
 
     def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
-        if key in self._pretended:
-            return self._pretended[key]
         return self._store.get(key, attributes)
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
-        found = self._store.get_many(keys)
-        for key in keys:
-            if key in self._pretended:
-                image = self._pretended[key]
-                found.pop(key, None)
-                if image is not None:
-                    found[key] = image
-        return found
+        return self._store.get_many(keys)
 
     def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
         return self._store.query(table, values, **options)
@@ -75,59 +104,41 @@ class Cautious:
         return self._store.scan(table, **options)
 
     def write(self, write: Write) -> None:
-        if self._allowed(write):
-            self._pace(1)
-            self._store.write(write)
-        else:
-            self._withhold([write], 1)
+        if isinstance(write, Delete) and write.key.table != LEDGER and not self._deletes:
+            return self._withhold(write)
+        self._pace(1)
+        self._store.write(write)
+        return self._count([write])
 
     def transact(self, writes: Sequence[Write]) -> None:
-        if self._writes:
-            self._pace(len(writes))
-            self._store.transact(writes)
-        else:
-            self._withhold(writes, 2)
+        self._pace(len(writes))
+        self._store.transact(writes)
+        self._count(writes)
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
-        if self._writes:
-            self._pace(len(writes))
-            return self._store.write_each(writes)
-        self._withhold(writes, 1)
-        return [None] * len(writes)
+        self._pace(len(writes))
+        answers = self._store.write_each(writes)
+        self._count([write for write, answer in zip(writes, answers, strict=True) if answer is None])
+        return answers
 
-    def _allowed(self, write: Write) -> bool:
-        application = isinstance(write, Delete) and write.key.table != LEDGER
-        return self._writes and (self._deletes or not application)
-
-    def _withhold(self, writes: Sequence[Write], units: int) -> None:
+    def _count(self, writes: Sequence[Write]) -> None:
+        names = []
+        for write in writes:
+            about = self._effects.of(write)
+            if write.key.table == LEDGER:
+                names.append(about)
+            elif about:
+                names.append(f"{'deleted' if isinstance(write, Delete) else 'written'}|{about}")
         with self._lock:
-            for write in writes:
-                if write.key.table == LEDGER:
-                    self.withheld["ledger"] += 1
-                    self.write_units += units * _units(write)
-                    continue
-                self.write_units += units * _units(write)
-                if not self._writes:
-                    self._pretend(write)
-                if isinstance(write, Update):
-                    self.withheld["update"] += 1
-                else:
-                    self.withheld["delete"] += 1
-                    if len(self.examples) < _MOST_EXAMPLES:
-                        self.examples.append(encode_key(write.key))
+            self.done.update(name for name in names if name)
 
-    def _pretend(self, write: Write) -> None:
-        while len(self._pretended) >= _MOST_PRETENDED:
-            del self._pretended[next(iter(self._pretended))]
-        if not isinstance(write, Update):
-            self._pretended[write.key] = None
+    def _withhold(self, write: Delete) -> None:
+        image = self._store.get(write.key)
+        if write.condition is not None and not holds(write.condition, image):
+            raise ConditionFailed(image)
+        if image is None:
             return
-        image = self.get(write.key) or self._store.schema(write.key.table).wire(write.key)
-        kept = {name: value for name, value in image.items() if name not in write.remove}
-        self._pretended[write.key] = {**kept, **write.set}
-
-
-def _units(write: Write) -> int:
-    if not isinstance(write, Update):
-        return 1
-    return ceil(sum(len(name) + len(str(value)) for name, value in {**write.set, **write.add}.items()) / 1024) or 1
+        with self._lock:
+            self.withheld[self._effects.of(write)] += 1
+            if len(self.examples) < MOST_EXAMPLES:
+                self.examples.append(encode_key(write.key))

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import CHILDREN_PER_PAGE, Embedder, Push
@@ -25,12 +26,11 @@ from projections.errors import BadInput, Misconfigured, StoreError, Transient
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.operations import tasks
-from projections.operations.backfill import queued
-from projections.operations.backfill.backfill import Backfill
-from projections.operations.backfill.progress import Progress
-from projections.operations.caution import Cautious
 from projections.operations.pacing import Pacer
 from projections.operations.tasks import BackfillTask, Task, Tasks
+
+if TYPE_CHECKING:
+    from projections.operations.backfill.backfill import Backfill
 
 __all__ = ["MARGIN_SECONDS", "Work", "WorkerHandler"]
 
@@ -88,21 +88,36 @@ class WorkerHandler:
         self._children_per_page = children_per_page
         self._registry = Registry(program, store, new_rules)
         self._now = now
-        self._backfills: dict[bool, Backfill] = {}
+        self._rejected: list[Rejected] = []
 
-    def _backfill(self, task: BackfillTask, effort: Effort) -> BackfillTask | None:
-        """Does a page of a backfill, with deletions if its run allows them."""
-        run = Progress(self._store).run()
-        allowed = run is not None and run.allow_delete
-        if allowed not in self._backfills:
-            store = Cautious(self._store, deletes=allowed, pace=self._pacer)
-            self._backfills[allowed] = Backfill(self._program, store, self._store, now=self._now, run=self._run)
-        return queued.work(self._backfills[allowed], task, effort, self._tasks)
+    @cached_property
+    def _backfill(self) -> Backfill:
+        from projections.operations.backfill.backfill import Backfill  # most functions never do one
+
+        return Backfill(
+            self._program,
+            self._store,
+            now=self._now,
+            run=self._run,
+            pace=self._pacer,
+            quarantine=self._reject,
+        )
+
+    def _backfill_page(self, task: BackfillTask, effort: Effort) -> BackfillTask | None:
+        from projections.operations.backfill.queued import work
+
+        return work(self._backfill, task, effort, self._tasks)
+
+    def _reject(self, rejected: Sequence[Rejected]) -> None:
+        """Into quarantine, and into the account of this invocation."""
+        self._quarantine(rejected)
+        self._rejected += rejected
 
     def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]:
         """`remaining` gives the seconds left. Raises `Misconfigured`, never for the sake of a message."""
         effort = Effort(remaining, margin=MARGIN_SECONDS, sleep=self._sleep, chance=self._chance)
         self._pacer.within(lambda: effort.left)
+        self._rejected = []
         work = _Invocation(self, effort)
         work.receive(event)
         if work.admitted():
@@ -136,7 +151,6 @@ class _Invocation:
             run=handler._run,
         )
         self._waiting: deque[_Task] = deque()
-        self._rejected: list[Rejected] = []
         self._counts = {"tasks": 0, "pages": 0, "pushes": 0}
         self.failed: dict[str, str] = {}
 
@@ -191,7 +205,7 @@ class _Invocation:
     def _page(self, task: Task) -> Task | None:
         """Does one page; the page that is to be done next. One that has to wait is sent at once."""
         if isinstance(task, BackfillTask):
-            following = self._handler._backfill(task, self._effort)
+            following = self._handler._backfill_page(task, self._effort)
             self._counts["pages"] += 1
             return following
         return self._push_page(task)
@@ -200,8 +214,7 @@ class _Invocation:
         more, hopeless = self._embedder.push_page(push, self._effort)
         if hopeless:
             rejected = [Rejected(push.rule, reason, encode_key(key), table=key.table) for key, reason in hopeless]
-            self._handler._quarantine(rejected)
-            self._rejected += rejected
+            self._handler._reject(rejected)
         following = self._embedder.following(push, more)
         if following is not None and following[1]:
             self._handler._tasks(following[0], SETTLE_SECONDS)
@@ -246,5 +259,6 @@ class _Invocation:
                 self.failed[task.message] = f"what is left of the task could not be sent: {error}"
 
     def outcome(self) -> Work:
-        counts = {**self._counts, "embedded": self._tally.counts["embedded"], "rejected": len(self._rejected)}
-        return Work(self.failed, tuple(self._rejected), counts)
+        rejected = tuple(self._handler._rejected)
+        counts = {**self._counts, "embedded": self._tally.counts["embedded"], "rejected": len(rejected)}
+        return Work(self.failed, rejected, counts)

@@ -18,6 +18,7 @@ from projections.engine.registry import (
     SHADOW,
     Registry,
     Standing,
+    former,
     rule_key,
 )
 from projections.engine.store import Store, Write
@@ -65,7 +66,17 @@ def memory() -> MemoryStore:
 
 
 def states(standing: Standing) -> dict[str, str]:
-    return {name: rule.state for name, rule in standing.rules.items()}
+    """Of rules as they are now."""
+    return {name: rule.state for name, rule in standing.rules.items() if "@" not in name}
+
+
+def formers(standing: Standing) -> dict[str, str]:
+    """Of rules as they were."""
+    return {name: rule.state for name, rule in standing.rules.items() if "@" in name}
+
+
+def was(rules: Program, name: str = "likes") -> str:
+    return former(name, rules.rules[name].fingerprint)
 
 
 class Meddled(MemoryStore):
@@ -214,6 +225,74 @@ def test_old_rules_are_put_in_force_again_by_enforcing_them() -> None:
     assert (standing.epoch, standing.outdated(old), standing.outdated(new)) == (3, False, True)
     assert states(standing) == {"likes": FILLING, "tags": LIVE}, "what it left is mixed with the other's"
     assert Registry(new, store).enforce().past == {old.fingerprint}
+
+
+# What rules were before they changed.
+
+
+def test_a_changed_rule_is_remembered_as_it_was_until_its_traces_are_removed() -> None:
+    store, old, new = memory(), program(COUNT + TAGS), program(HEAVY + TAGS)
+    Registry(old, store).standing()
+    registry = Registry(new, store)
+    assert formers(registry.enforce()) == {was(old): RETIRING}
+    assert (registry.definition(was(old)) or {})["rule"] == old.document["projections"]["likes"]
+    assert formers(registry.enforce()) == {was(old): RETIRING}
+    registry.complete(["likes"])
+    registry.forget([was(old)])
+    assert registry.standing().rules.keys() == {"likes", "tags"}
+    assert registry.definition(was(old)) is None
+    assert registry.definition("likes") is not None
+
+
+def test_a_rule_that_is_as_it_was_again_is_no_former_one() -> None:
+    store, old, new = memory(), program(COUNT), program(HEAVY)
+    for rules, left in ((old, set[str]()), (new, {was(old)}), (old, {was(new)}), (new, {was(old)})):
+        Registry(rules, store).standing()
+        assert formers(Registry(rules, store).enforce()).keys() == left
+    third = program(COUNT.replace("likeCount", "n"))
+    assert formers(Registry(third, store).enforce()).keys() == {was(old), was(new)}
+    assert (Registry(third, store).definition(was(new)) or {})["rule"] == new.document["projections"]["likes"]
+
+
+@pytest.mark.parametrize("fate", ["keep", "remove"])
+def test_what_a_retired_rule_was_before_goes_the_same_way(fate: str) -> None:
+    store, old = memory(), program(COUNT + TAGS)
+    Registry(old, store).standing()
+    Registry(program(HEAVY + TAGS), store).enforce()
+    standing = Registry(program(TAGS, f"retired: {{likes: {fate}}}\n"), store).enforce()
+    assert formers(standing) == ({was(old): RETIRING} if fate == "remove" else {})
+
+
+def test_a_rule_that_was_kept_may_be_removed_later() -> None:
+    store = memory()
+    Registry(program(COUNT + TAGS), store).standing()
+    assert states(Registry(program(TAGS, "retired: {likes: keep}\n"), store).enforce()) == {"tags": LIVE}
+    removing = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
+    assert states(removing.enforce()) == {"likes": RETIRING, "tags": LIVE}
+    removing.forget(["likes"])
+    assert states(removing.enforce()) == {"tags": LIVE}
+    assert not removing.standing().outdated(program(TAGS))
+
+
+def test_a_definition_that_was_kept_by_somebody_who_died_is_not_overwritten_by_the_new_one() -> None:
+    """More rules change than a transaction takes, and it is the last one that failed."""
+    store = Meddled()
+    many = "".join(COUNT.replace("likes", f"r{n}").replace("likeCount", f"c{n}") for n in range(120))
+    old, new = program(many), program(many.replace("from: Like", "from: Like, where: {weight: [9]}"))
+    Registry(old, store).standing()
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    store.meddlers = [lambda: None, lambda: None, die]
+    with pytest.raises(KeyboardInterrupt):
+        Registry(new, store).enforce()
+    store.meddlers = []
+    registry = Registry(new, store)
+    registry.enforce()
+    for name in old.rules:
+        assert (registry.definition(was(old, name)) or {})["rule"] == old.document["projections"][name]
+        assert (registry.definition(name) or {})["rule"] == new.document["projections"][name]
 
 
 # Who may work.

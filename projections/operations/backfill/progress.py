@@ -1,7 +1,7 @@
 """How far a backfill has come: kept in the ledger, so that it goes on after a crash, here or elsewhere.
 
 pk   sk                                               what
-R    backfill                                         the run: its program, its phase, when it began and ended
+R    backfill                                         the run: its rules, its phase, when it began and ended
 R    backfill|<run>|<phase>|<table>|<segment>         how far one segment of a scan has come
 """
 
@@ -14,42 +14,59 @@ from decimal import Decimal
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Condition, Delete, Equal, Image, ItemKey, Missing, Store, Update, Value
+from projections.engine.store import AllOf, Condition, Delete, Equal, Image, ItemKey, Missing, Store, Update, Value
 from projections.errors import ConditionFailed
 
-__all__ = ["PHASES", "RUN", "Progress", "Run", "Segment"]
+__all__ = ["DONE", "PHASES", "RUN", "Progress", "Run", "Segment"]
 
 PHASES = ("items", "entries", "live", "groups", "targets", "done")
 """In this order. `live` scans nothing: it is where filled rules go live."""
 
+DONE = PHASES[-1]
+
 RUN = ItemKey(LEDGER, "R", "backfill")
+
+_PREFIX = "backfill|"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One backfill. `program` is the fingerprint of the rules, `rules` the names that it completes, times are ISO 8601."""
+    """One backfill. `program` is the fingerprint of the rules and `epoch` the registry's; times are ISO 8601.
+
+    `rules` names those it is limited to, empty for all; `filled` those that go live in it, `retiring` those that are gone
+    and whose traces it removes.
+    """
 
     name: str
     program: str
+    epoch: int
     rules: tuple[str, ...]
+    retiring: tuple[str, ...]
     tables: tuple[str, ...]
     segments: int
     phase: str
     began: str
     ended: str = ""
+    filled: tuple[str, ...] = ()
     allow_delete: bool = False
     wait: float = 0.0
     """Seconds an invocation takes at most."""
     ready: float = 0.0
     """When the phase may begin, in seconds since 1970: when all invocations that knew less have ended."""
 
+    @property
+    def done(self) -> bool:
+        return self.phase == DONE
+
     def text(self) -> str:
         return json.dumps({name: getattr(self, name) for name in self.__slots__}, sort_keys=True)
 
     @classmethod
     def read(cls, item: Image) -> Run:
-        fields = json.loads(item["run"]["S"])
-        return cls(**{**fields, "rules": tuple(fields["rules"]), "tables": tuple(fields["tables"])})
+        fields: dict[str, Any] = json.loads(item["run"]["S"])
+        for name in ("rules", "retiring", "tables", "filled"):
+            fields[name] = tuple(fields[name])
+        return cls(**fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +84,7 @@ class Segment:
     def advanced(self, after: Any, counts: Mapping[str, int]) -> Segment:
         """The segment after one more page."""
         total = {name: self.counts.get(name, 0) + counts.get(name, 0) for name in self.counts.keys() | counts.keys()}
-        return replace(self, after=after, done=after is None, counts=total)
+        return replace(self, after=after, done=after is None, counts={name: n for name, n in total.items() if n})
 
 
 class Progress:
@@ -82,8 +99,11 @@ class Progress:
         return Run.read(item) if item is not None else None
 
     def begin(self, run: Run, instead_of: Run | None) -> bool:
-        """Makes this the newest run. False if another one began meanwhile."""
-        return self._put(run, instead_of)
+        """Makes this the newest run, and forgets how far others came. False if another one began meanwhile."""
+        if not self._put(run, instead_of):
+            return False
+        self._clear(run)
+        return True
 
     def move(self, run: Run, **changes: Any) -> tuple[Run, bool]:
         """Changes the run, unless somebody did; gives what it is then, and whether it was this call that changed it."""
@@ -117,22 +137,38 @@ class Progress:
         counts = {name: int(Decimal(value["N"])) for name, value in item["counts"]["M"].items()}
         return replace(segment, after=json.loads(item["after"]["S"]), done=item["done"]["BOOL"], counts=counts)
 
-    def keep(self, run: Run, segment: Segment) -> None:
-        """Notes how far a segment has come."""
+    def keep(self, run: Run, before: Segment, after: Segment) -> bool:
+        """Notes how far a segment has come. False if it was somewhere else: somebody works on it too, and came further."""
         values: dict[str, Value] = {
-            "after": {"S": json.dumps(segment.after)},
-            "done": {"BOOL": segment.done},
-            "counts": {"M": {name: {"N": str(count)} for name, count in segment.counts.items()}},
+            "after": {"S": _cursor(after)},
+            "done": {"BOOL": after.done},
+            "counts": {"M": {name: {"N": str(count)} for name, count in after.counts.items()}},
         }
-        self._store.write(Update(_key(run, segment), set=values))
+        condition: Condition = Missing(("pk",))
+        if before.after is not None:
+            condition = AllOf((Equal(("after",), {"S": _cursor(before)}), Equal(("done",), {"BOOL": False})))
+        try:
+            self._store.write(Update(_key(run, before), set=values, condition=condition))
+        except ConditionFailed as failed:  # by this very note, perhaps, whose answer was lost
+            return failed.item is not None and self._read(before, failed.item) == after
+        return True
 
-    def clear(self, run: Run, tables: Iterable[str]) -> None:
-        """Deletes what was noted of the segments of a run."""
-        for phase in PHASES:
-            for table in tables:
-                for number in range(run.segments):
-                    self._store.write(Delete(_key(run, Segment(phase, table, number, run.segments))))
+    def _clear(self, run: Run) -> None:
+        """Deletes what is noted of the segments of other runs."""
+        after = None
+        while True:
+            page = self._store.query(LEDGER, [{"S": "R"}], prefix=_PREFIX, attributes=("pk", "sk"), after=after)
+            for item in page.items:
+                if not item["sk"]["S"].startswith(f"{_PREFIX}{run.name}|"):
+                    self._store.write(Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"])))
+            after = page.after
+            if after is None:
+                return
+
+
+def _cursor(segment: Segment) -> str:
+    return json.dumps(segment.after, sort_keys=True)
 
 
 def _key(run: Run, segment: Segment) -> ItemKey:
-    return ItemKey(LEDGER, "R", f"backfill|{run.name}|{segment.phase}|{segment.table}|{segment.number:04d}")
+    return ItemKey(LEDGER, "R", f"{_PREFIX}{run.name}|{segment.phase}|{segment.table}|{segment.number:04d}")

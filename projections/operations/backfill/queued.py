@@ -1,7 +1,8 @@
 """A backfill left to the worker function: each message names a segment, whose progress the ledger knows.
 
-Messages may come twice, late, or never be acknowledged. Who moves a run to its next phase sends that phase's messages; if it
-dies in between, its own message comes again, finds the run ahead, and sends them.
+Messages may come twice, late, or never be acknowledged. Whoever brought a segment further, or the run to its next phase, has
+a message that is not acknowledged until it has sent what follows; so what finds somebody else ahead may be dropped, and what
+finds a phase over sends the messages of the one that is on.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from projections.engine.effort import Effort
-from projections.operations.backfill.backfill import Backfill
-from projections.operations.backfill.progress import PHASES, Run, Segment
+from projections.engine.effort import Effort, OutOfTime
+from projections.errors import Transient
+from projections.operations.backfill.backfill import Backfill, Overtaken
+from projections.operations.backfill.progress import Run, Segment
 from projections.operations.tasks import BackfillTask
 
 __all__ = ["TaskSender", "start", "work"]
@@ -23,37 +25,53 @@ class TaskSender(Protocol):
 
 def start(backfill: Backfill, run: Run, send: TaskSender) -> None:
     """Sends the messages of a run's phase: those of segments that are not done."""
-    if run.phase == PHASES[-1]:
-        return
-    segments = [segment for segment in backfill.segments(run) if not segment.done]
-    seconds = max(0.0, run.ready - backfill.now().timestamp())
-    send.send([(_task(run, segment), seconds) for segment in segments])
-    if not segments:
-        _forward(backfill, run, send)
-
-
-def work(backfill: Backfill, task: BackfillTask, effort: Effort, send: TaskSender) -> BackfillTask | None:
-    """Does one page of a segment. Gives the task of the next page, None if there is none. Raises Transient."""
-    run = backfill.progress.run()
-    if run is None or run.name != task.run:
-        return None  # given up for another
-    if run.phase != task.phase:
-        start(backfill, run, send)
-        return None
-    segment = backfill.progress.segment(run, task.phase, task.table, task.number)
-    if not segment.done:
-        segment = backfill.page(run, segment, effort).segment
-    if not segment.done:
-        return task
-    if all(one.done for one in backfill.segments(run)):
-        _forward(backfill, run, send)
+    name = run.name
+    while run.name == name and not run.done:
+        segments = [segment for segment in backfill.segments(run) if not segment.done]
+        if segments:
+            seconds = _early(backfill, run)
+            return send.send([(_task(run, segment), seconds) for segment in segments])
+        run, _ = backfill.forward(run)
     return None
 
 
-def _forward(backfill: Backfill, run: Run, send: TaskSender) -> None:
-    run, moved = backfill.forward(run)
-    if moved:
+def work(backfill: Backfill, task: BackfillTask, effort: Effort, send: TaskSender) -> BackfillTask | None:
+    """Does one page of a segment. Gives the task of the next page, None if there is none.
+
+    Raises Transient if the page has to be done again.
+    """
+    run = backfill.progress.run()
+    if run is None or run.name != task.run:
+        return None  # given up for another
+    if run.program != backfill.fingerprint:
+        raise Transient("this function has other rules than the backfill; deploy those that it was begun with")
+    if run.phase != task.phase:
         start(backfill, run, send)
+        return None
+    if (seconds := _early(backfill, run)) > 0:
+        send.send([(task, seconds)])
+        return None
+    segment = backfill.progress.segment(run, task.phase, task.table, task.number)
+    if not segment.done:
+        try:
+            done = backfill.page(run, segment, effort)
+        except Overtaken:
+            return None
+        if done.failed:
+            key, reason = next(iter(done.failed.items()))
+            kind = OutOfTime if effort.over else Transient
+            raise kind(f"{len(done.failed)} items of a page could not be done, as {key}: {reason}")
+        segment = done.segment
+        if not segment.done:
+            return task if done.ours else None
+    if all(one.done for one in backfill.segments(run)):
+        start(backfill, run, send)
+    return None
+
+
+def _early(backfill: Backfill, run: Run) -> float:
+    """Seconds until the phase may begin."""
+    return max(0.0, run.ready - backfill.now().timestamp())
 
 
 def _task(run: Run, segment: Segment) -> BackfillTask:

@@ -1,13 +1,22 @@
-"""Retirement: removing what a rule that is gone has written, by the rule as the registry remembers it."""
+"""Retirement: removing what rules that are gone have written, and what others wrote before they changed.
+
+The registry remembers these rules as they were. An item that bears a rule's guard loses it, and the attributes that the rule
+wrote and no rule of today owns; if the rule made the item and no rule of today holds it, it is deleted. Index attributes
+have no guard: they are taken for the rule's on items of its source entity.
+
+Done when all rules of today have written: what was renamed is then held by its new name, and never gone in between.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from projections.engine.guards import as_read
 from projections.engine.store import (
     AllOf,
+    AnyOf,
     Condition,
     Delete,
     Equal,
@@ -19,98 +28,148 @@ from projections.engine.store import (
     Update,
 )
 from projections.errors import ConditionFailed, Transient
-from projections.language.program import Program
+from projections.language.program import Entity, Program
+from projections.language.rules import CopyRule
+from projections.language.scope import Item
 
-__all__ = ["Retirement"]
+__all__ = ["Past", "retire"]
 
 _MOST_TRIES = 20
 
 
-class Retirement:
-    """One retired rule. `definition` is what `Registry.definition` gives; `program` says what others own now.
+class Past:
+    """A rule that is gone, or a former version of one. `definition` is what `Registry.definition` gives."""
 
-    An item bears the rule's guard: its attributes and the guard are removed under the condition that the guard is as read,
-    and a copy is deleted. Index attributes have no guard: they are removed if they are as read.
-    """
-
-    def __init__(self, name: str, definition: Mapping[str, Any], program: Program, store: Store) -> None:
+    def __init__(self, name: str, definition: Mapping[str, Any], today: Program) -> None:
         rule = definition["rule"]
         self.name = name
-        self._program = program
-        self._store = store
-        self._kind: str = rule["kind"]
-        self._guard: str = definition["guard_prefix"] + name
-        self._prefix: str = definition["guard_prefix"]
-        self._attributes = frozenset(_attributes(rule))
-        self._tables = {entity["table"] for entity in definition["entities"].values()}
-        into = definition["entities"].get(rule.get("into", ""), {})
-        self._derived = bool(into.get("derived"))
-        self._source: str = rule["from"]
-        self._past = Program.from_document(
-            {**program.document, **definition, "projections": {}, "retired": {}}
-            if self._kind == "index"
-            else program.document
-        )
+        self.rule, _, version = name.partition("@")
+        self.kind: str = rule["kind"]
+        self.guard: str = definition["guard_prefix"] + self.rule
+        into = definition["entities"][rule.get("into", rule["from"])]
+        self.makes = self.kind == "copy" or (bool(into["derived"]) and self.kind not in ("index", "embed"))
+        """Whether it brought items to life."""
+        self.attributes = _attributes(rule, into)
+        """What it wrote; None for everything an item holds."""
+        self._idle = rule["mode"] == "shadow"
+        self._table: str = into["table"]
+        self._entity: str = rule.get("into", rule["from"])
+        self._changed = bool(version)
+        self._then = Program.from_document({**today.document, **definition, "projections": {}, "retired": {}})
 
-    def remove(self, images: Mapping[ItemKey, Image]) -> int:
-        """Removes the rule's traces from items as they were read just now. Gives the number of items changed."""
-        return sum(self._try(key, image) for key, image in images.items() if key.table in self._tables)
-
-    def _try(self, key: ItemKey, image: Image | None) -> bool:
-        for _ in range(_MOST_TRIES):
-            if image is None:
-                return False
-            try:
-                return self._remove(key, image)
-            except ConditionFailed:  # changed since it was read
-                image = self._store.get(key)
-        raise Transient(f"{self.name}: an item kept changing while the rule's traces were removed")
-
-    def _remove(self, key: ItemKey, image: Image) -> bool:
-        if self._kind == "index":
-            return self._remove_index(key, image)
-        if self._guard not in image:
+    def wrote(self, key: ItemKey, image: Image) -> bool:
+        """Whether an item may bear traces of it."""
+        if self._idle or key.table != self._table:
             return False
-        exists = Exists((self._store.schema(key.table).partition[0],))
-        condition: Condition = AllOf((exists, as_read(self._guard, image[self._guard])))
-        others = [name for name in image if name.startswith(self._prefix) and name != self._guard]
-        if self._kind == "copy" or (self._derived and not others):
-            nobody = tuple(Missing((self._program.guard(name),)) for name in self._program.rules)
-            self._store.write(Delete(key, AllOf((condition, *nobody)) if self._kind != "copy" else condition))
+        if self.kind != "index" and self.guard not in image:
+            return False
+        if self.kind != "index" and not self._changed:
             return True
-        gone = sorted((self._attributes - self._owned(key, image)) & image.keys())
-        self._store.write(Update(key, remove=(*gone, self._guard), condition=condition))
-        return True
+        item = self._then.recognise(key, image)  # the guard alone may be that of the rule as it is now
+        return item is not None and item.entity.name == self._entity
 
-    def _remove_index(self, key: ItemKey, image: Image) -> bool:
-        item = self._past.recognise(key, image)
-        if item is None or item.entity.name != self._source:
-            return False
-        gone = sorted((self._attributes - self._owned(key, image)) & image.keys())
-        if not gone:
-            return False
-        self._store.write(Update(key, remove=tuple(gone), condition=_unchanged(image, gone)))
-        return True
-
-    def _owned(self, key: ItemKey, image: Image) -> frozenset[str]:
-        """What the rules of today write on this item."""
-        item = self._program.recognise(key, image)
-        return self._program.derived_attributes(item.entity.name) if item is not None else frozenset()
+    def writes_still(self, item: Item | None, today: Program) -> bool:
+        """Whether the rule as it is now writes to the item: then the guard is that rule's."""
+        rule = today.rules.get(self.rule)
+        return rule is not None and item is not None and getattr(rule, "into", rule.source) is item.entity
 
 
-def _unchanged(image: Image, names: Iterable[str]) -> Condition:
-    return AllOf(tuple(Equal((name,), image[name]) for name in names))
+def retire(past: Sequence[Past], images: Mapping[ItemKey, Image], today: Program, store: Store) -> Counter[str]:
+    """Removes the traces of rules from items as they were read just now. Counts the items changed, as `retired|<rule>`.
+
+    Raises StoreError.
+    """
+    counts: Counter[str] = Counter()
+    for key, image in images.items():
+        traces = [one for one in past if one.wrote(key, image)]
+        if traces:
+            counts.update(_free(key, image, traces, today, store))
+    return counts
 
 
-def _attributes(rule: Mapping[str, Any]) -> Iterable[str]:
-    """The attributes a rule of this canonical form writes; those of a copy go with the item."""
+def _free(key: ItemKey, image: Image | None, traces: Sequence[Past], today: Program, store: Store) -> Iterable[str]:
+    for _ in range(_MOST_TRIES):
+        traces = [one for one in traces if image is not None and one.wrote(key, image)]
+        if image is None or not traces:
+            return ()
+        try:
+            return _remove(key, image, traces, today, store)
+        except ConditionFailed:  # changed since it was read
+            image = store.get(key)
+    raise Transient("an item kept changing while the traces of retired rules were removed")
+
+
+def _remove(key: ItemKey, image: Image, traces: Sequence[Past], today: Program, store: Store) -> Iterable[str]:
+    item = today.recognise(key, image)
+    gone = [one for one in traces if not one.writes_still(item, today)]
+    guards = {one.guard for one in gone} & image.keys()
+    conditions: list[Condition] = [Exists((store.schema(key.table).partition[0],))]
+    conditions += [as_read(one.guard, image[one.guard]) for one in traces if one.guard in image]
+    if any(one.makes for one in gone):
+        makers = _makers(item.entity, today) if item is not None else frozenset()
+        if not _held(image, guards, makers, today):
+            nobody = (AnyOf((Missing((name,)), Equal((name, "n"), {"N": "0"}))) for name in sorted(makers - guards))
+            store.write(Delete(key, AllOf((*conditions, *nobody))))
+            return ()
+    names = set(guards)
+    owned = _owned(item, today)
+    for one in traces:
+        if owned is not None:
+            wrote = one.attributes if one.attributes is not None else _unguarded(image, today)
+            names |= (wrote - owned - set(store.schema(key.table).key_attributes)) & image.keys()
+        if one.kind == "index":
+            conditions += [Equal((name,), image[name]) for name in sorted(one.attributes or ()) if name in names]
+    if not names:
+        return ()
+    store.write(Update(key, remove=tuple(sorted(names)), condition=AllOf(tuple(conditions))))
+    return [f"retired|{one.rule}" for one in traces]
+
+
+def _makers(entity: Entity, today: Program) -> frozenset[str]:
+    """The guards of the rules that bring items of an entity to life."""
+    rules = [rule for rule in today.ledger_rules_into.get(entity.name, ()) if rule.mode != "shadow"]
+    names = [rule.name for rule in rules if isinstance(rule, CopyRule) or (entity.derived and not entity.copied)]
+    if copier := today.copy_rule_into.get(entity.name):
+        names.append(copier.name)
+    return frozenset(map(today.guard, names))
+
+
+def _held(image: Image, guards: set[str], makers: frozenset[str], today: Program) -> bool:
+    """Whether a rule holds an item, other than those whose guards go: one of today that makes it, or one that was kept."""
+    known = {today.guard(name) for name in today.rules}
+    for name in image.keys() - guards:
+        if name in makers and image[name].get("M", {}).get("n") != {"N": "0"}:
+            return True
+        if name.startswith(today.guard_prefix) and name not in known:
+            return True
+    return False
+
+
+def _owned(item: Item | None, today: Program) -> frozenset[str] | None:
+    """What rules write on an item today; None if everything."""
+    if item is None:
+        return frozenset()
+    rules = [today.copy_rule_into.get(item.entity.name), *today.ledger_rules_into.get(item.entity.name, ())]
+    if any(isinstance(rule, CopyRule) and rule.attributes is None for rule in rules):
+        return None
+    return today.derived_attributes(item.entity.name) | item.entity.constants.keys()
+
+
+def _unguarded(image: Image, today: Program) -> frozenset[str]:
+    return frozenset(name for name in image if not name.startswith(today.guard_prefix))
+
+
+def _attributes(rule: Mapping[str, Any], into: Mapping[str, Any]) -> frozenset[str] | None:
+    """The attributes that a rule of this canonical form writes."""
     kind = rule["kind"]
     if kind == "index":
-        return [name for case in rule["cases"] for name in case["set"]]
+        return frozenset(name for case in rule["cases"] for name in case["set"])
     if kind == "aggregate":
-        return list(rule["set"])
+        return frozenset(rule["set"])
     if kind == "top":
-        return [rule["as"]]
-    if kind in ("latest", "embed"):
-        return list(rule["attributes"])
-    return []
+        return frozenset([rule["as"]])
+    if kind == "copy" and rule["attributes"] == "all":
+        return None
+    if kind == "copy":
+        return frozenset([*rule["attributes"], *rule["values"]])
+    return frozenset(rule["attributes"])

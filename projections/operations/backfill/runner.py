@@ -5,30 +5,32 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
+from typing import Any
 
 from projections.engine.effort import Effort
 from projections.engine.plan import Rejected
 from projections.errors import Transient
 from projections.operations.backfill.backfill import Backfill, Done
 from projections.operations.backfill.progress import Run, Segment
+from projections.operations.caution import MOST_EXAMPLES
 
 __all__ = ["Runner"]
 
 _PAGE_SECONDS = 300.0
-"""After so long what is not done of a page is noted as failed, and tried again."""
+"""After so long what is not done of a page has failed, and the page is tried again."""
 
-_MOST_EXAMPLES = 20
 _MOST_TRIES = 8
-"""Of a page that cannot be read, with pauses that grow to 10 seconds."""
+"""Of a page, with pauses that grow to 10 seconds; then its segment is left for the next time."""
 
 
 class Runner:
-    """Works off a run. `told` hears of every page; stopping is safe at any point, and another runner goes on from there.
+    """Works off a run. `told` hears of every page, `waiting` of seconds in which nothing is done.
 
-    `failed` and `rejected` have examples of what could not be done, by key; the counts of segments say how many.
+    Stopping is safe at any point, and another runner goes on from there. `failed` and `rejected` have the first few items
+    that could not be done, by key, and `withheld` those that were not deleted; the counts of segments say how many.
     """
 
     def __init__(
@@ -47,38 +49,43 @@ class Runner:
         self._sleep = sleep
         self.failed: dict[str, str] = {}
         self.rejected: dict[Rejected, None] = {}
+        self.withheld: dict[str, None] = {}
 
     def work(self, run: Run) -> Run:
-        """All that is left of a run. Raises KeyboardInterrupt after the pages under way, and what a page raises."""
-        while run.phase != "done":
+        """All that is left of a run, as far as it can be done: see whether it is `done`.
+
+        Raises Misconfigured, and KeyboardInterrupt after the pages under way.
+        """
+        while not run.done:
             if (seconds := run.ready - self._clock()) > 0:
                 self._waiting(seconds)
                 self._sleep(seconds)
-            segments = [segment for segment in self._backfill.segments(run) if not segment.done]
-            if segments:
-                self._phase(run, segments)
+            if not all(segment.done for segment in self._phase(run, self._backfill.segments(run))):
+                return run
             run, _ = self._backfill.forward(run)
         return run
 
     def rehearse(self, run: Run) -> dict[str, Counter[str]]:
         """The pages of a dry backfill; gives what was counted by phase."""
         counted: dict[str, Counter[str]] = {}
-        for phase in ("items", "entries", "targets"):
-            run = replace(run, phase=phase)
-            of = [
+        for phase in ("items", "entries", "groups", "targets"):
+            segments = [
                 Segment(phase, table, number, run.segments)
                 for table in self._backfill.tables_of(run, phase)
                 for number in range(run.segments)
             ]
             counted[phase] = Counter()
-            for segment in self._phase(run, of):
+            for segment in self._phase(replace(run, phase=phase), segments):
                 counted[phase].update(segment.counts)
         return counted
 
-    def _phase(self, run: Run, segments: list[Segment]) -> list[Segment]:
+    def _phase(self, run: Run, segments: Sequence[Segment]) -> list[Segment]:
+        left = [segment for segment in segments if not segment.done]
+        if not left:
+            return []
         stop = threading.Event()
-        with ThreadPoolExecutor(len(segments)) as pool:
-            futures = [pool.submit(self._segment, run, segment, stop) for segment in segments]
+        with ThreadPoolExecutor(min(len(left), run.segments)) as pool:
+            futures = [pool.submit(self._segment, run, segment, stop) for segment in left]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
             finally:
@@ -86,26 +93,35 @@ class Runner:
             return [future.result() for future in futures]
 
     def _segment(self, run: Run, segment: Segment, stop: threading.Event) -> Segment:
+        """Works a segment off, as far as it can be done."""
         attempt = 0
         while not segment.done and not stop.is_set():
+            failed = {}
             try:
                 done = self._backfill.page(run, segment, Effort(_within(_PAGE_SECONDS), margin=0.0, sleep=self._sleep))
-            except Transient:
-                attempt += 1
-                if attempt == _MOST_TRIES:
-                    raise
+            except Transient as error:
+                failed = {f"segment {segment.number} of {segment.of} of {segment.table}": str(error)}
+            else:
+                failed, segment = dict(done.failed), done.segment
+                for one in done.rejected:
+                    _keep(self.rejected, one, None)
+                for key in done.withheld:
+                    _keep(self.withheld, key, None)
+                if not failed:
+                    self._told(run, done)
+            attempt = attempt + 1 if failed else 0
+            if attempt == _MOST_TRIES:
+                for key, reason in failed.items():
+                    _keep(self.failed, key, reason)
+                break
+            if attempt and not stop.is_set():
                 self._sleep(min(10.0, 0.1 * 2**attempt))
-                continue
-            attempt = 0
-            segment = done.segment
-            for key, reason in done.failed.items():
-                if len(self.failed) < _MOST_EXAMPLES:
-                    self.failed[key] = reason
-            for one in done.rejected:
-                if len(self.rejected) < _MOST_EXAMPLES:
-                    self.rejected[one] = None
-            self._told(run, done)
         return segment
+
+
+def _keep(examples: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(examples) < MOST_EXAMPLES:
+        examples[key] = value
 
 
 def _within(seconds: float) -> Callable[[], float]:

@@ -1,0 +1,233 @@
+"""The work of a backfill, page by page: every page may be done twice, by anybody, in any order within its phase.
+
+items     scan of the application's tables: entries, copies, index attributes, children; copies without a source
+entries   scan of the ledger: entries of items that are gone, or that no rule wants any more
+live      what was filling goes live
+groups    scan of the ledger: items that rules create and that do not exist
+targets   scan of the application's tables: what groups say of the items that exist; traces of rules that are gone
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from projections.engine.effort import Effort
+from projections.engine.effort import Run as RunPieces
+from projections.engine.groups import Generations
+from projections.engine.ledger_items import CLOSED, Target
+from projections.engine.plan import Rejected
+from projections.engine.refresh import Refresher
+from projections.engine.registry import FILLING, Registry, Standing
+from projections.engine.store import Image, ItemKey, Store
+from projections.errors import InvalidRequest, Transient
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
+from projections.language.rules import CopyRule, LedgerRule
+from projections.language.scope import Item
+from projections.operations.backfill.progress import Run, Segment
+from projections.operations.backfill.retirement import Past, retire
+from projections.operations.caution import Cautious
+from projections.operations.rehearsal import Rehearsal
+
+__all__ = ["Page", "Pages", "creates"]
+
+PAGE = 500
+"""Items read at a time: five requests for their entries, and at most as many transactions' worth of writes."""
+
+_GROUP_ATTRIBUTES = ("pk", "sk", "key", CLOSED)
+
+
+def creates(rule: LedgerRule) -> bool:
+    """Whether publishing what a rule knows brings items to life."""
+    return rule.mode != "shadow" and (isinstance(rule, CopyRule) or (rule.into.derived and not rule.into.copied))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What became of a page: where the scan goes on, what was done, what is to be tried again by key, what is hopeless.
+
+    With anything in `failed` the page is not done. `withheld` has the keys of the first few items that were not deleted.
+    """
+
+    after: Any
+    counts: Mapping[str, int]
+    failed: Mapping[str, str]
+    rejected: Sequence[Rejected]
+    withheld: Sequence[str]
+
+
+class Pages:
+    """Does pages. Safe for threads. A `dry` one writes nothing, and counts what it would write."""
+
+    def __init__(
+        self,
+        program: Program,
+        store: Store,
+        registry: Registry,
+        *,
+        run: RunPieces[Any],
+        size: int = PAGE,
+        pace: Callable[[int], None] = lambda writes: None,
+        dry: bool = False,
+    ) -> None:
+        self._program = program
+        self._store = store
+        self._registry = registry
+        self._run = run
+        self._size = size
+        self._pace = pace
+        self._dry = dry
+        self._generations = Generations()
+        self._past: dict[str, Past | None] = {}
+
+    def do(self, run: Run, segment: Segment, standing: Standing, effort: Effort) -> Page:
+        """Does the next page of a segment, under the rules as the registry has them now.
+
+        Raises Transient if the page cannot be read.
+        """
+        store: Cautious | Rehearsal
+        if self._dry:
+            store = Rehearsal(self._store, self._program)
+        else:
+            store = Cautious(self._store, self._program, deletes=run.allow_delete, pace=self._pace)
+        attributes = _GROUP_ATTRIBUTES if segment.phase == "groups" else None
+        page = store.scan(
+            segment.table,
+            segment=segment.number,
+            segments=segment.of,
+            limit=self._size,
+            attributes=attributes,
+            after=segment.after,
+        )
+        work = _Work(self, run, standing, store, effort)
+        work.do(segment, page.items)
+        # what an entry's item is rejected for was told when the item was read
+        rejected = list(work.refresher.rejected) if segment.phase != "entries" else []
+        counts = Counter({"items": len(page.items), "rejected": len(rejected)})
+        counts.update(work.counts)
+        counts.update(store.done)
+        counts.update({f"withheld|{rule}": number for rule, number in store.withheld.items()})
+        return Page(page.after, counts, dict(work.refresher.failed), rejected, tuple(store.examples))
+
+    def past(self, names: Sequence[str]) -> list[Past]:
+        """Rules that are gone, as far as the registry remembers them."""
+        for name in names:
+            if name not in self._past:
+                definition = self._registry.definition(name)
+                if definition is None and self._dry:  # what a rule was is not written down before it has changed
+                    definition = self._registry.definition(name.partition("@")[0])
+                self._past[name] = Past(name, definition, self._program) if definition is not None else None
+        return [one for name in names if (one := self._past[name]) is not None]
+
+
+class _Work:
+    """One page: what is to be done with its items, by phase."""
+
+    def __init__(self, pages: Pages, run: Run, standing: Standing, store: Cautious | Rehearsal, effort: Effort) -> None:
+        self._pages = pages
+        self._program = pages._program
+        self._run = run
+        self._standing = standing
+        self._store = store
+        self._effort = effort
+        self._dry = pages._dry
+        self.counts: Counter[str] = Counter()
+        self.refresher = Refresher(
+            self._program,
+            store,
+            publishes=standing.publishes,
+            generations=pages._generations,
+            run=pages._run,
+        )
+
+    def do(self, segment: Segment, items: Sequence[Image]) -> None:
+        if segment.phase == "entries":
+            return self.refresher.sources(dict.fromkeys(self._sources(items)), self._effort)
+        if segment.phase == "groups":
+            return self._create(items)
+        schema = self._program.tables[segment.table]
+        images = {schema.key(segment.table, image): image for image in items}
+        if segment.phase == "items":
+            return self.refresher.scanned(images, self._effort)
+        self._publish(images)
+        return self._retire(images)
+
+    def _sources(self, items: Sequence[Image]) -> list[ItemKey]:
+        """The items whose entries these are, as far as these are entries that say something."""
+        found = []
+        for item in items:
+            partition = item["pk"]["S"]
+            if not partition.startswith("E|"):
+                continue
+            if item.get("contributions", {}).get("S", "{}") == "{}" and "recent" not in item:
+                continue
+            key = decode_key(item["key"]["S"] if "key" in item else partition[2:])
+            if key.table in self._program.tables:  # else nobody can say what became of it
+                found.append(key)
+        return found
+
+    def _create(self, items: Sequence[Image]) -> None:
+        """The items that rules create and that do not exist; the others are seen where they stand."""
+        wanted = [target for target in _groups(items) if self._creates(target)]
+        keys = {target: decode_key(target[1]) for target in wanted}
+        there = self._store.get_many(list(dict.fromkeys(keys.values())))
+        missing = [target for target, key in keys.items() if key not in there]
+        self._publish_targets(missing)
+
+    def _creates(self, target: Target) -> bool:
+        rule = self._program.rules.get(target[0])
+        return isinstance(rule, LedgerRule) and creates(rule)
+
+    def _publish(self, images: Mapping[ItemKey, Image]) -> None:
+        into = self._program.ledger_rules_into
+        targets: list[Target] = []
+        for key, image in images.items():
+            item: Item | None = self._program.recognise(key, image)
+            if item is not None and item.entity.name in into:
+                text = encode_key(key)
+                targets += [(rule.name, text) for rule in into[item.entity.name] if rule.mode != "shadow"]
+        self._publish_targets(targets)
+
+    def _publish_targets(self, targets: Sequence[Target]) -> None:
+        self.counts["targets"] += len(targets)
+        if self._dry:  # what the groups of filling rules will say nobody knows
+            filling = [t for t in targets if self._standing.state(self._program.rules[t[0]]) == FILLING]
+            self.counts["publishable"] += len(filling)
+            self.counts["write units"] += len(filling)
+        self.refresher.publish(targets, self._effort)
+
+    def _retire(self, images: Mapping[ItemKey, Image]) -> None:
+        past = self._pages.past(self._run.retiring)
+        if not past:
+            return
+        attempt = 0
+        for key, image in images.items():
+            while True:
+                try:
+                    self.counts.update(retire(past, {key: image}, self._program, self._store))
+                except Transient as error:
+                    attempt += 1
+                    try:
+                        self._effort.pause(attempt)
+                    except Transient:
+                        self.refresher.failed[encode_key(key)] = str(error)
+                        break
+                except InvalidRequest as error:
+                    self.refresher.rejected[Rejected(None, str(error), encode_key(key), table=key.table)] = None
+                    break
+                else:
+                    break
+
+
+def _groups(items: Sequence[Image]) -> list[Target]:
+    """The groups that these items are the open first shards of."""
+    found = []
+    for item in items:
+        kind, _, rest = item["pk"]["S"].partition("|")
+        rule, _, target = rest.partition("|")
+        if kind == "G" and item["sk"]["S"].endswith("|00") and CLOSED not in item:
+            found.append((rule, item["key"]["S"] if "key" in item else target))
+    return found

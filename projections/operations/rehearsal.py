@@ -1,0 +1,141 @@
+"""A store on which nothing is written: it shows what it would show, and counts what that would change and cost."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Any
+
+from projections.engine.ledger_items import LEDGER
+from projections.engine.store import Delete, Image, ItemKey, Page, Schema, Store, Update, Value, Write
+from projections.errors import ConditionFailed, InvalidRequest, StoreError
+from projections.language.keys import encode_key
+from projections.language.program import Program
+from projections.operations.caution import MOST_EXAMPLES, Effects
+from projections.stores.conditions import holds
+from projections.stores.limits import item_size
+
+__all__ = ["Rehearsal"]
+
+
+class Rehearsal:
+    """Wraps a store for the time of a page. Items of the application are shown as they would be; of the ledger, as they are.
+
+    `done` counts what would be written: `entries`, `groups`, `members`, and by rule as `created|<rule>`, `changed|<rule>`,
+    `deleted|<rule>`; beside that `write units` (by the size of the items, twice that in a transaction, and for each index
+    that an item is or would be in, as if it held all attributes) and `read units`. `examples` has the keys of the first few
+    items that would be deleted. Safe for threads.
+    """
+
+    def __init__(self, store: Store, program: Program) -> None:
+        self._store = store
+        self._effects = Effects(program)
+        self._lock = threading.RLock()
+        self._seen: dict[ItemKey, Image | None] = {}
+        self.done: Counter[str] = Counter()
+        self.withheld: Counter[str] = Counter()
+        self.examples: list[str] = []
+
+    def schema(self, table: str) -> Schema:
+        return self._store.schema(table)
+
+    # Reads
+
+    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        image = self.get_many([key]).get(key)
+        if image is None or attributes is None:
+            return image
+        return {name: image[name] for name in attributes if name in image}
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        found = self._store.get_many(keys)
+        with self._lock:
+            self.done["read units"] += sum(_read_units(found.get(key, {})) for key in keys)
+            for key in keys:
+                self._seen.setdefault(key, found.get(key))
+            return {key: dict(image) for key in keys if (image := self._seen[key]) is not None}
+
+    def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
+        return self._counted(self._store.query(table, values, **options))
+
+    def scan(self, table: str, **options: Any) -> Page:
+        return self._counted(self._store.scan(table, **options))
+
+    def _counted(self, page: Page) -> Page:
+        with self._lock:
+            self.done["read units"] += ceil(sum(map(item_size, page.items)) / 4096)
+        return page
+
+    # Writes
+
+    def write(self, write: Write) -> None:
+        with self._lock:
+            self._rehearse(write)
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        with self._lock:
+            for write in writes:
+                self.done["write units"] += 2 * _write_units(_size(write))
+                if about := self._effects.of(write):
+                    self.done[about] += 1
+
+    def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
+        return [self._answer(write) for write in writes]
+
+    def _answer(self, write: Update) -> StoreError | None:
+        try:
+            self.write(write)
+        except (ConditionFailed, InvalidRequest) as error:
+            return error.with_traceback(None)
+        return None
+
+    def _rehearse(self, write: Write) -> None:
+        if write.key.table == LEDGER:
+            self.done["write units"] += _write_units(_size(write))
+            if about := self._effects.of(write):
+                self.done[about] += 1
+            return
+        if write.key not in self._seen:
+            self._seen[write.key] = self._store.get(write.key)
+        before = self._seen[write.key]
+        if write.condition is not None and not holds(write.condition, before):
+            raise ConditionFailed(before)
+        if before is None and isinstance(write, Delete):
+            return
+        after = self._after(write, before)
+        self._seen[write.key] = after
+        what = "created" if before is None else "changed" if after is not None else "deleted"
+        self.done[f"{what}|{self._effects.of(write)}"] += 1
+        self.done["write units"] += self._cost(write.key.table, before or {}, after or {})
+        if after is None and len(self.examples) < MOST_EXAMPLES:
+            self.examples.append(encode_key(write.key))
+
+    def _after(self, write: Write, before: Image | None) -> Image | None:
+        if not isinstance(write, Update):
+            return None
+        image = before if before is not None else self._store.schema(write.key.table).wire(write.key)
+        return {**{name: value for name, value in image.items() if name not in write.remove}, **write.set}
+
+    def _cost(self, table: str, before: Image, after: Image) -> int:
+        units = _write_units(max(item_size(before), item_size(after)))
+        for partition, sort in self._store.schema(table).indexes.values():
+            names = [name for name, _ in (*partition, *sort)]
+            places = [[image[name] for name in names] for image in (before, after) if all(n in image for n in names)]
+            if places:  # an item that moves within an index is written twice
+                moved = len(places) == 2 and places[0] != places[1]
+                units += (2 if moved else 1) * _write_units(item_size(after or before))
+        return units
+
+
+def _read_units(image: Mapping[str, Value]) -> int:
+    return max(1, ceil(item_size(image) / 4096))
+
+
+def _write_units(size: int) -> int:
+    return max(1, ceil(size / 1024))
+
+
+def _size(write: Write) -> int:
+    return item_size({**write.set, **write.add}) if isinstance(write, Update) else 0

@@ -1,0 +1,135 @@
+"""A table full of data gets its projections while the application writes and its stream is worked off."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from projections.engine.registry import FILLING, LIVE
+from tests.operations.backfill.stage import ALL, LIKES, Stage, before
+
+RULES = Path(__file__).parents[3] / "projections" / "rules"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_table_with_data_and_no_ledger_under_live_writes(seed: int) -> None:
+    chance = random.Random(seed)
+    stage = Stage(new_rules=FILLING)
+    stage.fill()
+
+    def meanwhile() -> None:
+        for _ in range(chance.randrange(3)):
+            stage.act(chance)
+        if chance.random() < 0.5:
+            stage.settle()
+        elif chance.random() < 0.3 and stage.records():
+            stage.deliver(stage.records()[: chance.randint(1, 4)])  # and again, with all that follows, later
+
+    stage.filled(meanwhile, segments=chance.randint(1, 3), allow_delete=chance.random() < 0.5)
+    assert set(stage.states().values()) == {LIVE}
+    stage.right()
+
+
+def test_functions_that_filled_before_the_backfill_began_counted_what_is_theirs() -> None:
+    """The flow of the README: deployed with NEW_RULES=fill, then a backfill."""
+    stage = Stage(new_rules=FILLING)
+    stage.fill()
+    for user in range(4):
+        stage.like(user, 3, stars=7)
+    stage.remove("USER#4", "LIKE#0")
+    stage.settle()
+    assert "likeCount" not in stage.post(3)
+    stage.filled()
+    assert stage.post(3)["likeCount"] == 4 + 1
+    stage.right()
+
+
+def test_the_rules_that_ship_over_the_layers_they_build_on_each_other() -> None:
+    """Copies are counted onto, what is counted is listed: each follows from the records of the one before."""
+    stage = Stage((RULES / "social.yaml").read_text(), new_rules=FILLING)
+    for user in range(3):
+        stage.put(f"USER#{user}", "PROFILE", name=f"n{user}", avatar="x")
+        for post in range(2):
+            created = f"2026-01-0{post + 1}T00:00:00Z"
+            stage.put(
+                f"USER#{user}",
+                f"POST#{created}#p{user}{post}",
+                title="t",
+                status="published" if post else "draft",
+                createdAt=created,
+                publishedAt=created,
+                tags=["a"],
+                wordCount=100 * post,
+            )  # fmt: skip
+            for other in range(user + 1):
+                stage.put(f"USER#{other}", f"LIKE#POST#p{user}{post}")
+                stage.put(f"POST#p{user}{post}", f"COMMENT#{created}#{other}", userId=str(other), stars=other)
+    stage.lose()
+    stage.filled()
+    meta = stage.item("POST#p21", "METADATA")
+    assert meta is not None
+    assert (meta["likeCount"], meta["GSI2SK"]) == (3, "SCORE#00000003#p21")
+    stage.right()
+
+
+def test_nothing_partial_is_published_while_a_rule_fills() -> None:
+    stage = Stage(LIKES, new_rules=FILLING)
+    stage.put("POST#1", "METADATA", likeCount=5000)  # by hand, until now
+    for user in range(20):
+        stage.like(user, 1, stars=1)
+    stage.lose()
+    seen: list[Any] = []
+    number = iter(range(100, 200))
+
+    def meanwhile() -> None:
+        stage.like(next(number), 1, stars=2)
+        stage.settle()
+        seen.append(stage.post(1)["likeCount"])
+
+    stage.filled(meanwhile, segments=1)
+    likes = sum(item["SK"]["S"].startswith("LIKE#") for item in stage.store.items("main"))
+    assert stage.post(1)["likeCount"] == likes
+    assert seen[0] == 5000
+    assert set(seen) <= {5000, *range(20, 200)}
+    assert all(one == 5000 or other >= one for one, other in pairwise(seen))
+
+
+def test_a_function_that_read_filling_and_commits_when_the_rule_is_live_is_waited_for() -> None:
+    """It publishes nothing, so that its commit has to be there before anything is published for the last time."""
+    stage = Stage(LIKES, new_rules=FILLING)
+    stage.fill()
+    backfill = stage.backfill()
+    run = backfill.begin(segments=1, wait=60.0)
+    late = stage.worker()
+    while run.phase != "live":
+        stage.phase(backfill, run)
+        run, _ = backfill.forward(run)
+    stage.like(77, 2, stars=1)
+    moved = []
+    before(stage, "transact", lambda: moved.append(backfill.forward(run)[0]))  # the rule goes live
+    assert late.process(stage.records(), remaining=lambda: 60.0).failed is None
+    stage.lose()
+    (run,) = moved
+    assert stage.states() == {"likes": LIVE}
+    assert run.ready == stage.clock.now + 60.0
+    assert "likeCount" not in stage.post(2)
+    stage.work(backfill, run)
+    assert stage.clock.slept == [60.0]
+    stage.right()
+
+
+def test_rules_of_every_kind_settle_with_records_that_come_late_and_twice() -> None:
+    stage = Stage(ALL, new_rules=FILLING)
+    stage.fill()
+    stage.lose()
+    first = len(stage.store.stream("main"))
+    chance = random.Random(5)
+    stage.filled(lambda: stage.act(chance))
+    stage.right()
+    stage.position = first  # everything is delivered once more
+    stage.settle()
+    stage.right()

@@ -1,0 +1,391 @@
+"""Rules that change on tables full of data: what is new fills, what changed takes effect, what is gone leaves no trace."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from projections.engine.registry import LIVE, RETIRING, Registry, former
+from projections.errors import Misconfigured, UsageError
+from tests.operations.backfill.stage import (
+    ALL,
+    AUTHOR,
+    LIKES,
+    LISTED,
+    NAMES,
+    OWNERS,
+    SIGHT,
+    TAGS,
+    Stage,
+    before,
+)
+
+STRICT = LIKES.replace("{from: Like,", "{from: Like, where: {stars: [{numeric: ['>=', 30]}]},")
+
+
+def lived(rules: str = ALL, **settings: Any) -> Stage:
+    """Tables that these rules have been kept right for."""
+    stage = Stage(rules, **settings)
+    stage.fill()
+    stage.filled()
+    stage.right()
+    return stage
+
+
+def test_a_rule_that_is_added_fills_while_the_others_stay_live() -> None:
+    stage = lived(LIKES)
+    after = stage.under(LIKES + TAGS)
+    seen: list[tuple[Any, bool]] = []
+
+    def meanwhile() -> None:
+        after.like(len(seen) + 50, 1, stars=1)
+        after.settle()
+        seen.append((after.post(1)["likeCount"], after.item("TAG#a", "STATS") is not None))
+
+    count = stage.post(1)["likeCount"]
+    after.filled(meanwhile)
+    assert [likes for likes, _ in seen] == list(range(count + 1, count + 1 + len(seen)))
+    assert not seen[0][1]
+    assert after.states() == {"likes": LIVE, "tags": LIVE}
+    after.right()
+
+
+# Changed rules.
+
+
+def test_a_changed_rule_takes_effect_and_keeps_its_old_value_until_then() -> None:
+    stage = lived(LIKES)
+    old = stage.post(1)["likeCount"]
+    after = stage.under(STRICT)
+    backfill = after.backfill()
+    run = backfill.begin(segments=1, wait=60.0)
+    seen: list[Any] = []
+
+    def meanwhile() -> None:
+        after.like(len(seen) % 3, 2, stars=99)
+        after.settle()
+        seen.append(after.post(1)["likeCount"])
+
+    after.work(backfill, run, meanwhile)
+    assert after.clock.slept == [60.0, 60.0]
+    assert seen[0] == old
+    assert after.post(1)["likeCount"] < old
+    after.right()
+    back = after.under(LIKES)  # and back again, by the same way
+    back.filled()
+    assert back.post(1)["likeCount"] == old
+    back.right()
+
+
+def test_functions_with_the_old_rules_stop_once_the_backfill_has_begun() -> None:
+    old = lived(LIKES)
+    new = old.under(STRICT)
+    new.backfill().begin(segments=1)
+    old.like(1, 1, stars=50)
+    stopped = old.deliver()
+    assert stopped.failed is not None
+    assert "other rules are in force" in str(stopped.failed_reason)
+    new.position -= 1
+    assert new.deliver().failed is None
+
+
+@pytest.mark.parametrize(
+    ("method", "call"), [("transact", 0), ("get_many", 0), ("get_many", 1), *(("write", call) for call in range(6))]
+)
+def test_what_an_old_function_does_that_began_before_is_put_right(method: str, call: int) -> None:
+    """It read the registry, then the epoch was raised; it ends within the time that the backfill waits."""
+    old = lived(ALL)
+    new = old.under(ALL.replace(LIKES, STRICT).replace("userId, city]", "userId]"))
+    backfill = new.backfill()
+    runs: list[Any] = []
+    before(old, method, lambda: runs.append(backfill.begin(segments=2)), call)
+    for user in range(3):
+        old.like(user, 1, stars=20 * user)
+        old.put(f"USER#{user}", "PROFILE", name="n9", city="new")
+        old.remove("USER#4", f"LIKE#{user}")
+    old.processor.process(old.records(), remaining=lambda: 60.0)
+    old.lose()  # whether it failed or not: nobody delivers it again
+    (run,) = runs
+    new.position = old.position
+    new.work(backfill, run)
+    new.settle()
+    new.right()
+
+
+def test_attributes_that_a_changed_rule_writes_no_more_are_removed() -> None:
+    stage = lived(ALL)
+    changed = ALL.replace("likeCount: count, best: max(stars)", "loved: count").replace("GSI1", "GSI2")
+    after = stage.under(
+        changed.replace("attributes: [stars]", "values: {seen: x}").replace("userCity: city", "in: city")
+    )
+    after.filled()
+    post, like, seen = (
+        after.item("POST#1", "METADATA", guards=True),
+        after.item("USER#4", "LIKE#1"),
+        after.item("SEEN#4#1", "X"),
+    )
+    assert post is not None
+    assert post.keys() == {"PK", "SK", "owner", "tags", "loved", "~likes", "GSI2PK", "GSI2SK"}
+    assert like is not None
+    assert like.keys() == {"PK", "SK", "stars", "in"}
+    assert seen == {"PK": "SEEN#4#1", "SK": "X", "seen": "x"}
+    after.right()
+    assert set(after.states()) == set(after.program.rules)
+
+
+def test_what_application_and_rules_own_now_stays_as_it_is() -> None:
+    """`best` is written by another rule from now on."""
+    stage = lived(LIKES)
+    best = stage.post(1)["best"]
+    changed = LIKES.replace(", best: max(stars)", "")
+    after = stage.under(changed + "  stars: {from: Like, aggregate: {into: Post, set: {best: max(stars)}}}\n")
+    seen: list[Any] = []
+    after.filled(lambda: seen.append(after.post(1)["best"]))
+    assert set(seen) == {best}
+    after.right()
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_copies_under_keys_that_a_changed_rule_makes_no_more_are_deleted_where_that_is_allowed(claimed: bool) -> None:
+    entities = """
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: METADATA}}
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#{postId}"}}
+  Seen: {key: {PK: "SEEN#{userId}#{postId}", SK: X}}
+projections:
+  seen: {from: Like, copy: {into: Seen, attributes: [stars]}}
+"""
+    if claimed:  # one of the likes of a post
+        entities = entities.replace("SEEN#{userId}#{postId}", "SEEN#{postId}")
+    stage = lived(entities)
+    old = {item["PK"]["S"] for item in stage.store.items("main") if item["PK"]["S"].startswith("SEEN")}
+    assert old
+    stage.put("SEEN#other", "Y", mine=1)  # and whatever is the application's
+    after = stage.under(entities.replace("SEEN#", "VIEW#"))
+    was = former("seen", stage.program.rules["seen"].fingerprint)
+    after.filled(allow_delete=False)
+    assert {item["PK"]["S"] for item in after.store.items("main")} >= old
+    assert after.states() == {"seen": LIVE, was: RETIRING}
+    after.filled()
+    assert not {item["PK"]["S"] for item in after.store.items("main")} & old
+    assert after.item("SEEN#other", "Y") is not None
+    assert after.states() == {"seen": LIVE}
+    after.right()
+
+
+def test_a_rule_that_goes_into_the_shadow_leaves_what_it_published() -> None:
+    stage = lived(LIKES)
+    value = stage.post(1)["likeCount"]
+    after = stage.under(LIKES.replace("from: Like,", "from: Like, mode: shadow,"))
+    after.filled()
+    after.like(40, 1, stars=3)
+    after.settle()
+    assert after.post(1)["likeCount"] == value
+    back = after.under(LIKES)
+    back.filled()
+    assert back.post(1)["likeCount"] == value + 1
+    back.right()
+
+
+# Renamed rules.
+
+
+def test_renamed_rules_leave_no_gap() -> None:
+    stage = lived(ALL)
+    stage.clock.slept.clear()
+    names = {
+        "likes": "applause",
+        "tags": "words",
+        "names": "people",
+        "seen": "views",
+        "listed": "index",
+        "author": "writer",
+    }
+    rules = ALL
+    for old, new in names.items():
+        rules = rules.replace(f"  {old}:", f"  {new}:")
+    after = stage.under(rules, "{" + ", ".join(f"{name}: remove" for name in names) + "}")
+    chance = random.Random(3)
+    shown = lambda: [  # noqa: E731
+        {name: value for name, value in item.items() if not name.startswith("~")} for item in after.store.items("main")
+    ]
+    held = shown()
+    pages = []
+    backfill = after.backfill()
+    after.work(backfill, backfill.begin(segments=2, allow_delete=True), lambda: pages.append(shown() == held))
+    after.settle()
+    assert len(pages) > 10
+    assert all(pages)
+    assert after.removed() == []
+    guards = {name for item in after.store.items("main") for name in item if name.startswith("~")}
+    assert guards == {f"~{name}" for name in names.values() if name != "index"}
+    assert set(after.states()) == set(names.values())
+    after.act(chance)
+    after.settle()
+    after.right()
+
+
+def test_a_renamed_rule_that_wants_less_deletes_only_what_nothing_stands_for() -> None:
+    stage = lived(TAGS + SIGHT)
+    rules = (TAGS + SIGHT).replace("  tags:", "  words:").replace("from: Post,", "from: Post, where: {owner: [u1]},")
+    rules = rules.replace("  seen:", "  views:").replace(
+        "from: Like,", "from: Like, where: {stars: [{numeric: ['>', 30]}]},"
+    )
+    after = stage.under(rules, "{tags: remove, seen: remove}")
+    after.filled()
+    assert set(after.removed()) == {"TAG#t0", "TAG#t2", "SEEN#1#0", "SEEN#2#0", "SEEN#2#1", "SEEN#3#0"}
+    after.right()
+
+
+# Retired rules.
+
+
+@pytest.mark.parametrize("fate", ["keep", "remove"])
+def test_a_retired_rule(fate: str) -> None:
+    stage = lived(ALL)
+    retired = ", ".join(f"{name}: {fate}" for name in ("likes", "tags", "names", "seen", "listed"))
+    after = stage.under(AUTHOR, f"{{{retired}}}")
+    after.filled()
+    post, copy, tag = (
+        after.item("POST#1", "METADATA", guards=True),
+        after.item("NAME#n1", "USER"),
+        after.item("TAG#a", "STATS"),
+    )
+    assert post is not None
+    assert after.states() == {"author": LIVE}
+    if fate == "keep":
+        assert {"likeCount", "best", "GSI1PK", "~likes"} <= post.keys()
+        assert copy is not None
+        assert tag is not None
+        assert any(json.loads(entry["contributions"]) for entry in after.ledger("E|"))
+        return
+    assert post.keys() == {"PK", "SK", "owner", "tags"}
+    assert copy is tag is after.item("SEEN#4#1", "X") is None
+    assert all(json.loads(entry["contributions"]) == {} for entry in after.ledger("E|"))
+    assert all(Registry(after.program, after.store).definition(name) is None for name in ("likes", "tags", "listed"))
+
+
+def test_children_are_freed_of_a_retired_embed() -> None:
+    stage = lived(ALL)
+    stage.put("USER#1", "NOTE", userCity="mine")
+    after = stage.under(LIKES, "{tags: keep, names: keep, seen: keep, listed: keep, author: remove}")
+    after.filled()
+    likes = [item for item in after.store.items("main") if item["SK"]["S"].startswith("LIKE")]
+    assert likes
+    assert not any({"userCity", "~author"} & item.keys() for item in likes)
+    assert after.item("USER#1", "NOTE") == {"PK": "USER#1", "SK": "NOTE", "userCity": "mine"}
+
+
+def test_what_was_kept_may_be_removed_later() -> None:
+    stage = lived(LIKES + TAGS)
+    kept = stage.under(TAGS, "{likes: keep}")
+    kept.filled()
+    assert "likeCount" in kept.post(1)
+    removed = kept.under(TAGS, "{likes: remove}")
+    removed.filled()
+    assert "likeCount" not in removed.post(1)
+    assert removed.states() == {"tags": LIVE}
+    removed.right()
+
+
+def test_an_item_that_two_retired_rules_made_is_deleted_as_a_whole() -> None:
+    stage = lived(TAGS + OWNERS + LIKES)
+    assert (stage.item("TAG#u0", "STATS") or {})["owned"] == 2
+    after = stage.under(LIKES, "{tags: remove, owners: remove}")
+    after.filled()
+    assert after.item("TAG#a", "STATS") is after.item("TAG#u0", "STATS") is None
+    after.right()
+
+
+def test_an_item_that_another_rule_still_makes_stays() -> None:
+    stage = Stage(TAGS + OWNERS)
+    stage.put("POST#1", "METADATA", owner="a", tags=["a", "b"])
+    stage.put("POST#2", "METADATA", owner="c", tags=["c"])
+    stage.filled()
+    after = stage.under(OWNERS, "{tags: remove}")
+    after.filled()
+    assert after.item("TAG#a", "STATS", guards=True).keys() == {"PK", "SK", "owned", "~owners"}  # type: ignore[union-attr]
+    assert after.item("TAG#b", "STATS") is None
+    after.right()
+
+
+def test_an_item_whose_other_maker_is_kept_stays() -> None:
+    stage = lived(TAGS + OWNERS + LIKES)
+    stage.put("POST#9", "METADATA", owner="both", tags=["both"])
+    stage.settle()
+    after = stage.under(LIKES, "{tags: remove, owners: keep}")
+    after.filled()
+    assert (after.item("TAG#both", "STATS") or {}).keys() == {"PK", "SK", "owned"}
+    assert after.item("TAG#t1", "STATS", guards=True) is not None, (
+        "a kept rule knows nothing here, but holds it by its guard"
+    )
+
+
+def test_a_copy_goes_with_its_rule_and_whatever_others_wrote_on_it() -> None:
+    entities = """
+entities:
+  Post: {key: {PK: "BLOG#{postId}", SK: P}}
+  PostMeta: {key: {PK: "POST#{postId}", SK: METADATA}}
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#{postId}"}}
+projections:
+"""
+    copy = "  byId: {from: Post, copy: {into: PostMeta, attributes: [title]}}\n"
+    likes = "  likes: {from: Like, aggregate: {into: PostMeta, set: {likeCount: count}}}\n"
+    stage = Stage(entities + copy + likes)
+    stage.put("BLOG#1", "P", title="t")
+    stage.put("POST#2", "METADATA", own=1)
+    for post in (1, 2):
+        stage.like(1, post)
+    stage.filled()
+    assert stage.post(1) == {"title": "t", "likeCount": 1}
+    after = stage.under(entities + likes, "{byId: remove}")
+    after.filled(allow_delete=False)
+    assert after.item("POST#1", "METADATA") is not None
+    assert after.states() == {"byId": RETIRING, "likes": LIVE}
+    report = after.filled()
+    assert report["targets"]["deleted|byId"] == 1
+    assert after.item("POST#1", "METADATA") is None
+    assert after.post(2) == {"own": 1, "likeCount": 1}
+    after.right()
+
+
+def test_what_the_application_does_to_an_item_while_a_rule_is_removed_from_it_stays() -> None:
+    stage = lived(LIKES + LISTED)
+    after = stage.under(TAGS, "{likes: remove, listed: remove}")
+    changes = iter(range(1000))
+
+    def meanwhile() -> None:
+        after.put(f"POST#{next(changes) % 4}", "METADATA", mine=1, owner="u", tags=["a"])
+        after.settle()
+
+    original = after.store.write
+
+    def write(update: Any) -> None:
+        if "~likes" in getattr(update, "remove", ()) and next(changes) % 2:
+            meanwhile()
+        original(update)
+
+    after.store.write = write  # type: ignore[method-assign]
+    after.filled(meanwhile)
+    for post in range(4):
+        assert after.post(post).keys() <= {"mine", "owner", "tags"}
+    after.right()
+
+
+# Mistakes.
+
+
+def test_a_rule_that_merely_vanished_is_an_error() -> None:
+    stage = lived(ALL)
+    with pytest.raises(
+        Misconfigured, match=r"likes: this rule is in force, and the rule file says nothing of it.*retired"
+    ):
+        stage.under(TAGS + NAMES + SIGHT + LISTED + AUTHOR).backfill().begin()
+
+
+def test_a_rule_that_does_not_exist_is_named() -> None:
+    with pytest.raises(UsageError, match="no rule is called 'liks'; there are likes"):
+        Stage(LIKES).backfill().begin(rules=["liks"])
