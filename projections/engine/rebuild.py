@@ -1,7 +1,8 @@
 """Rebuilding a group that disagrees with the entries: a new generation beside the old one, filled while traffic runs.
 
 1. Close the old generation, and make the new one with what has settled, in one transaction per shard. From then on commits
-   to the old one fail, and learn from the reason which generation is open.
+   to the old one fail, and learn from the reason which generation is open. The extremes of what has settled follow when
+   all shards are closed: a commit to any shard may change them.
 2. Refresh every entry that names the target. An entry says in which generation its contribution is counted, so that each is
    moved exactly once: by the refresh, or by a change that comes first. Nothing is published meanwhile.
 3. Open the group for publishing, and publish it.
@@ -28,7 +29,10 @@ from projections.engine.ledger_items import (
     whole_key,
 )
 from projections.engine.store import (
+    Above,
     AllOf,
+    AnyOf,
+    Below,
     Condition,
     Delete,
     Equal,
@@ -70,10 +74,11 @@ def close(store: Store, target: Target, generations: Generations, effort: Effort
         try:
             for shard in range(shards):
                 _close_shard(store, target, generation, shard, parts)
-        except TransactionCancelled:  # somebody committed to it meanwhile
+            _carry_extremes(store, target, generation)
+        except (TransactionCancelled, Transient) as error:  # as a rule somebody committed to it meanwhile
             attempt += 1
             if attempt == _MOST_TRIES:
-                raise Transient("the group kept changing while it was closed") from None
+                raise Transient(f"the group kept changing while it was closed: {error}") from error
             effort.pause(attempt)
             continue
         generations.at_least(target, generation + 1)
@@ -117,16 +122,24 @@ def _close_shard(store: Store, target: Target, generation: int, shard: int, part
             writes.append(Update(following, add=settled, condition=Exists((REBUILDING,))))
         store.transact(writes)
         return
-    extremes = [item for number, item in parts.items() if number < 0]
     begun: dict[str, Value] = {REBUILDING: {"BOOL": True}, **whole_key(following, target[1])}
-    if extremes:
-        begun["extremes"] = {"BOOL": True}
     writes.append(Update(following, set=begun, add={"version": {"N": "1"}, **settled}, condition=Missing(("pk",))))
-    for item in extremes:
-        sort = extreme_sort(generation + 1, item["slot"]["S"], item["which"]["S"])
-        held = {name: item[name] for name in ("order", "v", "slot", "which") if name in item}
-        writes.append(Update(ItemKey(LEDGER, key.partition, sort), set=held))
     store.transact(writes)
+
+
+def _carry_extremes(store: Store, target: Target, generation: int) -> None:
+    """Takes the least and greatest settled values into the next generation, where greater or lesser ones may be by now."""
+    following = group_key(*target, generation + 1)
+    extremes = [item for number, item in _by_shard(store, target, generation).items() if number < 0]
+    if extremes:
+        store.write(Update(following, set={"extremes": {"BOOL": True}}))
+    for item in extremes:
+        slot, which, order = item["slot"]["S"], item["which"]["S"], item["order"]
+        held = {name: item[name] for name in ("order", "v", "slot", "which")}
+        beaten = Above(("order",), order) if which == "least" else Below(("order",), order)
+        key = ItemKey(LEDGER, following.partition, extreme_sort(generation + 1, slot, which))
+        with suppress(ConditionFailed):
+            store.write(Update(key, set=held, condition=AnyOf((Missing(("order",)), beaten))))
 
 
 def reopen(store: Store, target: Target, generation: int) -> None:

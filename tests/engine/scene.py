@@ -118,12 +118,15 @@ def work_off(refresher: Refresher, pushes: Sequence[Push]) -> None:
 
 
 def before(world: World, method: str, work: Callable[[], Any], call: int = 0) -> None:
-    """Somebody does something just before a call of the store, and nothing at the calls this makes itself."""
+    """Somebody does something just before a call of the store, and nothing at the calls this makes itself.
+
+    Until then the method is among the store's `vars`.
+    """
     original, calls = getattr(world.store, method), iter(range(1_000_000))
 
     def called(*arguments: Any, **options: Any) -> Any:
         if next(calls) == call:
-            setattr(world.store, method, original)
+            delattr(world.store, method)
             work()
         return original(*arguments, **options)
 
