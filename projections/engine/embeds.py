@@ -287,7 +287,7 @@ class Embedder:
         for rule, child, key in parents:
             fence = raised.get(fences[rule.name, key]) if key is not None else None
             image = images.get(key) if key is not None else None
-            wanted = self._wanted(rule, child, key, fence["version"]["S"] if fence is not None else "", image)
+            wanted = self.wanted(rule, child, key, fence["version"]["S"] if fence is not None else "", image)
             if not all(same(child.image.get(name), value) for name, value in wanted.items()):
                 held = child.image.get(self._program.guard(rule.name))
                 writes.append(
@@ -308,7 +308,7 @@ class Embedder:
             self.pull(rule, child_key, effort)
         return hopeless
 
-    def _wanted(
+    def wanted(
         self, rule: EmbedRule, child: Item, reference: ItemKey | None, fence: str, image: Image | None
     ) -> dict[str, Value | None]:
         """What a child should show, its guard included; `image` is its parent's, read after the fence."""
@@ -337,7 +337,7 @@ class Embedder:
                 by = encode_key(reference)
                 fence = self._fence(rule.name, by)
                 parent_image = self._store.get(reference)
-            wanted = self._wanted(rule, child, reference, fence, parent_image)
+            wanted = self.wanted(rule, child, reference, fence, parent_image)
             if all(same(child.image.get(name), value) for name, value in wanted.items()):
                 return
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -22,7 +22,17 @@ from projections.language.contribution import Contributions
 from projections.language.keys import escape
 from projections.language.rules import LedgerRule, Member, MemberQuery, Totals
 
-__all__ = ["EXTREMES", "Generations", "Group", "extreme_sort", "parts_of", "read_groups", "read_members"]
+__all__ = [
+    "EXTREMES",
+    "Generations",
+    "Group",
+    "extreme_sort",
+    "first_members",
+    "parts_of",
+    "read_groups",
+    "read_members",
+    "summed",
+]
 
 EXTREMES = ("least", "greatest")
 
@@ -80,6 +90,8 @@ class Group:
     totals: Totals
     settled: Mapping[tuple[str, str], Member]
     """By slot and which extreme: the least and greatest value that has settled."""
+    live: Mapping[str, Decimal]
+    """The part of the totals that entries account for, `n` among them; the rest has settled."""
     rebuilding: bool = False
     """Not everything that contributes is counted yet: nothing is published."""
 
@@ -106,7 +118,7 @@ def read_groups(store: Store, targets: Iterable[Target], generations: Generation
             parts: list[Image] = [item] if item is not None else []
             if item is not None and (SHARD_COUNT in item or "extremes" in item):
                 parts = parts_of(store, key.partition, generations.of(target))
-            found[target] = _sum(generations.of(target), parts)
+            found[target] = summed(generations.of(target), parts)
         wanted = closed
     return found
 
@@ -124,21 +136,25 @@ def parts_of(store: Store, partition: str, generation: int) -> list[Image]:
             return parts
 
 
-def _sum(generation: int, parts: list[Image]) -> Group:
-    version, amounts = 0, dict[str, Decimal]()
+def summed(generation: int, parts: Iterable[Image]) -> Group:
+    """What the items of one generation of a group say together."""
+    version, amounts, live, rebuilding = 0, dict[str, Decimal](), dict[str, Decimal](), False
     settled: dict[tuple[str, str], Member] = {}
     for part in parts:
         if "order" in part:
             settled[part["slot"]["S"], part["which"]["S"]] = Member(part["v"], {}, part["order"]["S"])
             continue
+        rebuilding = rebuilding or REBUILDING in part
         version += int(Decimal(part["version"]["N"])) if "version" in part else 0
         for name, value in part.items():
             slot = name.removeprefix(SETTLED)
             if slot == "n" or slot[:1] in ("=", "#"):
-                amounts[slot] = WIDE.add(amounts.get(slot, Decimal(0)), Decimal(value["N"]))
+                amount = Decimal(value["N"])
+                amounts[slot] = WIDE.add(amounts.get(slot, Decimal(0)), amount)
+                if slot == name:
+                    live[slot] = WIDE.add(live.get(slot, Decimal(0)), amount)
     n = int(amounts.pop("n", 0))
-    rebuilding = any(REBUILDING in part for part in parts)
-    return Group(generation, group_at(generation, version), Totals(n, amounts), settled, rebuilding)
+    return Group(generation, group_at(generation, version), Totals(n, amounts), settled, live, rebuilding)
 
 
 def read_members(store: Store, rule: LedgerRule, target: str, group: Group) -> dict[str, list[Member]]:
@@ -162,6 +178,11 @@ def _first(store: Store, rule: LedgerRule, target: str, group: Group, query: Mem
         after = page.after
         if after is None:
             break
+    return first_members(query, items, group)
+
+
+def first_members(query: MemberQuery, items: Sequence[Image], group: Group) -> list[Member]:
+    """What a query asks for, of the first items of its members in its order; what has settled may come before them."""
     members = [
         Member(item.get("v", {"NULL": True}), item["a"]["M"] if "a" in item else {}, item["s"]["S"]) for item in items
     ]

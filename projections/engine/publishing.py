@@ -37,7 +37,7 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule
 from projections.language.values import same
 
-__all__ = ["Publisher"]
+__all__ = ["Publisher", "creates"]
 
 _MOST_TRIES = 20
 
@@ -147,7 +147,7 @@ class Publisher:
         try:
             self._write(rule, key, target, group, older(self._program.guard(rule.name), group.at), None)
         except ConditionFailed as failed:  # no such item, or published by someone with as new or newer knowledge
-            if group.totals.n == 0 and failed.item is not None and _creates(rule) and not isinstance(rule, CopyRule):
+            if group.totals.n == 0 and failed.item is not None and creates(rule) and not isinstance(rule, CopyRule):
                 self._delete_empty(rule, key)  # the one who published the zeros may have died before deleting
             return
         self._tally.add("published")
@@ -166,9 +166,9 @@ class Publisher:
                 group = read_groups(self._store, [target], self._generations)[target]
             if group.rebuilding:
                 return
-            if item is None and not _creates(rule):
+            if item is None and not creates(rule):
                 return
-            if item is not None and not _creates(rule) and not self._fits(rule, key, item):
+            if item is not None and not creates(rule) and not self._fits(rule, key, item):
                 return
             held = item.get(guard) if item is not None else None
             if item is None and group.totals.n == 0:
@@ -178,7 +178,7 @@ class Publisher:
                     self._tally.add("healed")
                 return
             except ConditionFailed as failed:
-                if failed.item is None and not _creates(rule):
+                if failed.item is None and not creates(rule):
                     return
         raise Transient(f"{rule.name}: the guard of a target kept changing while it was healed")
 
@@ -200,19 +200,17 @@ class Publisher:
         if isinstance(rule, CopyRule):
             return self._write_claim(rule, key, values if by is not None else None, stamp, condition, item)
         n = group.totals.n
-        creates = _creates(rule)
-        wanted = {**rule.into.constants, **values, guard: stamp} if creates else {**values, guard: stamp}
+        makes = creates(rule)
+        wanted = {**rule.into.constants, **values, guard: stamp} if makes else {**values, guard: stamp}
         shown = item is not None and all(same(item.get(name), value) for name, value in wanted.items())
         if not shown:
-            if (
-                not creates
-            ):  # what `match` says outright is checked; an item that changes its kind appears, and is healed
+            if not makes:  # what `match` says outright is checked; an item that changes its kind appears, and is healed
                 kind = tuple(Equal((name,), value) for name, value in rule.into.constants.items())
                 condition = AllOf((exists, *kind, condition))
             elif n == 0:  # zeros never create: creating and deleting would chase each other forever
                 condition = AllOf((exists, condition))
             self._store.write(_update(key, wanted, condition))
-        if creates and n == 0:
+        if makes and n == 0:
             self._delete_empty(rule, key)
         return not shown
 
@@ -251,7 +249,7 @@ class Publisher:
         return True
 
 
-def _creates(rule: LedgerRule) -> bool:
+def creates(rule: LedgerRule) -> bool:
     """Whether a publish may bring the target to life: a claimed copy, or a derived entity that no copy makes."""
     return isinstance(rule, CopyRule) or (rule.into.derived and not rule.into.copied)
 

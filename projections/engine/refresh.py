@@ -40,9 +40,28 @@ from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.language.scope import Item
 
-__all__ = ["Refresher"]
+__all__ = ["Refresher", "goal_of"]
 
 _MOST_ROUNDS = 20
+
+
+def goal_of(program: Program, held: Contributions, contributions: Contributions, gone: bool) -> Contributions:
+    """What an entry should say of an item: what the item says, and what only records can tell.
+
+    An expiry that is halfway through has marked what it settled. Of an item that is gone nobody knows whether it
+    expired; where that makes a difference, what it contributed stays until its record tells.
+    """
+    goal = {rule: dict(targets) for rule, targets in contributions.items()}
+    for name, targets in held.items():
+        rule = program.rules.get(name)
+        if gone and rule is not None and rule.expired == "keep":
+            goal[name] = dict(targets)
+            continue
+        for target, contributed in targets.items():
+            if SETTLED in contributed:
+                marked = goal.setdefault(name, {})
+                marked[target] = {**marked.get(target, {}), SETTLED: contributed[SETTLED]}
+    return goal
 
 
 class Refresher:
@@ -207,7 +226,7 @@ class Refresher:
         for rule, reason in evaluated.problems:
             self._reject(rule, reason, source)
         held = entry.contributions if entry is not None else {}
-        goal = self._goal(held, evaluated.contributions, image is None)
+        goal = goal_of(self._program, held, evaluated.contributions, image is None)
         if self._ledger.goal(held, goal) == held:
             return None
         change = Change(source, "", held, Evaluated(goal, evaluated.payloads, evaluated.problems))
@@ -216,24 +235,6 @@ class Refresher:
         if entry is not None:
             change.touched |= entry.targets
         return change
-
-    def _goal(self, held: Contributions, contributions: Contributions, gone: bool) -> Contributions:
-        """What an entry should say of an item: what the item says, and what only records can tell.
-
-        An expiry that is halfway through has marked what it settled. Of an item that is gone nobody knows whether it
-        expired; where that makes a difference, what it contributed stays until its record tells.
-        """
-        goal = {rule: dict(targets) for rule, targets in contributions.items()}
-        for name, targets in held.items():
-            rule = self._program.rules.get(name)
-            if gone and rule is not None and rule.expired == "keep":
-                goal[name] = dict(targets)
-                continue
-            for target, contributed in targets.items():
-                if SETTLED in contributed:
-                    marked = goal.setdefault(name, {})
-                    marked[target] = {**marked.get(target, {}), SETTLED: contributed[SETTLED]}
-        return goal
 
     def _settled(self, source: str, entry: Entry | None, done: list[Change]) -> None:
         """An entry that is right: what it owes, or that it should expire, still has to be seen to."""
