@@ -278,9 +278,7 @@ class Program:
             "each": Each(each["variable"], each["path"], each["ancestors"], each["separator"]) if each else None,
             "expired": document["expired"],
             "mode": document["mode"],
-            "fingerprint": _digest(
-                [document, *(self.document["entities"].get(document.get(role)) for role in ("from", "into"))]
-            ),
+            "fingerprint": self._fingerprint(document),
         }
         if kind == "index":
             return self._index(common, document)
@@ -300,6 +298,13 @@ class Program:
                 picked=tuple(document["attributes"].items()),
             )
         return self._embed(common, document, into)
+
+    def _fingerprint(self, rule: Mapping[str, Any]) -> str:
+        """Changes when what the rule makes of an item may change, or where its guards are found."""
+        entities = [self.document["entities"].get(rule.get(role)) for role in ("from", "into")]
+        tables = [self.document["tables"][entity["table"]] for entity in entities if entity]
+        keys = [[table["partition"], table["sort"], table["separator"]] for table in tables]
+        return _digest([rule, *entities, *keys, self.guard_prefix])
 
     def _embed(self, common: dict[str, Any], document: Mapping[str, Any], into: Entity) -> EmbedRule:
         name = common["name"]
