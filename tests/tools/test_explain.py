@@ -398,6 +398,15 @@ def test_explain_as_json(run: Run) -> None:
     assert document["cost"]["writeUnits"] == sum(batch["cost"]["writeUnits"] for batch in document["batches"])
 
 
+def test_many_writes_of_one_kind_are_cut_short_for_people_only(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "likes.json"
+    path.write_text(json.dumps({"Records": [record(100 + n, None, like(f"u{n}")) for n in range(30)]}))
+    _, out, _ = run("explain", str(path), "--rules", "social")
+    assert "and 24 more of kind entry" in out
+    _, out, _ = run("explain", str(path), "--rules", "social", "--json")
+    assert len(json.loads(out)["batches"][0]["requests"][0]["actions"]) == 31
+
+
 def test_explain_needs_events_or_an_item(run: Run) -> None:
     code, _, err = run("explain", "--rules", "social")
     assert (code, "--item KEY" in err) == (2, True)

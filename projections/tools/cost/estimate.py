@@ -88,8 +88,9 @@ class Way:
 class Estimate:
     """What one batch costs, and what that comes to.
 
-    `events` of the application come in one invocation on average, `records` with what comes back of our own writes.
-    `events_per_second` is None where only a sample is known. `naive_rules` are write units per batch by hand, by rule.
+    `changes` are rates, or numbers of a sample. `events` of the application come in one invocation on average, `records`
+    with what comes back of our own writes. `events_per_second` is None where only a sample is known. `naive_rules` are
+    write units per batch by hand, by rule.
     """
 
     changes: Mapping[str, float]
@@ -108,6 +109,7 @@ class Estimate:
     delivery: Delivery
     entry_bytes: float
     """Of a ledger entry: the ledger keeps one for each source item."""
+    sampled: bool = False
 
     @property
     def ours(self) -> Way:

@@ -31,6 +31,7 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
     assumed = estimate.assumptions
     rate = estimate.events_per_second or 0.0
     return {
+        "sample": estimate.sampled,
         "changes": dict(estimate.changes),
         "eventsPerSecond": estimate.events_per_second,
         "eventsPerInvocation": estimate.events,
@@ -115,12 +116,12 @@ def _money(value: float) -> str:
 
 
 def _print_head(out: Console, estimate: Estimate) -> None:
+    changes = ", ".join(f"{_number(rate)} of {change}" for change, rate in estimate.changes.items())
+    title = "A sample" if estimate.sampled else ""
     if estimate.events_per_second is not None:
-        changes = ", ".join(f"{_number(rate)} of {change}" for change, rate in estimate.changes.items())
-        _line(out, f"[bold]{_number(estimate.events_per_second)} events a second[/]: {_safe(changes)}")
-    else:
-        changes = ", ".join(f"{_number(rate)} of {change}" for change, rate in estimate.changes.items())
-        _line(out, f"[bold]A sample[/]: {_safe(changes)}")
+        rate = f"{_number(estimate.events_per_second)} events a second"
+        title = f"{rate} like a sample" if estimate.sampled else rate
+    _line(out, f"[bold]{title}[/]: {_safe(changes)}")
     _line(
         out,
         f"[dim]{_number(estimate.events)} events come in one invocation, with {_number(estimate.records - estimate.events)}"
@@ -225,15 +226,18 @@ def _print_hot(out: Console, estimate: Estimate) -> None:
 
 def _print_key(out: Console, key: HotKey, timed: bool) -> None:
     color = "red" if key.load > 1 else "yellow" if key.load > WARM else "green"
-    limit = f", enough for {key.limit_events:,.0f} events a second of it" if key.limit_events is not None else ""
+    told = ""
+    if key.events_per_second and key.what in ("group", "target", "members"):
+        told = f", at {_number(key.events_per_second)} events a second"
+        told += f"; enough for {key.limit_events:,.0f}" if key.limit_events is not None else ""
     rate = f"{_number(key.units_per_second)} units a second" if timed else f"{_number(key.units_per_second)} units"
-    _line(out, f"  [{color}]{rate}[/]  {_safe(key.key)}[dim]{limit}[/]")
+    _line(out, f"  [{color}]{rate}[/]  {_safe(key.key)}[dim]{told}[/]")
     if key.load > WARM and key.advice:
         _line(out, f"      {_safe(key.advice)}")
 
 
 def _print_legend(out: Console, estimate: Estimate, why: bool) -> None:
-    if estimate.events_per_second is not None and not estimate.assumptions.targets:
+    if not estimate.sampled and not estimate.assumptions.targets:
         _line(out, "[dim]Each event is assumed to have a target of its own; --targets RULE=N makes them share.[/]")
     prices = ", ".join(f"${price:g} per {PRICES[name][1]}" for name, price in estimate.assumptions.prices.items())
     _line(out, f"[dim]Prices: {_safe(prices)}.[/]")

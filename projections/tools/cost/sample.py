@@ -72,6 +72,7 @@ def sample_estimate(
         assumptions=assumed,
         delivery=delivery,
         entry_bytes=max(_entry_sizes(rehearsal), default=0.0),
+        sampled=True,
     )
 
 
@@ -203,6 +204,6 @@ def _hot(program: Program, rehearsal: Rehearsal, events: int, events_per_second:
                 found[key, role.kind, role.rules] += request.factor * action.units.table
     scale = events_per_second / events if events_per_second else 1.0
     return tuple(
-        HotKey(", ".join(rules), kind, key, units * scale, events_per_second or 0.0, None, "")
+        HotKey(", ".join(rules), kind, key, units * scale, 0.0, None, "")
         for (key, kind, rules), units in found.most_common(LISTED)
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from projections.language.keys import ItemKey
 from projections.tools.explain.document import BatchTold, Explanation
 from projections.tools.explain.records import RecordTold
 from projections.tools.explain.requests import ActionTold, RequestTold
@@ -18,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["print_explanation"]
 
 _COLORS = {"bad input": "red", "heals": "magenta", "": "dim"}
-_SINGLE = {"UpdateItem": "update", "DeleteItem": "delete", "GetItem": "get"}
+
+ALIKE = 6
+"""Writes of one kind that are shown of a transaction."""
 
 
 def print_explanation(explanation: Explanation, *, reads: bool = False) -> None:
@@ -40,12 +45,17 @@ def print_explanation(explanation: Explanation, *, reads: bool = False) -> None:
                 continue
         _print_batch(out, told, title, reads)
     if explanation.rehearsal.assumed:
-        names = ", ".join(map(key_words, explanation.rehearsal.assumed))
+        names = _names(explanation.rehearsal.assumed)
         _line(out, f"[dim]Assumed to exist, because the events do not show it: {_plain(names)}.[/]")
     if explanation.unknown:
-        names = ", ".join(map(key_words, explanation.unknown))
+        names = _names(explanation.unknown)
         _line(out, f"[dim]Taken as absent, because the events do not show it: {_plain(names)}.[/]")
     _line(out, f"[bold]In all[/]: {_spent(explanation.rehearsal.spent)}.")
+
+
+def _names(keys: Sequence[ItemKey]) -> str:
+    more = f" and {len(keys) - ALIKE} more" if len(keys) > ALIKE else ""
+    return ", ".join(map(key_words, keys[:ALIKE])) + more
 
 
 def _plain(text: str) -> str:
@@ -127,8 +137,15 @@ def _print_request(out: Console, told: RequestTold, round_: int) -> None:
         noun = "transaction" if request.operation == "TransactWriteItems" else "statements"
         vain = "" if request.outcome == "done" else f" [red]{request.outcome}[/]"
         _line(out, f"   {noun} of {len(told.actions)}{vain}  [dim]{units} units[/]")
+        seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
         for action in told.actions:
-            _print_action(out, action, "     ", round_)
+            alike = action.role.kind, action.role.rules
+            seen[alike] += 1
+            if seen[alike] <= ALIKE:
+                _print_action(out, action, "     ", round_)
+        for (kind, _), number in seen.items():
+            if number > ALIKE:
+                _line(out, f"     [dim]and {number - ALIKE} more of kind {kind}; --json has all[/]")
     elif told.actions:
         for action in told.actions:
             _print_action(out, action, "   ", round_)

@@ -98,10 +98,12 @@ class _Causes:
     def __init__(self, batch: Batch) -> None:
         self._numbers: dict[str, list[int]] = {}
         self._items: dict[str, list[int]] = {}
+        self._sequences: dict[str, list[str]] = {}
         for number, decoded in enumerate(batch.records, 1):
             if decoded.record is not None:
                 self._numbers.setdefault(decoded.record.sequence, []).append(number)
                 self._items.setdefault(encode_key(decoded.record.key), []).append(number)
+                self._sequences.setdefault(encode_key(decoded.record.key), []).append(decoded.record.sequence)
         self._sources: dict[str, list[int]] = {}
         self._targets: dict[tuple[str, str], list[int]] = {}
         made = batch.plan
@@ -121,8 +123,7 @@ class _Causes:
             self._add(self._targets, (push.rule, push.parent), *self._of(push.parent))
 
     def _of(self, item: str) -> list[str]:
-        numbers = set(self._items.get(item, ()))
-        return [sequence for sequence, found in self._numbers.items() if numbers.intersection(found)]
+        return self._sequences.get(item, [])
 
     def _add(self, into: dict[Any, list[int]], key: Any, *sequences: str) -> None:
         for sequence in sequences:

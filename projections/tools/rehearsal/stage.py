@@ -66,9 +66,10 @@ def set_stage(program: Program, tables: MemoryTables, records: Iterable[Record],
     _copies(program, tables, shown)
     assumed = _assume(program, tables, shown, made)
     touched = {target for wave in made.changes for change in wave for target in change.touched}
+    texts = {encode_key(key) for key in shown}
     for key, item in shown.items():
         # where the records show how the item came about, what is on it came of them
-        _adopt_groups(program, tables, key, item.first, {encode_key(one) for one in shown}, touched)
+        _adopt_groups(program, tables, key, item.first, texts, touched)
     publisher = Publisher(program, tables.store, Generations())
     publisher.publish([target for target in earlier if decode_key(target[1]) not in shown], _effort())
     _come_to_rest(program, tables, shown)
