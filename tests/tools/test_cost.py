@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from histories import compiled
 from metered import Metered, Round
-from workloads import WORKLOADS, Workload
+from workloads import WORKLOADS, Workload, item, posts
 
 from benchmarks.workload import EIGHT_COUNTERS, LIKES, likes, program
 from projections.errors import UsageError
+from projections.language.program import Program
 from projections.tools.cost import figures
 from projections.tools.cost.context import BatchCost
 from projections.tools.cost.estimate import MILLION, Estimate, estimate
@@ -410,3 +412,53 @@ def test_every_kind_of_rule_has_a_cost(run: Run, path: Path) -> None:
     document = json.loads(out)
     assert set(document["rules"]) - {"(of no single rule)"} <= set(compiled(path).rules)
     assert document["ways"][0]["perEvent"]["writeUnits"] > 0
+
+
+# In the long run.
+
+
+def running(rules: Program, before: list[Any], prefix: str) -> tuple[float, float]:
+    """Units and calls per like: 15 batches of 100 likes of random posts, each with the records that the writes of the one
+    before brought about.
+    """
+    rng = Random(5)
+    units = calls = 0.0
+    with Metered(rules) as metered:
+        metered.settle(metered.write(puts=before))
+        for number in range(15):
+            puts = [item(f"USER#{number}-{n}", f"LIKE#POST#{prefix}{rng.randrange(20)}", at=number) for n in range(100)]
+            spent, _, asked = metered.play(metered.write(puts=puts))
+            units, calls = units + spent, calls + sum(asked.values())
+        for spent, _, asked in metered.settle(list(metered.tables.records())):
+            units, calls = units + spent, calls + sum(asked.values())
+    return units / 1500, calls / 1500
+
+
+def test_a_running_stream_costs_what_the_estimate_says() -> None:
+    workload = next(one for one in WORKLOADS if one.name == "120 likes in a list and a counter")
+    units, calls = running(workload.program, list(workload.before()) + posts(20)(), "")
+    model = CostModel(workload.program, Assumptions(targets={"": 20.0}))
+    found = estimate(model, Rates({LIKE: 100.0}), Delivery(batch=100))
+    assert units == pytest.approx(found.ours.write_units, rel=0.02)
+    assert calls == pytest.approx(found.ours.calls, rel=0.02)
+
+
+def test_index_attributes_that_follow_a_counter_cost_at_most_what_the_estimate_says() -> None:
+    """Of an item that changes in every batch they are written later, since by then a newer record is on its way."""
+    rules = compiled(ROOT / "projections/rules/social.yaml")
+    before = [
+        item("USER#ada", "PROFILE", name="Ada"),
+        *(
+            item(
+                "USER#ada",
+                f"POST#2026-03-01T00:00:00Z#p{number}",
+                status="published",
+                publishedAt="2026-03-02T00:00:00Z",
+            )
+            for number in range(20)
+        ),
+    ]
+    units, _ = running(rules, before, "p")
+    model = CostModel(rules, Assumptions(targets={"": 20.0}))
+    found = estimate(model, Rates({LIKE: 100.0}), Delivery(batch=100))
+    assert 0.75 * found.ours.write_units < units < found.ours.write_units

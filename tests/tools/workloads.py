@@ -14,7 +14,7 @@ from projections.language.values import wire
 from projections.tools.cost.flow import EDIT, INSERT, REMOVE, Flow
 from projections.tools.cost.workload import Assumptions
 
-__all__ = ["WORKLOADS", "Workload"]
+__all__ = ["WORKLOADS", "Workload", "item", "posts"]
 
 ROOT = Path(__file__).parents[2]
 
