@@ -275,9 +275,7 @@ class _Draft:
         taken = {
             one["into"] for one in self._rules.values() if one is not rule and "into" in one and names & _written(one)
         }
-        others = [
-            one for one in self._document["entities"] if one not in read | made | taken and one != rule["into"]
-        ]
+        others = [one for one in self._document["entities"] if one not in read | made | taken and one != rule["into"]]
         if not others:
             return None
         rule["into"] = self._any(others)
