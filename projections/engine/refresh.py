@@ -31,6 +31,7 @@ from projections.engine.limits import refusal
 from projections.engine.plan import Rejected
 from projections.engine.publishing import Publisher
 from projections.engine.recent import forget, owing
+from projections.engine.registry import SHADOW
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.tally import Tally
 from projections.errors import InvalidRequest, StoreError, Transient
@@ -45,16 +46,23 @@ __all__ = ["Refresher", "goal_of"]
 _MOST_ROUNDS = 20
 
 
-def goal_of(program: Program, held: Contributions, contributions: Contributions, gone: bool) -> Contributions:
+def goal_of(
+    program: Program,
+    held: Contributions,
+    contributions: Contributions,
+    gone: bool,
+    publishes: Callable[[Rule], bool] = lambda rule: True,
+) -> Contributions:
     """What an entry should say of an item: what the item says, and what only records can tell.
 
     An expiry that is halfway through has marked what it settled. Of an item that is gone nobody knows whether it
-    expired; where that makes a difference, what it contributed stays until its record tells.
+    expired; where that makes a difference, what it contributed stays until its record tells. Not so while a rule fills
+    (it does not publish yet): an invocation with the rules before may have taken that record, and it meant nothing to them.
     """
     goal = {rule: dict(targets) for rule, targets in contributions.items()}
     for name, targets in held.items():
         rule = program.rules.get(name)
-        if gone and rule is not None and rule.expired == "keep":
+        if gone and rule is not None and rule.expired == "keep" and (rule.mode == SHADOW or publishes(rule)):
             goal[name] = dict(targets)
             continue
         for target, contributed in targets.items():
@@ -226,7 +234,7 @@ class Refresher:
         for rule, reason in evaluated.problems:
             self._reject(rule, reason, source)
         held = entry.contributions if entry is not None else {}
-        goal = goal_of(self._program, held, evaluated.contributions, image is None)
+        goal = goal_of(self._program, held, evaluated.contributions, image is None, self._publishes)
         if self._ledger.goal(held, goal) == held:
             return None
         change = Change(source, "", held, Evaluated(goal, evaluated.payloads, evaluated.problems))

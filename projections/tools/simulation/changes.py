@@ -268,10 +268,14 @@ class _Draft:
         return f"{variable} is {text}"
 
     def _into(self, name: str, rule: Document) -> str | None:
-        """Into another entity, which no rule reads: so there is no cycle."""
+        """Into another entity, which no rule reads, so that there is no cycle, and whose attributes are free."""
         read = {one["from"] for one in self._rules.values()}
         made = {one["into"] for one in self._rules.values() if one["kind"] == "copy"}
-        others = [one for one in self._document["entities"] if one not in read | made and one != rule["into"]]
+        names = _written(rule)
+        taken = {
+            one["into"] for one in self._rules.values() if one is not rule and "into" in one and names & _written(one)
+        }
+        others = [one for one in self._document["entities"] if one not in read | made | taken and one != rule["into"]]
         if not others:
             return None
         rule["into"] = self._any(others)
@@ -311,3 +315,10 @@ class _Draft:
     def _on_delete(self, name: str, rule: Document) -> str | None:
         rule["on_delete"] = "remove" if rule["on_delete"] == "keep" else "keep"
         return f"on_delete is {rule['on_delete']}"
+
+
+def _written(rule: Document) -> set[str]:
+    """The attributes that a rule writes by name."""
+    listed = rule.get("attributes", {})
+    names = {rule["as"]} if rule["kind"] == "top" else {*rule.get("set", {}), *(() if listed == "all" else listed)}
+    return names | set(rule.get("values", {}))
