@@ -109,8 +109,19 @@ class Pages:
         counts = Counter({"items": len(page.items), "rejected": len(rejected)})
         counts.update(work.counts)
         counts.update(store.done)
-        counts.update({f"withheld|{rule}": number for rule, number in store.withheld.items()})
-        return Page(page.after, counts, dict(work.refresher.failed), rejected, tuple(store.examples))
+        told = self._told(segment)
+        counts.update({f"withheld|{rule}": number for rule, number in store.withheld.items() if told(rule)})
+        examples = [key for key, rule in store.examples.items() if told(rule)]
+        return Page(page.after, counts, dict(work.refresher.failed), rejected, examples)
+
+    def _told(self, segment: Segment) -> Callable[[str], bool]:
+        """Of which rules this phase tells that items were not deleted: each such item is met in one of them, at least."""
+
+        def told(name: str) -> bool:
+            rule = self._program.rules.get(name)
+            return segment.phase == "targets" or (isinstance(rule, CopyRule) and not rule.claimed)
+
+        return told
 
     def past(self, names: Sequence[str]) -> list[Past]:
         """Rules that are gone, as far as the registry remembers them."""
