@@ -30,7 +30,7 @@ from projections.language.scope import Item
 from projections.operations.backfill.progress import Run, Segment
 from projections.operations.backfill.retirement import Past, retire
 from projections.operations.caution import Cautious
-from projections.operations.rehearsal import Rehearsal
+from projections.operations.dry import DryStore
 
 __all__ = ["Page", "Pages", "creates"]
 
@@ -88,9 +88,9 @@ class Pages:
 
         Raises Transient if the page cannot be read.
         """
-        store: Cautious | Rehearsal
+        store: Cautious | DryStore
         if self._dry:
-            store = Rehearsal(self._store, self._program)
+            store = DryStore(self._store, self._program)
         else:
             store = Cautious(self._store, self._program, deletes=run.allow_delete, pace=self._pace)
         attributes = _GROUP_ATTRIBUTES if segment.phase == "groups" else None
@@ -137,7 +137,7 @@ class Pages:
 class _Work:
     """One page: what is to be done with its items, by phase."""
 
-    def __init__(self, pages: Pages, run: Run, standing: Standing, store: Cautious | Rehearsal, effort: Effort) -> None:
+    def __init__(self, pages: Pages, run: Run, standing: Standing, store: Cautious | DryStore, effort: Effort) -> None:
         self._pages = pages
         self._program = pages._program
         self._run = run

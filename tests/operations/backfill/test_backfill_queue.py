@@ -249,7 +249,7 @@ def test_a_page_that_fails_makes_its_message_come_again_and_is_not_passed_over()
     line.stage.store.transact = transact  # type: ignore[method-assign]
     (_, body) = line.messages.pop()
     assert line.handle(body) == ["1"]
-    assert "throttled" in line.seen[-1].failed["1"]
+    assert "a page could not be done, main|USER#" in line.seen[-1].failed["1"]
     assert line.run().phase == "items"
     line.stage.store.transact = original  # type: ignore[method-assign]
     line.messages.append((0.0, body))

@@ -17,10 +17,10 @@ from projections.operations.caution import MOST_EXAMPLES, Effects
 from projections.stores.conditions import holds
 from projections.stores.limits import item_size
 
-__all__ = ["Rehearsal"]
+__all__ = ["DryStore"]
 
 
-class Rehearsal:
+class DryStore:
     """Wraps a store for the time of a page. Items of the application are shown as they would be; of the ledger, as they are.
 
     `done` counts what would be written: `entries`, `groups`, `members`, and by rule as `created|<rule>`, `changed|<rule>`,
