@@ -60,7 +60,7 @@ class Effort:
 
     def pause(self, attempt: int) -> None:
         """Waits before attempt number `attempt` (from 1) is repeated. Raises OutOfTime if the time would not suffice."""
-        seconds = self._chance() * min(2.0, 0.02 * 2**attempt)
+        seconds = self._chance() * min(2.0, 0.02 * 2 ** min(attempt, 10))
         if self._remaining() - seconds <= self._margin:
             raise OutOfTime("the invocation's time is nearly up")
         self._sleep(seconds)

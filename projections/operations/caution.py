@@ -72,8 +72,8 @@ class Cautious:
     """Wraps a store. Without `deletes` no item of the application is deleted: whoever asks is told that it was.
 
     `done` counts what was written: `entries`, `groups`, `members`, and by rule as `written|<rule>`, `deleted|<rule>`.
-    `withheld` counts the deletions that were not made by rule, `examples` has the first few keys, encoded. `pace` is told
-    of every few writes before they are made, and may wait. Safe for threads.
+    `withheld` counts the deletions that were not made by rule, `examples` has the first few encoded keys with their rules.
+    `pace` is told of every few writes before they are made, and may wait. Safe for threads.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Cautious:
         self._lock = threading.Lock()
         self.done: Counter[str] = Counter()
         self.withheld: Counter[str] = Counter()
-        self.examples: list[str] = []
+        self.examples: dict[str, str] = {}
 
     def schema(self, table: str) -> Schema:
         return self._store.schema(table)
@@ -138,7 +138,8 @@ class Cautious:
             raise ConditionFailed(image)
         if image is None:
             return
+        rule = self._effects.of(write)
         with self._lock:
-            self.withheld[self._effects.of(write)] += 1
+            self.withheld[rule] += 1
             if len(self.examples) < MOST_EXAMPLES:
-                self.examples.append(encode_key(write.key))
+                self.examples[encode_key(write.key)] = rule

@@ -73,6 +73,7 @@ class WorkerHandler:
         sleep: Callable[[float], None] = time.sleep,
         chance: Callable[[], float] = random.random,
         children_per_page: int = CHILDREN_PER_PAGE,
+        items_per_page: int | None = None,
         new_rules: str = LIVE,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -86,6 +87,7 @@ class WorkerHandler:
         self._sleep = sleep
         self._chance = chance
         self._children_per_page = children_per_page
+        self._items_per_page = items_per_page
         self._registry = Registry(program, store, new_rules)
         self._now = now
         self._rejected: list[Rejected] = []
@@ -93,12 +95,14 @@ class WorkerHandler:
     @cached_property
     def _backfill(self) -> Backfill:
         from projections.operations.backfill.backfill import Backfill  # most functions never do one
+        from projections.operations.backfill.pages import PAGE
 
         return Backfill(
             self._program,
             self._store,
             now=self._now,
             run=self._run,
+            page=self._items_per_page or PAGE,
             pace=self._pacer,
             quarantine=self._reject,
         )
@@ -135,6 +139,8 @@ class _Task:
     work: Task
     own: bool = True
     tries: int = 0
+    trouble: str = ""
+    """Why it was not done when the time was up."""
 
 
 class _Invocation:
@@ -174,7 +180,8 @@ class _Invocation:
             task = self._waiting.popleft()
             try:
                 following = self._page(task.work)
-            except OutOfTime:
+            except OutOfTime as error:
+                task.trouble = str(error)
                 self._waiting.append(task)
                 break
             except Transient as error:
@@ -246,7 +253,8 @@ class _Invocation:
         left = list(self._waiting)
         idle = [task for task in left if task.own and (task.tries or not self._counts["pages"])]
         for task in idle:
-            self.failed[task.message] = "the invocation's time was up before a page could be done"
+            trouble = f": {task.trouble}" if task.trouble else ""
+            self.failed[task.message] = f"the invocation's time was up before a page could be done{trouble}"
         self._send([task for task in left if task not in idle], 0.0)
 
     def _send(self, left: Sequence[_Task], seconds: float) -> None:

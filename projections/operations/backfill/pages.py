@@ -30,7 +30,7 @@ from projections.language.scope import Item
 from projections.operations.backfill.progress import Run, Segment
 from projections.operations.backfill.retirement import Past, retire
 from projections.operations.caution import Cautious
-from projections.operations.rehearsal import Rehearsal
+from projections.operations.dry import DryStore
 
 __all__ = ["Page", "Pages", "creates"]
 
@@ -88,9 +88,9 @@ class Pages:
 
         Raises Transient if the page cannot be read.
         """
-        store: Cautious | Rehearsal
+        store: Cautious | DryStore
         if self._dry:
-            store = Rehearsal(self._store, self._program)
+            store = DryStore(self._store, self._program)
         else:
             store = Cautious(self._store, self._program, deletes=run.allow_delete, pace=self._pace)
         attributes = _GROUP_ATTRIBUTES if segment.phase == "groups" else None
@@ -109,8 +109,19 @@ class Pages:
         counts = Counter({"items": len(page.items), "rejected": len(rejected)})
         counts.update(work.counts)
         counts.update(store.done)
-        counts.update({f"withheld|{rule}": number for rule, number in store.withheld.items()})
-        return Page(page.after, counts, dict(work.refresher.failed), rejected, tuple(store.examples))
+        told = self._told(segment)
+        counts.update({f"withheld|{rule}": number for rule, number in store.withheld.items() if told(rule)})
+        examples = [key for key, rule in store.examples.items() if told(rule)]
+        return Page(page.after, counts, dict(work.refresher.failed), rejected, examples)
+
+    def _told(self, segment: Segment) -> Callable[[str], bool]:
+        """Of which rules this phase tells that items were not deleted: each such item is met in one of them, at least."""
+
+        def told(name: str) -> bool:
+            rule = self._program.rules.get(name)
+            return segment.phase == "targets" or (isinstance(rule, CopyRule) and not rule.claimed)
+
+        return told
 
     def past(self, names: Sequence[str]) -> list[Past]:
         """Rules that are gone, as far as the registry remembers them."""
@@ -126,7 +137,7 @@ class Pages:
 class _Work:
     """One page: what is to be done with its items, by phase."""
 
-    def __init__(self, pages: Pages, run: Run, standing: Standing, store: Cautious | Rehearsal, effort: Effort) -> None:
+    def __init__(self, pages: Pages, run: Run, standing: Standing, store: Cautious | DryStore, effort: Effort) -> None:
         self._pages = pages
         self._program = pages._program
         self._run = run

@@ -60,7 +60,7 @@ def work(backfill: Backfill, task: BackfillTask, effort: Effort, send: TaskSende
         if done.failed:
             key, reason = next(iter(done.failed.items()))
             kind = OutOfTime if effort.over else Transient
-            raise kind(f"{len(done.failed)} items of a page could not be done, as {key}: {reason}")
+            raise kind(f"a page could not be done, {key} for one: {reason}")
         segment = done.segment
         if not segment.done:
             return task if done.ours else None

@@ -98,7 +98,7 @@ class Runner:
         while not segment.done and not stop.is_set():
             failed = {}
             try:
-                done = self._backfill.page(run, segment, Effort(_within(_PAGE_SECONDS), margin=0.0, sleep=self._sleep))
+                done = self._backfill.page(run, segment, self._effort())
             except Transient as error:
                 failed = {f"segment {segment.number} of {segment.of} of {segment.table}": str(error)}
             else:
@@ -118,13 +118,11 @@ class Runner:
                 self._sleep(min(10.0, 0.1 * 2**attempt))
         return segment
 
+    def _effort(self) -> Effort:
+        end = self._clock() + _PAGE_SECONDS
+        return Effort(lambda: end - self._clock(), margin=0.0, sleep=self._sleep)
+
 
 def _keep(examples: dict[Any, Any], key: Any, value: Any) -> None:
     if len(examples) < MOST_EXAMPLES:
         examples[key] = value
-
-
-def _within(seconds: float) -> Callable[[], float]:
-    """What is left of so many seconds from now."""
-    end = time.monotonic() + seconds
-    return lambda: end - time.monotonic()

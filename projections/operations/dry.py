@@ -17,16 +17,16 @@ from projections.operations.caution import MOST_EXAMPLES, Effects
 from projections.stores.conditions import holds
 from projections.stores.limits import item_size
 
-__all__ = ["Rehearsal"]
+__all__ = ["DryStore"]
 
 
-class Rehearsal:
+class DryStore:
     """Wraps a store for the time of a page. Items of the application are shown as they would be; of the ledger, as they are.
 
     `done` counts what would be written: `entries`, `groups`, `members`, and by rule as `created|<rule>`, `changed|<rule>`,
     `deleted|<rule>`; beside that `write units` (by the size of the items, twice that in a transaction, and for each index
-    that an item is or would be in, as if it held all attributes) and `read units`. `examples` has the keys of the first few
-    items that would be deleted. Safe for threads.
+    that an item is or would be in, as if it held all attributes) and `read units`. `examples` has the first few encoded keys
+    of items that would be deleted, with their rules. Safe for threads.
     """
 
     def __init__(self, store: Store, program: Program) -> None:
@@ -36,7 +36,7 @@ class Rehearsal:
         self._seen: dict[ItemKey, Image | None] = {}
         self.done: Counter[str] = Counter()
         self.withheld: Counter[str] = Counter()
-        self.examples: list[str] = []
+        self.examples: dict[str, str] = {}
 
     def schema(self, table: str) -> Schema:
         return self._store.schema(table)
@@ -107,10 +107,11 @@ class Rehearsal:
         after = self._after(write, before)
         self._seen[write.key] = after
         what = "created" if before is None else "changed" if after is not None else "deleted"
-        self.done[f"{what}|{self._effects.of(write)}"] += 1
+        rule = self._effects.of(write)
+        self.done[f"{what}|{rule}"] += 1
         self.done["write units"] += self._cost(write.key.table, before or {}, after or {})
         if after is None and len(self.examples) < MOST_EXAMPLES:
-            self.examples.append(encode_key(write.key))
+            self.examples[encode_key(write.key)] = rule
 
     def _after(self, write: Write, before: Image | None) -> Image | None:
         if not isinstance(write, Update):

@@ -1,0 +1,375 @@
+"""A backfill as tasks on a queue: messages come twice, late, out of order, and functions die at any point."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from projections.engine.effort import Effort, OutOfTime
+from projections.engine.embeds import Push
+from projections.engine.plan import Rejected
+from projections.engine.registry import FILLING, LIVE
+from projections.errors import BadInput, Transient
+from projections.operations.backfill import queued
+from projections.operations.backfill.progress import Run
+from projections.operations.pacing import Pacer
+from projections.operations.tasks import BackfillTask, Tasks, read, write
+from projections.operations.worker import MARGIN_SECONDS, Work, WorkerHandler
+from tests.operations.backfill.stage import ALL, LIKES, TAGS, Died, Stage, before, effort
+
+
+class Line:
+    """A queue, and workers that take from it as chance has it."""
+
+    def __init__(self, stage: Stage, seed: int = 0) -> None:
+        self.stage = stage
+        self.chance = random.Random(seed)
+        self.messages: list[tuple[float, str]] = []
+        self.quarantined: list[Rejected] = []
+        self.seen: list[Work] = []
+        self.tasks = Tasks(lambda: self)
+        self.deaths = 0.0
+        """How likely a worker dies when it sends."""
+
+    def send(self, bodies: Sequence[str], delays: Sequence[float]) -> None:
+        if self.chance.random() < self.deaths:
+            raise Died
+        now = self.stage.clock.now
+        self.messages += [(now + delay, body) for body, delay in zip(bodies, delays, strict=True)]
+
+    def worker(self, **settings: Any) -> WorkerHandler:
+        given: dict[str, Any] = {
+            "send": self.tasks,
+            "quarantine": self.quarantined.extend,
+            "pacer": Pacer(10_000, clock=self.stage.clock, sleep=self.stage.clock.sleep),
+            "observe": self.seen.append,
+            "sleep": self.stage.clock.sleep,
+            "now": lambda: datetime.fromtimestamp(self.stage.clock.now, UTC),
+            **settings,
+        }
+        return WorkerHandler(self.stage.program, self.stage.store, **given)
+
+    def handle(self, *bodies: str, seconds: float = 60.0, **settings: Any) -> list[str]:
+        """One invocation; the identifiers of what failed. Messages are numbered from 1."""
+        end = self.stage.clock.now + seconds
+        event = {"Records": [{"messageId": str(n), "body": body} for n, body in enumerate(bodies, 1)]}
+        answer = self.worker(**settings).handle(event, lambda: end - self.stage.clock.now)
+        return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+
+    def begin(self, **options: Any) -> Run:
+        backfill = self.stage.backfill()
+        run = backfill.begin(**{"segments": 3, **options})
+        queued.start(backfill, run, self.tasks)
+        return run
+
+    def drain(self, twice: float = 0.0, between: Callable[[], Any] = lambda: None) -> None:
+        """Workers take what is due in any order, `twice` as likely as that; what fails or dies comes again."""
+        for _ in range(2000):
+            if not self.messages:
+                return
+            due = [message for message in self.messages if message[0] <= self.stage.clock.now]
+            if not due:
+                self.stage.clock.now = min(at for at, _ in self.messages)
+                continue
+            message = self.chance.choice(due)
+            if self.chance.random() >= twice:
+                self.messages.remove(message)
+            try:
+                failed = self.handle(message[1])
+            except Died:
+                failed = ["1"]
+            if failed and message not in self.messages:
+                self.messages.append((self.stage.clock.now + 360.0, message[1]))
+            between()
+        raise AssertionError("the queue never empties")
+
+    def run(self) -> Run:
+        found = self.stage.backfill().progress.run()
+        assert found is not None
+        return found
+
+
+def lined(rules: str = ALL, seed: int = 0) -> Line:
+    stage = Stage(rules, new_rules=FILLING)
+    stage.fill()
+    return Line(stage, seed)
+
+
+def test_a_task_travels_through_the_queue() -> None:
+    task = BackfillTask("abc", "items", "main", 7)
+    assert read(write(task)) == task
+    assert write(task).isascii()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"run": "a"}, {"run": 1, "phase": "b", "table": "c", "number": 0}, [],
+     {"run": "a", "phase": "b", "table": "c", "number": "0"}, {"run": "a", "phase": "b", "table": "c", "number": True}],
+)  # fmt: skip
+def test_what_is_no_task_is_told(fields: Any) -> None:
+    with pytest.raises(BadInput, match="no task"):
+        read(json.dumps({"backfill": fields}))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_messages_in_any_order_some_twice_and_live_writes(seed: int) -> None:
+    line = lined(seed=seed)
+    run = line.begin(wait=60.0, segments=1 + seed % 4)
+
+    def meanwhile() -> None:
+        if line.chance.random() < 0.5:
+            line.stage.act(line.chance)
+        if line.chance.random() < 0.5:
+            line.stage.settle()
+
+    began = line.stage.clock.now
+    line.drain(twice=0.3, between=meanwhile)
+    assert (line.run().name, line.run().phase) == (run.name, "done")
+    assert line.stage.clock.now >= began + 60.0
+    assert set(line.stage.states().values()) == {LIVE}
+    line.stage.settle()
+    line.stage.right()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_functions_that_die_when_they_send_leave_nothing_undone(seed: int) -> None:
+    line = lined(seed=seed)
+    line.begin(wait=60.0, segments=2)
+    line.deaths = 0.4
+    line.drain(twice=0.1)
+    assert line.run().done
+    line.stage.settle()
+    line.stage.right()
+
+
+def test_everything_is_counted_once_however_often_it_is_delivered() -> None:
+    line = lined(seed=3)
+    run = line.begin(segments=2)
+    line.drain(twice=0.5)
+    report = line.stage.backfill().report(line.run())
+    likes = sum(user % 5 for user in range(6))
+    assert report["items"]["entries"] == likes + 4 + 6
+    assert run.name == line.run().name
+
+
+def test_messages_that_come_twice_do_not_multiply() -> None:
+    line = lined()
+    line.begin(segments=2)
+    for at, body in line.messages[:]:
+        line.messages += [(at, body)] * 5
+    line.drain()
+    assert line.run().done
+    assert len(line.seen) < 12 * (1 + 4), "each drops out where it finds another ahead"
+
+
+def test_nothing_is_done_before_the_functions_that_know_less_have_ended() -> None:
+    line = lined(LIKES)
+    line.stage.filled()
+    after = line.stage.under(LIKES.replace("max(stars)", "min(stars)"))
+    line = Line(after)
+    line.begin(wait=60.0)
+    assert {at - after.clock.now for at, _ in line.messages} == {60.0}
+    (at, body), *_ = line.messages
+    line.messages = []
+    assert line.handle(body) == []  # it came too early
+    assert line.messages == [(at, body)]
+    assert line.run().phase == "items"
+    assert all(segment.after is None for segment in after.backfill().segments(line.run()))
+
+
+def test_a_wait_longer_than_a_message_is_held_back_is_waited_out() -> None:
+    """SQS holds a message back for 900 s at most."""
+    line = lined(LIKES)
+    backfill = line.stage.backfill()
+    run = backfill.begin(segments=1)
+    run, _ = backfill.progress.move(run, ready=line.stage.clock.now + 2000.0)
+    queued.start(backfill, run, line.tasks)
+    began = line.stage.clock.now
+    while not line.run().done:
+        line.messages = [(min(at, line.stage.clock.now + 900.0), body) for at, body in line.messages]
+        line.stage.clock.now = max(line.stage.clock.now, line.messages[0][0])
+        assert line.handle(line.messages.pop(0)[1]) == []
+    assert line.stage.clock.now >= began + 2000.0
+    line.stage.settle()
+    line.stage.right()
+
+
+def test_what_there_is_no_time_for_goes_back_to_the_queue() -> None:
+    line = lined(LIKES)
+    line.begin(segments=1)
+    slow = Pacer(1, clock=line.stage.clock, sleep=line.stage.clock.sleep)
+    (_, body) = line.messages.pop()
+    assert line.handle(body, seconds=MARGIN_SECONDS + 8, pacer=slow, items_per_page=5) == []
+    assert [read(body) for _, body in line.messages] == [read(body)]
+    (segment,) = line.stage.backfill().segments(line.run())
+    assert segment.after is not None
+    line.drain()
+    line.stage.settle()
+    line.stage.right()
+
+
+def test_pages_and_pushes_take_turns() -> None:
+    line = lined()
+    line.begin(segments=1)
+    (_, body) = line.messages.pop()
+    push = write(Push("author", "main|USER#4|PROFILE", "9999|1"))
+    done: list[str] = []
+    original = line.stage.store.scan
+
+    def scan(table: str, **options: Any) -> Any:
+        done.append("page")
+        return original(table, **options)
+
+    query = line.stage.store.query
+
+    def called(table: str, values: Any, **options: Any) -> Any:
+        if values == [{"S": "USER#4"}]:
+            done.append("push")
+        return query(table, values, **options)
+
+    line.stage.store.scan, line.stage.store.query = scan, called  # type: ignore[method-assign]
+    assert line.handle(body, push, items_per_page=5) == []
+    assert done[:2] == ["page", "push"]
+    assert done.count("page") > 2
+
+
+def test_a_page_that_fails_makes_its_message_come_again_and_is_not_passed_over() -> None:
+    line = lined(LIKES)
+    line.begin(segments=1)
+    original = line.stage.store.transact
+
+    def transact(writes: Any) -> None:
+        raise Transient("throttled")
+
+    line.stage.store.transact = transact  # type: ignore[method-assign]
+    (_, body) = line.messages.pop()
+    assert line.handle(body) == ["1"]
+    assert "a page could not be done, main|USER#" in line.seen[-1].failed["1"]
+    assert line.run().phase == "items"
+    line.stage.store.transact = original  # type: ignore[method-assign]
+    line.messages.append((0.0, body))
+    line.drain()
+    line.stage.settle()
+    line.stage.right()
+
+
+def test_a_function_whose_time_is_up_in_the_middle_of_a_page_says_so() -> None:
+    line = lined(LIKES)
+    run = line.begin(segments=1)
+    (segment,) = line.stage.backfill().segments(run)
+    before(line.stage, "get_many", lambda: line.stage.clock.sleep(50.0))
+    end = line.stage.clock.now + 60.0
+    short = Effort(lambda: end - line.stage.clock.now, margin=20.0, sleep=line.stage.clock.sleep)
+    task = BackfillTask(run.name, segment.phase, segment.table, segment.number)
+    with pytest.raises(OutOfTime, match=r"a page could not be done, main\|USER.*time is nearly up"):
+        queued.work(line.stage.backfill(page=100), task, short, line.tasks)
+
+
+def test_a_function_with_newer_rules_leaves_the_run_of_others_alone() -> None:
+    """It was deployed while a backfill was under way, and nobody put its rules in force yet."""
+    line = lined(LIKES)
+    line.begin(segments=1)
+    newer = Line(line.stage.under(LIKES + TAGS))
+    (_, body) = line.messages[0]
+    assert newer.handle(body) == ["1"]
+    assert "other rules than the backfill" in newer.seen[-1].failed["1"]
+    line.drain()
+    assert line.run().done
+
+
+def test_a_function_with_older_rules_leaves_all_messages_to_others() -> None:
+    line = lined(LIKES)
+    line.stage.filled()
+    newer = Line(line.stage.under(LIKES + TAGS))
+    newer.begin(segments=1)
+    assert line.handle(newer.messages[0][1]) == ["1"]
+    assert "other rules are in force" in line.seen[-1].failed["1"]
+
+
+@pytest.mark.parametrize("again", [{"restart": True}, {"allow_delete": True}])
+def test_messages_of_a_run_that_was_given_up_are_dropped(again: Any) -> None:
+    line = lined(LIKES)
+    line.begin(segments=2)
+    old = [body for _, body in line.messages]
+    line.messages.clear()
+    line.begin(segments=2, **again)
+    line.messages, kept = [], line.messages
+    assert line.handle(*old) == []
+    assert line.messages == []
+    line.messages = kept
+    line.drain()
+    assert line.run().done
+
+
+def test_a_run_that_is_overtaken_in_the_middle_of_a_page_is_dropped() -> None:
+    line = lined(LIKES)
+    run = line.begin(segments=1)
+    task = BackfillTask(run.name, "items", "main", 0)
+    backfill = line.stage.backfill()
+    look = backfill.progress.segment
+
+    def segment(*arguments: Any) -> Any:
+        line.stage.backfill().begin(segments=1, restart=True)
+        return look(*arguments)
+
+    backfill.progress.segment = segment  # type: ignore[method-assign]
+    assert queued.work(backfill, task, effort(), line.tasks) is None
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_function_deletes_only_what_its_run_may(allowed: bool) -> None:
+    line = lined()
+    line.stage.filled()
+    line.stage.remove("USER#4", "LIKE#1")
+    line.stage.lose()
+    line.begin(allow_delete=allowed)
+    line.drain()
+    line.stage.settle()
+    assert (line.stage.item("SEEN#4#1", "X") is None) == allowed
+
+
+def test_what_a_rule_cannot_use_goes_to_the_quarantine() -> None:
+    line = lined(LIKES.replace("best: max(stars)", "stars: sum(stars)"))
+    line.stage.like(7, 1, stars="many")
+    line.stage.lose()
+    line.begin()
+    line.drain()
+    (one,) = line.quarantined
+    assert (one.rule, one.key) == ("likes", "main|USER#7|LIKE#1")
+    assert sum(work.counts["rejected"] for work in line.seen) == 1
+
+
+def test_a_quarantine_that_cannot_be_reached_makes_the_page_come_again() -> None:
+    line = lined(LIKES.replace("best: max(stars)", "stars: sum(stars)"))
+    line.stage.like(7, 1, stars="many")
+    line.stage.lose()
+    line.begin(segments=1)
+
+    def unreachable(rejected: Sequence[Rejected]) -> None:
+        raise Transient("the quarantine did not answer")
+
+    (_, body) = line.messages.pop()
+    assert line.handle(body, quarantine=unreachable) == ["1"]
+    assert line.run().phase == "items"
+    line.messages.append((0.0, body))
+    line.drain()
+    assert len(line.quarantined) == 1
+    assert line.run().done
+
+
+def test_to_begin_again_sends_what_is_left() -> None:
+    """Messages were lost, or ended among the dead letters."""
+    line = lined(LIKES)
+    run = line.begin(segments=3)
+    line.messages.clear()
+    assert line.begin(segments=3) == run
+    assert len(line.messages) == 3
+    line.drain()
+    assert line.run().done
+    line.begin()
+    assert line.run().name != run.name

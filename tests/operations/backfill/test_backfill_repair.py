@@ -1,0 +1,215 @@
+"""What a backfill puts right where the stream was off; what it leaves alone; what it would do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from projections.engine.registry import FILLING
+from projections.operations.backfill.runner import Runner
+from tests.operations.backfill.stage import ALL, LIKES, NAMES, TAGS, Stage
+
+
+def lived(rules: str = ALL, **settings: Any) -> Stage:
+    stage = Stage(rules, **settings)
+    stage.fill()
+    stage.filled()
+    stage.right()
+    return stage
+
+
+def counted(report: dict[str, Counter[str]]) -> Counter[str]:
+    return sum(report.values(), Counter())
+
+
+def test_a_second_backfill_writes_nothing() -> None:
+    stage = lived()
+    records = len(stage.store.stream("main"))
+    ledger = [item for item in stage.store.items("ledger") if item["pk"]["S"] != "R"]
+    total = counted(stage.filled())
+    assert len(stage.store.stream("main")) == records
+    assert [item for item in stage.store.items("ledger") if item["pk"]["S"] != "R"] == ledger
+    assert total.keys() == {"items", "targets"}
+
+
+def test_what_was_removed_while_the_stream_was_off_is_retracted_and_copies_go_only_if_that_is_allowed() -> None:
+    stage = lived()
+    for key in (("USER#4", "LIKE#1"), ("USER#4", "PROFILE"), ("USER#5", "PROFILE"), ("POST#3", "METADATA")):
+        stage.remove(*key)
+    stage.lose()
+    for _ in range(2):
+        total = counted(stage.filled(allow_delete=False))
+        assert stage.post(1)["likeCount"] == 2
+        assert stage.item("NAME#n2", "USER") is not None
+        assert stage.item("SEEN#4#1", "X") is not None
+        assert stage.item("TAG#t3", "STATS") == {"PK": "TAG#t3", "SK": "STATS", "posts": 0}
+        withheld = {name: n for name, n in total.items() if name.startswith("withheld")}
+        assert withheld == {"withheld|names": 1, "withheld|seen": 1, "withheld|tags": 1}
+    total = counted(stage.filled())
+    assert {name: n for name, n in total.items() if name.startswith("deleted")} == {
+        "deleted|names": 1,
+        "deleted|seen": 1,
+        "deleted|tags": 1,
+    }
+    assert stage.item("NAME#n2", "USER") is stage.item("SEEN#4#1", "X") is stage.item("TAG#t3", "STATS") is None
+    stage.right()
+
+
+def test_the_keys_of_what_was_not_deleted_are_told() -> None:
+    stage = lived()
+    stage.remove("USER#4", "LIKE#1")
+    stage.lose()
+    backfill = stage.backfill()
+    runner = stage.runner(backfill)
+    assert runner.work(backfill.begin(segments=2)).done
+    assert list(runner.withheld) == ["main|SEEN#4#1|X"]
+
+
+def test_a_copy_that_lost_its_source_to_another_claim_is_that_ones() -> None:
+    stage = lived(NAMES)
+    first = stage.item("NAME#n1", "USER")
+    assert first is not None
+    stage.remove(f"USER#{first['userId']}", "PROFILE")
+    stage.lose()
+    stage.filled(allow_delete=False)
+    second = stage.item("NAME#n1", "USER")
+    assert second is not None
+    assert second["userId"] != first["userId"]
+    stage.right()
+
+
+def test_what_is_wrong_on_items_that_nobody_heard_of_is_put_right() -> None:
+    stage = lived()
+    stage.put("POST#1", "METADATA", owner="u9", tags=["new"])  # without what rules wrote on it
+    stage.put("SEEN#4#1", "X", stars=0)
+    stage.put("USER#4", "LIKE#1", stars=98, userCity="wrong")
+    stage.put("TAG#a", "STATS", posts=77)
+    stage.remove("TAG#t2", "STATS")
+    stage.remove("NAME#n0", "USER")
+    stage.lose()
+    stage.filled()
+    stage.right()
+
+
+def test_items_of_nobodys_entity_and_strange_guards_are_left_alone() -> None:
+    stage = lived()
+    strange = {"likeCount": 7, "~likes": {"by": "x", "at": "9", "n": 3}, "~unknown": 5, "GSI1PK": "mine"}
+    stage.put("NOTE#1", "X", **strange)
+    stage.put("NAME#n1", "ELSE", **{"~names": {"by": "main|USER#9|PROFILE", "at": "", "n": 1}})
+    stage.lose()
+    stage.filled()
+    assert stage.item("NOTE#1", "X", guards=True) == {"PK": "NOTE#1", "SK": "X", **strange}
+    assert stage.item("NAME#n1", "ELSE") is not None
+
+
+def test_what_a_rule_cannot_use_is_told_and_counts_once_and_the_rest_is_done() -> None:
+    rules = LIKES.replace("best: max(stars)", "stars: sum(stars)")
+    stage = Stage(rules, new_rules=FILLING)
+    stage.fill()
+    stage.like(7, 1, stars="many")
+    stage.like(8, 1)
+    stage.lose()
+    told: list[Any] = []
+    backfill = stage.backfill(quarantine=told.extend)
+    runner = stage.runner(backfill)
+    run = runner.work(backfill.begin(segments=2))
+    assert run.done
+    (one,) = runner.rejected
+    assert (one.rule, one.key, told) == ("likes", "main|USER#7|LIKE#1", [one])
+    assert counted(backfill.report(run))["rejected"] == 1
+    assert stage.post(1)["likeCount"] == 4
+    stage.right()
+
+
+# Dry runs.
+
+
+def rehearsed(stage: Stage, *rules: str, segments: int = 2, page: int = 5) -> tuple[Counter[str], Runner]:
+    before = stage.store.items("main"), stage.store.items("ledger")
+    backfill = stage.backfill(dry=True, page=page)
+    runner = stage.runner(backfill)
+    phases = runner.rehearse(backfill.rehearsed(rules, segments))
+    assert (stage.store.items("main"), stage.store.items("ledger")) == before
+    assert runner.failed == {}
+    return sum(phases.values(), Counter()), runner
+
+
+def by_rule(total: Counter[str], *kinds: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for name, count in total.items():
+        what, bar, rule = name.partition("|")
+        if bar and what in kinds:
+            found[rule] += count
+    return found
+
+
+@pytest.mark.parametrize("segments", [1, 3])
+def test_a_dry_run_writes_nothing_and_says_what_would_be_written(segments: int) -> None:
+    stage = Stage(new_rules=FILLING)
+    stage.fill()
+    total, _ = rehearsed(stage, segments=segments, page=1000)
+    backfill = stage.backfill(page=1000)
+    run = stage.work(backfill, backfill.begin(segments=segments))
+    phases = backfill.report(run)
+    real = counted(phases)
+    for name in ("entries", "members"):
+        assert total[name] == real[name] > 0
+    items = by_rule(phases["items"], "written")
+    assert items == by_rule(total, "created", "changed")
+    assert items.keys() == {"seen", "listed", "author"}
+    published = by_rule(phases["groups"] + phases["targets"], "written")
+    assert published.keys() == {"likes", "tags", "names"}
+    assert total["created|seen"] == items["seen"]
+    assert total["changed|author"] == items["author"]
+    assert total["publishable"] >= published["likes"]
+    assert total["write units"] >= 2 * (real["entries"] + real["groups"] + real["members"]) + items.total()
+    assert total["read units"] > len(stage.store.items("main"))
+
+
+def test_a_dry_run_over_what_is_right_would_write_nothing() -> None:
+    total, runner = rehearsed(lived())
+    assert total.keys() == {"items", "targets", "read units"}
+    assert runner.withheld == {}
+
+
+def test_a_dry_run_names_what_would_be_deleted_and_what_would_be_corrected() -> None:
+    stage = lived()
+    stage.remove("USER#4", "LIKE#1")
+    stage.put("POST#2", "METADATA", owner="u0", tags=["a", "t2"])
+    stage.lose()
+    total, runner = rehearsed(stage)
+    assert list(runner.withheld) == ["main|SEEN#4#1|X"]
+    assert total["deleted|seen"] == 1
+    assert (total["changed|likes"], total["changed|listed"]) == (1, 1)
+    assert total["entries"] == 1
+
+
+def test_a_dry_run_of_a_changed_and_a_retired_rule_says_what_their_traces_are() -> None:
+    stage = lived(LIKES + TAGS)
+    after = stage.under(LIKES.replace(", best: max(stars)", ""), "{tags: remove}")
+    total, runner = rehearsed(after, page=1000)
+    assert total["retired|likes"] == 4
+    assert total["deleted|tags"] == 5
+    assert len(runner.withheld) == 5
+    assert total["entries"] > 0
+    assert stage.states() == {"likes": "live", "tags": "live"}
+
+
+def test_the_units_of_a_dry_run_count_sizes_indexes_and_transactions() -> None:
+    rules = """
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: METADATA}}
+projections:
+  listed: {from: Post, index: {GSI1PK: "BY#{owner}", GSI1SK: "{postId}"}}
+"""
+    stage = Stage(rules)
+    stage.put("POST#1", "METADATA", owner="a", text="x" * 2500)
+    stage.put("POST#2", "METADATA", owner="a", GSI1PK="wrong", GSI1SK="2")
+    stage.lose()
+    total, _ = rehearsed(stage, segments=1, page=10)
+    assert total["write units"] == (3 + 3) + (1 + 2), (
+        "three KB and a new place in the index; one KB, taken from one place"
+    )
+    assert total["read units"] == 1 + 1, "one scan of each table; nothing is counted"
