@@ -22,13 +22,13 @@ from projections.engine.ledger_items import Entry, entry_key, fence_key
 from projections.engine.publishing import creates
 from projections.engine.refresh import goal_of
 from projections.engine.store import Image, ItemKey, Store, Value
-from projections.language.contribution import Contributed, canonical_text
+from projections.language.contribution import canonical_text
 from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key, encode_key
 from projections.language.rules import CopyRule, LedgerRule
 from projections.language.scope import Item
-from projections.language.values import plain, same
-from projections.operations.verify import published
+from projections.language.values import same
+from projections.operations.verify import published, showing
 from projections.operations.verify.drift import Drift
 from projections.operations.verify.reading import bare
 from projections.operations.verify.scanning import patiently
@@ -106,13 +106,14 @@ class Examiner:
         for rule in sorted(self._scope.booked & (held.keys() | goal.keys())):
             if entry is not None and rule in entry.refused:  # it is in quarantine, and there is no way to hold it
                 continue
+            shown = partial(showing.contributed, self._program.rules[rule])
             olds, news = bare(unmarked(held.get(rule, {}))), bare(unmarked(goal.get(rule, {})))
             for target in sorted(olds.keys() | news.keys()):
                 old, new = olds.get(target), news.get(target)
                 if old != new:
                     kind = "entry missing" if old is None else "entry extra" if new is None else "entry stale"
                     at = entry.version or None if entry is not None else None
-                    drifts.append(Drift(kind, rule, target, None, _amounts(old), _amounts(new), source, at))
+                    drifts.append(Drift(kind, rule, target, None, shown(old), shown(new), source, at))
         revision = entry.revision if entry is not None else None
         return Finding(f"{revision} {canonical_text(goal)}", tuple(drifts))
 
@@ -125,7 +126,7 @@ class Examiner:
         for subject in subjects:
             item = items.get(targets[subject])
             held = by_of(item.get(self._program.guard(subject.rule))) if item is not None else ""
-            sources[subject] = sorted({subject.source, held} - {""})
+            sources[subject] = sorted({*subject.sources, held} - {""})
         keys = {source: decode_key(source) for some in sources.values() for source in some}
         images = self._store.get_many(list(keys.values()))
         found = {}
@@ -149,22 +150,17 @@ class Examiner:
         names = rule.owned(item)
         if made is None:
             if item is not None and by_of(held) and not shadow:
-                drifts = [replace(common, kind="copy extra", actual=_shown(item, names), source=by_of(held))]
+                drifts = [replace(common, kind="copy extra", actual=showing.item(item, names), source=by_of(held))]
         elif item is None:
-            drifts = [replace(common, kind="copy missing", expected=published.shown(made[1]), source=made[0])]
+            drifts = [replace(common, kind="copy missing", expected=showing.item(made[1]), source=made[0])]
         else:
             source, wanted = made
             common = replace(common, source=source)
-            drifts = [
-                replace(
-                    common, kind="copy stale", attribute=n, actual=_plain(item.get(n)), expected=_plain(wanted.get(n))
-                )
-                for n in sorted(names | wanted.keys())
-                if not same(item.get(n), wanted.get(n))
-            ]
+            common = replace(common, kind="copy stale")
+            drifts = _wrong(common, item, {name: wanted.get(name) for name in sorted(names | wanted.keys())})
             if not drifts and not shadow and by_of(held) != source:
                 drifts = [replace(common, kind="guard", attribute=guard, actual=by_of(held) or None, expected=source)]
-        return Finding(_state(held, _shown(item or {}, names), made), tuple(drifts))
+        return Finding(_state(held, showing.item(item or {}, names), made), tuple(drifts))
 
     # Index attributes
 
@@ -177,21 +173,8 @@ class Examiner:
             drifts: list[Drift] = []
             for rule in self._scope.indexes.get(item.entity.name, ()) if item is not None else ():
                 assert item is not None
-                desired = index_attributes(rule, item)[0]
-                drifts += [
-                    Drift(
-                        "index",
-                        rule.name,
-                        subject.key,
-                        name,
-                        _plain(item.image.get(name)),
-                        _plain(value),
-                        subject.key,
-                        shadow=self._scope.shadow(rule),
-                    )
-                    for name, value in desired.items()
-                    if not same(item.image.get(name), value)
-                ]
+                common = Drift("index", rule.name, subject.key, source=subject.key, shadow=self._scope.shadow(rule))
+                drifts += _wrong(common, item.image, index_attributes(rule, item)[0])
             found[subject] = Finding(_state([drift.text() for drift in drifts]), tuple(drifts))
         return found
 
@@ -226,11 +209,7 @@ class Examiner:
             return Finding()
         wanted = self._embedder.wanted(rule, child, parent, fence, image)
         common = Drift("embed", rule.name, encode_key(child.key), at=at_of(held) or None, source=by, shadow=shadow)
-        drifts = [
-            replace(common, attribute=name, actual=_plain(child.image.get(name)), expected=_plain(wanted[name]))
-            for name in rule.attributes
-            if name in wanted and not same(child.image.get(name), wanted[name])
-        ]
+        drifts = _wrong(common, child.image, {name: wanted[name] for name in rule.attributes if name in wanted})
         state = _state(held, [drift.text() for drift in drifts], fence)
         late = bool(drifts) and by is not None and by_of(held) == by and at_of(held) < fence
         if not shadow:
@@ -289,7 +268,9 @@ class Examiner:
         names = rule.owned(item) if isinstance(rule, CopyRule) else rule.attributes
         held = item.get(self._program.guard(rule.name))
         source = by_of(held) or None
-        return [Drift("target extra", rule.name, target, None, _shown(item, names), None, source, at_of(held) or None)]
+        return [
+            Drift("target extra", rule.name, target, None, showing.item(item, names), None, source, at_of(held) or None)
+        ]
 
     # Groups that are being rebuilt
 
@@ -301,6 +282,15 @@ class Examiner:
             drift = Drift("rebuilding", subject.rule, subject.key, at=group.at)
             found[subject] = Finding(group.at, (drift,) if group.rebuilding else ())
         return found
+
+
+def _wrong(common: Drift, item: Image, desired: Mapping[str, Value | None]) -> list[Drift]:
+    """The attributes that are not as they should be; what they have in common is given."""
+    return [
+        replace(common, attribute=name, actual=showing.value(item.get(name)), expected=showing.value(value))
+        for name, value in desired.items()
+        if not same(item.get(name), value)
+    ]
 
 
 def _both(one: Finding, other: Finding) -> Finding:
@@ -321,18 +311,3 @@ def _both(one: Finding, other: Finding) -> Finding:
 
 def _state(*parts: object) -> str:
     return json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
-
-
-def _amounts(contributed: Contributed | None) -> object:
-    """What is contributed, as people and programs read it: members as a list."""
-    if contributed is None:
-        return None
-    return {slot: sorted(amount) if slot == "+" else amount for slot, amount in contributed.items()}
-
-
-def _shown(item: Image, names: Iterable[str]) -> object:
-    return {name: plain(item[name]) for name in sorted(names) if name in item}
-
-
-def _plain(value: Value | None) -> object:
-    return None if value is None else plain(value)

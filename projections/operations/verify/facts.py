@@ -102,17 +102,20 @@ class Facts:
                 [(account_of(account), role, subject, content) for account, role, subject, content in page.views],
             )
 
-    def unbalanced(self) -> Iterator[str]:
-        """The texts of the subjects of all accounts that do not come to nothing."""
+    def unbalanced(self) -> Iterator[list[str]]:
+        """The accounts that do not come to nothing: of each, the texts of the subjects that posted to it."""
         self._scratch.run("CREATE TEMP TABLE unbalanced (account INTEGER PRIMARY KEY)")
         self._scratch.run(
             "INSERT INTO unbalanced SELECT account FROM posting GROUP BY account "
             f"HAVING sum(a) % {_P} <> 0 OR sum(b) % {_Q} <> 0"
         )
         if self._scratch.one("SELECT 1 FROM unbalanced LIMIT 1"):
-            query = "SELECT DISTINCT subject FROM posting WHERE account IN (SELECT account FROM unbalanced)"
-            for (subject,) in self._scratch.rows(query):
-                yield subject
+            query = (
+                "SELECT DISTINCT account, subject FROM posting WHERE account IN (SELECT account FROM unbalanced) "
+                "ORDER BY account"
+            )
+            for _, rows in itertools.groupby(self._scratch.rows(query), key=lambda row: row[0]):
+                yield [subject for _, subject in rows]
         self._scratch.run("DROP TABLE unbalanced")
 
     def views(self) -> Iterator[Iterator[tuple[int, str, Any]]]:

@@ -11,6 +11,7 @@ import json
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from itertools import groupby
 from typing import Any
@@ -20,9 +21,10 @@ from projections.engine.groups import Generations, Group, read_groups
 from projections.engine.ledger_items import LEDGER, member_key, members_key
 from projections.engine.store import Image, Store
 from projections.language.contribution import Contributions
-from projections.language.ordering import decode_order
-from projections.language.rules import AggregateRule, LedgerRule
-from projections.language.values import number_text, plain
+from projections.language.contribution import digest as payload_digest
+from projections.language.rules import LedgerRule
+from projections.language.values import number_text
+from projections.operations.verify import showing
 from projections.operations.verify.drift import Drift
 from projections.operations.verify.facts import account_of, digest
 from projections.operations.verify.reading import member_digest
@@ -131,7 +133,8 @@ class Groups:
             if kind == "E|" and (text := image["contributions"]["S"]) != "{}":
                 self._entry(source_of(image), json.loads(text), amounts, members)
             elif kind == "M|" and (account := account_of(image["pk"]["S"])) and self._place(account) is not None:
-                told = [image["s"]["S"], plain(image["v"]) if "v" in image else None]
+                payload = payload_digest(image["a"]["M"]) if "a" in image else ""
+                told = [image["s"]["S"], showing.member(image["o"]["S"] if "o" in image else "", payload)]
                 number = digest_number(member_digest(image))
                 members.append((account, image["sk"]["S"], -1, number, json.dumps(told, ensure_ascii=False)))
         rows = [(account, slot, number_text(amount)) for (account, slot), amount in amounts.items()]
@@ -176,17 +179,19 @@ class Groups:
         sums: dict[str, Decimal] = {}
         for slot, amount in self._scratch.rows("SELECT slot, amount FROM amount WHERE account = ?", (account,)):
             sums[slot] = WIDE.add(sums.get(slot, Decimal(0)), Decimal(amount))
+        common = Drift("group", rule, target, at=at)
+        drifts = []
+        for slot in sorted(sums.keys() | now.live.keys()):
+            held, summed = now.live.get(slot, Decimal(0)), sums.get(slot, Decimal(0))
+            if held != summed:
+                said, wanted = showing.number(held), showing.number(summed)
+                drifts.append(replace(common, attribute=showing.measure(known, slot), actual=said, expected=wanted))
         text = Subject(GROUP, rule, target).text()
-        drifts = [
-            Drift("group", rule, target, _measure(known, slot), _number(held), _number(summed), None, at)
-            for slot in sorted(sums.keys() | now.live.keys())
-            if (held := now.live.get(slot, Decimal(0))) != (summed := sums.get(slot, Decimal(0)))
-        ]
         self._suspects.drift(text, drifts)
-        self._suspects.drift(text, self._members(account, rule, target, at))
+        self._suspects.drift(text, self._members(account, known, target, at))
         return True
 
-    def _members(self, account: int, rule: str, target: str, at: str) -> Iterator[Drift]:
+    def _members(self, account: int, rule: LedgerRule, target: str, at: str) -> Iterator[Drift]:
         query = (
             "SELECT sort, sum(side), max(CASE WHEN side < 0 THEN told END), "
             "max(CASE WHEN side > 0 THEN told END) FROM member WHERE account = ? "
@@ -196,7 +201,8 @@ class Groups:
             kind = "member stale" if side == 0 else "member missing" if side > 0 else "member extra"
             source, value = json.loads(wanted or held)
             actual, expected = json.loads(held)[1] if held else None, value if wanted else None
-            yield Drift(kind, rule, target, sort.split("|", 2)[1], actual, expected, source, at)
+            slot = showing.measure(rule, sort.split("|", 2)[1])
+            yield Drift(kind, rule.name, target, slot, actual, expected, source, at)
 
 
 def _expected(
@@ -206,25 +212,10 @@ def _expected(
     sort = member_key(rule, target, generation, member, source).sort or ""
     order = member.partition("|")[2].partition(" ")[0]
     said = digest(f"{sort}\n{source}\n{order}\n{payload}")
-    told = [source, plain(decode_order(order)) if order else None]
+    told = [source, showing.member(order, payload)]
     return account, sort, 1, digest_number(said), json.dumps(told, ensure_ascii=False)
 
 
 def digest_number(residues: tuple[int, int]) -> int:
     """Residues as one number, of which a few can be added."""
     return (residues[0] << 30) ^ residues[1]
-
-
-def _measure(rule: LedgerRule, slot: str) -> str:
-    """A slot as the rule file calls it."""
-    if slot == "n":
-        return "contributions"
-    if isinstance(rule, AggregateRule):
-        for measure in rule.measures:
-            if measure.slot == slot[1:]:
-                return f"{measure.name} (number of values)" if slot[0] == "#" else measure.name
-    return slot
-
-
-def _number(amount: Decimal) -> object:
-    return plain({"N": number_text(amount)})

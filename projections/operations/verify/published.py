@@ -12,11 +12,12 @@ from projections.engine.publishing import creates
 from projections.engine.store import Image, Value
 from projections.language.keys import escape
 from projections.language.rules import CopyRule, LedgerRule, Member, PickRule
-from projections.language.values import plain, plain_item, same
+from projections.language.values import same
+from projections.operations.verify import showing
 from projections.operations.verify.drift import Drift
 from projections.operations.verify.scope import Scope
 
-__all__ = ["differences", "gathered", "shown"]
+__all__ = ["differences", "gathered"]
 
 
 def differences(
@@ -42,13 +43,15 @@ def differences(
     if isinstance(rule, CopyRule) and not members["claim"]:
         return []
     if item is None:
-        return [replace(common, kind="target missing", expected=shown(values))] if makes else []
+        return [replace(common, kind="target missing", expected=showing.item(values))] if makes else []
     if isinstance(rule, CopyRule):
         values = {**{name: None for name in rule.owned(item) if name not in values}, **values}
     elif makes:
         values = {**rule.into.constants, **values}
     found = [
-        replace(common, kind="value", attribute=name, actual=_plain(item.get(name)), expected=_plain(value))
+        replace(
+            common, kind="value", attribute=name, actual=showing.value(item.get(name)), expected=showing.value(value)
+        )
         for name, value in values.items()
         if not same(item.get(name), value)
     ]
@@ -75,7 +78,7 @@ def _guard(
     elif not wrong and isinstance(rule, CopyRule) and by_of(held) != (by := members["claim"][0].source):
         yield replace(common, actual=by_of(held), expected=by)
     elif not wrong and at_of(held) == group.at and not same(_n(held), count := {"N": str(group.totals.n)}):
-        yield replace(common, actual=_plain(_n(held)), expected=plain(count))
+        yield replace(common, actual=showing.value(_n(held)), expected=showing.value(count))
 
 
 def _n(guard: Value | None) -> Value | None:
@@ -111,12 +114,3 @@ def gathered(
         first = own[::-1][: query.limit] if query.descending else own[: query.limit]
         found[query.name] = first_members(query, first, group)
     return group, found
-
-
-def shown(values: Mapping[str, Value | None]) -> dict[str, object]:
-    """Values as plain JSON, without those that are absent."""
-    return plain_item({name: value for name, value in values.items() if value is not None})
-
-
-def _plain(value: Value | None) -> object:
-    return None if value is None else plain(value)

@@ -129,8 +129,7 @@ class Repair:
         for subject in subjects:
             rule = self._program.rules[subject.rule]
             assert isinstance(rule, CopyRule)
-            sources = {subject.source: ""} if subject.source else {}
-            heal = CopyHeal(rule, decode_key(subject.key), sources, "")
+            heal = CopyHeal(rule, decode_key(subject.key), dict.fromkeys(subject.sources, ""), "")
             self._attempt(subject.key, partial(self._copier.heal, heal))
 
     def _indexes(self, subjects: Sequence[Subject]) -> None:

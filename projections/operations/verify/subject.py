@@ -23,16 +23,18 @@ __all__ = [
     "TARGET",
     "Subject",
     "group_of",
+    "merged",
     "of_items",
     "of_ledger",
     "source_of",
+    "subject_text",
 ]
 
 SOURCE = "source"
 """An item, and what its entry says of it."""
 
 COPY = "copy"
-"""A guarded copy, and a source that makes it, or that its guard names."""
+"""A guarded copy, and the sources that make it, or that its guard names."""
 
 INDEX = "index"
 """An item, and its index attributes."""
@@ -56,24 +58,33 @@ class Subject(NamedTuple):
     kind: str
     rule: str
     key: str
-    source: str = ""
+    sources: tuple[str, ...] = ()
 
     def text(self) -> str:
         """As one text, the same for equal subjects."""
-        return subject_text(*self)
+        return subject_text(self.kind, self.rule, self.key, *self.sources)
 
     @classmethod
     def read(cls, text: str) -> Subject:
         """What `text` wrote."""
-        return cls(*json.loads(text))
+        kind, rule, key, *sources = json.loads(text)
+        return cls(kind, rule, key, tuple(sources))
 
 
 _quoted = json.encoder.encode_basestring
 
 
-def subject_text(kind: str, rule: str, key: str, source: str = "") -> str:
+def subject_text(kind: str, rule: str, key: str, *sources: str) -> str:
     """The text of a subject; there are many."""
-    return f'["{kind}","{rule}",{_quoted(key)},{_quoted(source)}]'
+    more = f",{','.join(map(_quoted, sources))}" if sources else ""
+    return f'["{kind}","{rule}",{_quoted(key)}{more}]'
+
+
+def merged(texts: Iterable[str]) -> Subject:
+    """One subject of several that differ in their sources."""
+    subjects = [Subject.read(text) for text in texts]
+    sources = {source for subject in subjects for source in subject.sources if source}
+    return subjects[0]._replace(sources=tuple(sorted(sources)))
 
 
 def of_items(scope: Scope, table: str, images: Iterable[Image]) -> Iterator[Subject]:
@@ -88,10 +99,10 @@ def of_items(scope: Scope, table: str, images: Iterable[Image]) -> Iterator[Subj
             yield Subject(SOURCE, "", key)
         for rule in scope.copies_from.get(entity, ()):
             for target in copies_of(rule, item):
-                yield Subject(COPY, rule.name, encode_key(target), key)
+                yield Subject(COPY, rule.name, encode_key(target), (key,))
         copied = scope.copy_into.get(entity)
         if copied is not None and (by := by_of(image.get(program.guard(copied.name)))):
-            yield Subject(COPY, copied.name, key, by)
+            yield Subject(COPY, copied.name, key, (by,))
         if entity in scope.indexes:
             yield Subject(INDEX, "", key)
         if entity in scope.embeds_into:

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from projections.engine.effort import Run, one_by_one
@@ -22,7 +21,7 @@ from projections.operations.verify.reading import Reading
 from projections.operations.verify.scanning import Scanner, Segment
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
-from projections.operations.verify.subject import GROUP, Subject, of_items, of_ledger
+from projections.operations.verify.subject import GROUP, Subject, merged, of_items, of_ledger
 from projections.operations.verify.suspects import AT_ONCE, BUSY, DRIFTS, Suspects
 from projections.operations.verify.views import misfits
 
@@ -145,17 +144,18 @@ class Verification:
     def _unfit(self) -> Iterator[str]:
         """The texts of subjects that do not fit; groups are put aside."""
         groups: list[Subject] = []
-        found = chain(self._facts.unbalanced(), (text for text, _ in misfits(self.scope, self._facts)))
-        for text in found:
-            subject = Subject.read(text)
+        for texts in self._facts.unbalanced():
+            subject = merged(texts)
             if subject.kind != GROUP:
-                yield text
+                yield subject.text()
                 continue
             groups.append(subject)
             if len(groups) == AT_ONCE:
                 self._groups.add(groups)
                 groups = []
         self._groups.add(groups)
+        for text, _ in misfits(self.scope, self._facts):
+            yield text
 
     def _offline(self) -> None:
         """Without a ledger: what groups would say is computed from the items, twice. What differs in both is drift."""
@@ -167,7 +167,7 @@ class Verification:
             self._read()
             for text, drifts in misfits(self.scope, self._facts):
                 self._differs(text, drifts, again)
-            self.suspects.add(text for text in self._facts.unbalanced())
+            self.suspects.add(merged(texts).text() for texts in self._facts.unbalanced())
             self._facts.clear()
         self.suspects.settle()
 
