@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from projections.engine.store import AllOf, Condition, Equal, Exists, ItemKey, Missing, Store, Update, Value
 from projections.errors import BadInput, ConditionFailed
 from projections.language.program import Program
+from projections.language.rules import IndexRule
 from projections.language.scope import Item
 from projections.language.values import same
 
-__all__ = ["IndexWrite", "index_write", "write_index"]
+__all__ = ["IndexWrite", "index_attributes", "index_write", "write_index"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +29,27 @@ class IndexWrite:
     rules: tuple[str, ...]
 
 
-def index_write(program: Program, item: Item, sequence: str) -> tuple[IndexWrite | None, list[tuple[str, str]]]:
-    """What an item's image lacks of the index attributes it should have, None if nothing; and the rules that fail on it.
+def index_attributes(rule: IndexRule, item: Item) -> tuple[dict[str, Value | None], str | None]:
+    """The attributes that an item should have under a rule, None where it should have none, and what is wrong with it.
 
     A rule that cannot be evaluated leaves the item out of its index.
     """
+    try:
+        return rule.desired(item), None
+    except BadInput as problem:
+        return dict.fromkeys((name for name, _, _ in rule.attributes), None), str(problem)
+
+
+def index_write(program: Program, item: Item, sequence: str) -> tuple[IndexWrite | None, list[tuple[str, str]]]:
+    """What an item's image lacks of the index attributes it should have, None if nothing; and the rules that fail on it."""
     values: dict[str, Value | None] = {}
     reads: dict[str, Value | None] = {}
     problems: list[tuple[str, str]] = []
     names: list[str] = []
     for rule in program.index_rules.get(item.entity.name, ()):
-        try:
-            desired = rule.desired(item)
-        except BadInput as problem:
-            problems.append((rule.name, str(problem)))
-            desired = dict.fromkeys((name for name, _, _ in rule.attributes), None)
+        desired, problem = index_attributes(rule, item)
+        if problem is not None:
+            problems.append((rule.name, problem))
         wrong = {name: value for name, value in desired.items() if not same(item.image.get(name), value)}
         if wrong:
             values.update(wrong)

@@ -1,0 +1,313 @@
+"""Examining subjects: everything is read again, in the order in which the protocols read, and compared exactly.
+
+An entry before its item; a copy before its source; a child's guard before the fence, and that before the parent; a target's
+guard before its group. So what is read later is at least as new, and what seems to be wrong is wrong, or late.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from projections.engine.copies import copies_of
+from projections.engine.delta import unmarked
+from projections.engine.embeds import Embedder, reference_of
+from projections.engine.groups import Generations, read_groups, read_members
+from projections.engine.guards import at_of, by_of
+from projections.engine.indexes import index_attributes
+from projections.engine.ledger_items import Entry, entry_key, fence_key
+from projections.engine.publishing import creates
+from projections.engine.refresh import goal_of
+from projections.engine.store import Image, ItemKey, Store, Value
+from projections.language.contribution import canonical_text
+from projections.language.embeds import EmbedRule
+from projections.language.keys import decode_key, encode_key
+from projections.language.rules import CopyRule, LedgerRule
+from projections.language.scope import Item
+from projections.language.values import same
+from projections.operations.verify import published, showing
+from projections.operations.verify.drift import Drift
+from projections.operations.verify.reading import bare
+from projections.operations.verify.scanning import patiently
+from projections.operations.verify.scope import Scope
+from projections.operations.verify.subject import CHILD, COPY, INDEX, REBUILD, SOURCE, TARGET, Subject
+
+__all__ = ["Examiner", "Finding"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What examining a subject showed: nothing wrong if there are no `drifts`.
+
+    `state` is all that was compared, so that equal states say that nothing has happened in between. `reached` and `known`
+    are versions: the one that is shown, and the one that should be; whoever shows by now what was known before is late, and
+    not wrong. `push` names the push that a child may be waiting for.
+    """
+
+    state: str = ""
+    drifts: tuple[Drift, ...] = ()
+    reached: str = ""
+    known: str = ""
+    push: str = ""
+
+
+class Examiner:
+    """Examines subjects under a scope's rules, many at a time. Raises what the store raises."""
+
+    def __init__(self, scope: Scope, store: Store, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._scope = scope
+        self._sleep = sleep
+        self._program = scope.program
+        self._store = store
+        self._embedder = Embedder(scope.program, store)
+        self._kinds: dict[str, Callable[[Sequence[Subject]], Mapping[Subject, Finding]]] = {
+            SOURCE: self._sources,
+            COPY: self._copies,
+            INDEX: self._indexes,
+            CHILD: self._children,
+            TARGET: self._targets,
+            REBUILD: self._rebuilds,
+        }
+
+    def examine(self, subjects: Iterable[Subject]) -> dict[Subject, Finding]:
+        """What is wrong with each subject as it is now."""
+        by_kind: dict[str, list[Subject]] = {}
+        for subject in dict.fromkeys(subjects):
+            by_kind.setdefault(subject.kind, []).append(subject)
+        found: dict[Subject, Finding] = {}
+        for kind, some in by_kind.items():
+            found.update(patiently(partial(self._kinds[kind], some), self._sleep))
+        return found
+
+    def _recognised(self, key: ItemKey, image: Image | None) -> Item | None:
+        return self._program.recognise(key, image) if image is not None else None
+
+    # Entries
+
+    def _sources(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
+        entries = self._store.get_many([entry_key(subject.key) for subject in subjects])
+        keys = {subject: decode_key(subject.key) for subject in subjects}
+        images = self._store.get_many(list(keys.values()))
+        found = {}
+        for subject in subjects:
+            held = entries.get(entry_key(subject.key))
+            entry = Entry.read(held) if held is not None else None
+            found[subject] = self._source(subject.key, entry, keys[subject], images.get(keys[subject]))
+        return found
+
+    def _source(self, source: str, entry: Entry | None, key: ItemKey, image: Image | None) -> Finding:
+        held = entry.contributions if entry is not None else {}
+        evaluated = self._program.contributions(self._recognised(key, image))
+        goal = goal_of(self._program, held, evaluated.contributions, image is None)
+        drifts: list[Drift] = []
+        for rule in sorted(self._scope.booked & (held.keys() | goal.keys())):
+            if entry is not None and rule in entry.refused:  # it is in quarantine, and there is no way to hold it
+                continue
+            shown = partial(showing.contributed, self._program.rules[rule])
+            olds, news = bare(unmarked(held.get(rule, {}))), bare(unmarked(goal.get(rule, {})))
+            for target in sorted(olds.keys() | news.keys()):
+                old, new = olds.get(target), news.get(target)
+                if old != new:
+                    kind = "entry missing" if old is None else "entry extra" if new is None else "entry stale"
+                    at = entry.version or None if entry is not None else None
+                    drifts.append(Drift(kind, rule, target, None, shown(old), shown(new), source, at))
+        revision = entry.revision if entry is not None else None
+        return Finding(f"{revision} {canonical_text(goal)}", tuple(drifts))
+
+    # Guarded copies
+
+    def _copies(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
+        targets = {subject: decode_key(subject.key) for subject in subjects}
+        items = self._store.get_many(list(dict.fromkeys(targets.values())))
+        sources: dict[Subject, list[str]] = {}
+        for subject in subjects:
+            item = items.get(targets[subject])
+            held = by_of(item.get(self._program.guard(subject.rule))) if item is not None else ""
+            sources[subject] = sorted({*subject.sources, held} - {""})
+        keys = {source: decode_key(source) for some in sources.values() for source in some}
+        images = self._store.get_many(list(keys.values()))
+        found = {}
+        for subject in subjects:
+            rule = self._program.rules[subject.rule]
+            assert isinstance(rule, CopyRule)
+            made: tuple[str, Image] | None = None
+            for source in sources[subject]:
+                copies = copies_of(rule, self._recognised(keys[source], images.get(keys[source])))
+                if targets[subject] in copies:
+                    made = source, copies[targets[subject]]
+                    break
+            found[subject] = self._copy(rule, subject.key, items.get(targets[subject]), made)
+        return found
+
+    def _copy(self, rule: CopyRule, target: str, item: Image | None, made: tuple[str, Image] | None) -> Finding:
+        shadow, guard = self._scope.shadow(rule), self._program.guard(rule.name)
+        held = item.get(guard) if item is not None else None
+        common = Drift("", rule.name, target, at=at_of(held) or None, shadow=shadow)
+        drifts: list[Drift] = []
+        names = rule.owned(item)
+        if made is None:
+            if item is not None and by_of(held) and not shadow:
+                drifts = [replace(common, kind="copy extra", actual=showing.item(item, names), source=by_of(held))]
+        elif item is None:
+            drifts = [replace(common, kind="copy missing", expected=showing.item(made[1]), source=made[0])]
+        else:
+            source, wanted = made
+            common = replace(common, source=source)
+            common = replace(common, kind="copy stale")
+            drifts = _wrong(common, item, {name: wanted.get(name) for name in sorted(names | wanted.keys())})
+            if not drifts and not shadow and by_of(held) != source:
+                drifts = [replace(common, kind="guard", attribute=guard, actual=by_of(held) or None, expected=source)]
+        return Finding(_state(held, showing.item(item or {}, names), made), tuple(drifts))
+
+    # Index attributes
+
+    def _indexes(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
+        keys = {subject: decode_key(subject.key) for subject in subjects}
+        images = self._store.get_many(list(keys.values()))
+        found = {}
+        for subject, key in keys.items():
+            item = self._recognised(key, images.get(key))
+            drifts: list[Drift] = []
+            for rule in self._scope.indexes.get(item.entity.name, ()) if item is not None else ():
+                assert item is not None
+                common = Drift("index", rule.name, subject.key, source=subject.key, shadow=self._scope.shadow(rule))
+                drifts += _wrong(common, item.image, index_attributes(rule, item)[0])
+            found[subject] = Finding(_state([drift.text() for drift in drifts]), tuple(drifts))
+        return found
+
+    # Children
+
+    def _children(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
+        keys = {subject: decode_key(subject.key) for subject in subjects}
+        images = self._store.get_many(list(keys.values()))
+        children = {subject: self._recognised(key, images.get(key)) for subject, key in keys.items()}
+        pairs = [
+            (subject, child, rule, reference_of(rule, child)[0])
+            for subject, child in children.items()
+            if child is not None
+            for rule in self._scope.embeds_into.get(child.entity.name, ())
+        ]
+        fences = {(rule.name, key): fence_key(rule.name, encode_key(key)) for _, _, rule, key in pairs if key}
+        raised = {} if self._scope.offline else self._store.get_many(list(dict.fromkeys(fences.values())))
+        parents = self._store.get_many(list(dict.fromkeys(key for _, _, _, key in pairs if key)))
+        found = dict.fromkeys(subjects, Finding())
+        for subject, child, rule, key in pairs:
+            fence = raised.get(fences[rule.name, key]) if key is not None else None
+            version = fence["version"]["S"] if fence is not None else ""
+            one = self._child(rule, child, key, version, parents.get(key) if key is not None else None)
+            if one.drifts or not found[subject].drifts:
+                found[subject] = _both(found[subject], one)
+        return found
+
+    def _child(self, rule: EmbedRule, child: Item, parent: ItemKey | None, fence: str, image: Image | None) -> Finding:
+        guard, shadow = self._program.guard(rule.name), self._scope.shadow(rule)
+        held, by = child.image.get(guard), encode_key(parent) if parent is not None else None
+        if shadow and image is None and parent is not None and rule.on_delete == "keep":
+            return Finding()
+        wanted = self._embedder.wanted(rule, child, parent, fence, image)
+        common = Drift("embed", rule.name, encode_key(child.key), at=at_of(held) or None, source=by, shadow=shadow)
+        drifts = _wrong(common, child.image, {name: wanted[name] for name in rule.attributes if name in wanted})
+        state = _state(held, [drift.text() for drift in drifts], fence)
+        late = bool(drifts) and by is not None and by_of(held) == by and at_of(held) < fence
+        if not shadow:
+            common = replace(common, kind="guard", attribute=guard)
+            if by is None:
+                if held is not None and not drifts:
+                    drifts.append(replace(common, actual=by_of(held)))
+            elif by_of(held) == by and at_of(held) > fence:
+                drifts.append(replace(common, actual=at_of(held), expected=fence))
+            elif by_of(held) != by and not drifts:
+                drifts.append(replace(common, actual=by_of(held) or None, expected=by))
+        if late:
+            return Finding(state, tuple(drifts), at_of(held), fence, f"{rule.name}|{by}")
+        return Finding(state, tuple(drifts))
+
+    # Targets of groups
+
+    def _targets(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
+        keys = {subject: decode_key(subject.key) for subject in subjects}
+        images = self._store.get_many(list(dict.fromkeys(keys.values())))
+        generations = Generations()
+        groups = read_groups(self._store, [(subject.rule, subject.key) for subject in subjects], generations)
+        found = {}
+        for subject, key in keys.items():
+            rule = self._scope.rule(subject.rule)
+            assert rule is not None
+            item, group = images.get(key), groups[subject.rule, subject.key]
+            if item is not None and not creates(rule):
+                known = self._recognised(key, item)
+                if known is None or known.entity is not rule.into:
+                    found[subject] = Finding()  # not an item that the rule writes to
+                    continue
+            if item is None and not creates(rule):
+                found[subject] = Finding()
+                continue
+            members = read_members(self._store, rule, subject.key, group)
+            drifts = published.differences(self._scope, rule, subject.key, item, group, members)
+            if item is not None and creates(rule) and group.totals.n == 0 and not self._scope.shadow(rule):
+                drifts += self._unwanted(rule, subject.key, item, generations)
+            held = item.get(self._program.guard(rule.name)) if item is not None else None
+            state = _state(held, [drift.text() for drift in drifts], group.at)
+            late = bool(drifts) and at_of(held) < group.at
+            found[subject] = Finding(state, tuple(drifts), at_of(held) if late else "", group.at if late else "")
+        return found
+
+    def _unwanted(self, rule: LedgerRule, target: str, item: Image, generations: Generations) -> list[Drift]:
+        """An item that a rule creates is too much if nothing contributes to it under any rule."""
+        rules = self._scope.all_live_into(rule.into.name)
+        if rules is None:
+            return []
+        if isinstance(rule, CopyRule):
+            rules = (rule,)
+        groups = read_groups(self._store, [(one.name, target) for one in rules], generations)
+        if any(group.totals.n or group.rebuilding for group in groups.values()):
+            return []
+        names = rule.owned(item) if isinstance(rule, CopyRule) else rule.attributes
+        held = item.get(self._program.guard(rule.name))
+        source = by_of(held) or None
+        return [
+            Drift("target extra", rule.name, target, None, showing.item(item, names), None, source, at_of(held) or None)
+        ]
+
+    # Groups that are being rebuilt
+
+    def _rebuilds(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
+        groups = read_groups(self._store, [(subject.rule, subject.key) for subject in subjects], Generations())
+        found = {}
+        for subject in subjects:
+            group = groups[subject.rule, subject.key]
+            drift = Drift("rebuilding", subject.rule, subject.key, at=group.at)
+            found[subject] = Finding(group.at, (drift,) if group.rebuilding else ())
+        return found
+
+
+def _wrong(common: Drift, item: Image, desired: Mapping[str, Value | None]) -> list[Drift]:
+    """The attributes that are not as they should be; what they have in common is given."""
+    return [
+        replace(common, attribute=name, actual=showing.value(item.get(name)), expected=showing.value(value))
+        for name, value in desired.items()
+        if not same(item.get(name), value)
+    ]
+
+
+def _both(one: Finding, other: Finding) -> Finding:
+    """What two rules say of one child."""
+    if not one.drifts:
+        return other
+    if not other.drifts:
+        return one
+    late = one.push and other.push
+    return Finding(
+        f"{one.state} {other.state}",
+        one.drifts + other.drifts,
+        other.reached if late else "",
+        other.known if late else "",
+        other.push if late else "",
+    )
+
+
+def _state(*parts: object) -> str:
+    return json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)

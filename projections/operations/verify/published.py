@@ -1,0 +1,116 @@
+"""What a group says against what its target shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from projections.engine.groups import Group, first_members, summed
+from projections.engine.guards import at_of, by_of
+from projections.engine.ledger_items import CLOSED
+from projections.engine.publishing import creates
+from projections.engine.store import Image, Value
+from projections.language.keys import escape
+from projections.language.rules import CopyRule, LedgerRule, Member, PickRule
+from projections.language.values import same
+from projections.operations.verify import showing
+from projections.operations.verify.drift import Drift
+from projections.operations.verify.scope import Scope
+
+__all__ = ["differences", "gathered"]
+
+
+def differences(
+    scope: Scope,
+    rule: LedgerRule,
+    target: str,
+    item: Image | None,
+    group: Group,
+    members: Mapping[str, Sequence[Member]],
+) -> list[Drift]:
+    """Where an item, read before its group, is not what the group says. It is of the rule's target entity, or missing.
+
+    Whether an item should not be there at all is not among it: that depends on other rules' groups too.
+    """
+    if group.rebuilding:
+        return []
+    shadow, makes, n = scope.shadow(rule), creates(rule), group.totals.n
+    values = rule.published(group.totals, members)
+    held = item.get(scope.program.guard(rule.name)) if item is not None else None
+    common = Drift("", rule.name, target, at=at_of(held) or None, source=_source(rule, members), shadow=shadow)
+    if makes and n == 0 and item is None:
+        return []
+    if isinstance(rule, CopyRule) and not members["claim"]:
+        return []
+    if item is None:
+        return [replace(common, kind="target missing", expected=showing.item(values))] if makes else []
+    if isinstance(rule, CopyRule):
+        values = {**{name: None for name in rule.owned(item) if name not in values}, **values}
+    elif makes:
+        values = {**rule.into.constants, **values}
+    found = [
+        replace(
+            common, kind="value", attribute=name, actual=showing.value(item.get(name)), expected=showing.value(value)
+        )
+        for name, value in values.items()
+        if not same(item.get(name), value)
+    ]
+    if not shadow:
+        found += _guard(rule, scope.program.guard(rule.name), common, held, group, members, bool(found))
+    return found
+
+
+def _guard(
+    rule: LedgerRule,
+    name: str,
+    common: Drift,
+    held: Value | None,
+    group: Group,
+    members: Mapping[str, Sequence[Member]],
+    wrong: bool,
+) -> Iterator[Drift]:
+    """A guard from the future is told beside wrong values, another one only if the values are right."""
+    common = replace(common, kind="guard", attribute=name)
+    if at_of(held) > group.at:
+        yield replace(common, actual=at_of(held), expected=group.at)
+    elif not wrong and held is None:
+        yield replace(common, expected=group.at)
+    elif not wrong and isinstance(rule, CopyRule) and by_of(held) != (by := members["claim"][0].source):
+        yield replace(common, actual=by_of(held), expected=by)
+    elif not wrong and at_of(held) == group.at and not same(_n(held), count := {"N": str(group.totals.n)}):
+        yield replace(common, actual=showing.value(_n(held)), expected=showing.value(count))
+
+
+def _n(guard: Value | None) -> Value | None:
+    fields = guard.get("M") if guard is not None else None
+    return fields.get("n") if isinstance(fields, Mapping) else None
+
+
+def _source(rule: LedgerRule, members: Mapping[str, Sequence[Member]]) -> str | None:
+    """The source whose attributes are shown, where it is a single one."""
+    if isinstance(rule, CopyRule) or (isinstance(rule, PickRule) and rule.limit == 1):
+        return next((found[0].source for found in members.values() if found), None)
+    return None
+
+
+def gathered(
+    rule: LedgerRule, parts: Sequence[Image], members: Sequence[Image]
+) -> tuple[Group, dict[str, list[Member]]]:
+    """The open generation of a group and its first members, from all its parts and the members that may be first."""
+    generations: dict[int, list[Image]] = {}
+    closed = -1
+    for part in parts:
+        generation = int(part["sk"]["S"].partition("|")[0])
+        if CLOSED in part:
+            closed = max(closed, generation)
+        generations.setdefault(generation, []).append(part)
+    opened = max([closed + 1, *generations])
+    group = summed(opened, generations.get(opened, ()))
+    ordered = sorted(members, key=lambda image: image["sk"]["S"])
+    found = {}
+    for query in rule.member_queries:
+        prefix = f"{opened:04d}|{escape(query.slot)}|"
+        own = [image for image in ordered if image["sk"]["S"].startswith(prefix)]
+        first = own[::-1][: query.limit] if query.descending else own[: query.limit]
+        found[query.name] = first_members(query, first, group)
+    return group, found

@@ -1,0 +1,359 @@
+"""From pages of scans to facts: what every item of the application, and every item of the ledger, says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from projections.engine.copies import copies_of
+from projections.engine.delta import GENERATION, SETTLED, WIDE, generation_of
+from projections.engine.embeds import reference_of
+from projections.engine.guards import at_of, by_of
+from projections.engine.indexes import index_attributes
+from projections.engine.ledger_items import CLOSED, REBUILDING, member_key, members_key
+from projections.engine.store import Image, Value
+from projections.errors import BadInput
+from projections.language.contribution import Contributed, Contributions, Evaluated, canonical_text, digest
+from projections.language.embeds import EmbedRule
+from projections.language.keys import ItemKey, encode_key, escape, key_text
+from projections.language.ordering import decode_order, encode_order
+from projections.language.rules import CopyRule, LedgerRule
+from projections.language.scope import Item, resolver
+from projections.language.values import canonical, number_text, same
+from projections.operations.verify import facts
+from projections.operations.verify.facts import Page, residues, slot_residues
+from projections.operations.verify.scope import Scope
+from projections.operations.verify.subject import (
+    CHILD,
+    COPY,
+    GROUP,
+    INDEX,
+    REBUILD,
+    SOURCE,
+    TARGET,
+    group_of,
+    source_of,
+    subject_text,
+)
+
+__all__ = ["CHILD_ROW", "FENCE_ROW", "GROUP_ROW", "MEMBERS_ROW", "PARENT_ROW", "TARGET_ROW", "Reading", "bare"]
+
+GROUP_ROW, MEMBERS_ROW, TARGET_ROW, PARENT_ROW, FENCE_ROW, CHILD_ROW = range(6)
+"""The roles of rows in views, in their order: of a published target, then of a parent's children."""
+
+_SUCCESSOR, _AMISS = "successor", "amiss"
+
+
+class Reading:
+    """Reads pages into facts. Safe for threads, since it keeps nothing.
+
+    What one item alone shows to be wrong comes back as the texts of subjects to be examined.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._program = scope.program
+
+    # The application's items
+
+    def items(self, table: str, images: Sequence[Image]) -> tuple[Page, list[str]]:
+        """What a page of an application's table says."""
+        page, wrong, groups = Page(), list[str](), _Groups()
+        program, schema = self._program, self._program.tables[table]
+        parents = self._scope.parents.get(table, ())
+        for image in images:
+            key = schema.key(table, image)
+            item = program.recognise(key, image)
+            if item is not None:
+                self._item(item, page, wrong, groups)
+            for rule in parents:
+                self._parent(rule, key, item, page)
+        groups.view(self._scope, page)
+        return page, wrong
+
+    def _item(self, item: Item, page: Page, wrong: list[str], groups: _Groups) -> None:
+        scope, entity, key = self._scope, item.entity.name, encode_key(item.key)
+        if entity in scope.booked_from:
+            evaluated = self._program.contributions(item)
+            mine = {rule: given for rule, given in evaluated.contributions.items() if rule in scope.booked}
+            if mine and scope.offline:
+                groups.add(key, mine, evaluated)
+            elif mine:
+                text = subject_text(SOURCE, "", key)
+                page.post("E|" + key, text, facts.digest(canonical_text(mine)), 1)
+        for copy in scope.copies_from.get(entity, ()):
+            for target, attributes in copies_of(copy, item).items():
+                self._copy(copy, encode_key(target), key, attributes, page, 1)
+        made = scope.copy_into.get(entity)
+        if made is not None:
+            self._copied(made, item, key, page)
+        for index in scope.indexes.get(entity, ()):
+            desired = index_attributes(index, item)[0]
+            if not all(same(item.image.get(name), value) for name, value in desired.items()):
+                wrong.append(subject_text(INDEX, "", key))
+                break
+        for into in scope.published_into.get(entity, ()):
+            self._published(into, item, key, page)
+        for embed in scope.embeds_into.get(entity, ()):
+            self._child(embed, item, key, page, wrong)
+
+    def _copy(self, rule: CopyRule, target: str, source: str, attributes: Image, page: Page, sign: int) -> None:
+        by = "" if self._scope.shadow(rule) else source
+        said = facts.digest(f"{by}|{_image_text(attributes)}")
+        page.post(f"C|{rule.name}|{target}", subject_text(COPY, rule.name, target, source), said, sign)
+
+    def _copied(self, rule: CopyRule, item: Item, key: str, page: Page) -> None:
+        by = by_of(item.image.get(self._program.guard(rule.name)))
+        if by or self._scope.shadow(rule):
+            owned = rule.owned(item.image)
+            shown = {name: value for name, value in item.image.items() if name in owned}
+            self._copy(rule, key, by, shown, page, -1)
+
+    def _published(self, rule: LedgerRule, item: Item, key: str, page: Page) -> None:
+        """What an item shows of a rule's; where several rules create it, whether all say that nothing contributes."""
+        names = rule.owned(item.image) if isinstance(rule, CopyRule) else rule.attributes
+        guard = self._program.guard(rule.name)
+        shown = {name: item.image[name] for name in (*names, guard) if name in item.image}
+        guards = [item.image.get(name) for name in self._scope.guards_of_created.get(item.entity.name, ())]
+        empty = bool(guards) and all(one is None or one.get("M", {}).get("n") == {"N": "0"} for one in guards)
+        text = subject_text(TARGET, rule.name, key)
+        page.view(_view(rule.name, key), TARGET_ROW, text, [shown, empty])
+
+    def _parent(self, rule: EmbedRule, key: ItemKey, item: Item | None, page: Page) -> None:
+        if item is not None and item.entity is rule.source:
+            try:
+                given = rule.embedded(item) or {}
+                resolve = resolver(item)
+                match = [render(resolve) for _, render in rule.match]
+            except BadInput:
+                given, match = {}, []
+            content = [_image_text(given) if given else "", match]
+        elif rule.partition_of(key):  # it is there, but no parent
+            content = ["", []]
+        else:
+            return
+        page.view(f"X|{rule.name}|{encode_key(key)}", PARENT_ROW, "", content)
+
+    def _child(self, rule: EmbedRule, item: Item, key: str, page: Page, wrong: list[str]) -> None:
+        shown = {name: item.image[name] for name in rule.attributes if name in item.image}
+        guard = item.image.get(self._program.guard(rule.name))
+        text = subject_text(CHILD, "", key)
+        parent = reference_of(rule, item)[0]
+        if parent is None:
+            if shown or (guard is not None and not self._scope.shadow(rule)):
+                wrong.append(text)
+            return
+        resolve = resolver(item)
+        match = [_text(resolve(name)) for name, _ in rule.match]
+        by, shadow = encode_key(parent), self._scope.shadow(rule)
+        own, at = shadow or by_of(guard) == by, "" if shadow else at_of(guard)
+        content = [_image_text(shown) if shown else "", match, own, at, rule.on_delete == "keep"]
+        page.view(f"X|{rule.name}|{by}", CHILD_ROW, text, content)
+
+    # The ledger
+
+    def ledger(self, images: Sequence[Image]) -> tuple[Page, list[str]]:
+        """What a page of the ledger says."""
+        page, wrong = Page(), list[str]()
+        members: dict[str, list[Image]] = {}
+        for image in images:
+            partition = image["pk"]["S"]
+            kind = partition[:2]
+            if kind == "E|":
+                text = image["contributions"]["S"]
+                if text != "{}":
+                    self._entry(source_of(image), text, page)
+            elif kind == "G|":
+                self._group(image, page, wrong)
+            elif kind == "M|":
+                if partition[2:].partition("|")[0] in self._scope.grouped:
+                    members.setdefault(partition, []).append(image)
+            elif kind == "F|":
+                self._fence(image, page)
+        for partition, held in members.items():
+            self._members(partition, held, page)
+        return page, wrong
+
+    def _entry(self, source: str, text: str, page: Page) -> None:
+        scope = self._scope
+        contributions: Contributions = json.loads(text)
+        if contributions.keys() <= scope.booked and '"~":' not in text and '"g":' not in text:
+            said = text
+        else:
+            mine = {
+                rule: told for rule, given in contributions.items() if rule in scope.booked and (told := bare(given))
+            }
+            said = canonical_text(mine) if mine else ""
+        if said:
+            page.post("E|" + source, subject_text(SOURCE, "", source), facts.digest(said), -1)
+        for rule, given in contributions.items():
+            if rule in scope.grouped:
+                for target, contributed in given.items():
+                    self._sums(rule, target, contributed, source, page)
+
+    def _sums(self, rule: str, target: str, contributed: Contributed, source: str, page: Page) -> None:
+        """What a contribution adds to its group, and the members it has there."""
+        generation = generation_of(contributed)
+        a = b = 0
+        for slot, amount in contributed.items():
+            if slot == "+":
+                for member, payload in amount.items():
+                    sort = member_key(rule, target, generation, member, source).sort
+                    order = member.partition("|")[2].partition(" ")[0]
+                    more = facts.digest(f"{sort}\n{source}\n{order}\n{payload}")
+                    a, b = a + more[0], b + more[1]
+            elif slot != SETTLED and slot != GENERATION:
+                more = residues(slot_residues(generation, slot), amount)
+                a, b = a + more[0], b + more[1]
+        page.post(members_key(rule, target), subject_text(GROUP, rule, target), (a, b), 1)
+
+    def _group(self, image: Image, page: Page, wrong: list[str]) -> None:
+        rule, target = group_of(image)
+        if rule in self._scope.booked:
+            kept = {name: value for name, value in image.items() if name not in ("pk", "key")}
+            page.view(_view(rule, target), GROUP_ROW, subject_text(TARGET, rule, target), kept)
+        if rule not in self._scope.grouped or "order" in image:
+            return
+        generation, _, shard = image["sk"]["S"].partition("|")
+        account, text = members_key(rule, target), subject_text(GROUP, rule, target)
+        first = int(shard) == 0
+        if first and int(generation):
+            page.post(account, text, facts.digest(f"{_SUCCESSOR} {int(generation)}"), -1)
+        if CLOSED in image:
+            if first:
+                page.post(account, text, facts.digest(f"{_SUCCESSOR} {image[CLOSED]['N']}"), 1)
+            return
+        if REBUILDING in image:
+            wrong.append(subject_text(REBUILD, rule, target))
+        a = b = 0
+        for slot, value in image.items():
+            if slot == "n" or slot[0] in "=#":
+                more = residues(slot_residues(int(generation), slot), value["N"])
+                a, b = a + more[0], b + more[1]
+        page.post(account, text, (a, b), -1)
+
+    def _members(self, partition: str, held: Sequence[Image], page: Page) -> None:
+        """The members of a group that are on this page; for views the first ones of each query."""
+        name, _, target = partition[2:].partition("|")
+        text = subject_text(GROUP, name, target)
+        for image in held:
+            page.post(partition, text, member_digest(image), -1)
+        rule = self._scope.rule(name)
+        if rule is not None and name in self._scope.booked:
+            first = [_shortened(image) for image in _first(rule, held)]
+            page.view("P" + partition[1:], MEMBERS_ROW, "", first)
+
+    def _fence(self, image: Image, page: Page) -> None:
+        rule, parent = group_of(image)
+        page.view(f"X|{rule}|{parent}", FENCE_ROW, "", image["version"]["S"])
+
+
+class _Groups:
+    """Where there is no ledger: what its groups would say, of the items of one page."""
+
+    def __init__(self) -> None:
+        self._amounts: dict[tuple[str, str], dict[str, Decimal]] = {}
+        self._members: dict[tuple[str, str], list[Image]] = {}
+
+    def add(self, source: str, contributions: Contributions, evaluated: Evaluated) -> None:
+        """What one item contributes."""
+        for rule, targets in contributions.items():
+            for target, contributed in targets.items():
+                amounts = self._amounts.setdefault((rule, target), {})
+                for slot, amount in contributed.items():
+                    if slot == "+":
+                        self._members.setdefault((rule, target), []).extend(
+                            _member(rule, target, member, source, evaluated.payloads.get((rule, target, member)))
+                            for member in amount
+                        )
+                    else:
+                        amounts[slot] = WIDE.add(amounts.get(slot, Decimal(0)), Decimal(amount))
+
+    def view(self, scope: Scope, page: Page) -> None:
+        """Adds it to a page's views, as if it had been read from a ledger."""
+        for (name, target), amounts in self._amounts.items():
+            part = {"sk": {"S": "0000|00"}, **{slot: {"N": number_text(amount)} for slot, amount in amounts.items()}}
+            page.view(_view(name, target), GROUP_ROW, subject_text(TARGET, name, target), part)
+        for (name, target), members in self._members.items():
+            rule = scope.rule(name)
+            assert rule is not None
+            page.view(_view(name, target), MEMBERS_ROW, "", _first(rule, members))
+
+
+def member_digest(image: Image) -> facts.Residues:
+    """The residues of a member as it is stored; those of what its entry says are the same."""
+    order = image["o"]["S"] if "o" in image else ""
+    payload = digest(image["a"]["M"]) if "a" in image else ""
+    if order and not _says(image.get("v"), order):
+        payload += _AMISS
+    return facts.digest(f"{image['sk']['S']}\n{image['s']['S']}\n{order}\n{payload}")
+
+
+def _says(value: Value | None, order: str) -> bool:
+    """Whether a member's value is what it is ordered by."""
+    try:
+        return value is not None and encode_order(value) == order
+    except (BadInput, ArithmeticError):
+        return False
+
+
+def _member(rule: str, target: str, member: str, source: str, payload: Image | None) -> Image:
+    """A member as a commit would store it."""
+    order = member.partition("|")[2].partition(" ")[0]
+    image: dict[str, Any] = {
+        "sk": {"S": member_key(rule, target, 0, member, source).sort},
+        "s": {"S": source},
+    }
+    if order:
+        image |= {"o": {"S": order}, "v": decode_order(order)}
+    if payload:
+        image["a"] = {"M": payload}
+    return image
+
+
+def _first(rule: LedgerRule, held: Sequence[Image]) -> list[Image]:
+    """Of members in any order, those that any query of a rule may ask for."""
+    ordered = sorted(held, key=lambda image: image["sk"]["S"])
+    found: dict[str, Image] = {}
+    for query in rule.member_queries:
+        slots: dict[str, list[Image]] = {}
+        for image in ordered:
+            generation, slot, _ = image["sk"]["S"].split("|", 2)
+            if slot == escape(query.slot):
+                slots.setdefault(generation, []).append(image)
+        for of in slots.values():
+            chosen = of[-query.limit :] if query.descending else of[: query.limit]
+            found.update((image["sk"]["S"], image) for image in chosen)
+    return list(found.values())
+
+
+def _shortened(image: Image) -> Image:
+    return {name: value for name, value in image.items() if name != "pk"}
+
+
+def bare(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
+    """What an entry says of a rule's targets, without marks of what settled and of generations."""
+    bare = {
+        target: {slot: amount for slot, amount in contributed.items() if slot not in (SETTLED, GENERATION)}
+        for target, contributed in targets.items()
+    }
+    return {target: contributed for target, contributed in bare.items() if contributed}
+
+
+def _view(rule: str, target: str) -> str:
+    return "P" + members_key(rule, target)[1:]
+
+
+def _image_text(image: Image) -> str:
+    """One text for equal attributes."""
+    return json.dumps({name: canonical(image[name]) for name in sorted(image)}, ensure_ascii=False)
+
+
+def _text(value: Value | None) -> str | None:
+    """A string or number of a reference as a template would have it."""
+    if value is None:
+        return None
+    kind, content = next(iter(value.items()))
+    return key_text(kind, content) if kind in ("S", "N") else None

@@ -1,0 +1,239 @@
+"""Repair: exactly what was found to be drift, by the engine's own refreshing, which never overwrites unconditionally.
+
+Items first: what they contribute, their copies, index attributes, what their parents give them. Then groups that disagree
+with their entries, or whose rebuild was not ended: all are closed, one scan moves the entries that name them into the new
+generations, and they are opened again. Then what is published. It may be stopped at any point and begun again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+
+from projections.engine import rebuild
+from projections.engine.copies import Copier, CopyHeal
+from projections.engine.effort import Effort, Run, one_by_one
+from projections.engine.groups import Generations
+from projections.engine.indexes import index_write, write_index
+from projections.engine.ledger_items import LEDGER, Target
+from projections.engine.refresh import Refresher
+from projections.engine.registry import Registry
+from projections.engine.store import Image, ItemKey, Store
+from projections.errors import InvalidRequest, Transient, UsageError
+from projections.language.contribution import Contributions
+from projections.language.keys import decode_key
+from projections.language.rules import CopyRule
+from projections.operations.verify.scanning import Scanner
+from projections.operations.verify.scope import Scope
+from projections.operations.verify.subject import CHILD, COPY, GROUP, INDEX, REBUILD, SOURCE, TARGET, Subject, source_of
+from projections.operations.verify.suspects import AT_ONCE, BUSY, DRIFTS, Suspects
+
+__all__ = ["Repair"]
+
+_MOST_GROUPS = 100_000
+"""Groups rebuilt by one scan of the ledger: what is kept of them in memory is a few hundred bytes each."""
+
+_MOST_EXAMPLES = 20
+_MOST_TRIES = 5
+_SECONDS = 300.0
+"""After so long what is not done of a few subjects is noted as failed."""
+
+T = TypeVar("T")
+
+
+class Repair:
+    """Repairs what a verification found. `store` may withhold deletions (`operations.caution.Cautious`).
+
+    `counts` says what was repaired, by kind of subject; `failed` and `rejected` what could not be, by key, the first few
+    with their reasons. Raises UsageError if these rules are not the ones in force.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        store: Store,
+        suspects: Suspects,
+        *,
+        threads: int = 4,
+        run: Run[Any] = one_by_one,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if scope.standing is None or scope.standing.program != scope.program.fingerprint:
+            raise UsageError(
+                "these rules are not in force: repair with those that are, or put these in force with `projections backfill`"
+            )
+        self._scope = scope
+        self._program = scope.program
+        self._store = store
+        self._suspects = suspects
+        self._sleep = sleep
+        self._scanner = Scanner(store, threads=threads, sleep=sleep)
+        self._generations = Generations()
+        standing = scope.standing
+        self._refresher = partial(
+            Refresher,
+            scope.program,
+            store,
+            publishes=standing.publishes,
+            generations=self._generations,
+            run=run,
+            clock=clock,
+        )
+        self._copier = Copier(scope.program, store)
+        self.counts: Counter[str] = Counter()
+        self.failed: dict[str, str] = {}
+        self.rejected: dict[str, str] = {}
+
+    def all(self) -> list[Subject]:
+        """Repairs everything. Gives the groups that were rebuilt, which are to be compared anew."""
+        if Registry(self._program, self._store).standing().program != self._program.fingerprint:
+            raise UsageError("other rules were put in force meanwhile; repair with those")
+        kinds: Mapping[str, Callable[[Sequence[Subject]], None]] = {
+            SOURCE: self._sources,
+            COPY: self._copies,
+            INDEX: self._indexes,
+            CHILD: self._children,
+        }
+        for some in _batches(self._suspects.subjects(DRIFTS), AT_ONCE):
+            for kind, repair in kinds.items():
+                mine = [subject for subject in some if subject.kind == kind]
+                if mine:
+                    repair(mine)
+                    self.counts[kind] += len(mine)
+        groups = [*self._groups(DRIFTS, GROUP, REBUILD), *self._groups(BUSY, GROUP)]
+        for start in range(0, len(groups), _MOST_GROUPS):
+            self._rebuild([(one.rule, one.key) for one in groups[start : start + _MOST_GROUPS]])
+        self.counts[GROUP] += len(groups)
+        published = (subject for subject in self._suspects.subjects(DRIFTS) if subject.kind == TARGET)
+        for some in _batches(published, AT_ONCE):
+            self._publish({(subject.rule, subject.key) for subject in some})
+            self.counts[TARGET] += len(some)
+        return [subject._replace(kind=GROUP) for subject in groups]
+
+    def _groups(self, table: str, *kinds: str) -> list[Subject]:
+        return [subject for subject in self._suspects.subjects(table) if subject.kind in kinds]
+
+    # Items
+
+    def _sources(self, subjects: Sequence[Subject]) -> None:
+        keys = {decode_key(subject.key): None for subject in subjects}
+        self._patiently(lambda refresher, effort: refresher.sources(keys, effort, publish=True))
+
+    def _copies(self, subjects: Sequence[Subject]) -> None:
+        for subject in subjects:
+            rule = self._program.rules[subject.rule]
+            assert isinstance(rule, CopyRule)
+            heal = CopyHeal(rule, decode_key(subject.key), dict.fromkeys(subject.sources, ""), "")
+            self._attempt(subject.key, partial(self._copier.heal, heal))
+
+    def _indexes(self, subjects: Sequence[Subject]) -> None:
+        for subject in subjects:
+            self._attempt(subject.key, partial(self._index, subject))
+
+    def _index(self, subject: Subject, effort: Effort) -> None:
+        effort.check()
+        key = decode_key(subject.key)
+        image = self._store.get(key)
+        item = self._program.recognise(key, image) if image is not None else None
+        write = index_write(self._program, item, "")[0] if item is not None else None
+        if write is not None:
+            write_index(self._store, write)
+
+    def _children(self, subjects: Sequence[Subject]) -> None:
+        embedder = self._refresher().embedder
+        for subject in subjects:
+            key = decode_key(subject.key)
+            for entity in self._program.entities_at(key):
+                for rule in self._program.embeds_into.get(entity.name, ()):
+                    self._attempt(subject.key, partial(embedder.pull, rule, key))
+
+    # Groups
+
+    def _rebuild(self, targets: Sequence[Target]) -> None:
+        opened: dict[Target, int] = {}
+        for target in targets:
+            self._attempt(target[1], partial(self._close, target, opened))
+        failed = self.counts["failed"]
+        self._scanner.whole([(LEDGER, partial(self._move, opened))])
+        if self.counts["failed"] > failed:
+            return  # what is left unopened is found and ended by the next repair
+        for target, generation in opened.items():
+            self._attempt(target[1], partial(self._each, rebuild.reopen, target, generation))
+        for some in _batches(opened, AT_ONCE):
+            self._publish(set(some))
+        for target, generation in opened.items():
+            self._attempt(target[1], partial(self._each, rebuild.sweep, target, generation))
+
+    def _close(self, target: Target, opened: dict[Target, int], effort: Effort) -> None:
+        opened[target] = rebuild.close(self._store, target, self._generations, effort)
+
+    def _each(
+        self, step: Callable[[Store, Target, int], None], target: Target, generation: int, effort: Effort
+    ) -> None:
+        effort.check()
+        step(self._store, target, generation)
+
+    def _move(self, opened: Mapping[Target, int], images: Sequence[Image]) -> None:
+        """Refreshes the entries on a page that name a group which is being rebuilt."""
+        found: dict[ItemKey, None] = {}
+        for image in images:
+            if not image["pk"]["S"].startswith("E|"):
+                continue
+            contributions: Contributions = json.loads(image["contributions"]["S"])
+            if any((rule, target) in opened for rule, targets in contributions.items() for target in targets):
+                found[decode_key(source_of(image))] = None
+        if found:
+            self._patiently(lambda refresher, effort: refresher.sources(found, effort))
+
+    def _publish(self, targets: set[Target]) -> None:
+        self._patiently(lambda refresher, effort: refresher.publish(targets, effort))
+
+    # What fails
+
+    def _patiently(self, work: Callable[[Refresher, Effort], object]) -> None:
+        """Refreshes, and what fails once more; what stays failed is noted."""
+        refresher = self._refresher()
+        for _ in range(_MOST_TRIES):
+            refresher.failed.clear()
+            work(refresher, _effort(self._sleep))
+            if not refresher.failed:
+                break
+        self._note(self.failed, refresher.failed)
+        self._note(self.rejected, {one.key or "": one.reason for one in refresher.rejected})
+
+    def _attempt(self, key: str, work: Callable[[Effort], object]) -> None:
+        attempt, effort = 0, _effort(self._sleep)
+        while True:
+            try:
+                work(effort)
+                return None
+            except InvalidRequest as error:
+                return self._note(self.rejected, {key: str(error)})
+            except Transient as error:
+                attempt += 1
+                if attempt == _MOST_TRIES:
+                    return self._note(self.failed, {key: str(error)})
+                effort.pause(attempt)
+
+    def _note(self, where: dict[str, str], reasons: Mapping[str, str]) -> None:
+        self.counts["failed" if where is self.failed else "rejected"] += len(reasons)
+        for key, reason in reasons.items():
+            if len(where) < _MOST_EXAMPLES:
+                where[key] = reason
+
+
+def _effort(sleep: Callable[[float], None]) -> Effort:
+    end = time.monotonic() + _SECONDS
+    return Effort(lambda: end - time.monotonic(), margin=0.0, sleep=sleep)
+
+
+def _batches(some: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(some)
+    while batch := list(islice(iterator, size)):
+        yield batch

@@ -1,0 +1,120 @@
+"""Which rules are verified, in which state, and what each has to do with an item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from projections.engine.publishing import creates
+from projections.engine.registry import FILLING, LIVE, SHADOW, Standing
+from projections.errors import UsageError
+from projections.language.embeds import EmbedRule
+from projections.language.program import Program
+from projections.language.rules import AggregateRule, CopyRule, IndexRule, LedgerRule, PickRule, Rule
+
+__all__ = ["Scope"]
+
+R = TypeVar("R", bound=Rule)
+
+
+class Scope:
+    """The rules to verify: those named, or all.
+
+    `standing` is the registry as read, None if there is none yet: then no rule has written anything, the tables are
+    compared with what the rules would make of them, and `offline` is true.
+
+    Of a rule that is filling only groups are compared with entries: what it has not seen yet, its backfill will.
+    """
+
+    def __init__(self, program: Program, standing: Standing | None, names: Iterable[str] = ()) -> None:
+        self.program = program
+        self.standing = standing
+        self.offline = standing is None
+        chosen = set(names)
+        for name in sorted(chosen - program.rules.keys()):
+            raise UsageError(f"no rule is called {name!r}; there are {', '.join(program.rules)}")
+        rules = [rule for rule in program.rules.values() if not chosen or rule.name in chosen]
+        self.states: dict[str, str] = {rule.name: self._state(rule) for rule in rules}
+        """By name: `live`, `shadow` or `filling`."""
+        seen = [rule for rule in rules if self.states[rule.name] != FILLING]
+        booked = [rule for rule in rules if _keeps_books(rule)]
+        self.grouped = frozenset(rule.name for rule in booked) if not self.offline else frozenset[str]()
+        """The rules whose groups are compared with entries."""
+        self.booked = frozenset(rule.name for rule in booked if rule in seen)
+        """The rules whose contributions are compared with items, and whose groups with targets."""
+        self.booked_from = _by((rule for rule in seen if _keeps_books(rule)), lambda rule: rule.source.name)
+        """By source entity."""
+        self.published_into: Mapping[str, tuple[LedgerRule, ...]] = _by(
+            [rule for rule in seen if isinstance(rule, LedgerRule) and _keeps_books(rule)], lambda rule: rule.into.name
+        )
+        """By target entity."""
+        copies = [rule for rule in seen if isinstance(rule, CopyRule) and not rule.claimed]
+        self.copies_from = _by(copies, lambda rule: rule.source.name)
+        self.copy_into = {rule.into.name: rule for rule in copies}
+        self.indexes = _by((rule for rule in seen if isinstance(rule, IndexRule)), lambda rule: rule.source.name)
+        embeds = [rule for rule in seen if isinstance(rule, EmbedRule)]
+        self.embeds_from = _by(embeds, lambda rule: rule.source.name)
+        self.embeds_into = _by(embeds, lambda rule: rule.into.name)
+        self.parents = _by(embeds, lambda rule: rule.source.table)
+        """By table: the embeds whose parents are there."""
+        self.guards_of_created = {
+            entity: tuple(program.guard(rule.name) for rule in found)
+            for entity, rules in self.published_into.items()
+            if any(creates(rule) for rule in rules) and (found := self.all_live_into(entity))
+        }
+        """By entity whose items rules create, and not only in the shadow: all guards on them that count contributions."""
+        self.tables = [name for name in program.tables if name in _tables(rules)]
+        """The application's tables that these rules read or write."""
+        self.ledger = not self.offline and bool(self.grouped or embeds)
+        """Whether the ledger has anything to do with it."""
+
+    def _state(self, rule: Rule) -> str:
+        if self.standing is not None:
+            return self.standing.state(rule)
+        return SHADOW
+
+    def shadow(self, rule: Rule) -> bool:
+        """Whether the rule writes nothing, so that guards say nothing of it."""
+        return self.states[rule.name] == SHADOW
+
+    def rule(self, name: str) -> LedgerRule | None:
+        """A rule with groups by its name."""
+        found = self.program.rules.get(name)
+        return found if isinstance(found, LedgerRule) else None
+
+    @property
+    def filling(self) -> list[str]:
+        return [name for name, state in self.states.items() if state == FILLING]
+
+    @property
+    def keeping(self) -> list[str]:
+        """The rules that keep what expired, which no entry tells any more."""
+        return [name for name in sorted(self.grouped) if self.program.rules[name].expired == "keep"]
+
+    def all_live_into(self, entity: str) -> tuple[LedgerRule, ...] | None:
+        """All rules that publish into an entity from groups, verified here or not; None if not all of them do now."""
+        rules = self.program.ledger_rules_into.get(entity, ())
+        if self.standing is None or any(self.standing.state(rule) != LIVE for rule in rules):
+            return None
+        return rules
+
+
+def _keeps_books(rule: Rule) -> bool:
+    return isinstance(rule, AggregateRule | PickRule) or (isinstance(rule, CopyRule) and rule.claimed)
+
+
+def _tables(rules: Iterable[Rule]) -> set[str]:
+    found = set()
+    for rule in rules:
+        found.add(rule.source.table)
+        into = getattr(rule, "into", None)
+        if into is not None:
+            found.add(into.table)
+    return found
+
+
+def _by(rules: Iterable[R], name: Callable[[R], str]) -> dict[str, tuple[R, ...]]:
+    found: dict[str, list[R]] = {}
+    for rule in rules:
+        found.setdefault(name(rule), []).append(rule)
+    return {key: tuple(some) for key, some in found.items()}

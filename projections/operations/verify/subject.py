@@ -1,0 +1,138 @@
+"""What can be examined: an item in one of its roles, or a group. And which subjects items and the ledger give rise to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from projections.engine.copies import copies_of
+from projections.engine.guards import by_of
+from projections.engine.ledger_items import CLOSED, REBUILDING
+from projections.engine.store import Image
+from projections.language.keys import encode_key
+from projections.operations.verify.scope import Scope
+
+__all__ = [
+    "CHILD",
+    "COPY",
+    "GROUP",
+    "INDEX",
+    "REBUILD",
+    "SOURCE",
+    "TARGET",
+    "Subject",
+    "group_of",
+    "merged",
+    "of_items",
+    "of_ledger",
+    "source_of",
+    "subject_text",
+]
+
+SOURCE = "source"
+"""An item, and what its entry says of it."""
+
+COPY = "copy"
+"""A guarded copy, and the sources that make it, or that its guard names."""
+
+INDEX = "index"
+"""An item, and its index attributes."""
+
+CHILD = "child"
+"""An item, and what its parents give it."""
+
+TARGET = "target"
+"""An item that a rule publishes to, and the group."""
+
+REBUILD = "rebuild"
+"""A group that is being rebuilt."""
+
+GROUP = "group"
+"""A group, and all entries that contribute to it."""
+
+
+class Subject(NamedTuple):
+    """`key` is the encoded key of an item, of a group that of its target. `rule` is empty where it is all rules."""
+
+    kind: str
+    rule: str
+    key: str
+    sources: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """As one text, the same for equal subjects."""
+        return subject_text(self.kind, self.rule, self.key, *self.sources)
+
+    @classmethod
+    def read(cls, text: str) -> Subject:
+        """What `text` wrote."""
+        kind, rule, key, *sources = json.loads(text)
+        return cls(kind, rule, key, tuple(sources))
+
+
+_quoted = json.encoder.encode_basestring
+
+
+def subject_text(kind: str, rule: str, key: str, *sources: str) -> str:
+    """The text of a subject; there are many."""
+    more = f",{','.join(map(_quoted, sources))}" if sources else ""
+    return f'["{kind}","{rule}",{_quoted(key)}{more}]'
+
+
+def merged(texts: Iterable[str]) -> Subject:
+    """One subject of several that differ in their sources."""
+    subjects = [Subject.read(text) for text in texts]
+    sources = {source for subject in subjects for source in subject.sources if source}
+    return subjects[0]._replace(sources=tuple(sorted(sources)))
+
+
+def of_items(scope: Scope, table: str, images: Iterable[Image]) -> Iterator[Subject]:
+    """Every role that these items of an application's table have."""
+    program, schema = scope.program, scope.program.tables[table]
+    for image in images:
+        item = program.recognise(schema.key(table, image), image)
+        if item is None:
+            continue
+        entity, key = item.entity.name, encode_key(item.key)
+        if entity in scope.booked_from and not scope.offline:
+            yield Subject(SOURCE, "", key)
+        for rule in scope.copies_from.get(entity, ()):
+            for target in copies_of(rule, item):
+                yield Subject(COPY, rule.name, encode_key(target), (key,))
+        copied = scope.copy_into.get(entity)
+        if copied is not None and (by := by_of(image.get(program.guard(copied.name)))):
+            yield Subject(COPY, copied.name, key, (by,))
+        if entity in scope.indexes:
+            yield Subject(INDEX, "", key)
+        if entity in scope.embeds_into:
+            yield Subject(CHILD, "", key)
+        if not scope.offline:
+            for into in scope.published_into.get(entity, ()):
+                yield Subject(TARGET, into.name, key)
+
+
+def of_ledger(scope: Scope, images: Iterable[Image]) -> Iterator[Subject]:
+    """The sources that entries are of, and the targets of groups; what only the sum of all entries tells is not among it."""
+    for image in images:
+        kind = image["pk"]["S"][:2]
+        if kind == "E|" and image["contributions"]["S"] != "{}":
+            yield Subject(SOURCE, "", source_of(image))
+        elif kind == "G|" and image["sk"]["S"].endswith("|00") and CLOSED not in image:
+            rule, target = group_of(image)
+            if rule in scope.booked:
+                yield Subject(TARGET, rule, target)
+            if rule in scope.grouped and REBUILDING in image:
+                yield Subject(REBUILD, rule, target)
+
+
+def source_of(entry: Image) -> str:
+    """The encoded key of the item that an entry is of."""
+    text: str = entry["key"]["S"] if "key" in entry else entry["pk"]["S"][2:]
+    return text
+
+
+def group_of(group: Image) -> tuple[str, str]:
+    """Rule and target of an item of a group."""
+    rule, _, target = group["pk"]["S"][2:].partition("|")
+    return rule, group["key"]["S"] if "key" in group else target

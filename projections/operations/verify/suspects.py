@@ -1,0 +1,194 @@
+"""Suspects: examined, and looked at again after a pause. What is merely late is dropped, what stays wrong is drift.
+
+A suspect is dropped as soon as nothing is wrong with it, or as it shows what was known when it was looked at before: then it
+is late, not wrong. It is drift if nothing has happened to it between two looks. If something has, it is looked at again;
+what has not come to rest after a few looks is busy, of which nothing can be told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from projections.engine.effort import Run, one_by_one
+from projections.operations.verify.drift import Drift
+from projections.operations.verify.examine import Examiner, Finding
+from projections.operations.verify.scratch import Scratch
+from projections.operations.verify.subject import Subject
+
+__all__ = ["AT_ONCE", "BUSY", "DRIFTS", "Suspects", "told_apart"]
+
+DRIFTS, BUSY = "drift", "busy"
+
+AT_ONCE = 100
+"""Subjects examined together: what a request reads at most."""
+
+_MOST_LOOKS = 4
+
+Verdict = str
+FINE, DRIFT, AGAIN = "fine", "drift", "again"
+
+
+def told_apart(before: tuple[str, str] | None, now: Finding) -> Verdict:
+    """What a look says of a suspect: `fine`, `drift` or `again`. `before` is the state and the known version of the last."""
+    if not now.drifts:
+        return FINE
+    if before is None:
+        return AGAIN
+    state, known = before
+    if known and now.known and now.reached >= known:
+        return FINE  # it shows what was known then: it is late, and coming
+    return DRIFT if state == now.state else AGAIN
+
+
+class Suspects:
+    """The suspects and the drift of one verification, in a scratch file.
+
+    `patience` is the pause in seconds: how late a change may be, from the application's write to its last effect.
+    """
+
+    def __init__(
+        self,
+        examiner: Examiner,
+        scratch: Scratch,
+        *,
+        patience: float,
+        sleep: Callable[[float], None],
+        run: Run[Any] = one_by_one,
+    ) -> None:
+        self._examiner = examiner
+        self._scratch = scratch
+        self._patience = patience
+        self._sleep = sleep
+        self._run = run
+        scratch.run(
+            "CREATE TABLE suspect (subject TEXT PRIMARY KEY, state TEXT, known TEXT, push TEXT, drifts TEXT, stuck INTEGER)"
+        )
+        scratch.run("CREATE TABLE moving (push TEXT PRIMARY KEY)")
+        for table in (DRIFTS, BUSY):
+            scratch.run(f"CREATE TABLE {table} (subject TEXT, rule TEXT, shadow INTEGER, drift TEXT)")
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Suspects by their texts; the same one may come again."""
+        iterator = iter(texts)
+        while some := list(islice(iterator, AT_ONCE)):
+            self._scratch.fill("INSERT OR IGNORE INTO suspect (subject) VALUES (?)", [(text,) for text in some])
+
+    def look_at(self, subjects: Sequence[Subject]) -> None:
+        """Examines subjects now, and keeps those with which something seems to be wrong."""
+        rows = [_row(subject, found) for subject, found in self._examiner.examine(subjects).items() if found.drifts]
+        if rows:
+            self._keep(rows)
+
+    @property
+    def waiting(self) -> int:
+        """How many are to be looked at."""
+        return int(self._scratch.one("SELECT count(*) FROM suspect"))
+
+    def settle(self) -> None:
+        """Looks at all suspects, until each is fine, drift or busy."""
+        new = self._scratch.one("SELECT count(*) FROM suspect WHERE state IS NULL")
+        if new:
+            self._look()
+        for _ in range(_MOST_LOOKS - 1):
+            if not self.waiting:
+                return
+            self._sleep(self._patience)
+            self._look()
+        for subject, drifts in self._scratch.rows("SELECT subject, drifts FROM suspect"):
+            self.drift(subject, _drifts(drifts), BUSY)
+        self._scratch.run("DELETE FROM suspect")
+
+    def drift(self, subject: str, drifts: Iterable[Drift], table: str = DRIFTS) -> None:
+        """What was found to be drift, or too busy to tell."""
+        rows = [(subject, drift.rule, int(drift.shadow), drift.text()) for drift in drifts]
+        self._scratch.fill(f"INSERT INTO {table} VALUES (?, ?, ?, ?)", rows)
+
+    def drifts(self, table: str = DRIFTS) -> Iterator[Drift]:
+        """All drift, or all that is busy, rule by rule."""
+        for (text,) in self._scratch.rows(f"SELECT drift FROM {table} ORDER BY rule, subject, rowid"):
+            yield Drift.read(text)
+
+    def subjects(self, table: str = DRIFTS) -> Iterator[Subject]:
+        """The subjects of all drift that rules are to answer for, each once."""
+        for (text,) in self._scratch.rows(f"SELECT DISTINCT subject FROM {table} WHERE NOT shadow ORDER BY subject"):
+            yield Subject.read(text)
+
+    def count(self, table: str = DRIFTS) -> int:
+        """How many differences there are."""
+        return int(self._scratch.one(f"SELECT count(*) FROM {table}"))
+
+    def again(self) -> None:
+        """Forgets the verdicts on items that rules answer for: they were repaired, and are suspects once more."""
+        for table in (DRIFTS, BUSY):
+            self._scratch.run(
+                f"INSERT OR IGNORE INTO suspect (subject) SELECT DISTINCT subject FROM {table} "
+                "WHERE NOT shadow AND subject NOT LIKE '[\"group\",%'"
+            )
+            self._scratch.run(f"DELETE FROM {table} WHERE NOT shadow")
+
+    # One look
+
+    def _look(self) -> None:
+        last = 0
+        while True:
+            query = "SELECT rowid, subject, state, known FROM suspect WHERE rowid > ? ORDER BY rowid LIMIT ?"
+            rows = list(self._scratch.rows(query, (last, 8 * AT_ONCE)))
+            if not rows:
+                break
+            last = rows[-1][0]
+            self._run([partial(self._batch, rows[start : start + AT_ONCE]) for start in range(0, len(rows), AT_ONCE)])
+        self._give_up()
+
+    def _batch(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        before = {Subject.read(text): None if state is None else (state, known) for _, text, state, known in rows}
+        kept: list[tuple[Any, ...]] = []
+        done: list[str] = []
+        for subject, finding in self._examiner.examine(before).items():
+            verdict = told_apart(before[subject], finding)
+            if verdict == FINE:
+                done.append(subject.text())
+            elif verdict == DRIFT and not finding.push:
+                self.drift(subject.text(), finding.drifts)
+                done.append(subject.text())
+            else:
+                kept.append(_row(subject, finding, stuck=verdict == DRIFT))
+        if done:
+            self._drop(done)
+        if kept:
+            self._keep(kept)
+
+    def _drop(self, texts: Sequence[str]) -> None:
+        """Takes out suspects that are done. A push that one of them was waiting for moves on."""
+        marks = ", ".join("?" * len(texts))
+        which = f"FROM suspect WHERE subject IN ({marks})"
+        self._scratch.run(f"INSERT OR IGNORE INTO moving SELECT push {which} AND push <> ''", texts)
+        self._scratch.run(f"DELETE {which}", texts)
+
+    def _give_up(self) -> None:
+        """Children at which nothing has happened are drift, unless the push they wait for has reached others meanwhile."""
+        still = "FROM suspect WHERE stuck AND push NOT IN (SELECT push FROM moving)"
+        for subject, drifts in self._scratch.rows(f"SELECT subject, drifts {still}"):
+            self.drift(subject, _drifts(drifts))
+        self._scratch.run(f"DELETE {still}")
+        self._scratch.run("DELETE FROM moving")
+
+    def _keep(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        self._scratch.fill(
+            "INSERT INTO suspect (subject, state, known, push, drifts, stuck) VALUES (?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (subject) DO UPDATE SET state = excluded.state, known = excluded.known, push = excluded.push, "
+            "drifts = excluded.drifts, stuck = excluded.stuck",
+            rows,
+        )
+
+
+def _row(subject: Subject, finding: Finding, *, stuck: bool = False) -> tuple[Any, ...]:
+    drifts = json.dumps([drift.text() for drift in finding.drifts])
+    return subject.text(), finding.state, finding.known, finding.push, drifts, int(stuck)
+
+
+def _drifts(text: str) -> list[Drift]:
+    return [Drift.read(drift) for drift in json.loads(text)]

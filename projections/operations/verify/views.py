@@ -1,0 +1,76 @@
+"""Views compared: groups with their targets, parents with their children. What does not fit is to be examined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from projections.engine.publishing import creates
+from projections.operations.verify import published
+from projections.operations.verify.drift import Drift
+from projections.operations.verify.facts import Facts
+from projections.operations.verify.reading import (
+    CHILD_ROW,
+    FENCE_ROW,
+    GROUP_ROW,
+    MEMBERS_ROW,
+    PARENT_ROW,
+    TARGET_ROW,
+)
+from projections.operations.verify.scope import Scope
+from projections.operations.verify.subject import Subject
+
+__all__ = ["misfits"]
+
+Rows = Iterable[tuple[int, str, Any]]
+
+
+def misfits(scope: Scope, facts: Facts) -> Iterator[tuple[str, list[Drift]]]:
+    """The texts of subjects that are to be examined, and what seems to be wrong, as far as that can be told."""
+    for rows in facts.views():
+        rows = iter(rows)
+        first = next(rows)
+        both = _again(first, rows)
+        yield from _target(scope, both) if first[0] <= TARGET_ROW else _children(scope, both)
+
+
+def _again(first: tuple[int, str, Any], rows: Rows) -> Iterator[tuple[int, str, Any]]:
+    yield first
+    yield from rows
+
+
+def _target(scope: Scope, rows: Rows) -> Iterator[tuple[str, list[Drift]]]:
+    parts, members, text = [], [], ""
+    item, empty = None, False
+    for role, named, content in rows:
+        text = text or named
+        if role == GROUP_ROW:
+            parts.append(content)
+        elif role == MEMBERS_ROW:
+            members += content
+        else:
+            item, empty = content
+    if not text:  # members without a group, which its sum tells
+        return
+    subject = Subject.read(text)
+    rule = scope.rule(subject.rule)
+    assert rule is not None
+    group, first = published.gathered(rule, parts, members)
+    found = published.differences(scope, rule, subject.key, item, group, first)
+    unwanted = item is not None and empty and creates(rule) and group.totals.n == 0 and not group.rebuilding
+    if found or unwanted:
+        yield text, found
+
+
+def _children(scope: Scope, rows: Rows) -> Iterator[tuple[str, list[Drift]]]:
+    given, match, there, fence = "", None, False, ""
+    for role, text, content in rows:
+        if role == PARENT_ROW:
+            (given, match), there = content, True
+        elif role == FENCE_ROW:
+            fence = content
+        elif role == CHILD_ROW:
+            shown, theirs, own, at, keeps = content
+            left = keeps and own and not there  # what a parent gave that is gone
+            if not own or at > fence or not (left or shown == (given if there and theirs == match else "")):
+                yield text, []

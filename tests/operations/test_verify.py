@@ -1,0 +1,438 @@
+"""Verification: every kind of drift is found with all that belongs to it, repaired, and then nothing is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from projections.engine import rebuild
+from projections.engine.effort import Effort
+from projections.engine.groups import Generations
+from projections.engine.store import ItemKey
+from tests.engine.world import World
+from tests.operations.verify_scene import (
+    Brief,
+    assert_right,
+    brief,
+    drifts,
+    edit,
+    filled,
+    ledger_edit,
+    ledger_items,
+    ledger_lose,
+    lost,
+    of,
+    repaired,
+)
+
+POST, LIKE, USER = "POST#1|METADATA", "USER#3|LIKE#1", "USER#3|PROFILE"
+"""Three users like this post, with 21, 31 and 41 stars."""
+
+FIRST = "0000.000000000000001"
+AHEAD = {"M": {"at": {"S": "0000.000000000000099"}, "n": {"N": "3"}}}
+
+Damage = Callable[[World], Any]
+PLANTS: dict[str, tuple[Damage, set[Brief]]] = {}
+"""By what is wrong: how it came to be so, and the drift that is to be found."""
+
+
+def plant(name: str, *found: Brief) -> Callable[[Damage], Damage]:
+    def take(damage: Damage) -> Damage:
+        PLANTS[name] = damage, set(found)
+        return damage
+
+    return take
+
+
+def in_likes(stars: int) -> dict[str, Any]:
+    """What a like contributes under one rule."""
+    return {"contributions": 1, "mean": stars, "mean (number of values)": 1, "best": [stars]}
+
+
+def picked(stars: int, hashed: str) -> dict[str, Any]:
+    return {"value": stars, "hash": hashed}
+
+
+def claim(hashed: str) -> dict[str, Any]:
+    return {"contributions": 1, "claims": [{"hash": hashed}]}
+
+
+NEWEST = [{"userId": "4", "stars": 41}, {"userId": "3", "stars": 31}]
+FENCE = "2025-01-01T00:00:00.000/0000000000000000000100000000000000000011"
+H31, H41, H91 = "a3f55a569083809d", "50e7e5536f3707e1", "af0ea0814ecc04aa"
+HELD = "0fad5349e36083aa"
+
+
+# Entries: what items contribute, where records were lost
+
+
+@plant(
+    "a like nobody heard of",
+    of("entry missing", "likes", POST, None, None, in_likes(91), "USER#9|LIKE#1"),
+    of("entry missing", "sharded", POST, None, None, {"contributions": 1, "starSum": 91}, "USER#9|LIKE#1"),
+    of(
+        "entry missing", "newest", POST, None, None, {"contributions": 1, "members": [picked(91, H91)]}, "USER#9|LIKE#1"
+    ),
+    of("copy missing", "seen", "SEEN#9#1|X", None, None, {"stars": 91}, "USER#9|LIKE#1"),
+    of("guard", "author", "USER#9|LIKE#1", "~author", None, "main|USER#9|PROFILE", "USER#9|PROFILE"),
+)
+def _(world: World) -> None:
+    lost(world, lambda: world.like(9, 1, stars=91))
+
+
+@plant(
+    "an unlike nobody heard of",
+    of("entry extra", "likes", POST, None, in_likes(31), None, LIKE),
+    of("entry extra", "sharded", POST, None, {"contributions": 1, "starSum": 31}, None, LIKE),
+    of("entry extra", "newest", POST, None, {"contributions": 1, "members": [picked(31, H31)]}, None, LIKE),
+    of("copy extra", "seen", "SEEN#3#1|X", None, {"stars": 31}, None, LIKE),
+)
+def _(world: World) -> None:
+    lost(world, lambda: world.remove("USER#3", "LIKE#1"))
+
+
+@plant(
+    "an edit nobody heard of",
+    of("entry extra", "tags", "TAG#t1|STATS", None, {"contributions": 1}, None, POST),
+    of("entry missing", "tags", "TAG#new|STATS", None, None, {"contributions": 1}, POST),
+)
+def _(world: World) -> None:
+    edit(world, "POST#1", "METADATA", tags=["a", "new"])
+
+
+@plant(
+    "a claim that moved, unheard of",
+    of("entry extra", "names", "NAME#n0|USER", None, claim("af9dc5fb3b9ff206"), None, "USER#0|PROFILE"),
+    of("entry missing", "names", "NAME#else|USER", None, None, claim("af9dc5fb3b9ff206"), "USER#0|PROFILE"),
+)
+def _(world: World) -> None:
+    edit(world, "USER#0", "PROFILE", name="else")
+
+
+# The ledger itself
+
+
+@plant(
+    "a damaged entry",
+    of(
+        "entry stale",
+        "sharded",
+        POST,
+        None,
+        {"contributions": 2, "starSum": 7},
+        {"contributions": 1, "starSum": 31},
+        LIKE,
+    ),
+    of("group", "sharded", POST, "contributions", 3, 4),
+    of("group", "sharded", POST, "starSum", 93, 69),
+)
+def _(world: World) -> None:
+    (entry,) = ledger_items(world, f"E|main|{LIKE}")
+    text = entry["contributions"]["S"].replace('{"=starSum":"31","n":1}', '{"=starSum":"7","n":2}')
+    ledger_edit(world, f"E|main|{LIKE}", contributions={"S": text})
+
+
+@plant(
+    "an entry that is lost",
+    of("entry missing", "likes", POST, None, None, in_likes(31), LIKE),
+    of("entry missing", "sharded", POST, None, None, {"contributions": 1, "starSum": 31}, LIKE),
+    of("entry missing", "newest", POST, None, None, {"contributions": 1, "members": [picked(31, H31)]}, LIKE),
+    of("group", "likes", POST, "contributions", 3, 2),
+    of("group", "likes", POST, "mean", 93, 62),
+    of("group", "likes", POST, "mean (number of values)", 3, 2),
+    of("group", "sharded", POST, "contributions", 3, 2),
+    of("group", "sharded", POST, "starSum", 93, 62),
+    of("group", "newest", POST, "contributions", 3, 2),
+    of("member extra", "likes", POST, "best", 31, None, LIKE),
+    of("member extra", "newest", POST, "members", picked(31, H31), None, LIKE),
+)
+def _(world: World) -> None:
+    ledger_lose(world, f"E|main|{LIKE}")
+
+
+@plant(
+    "a total of a group",
+    of("group", "likes", POST, "contributions", 12, 3),
+    of("value", "likes", POST, "likeCount", 3, 12),
+)
+def _(world: World) -> None:
+    ledger_edit(world, "G|likes|main|POST#1", n={"N": "12"})
+
+
+@plant(
+    "a group that is lost",
+    of("group", "likes", POST, "contributions", 0, 3),
+    of("group", "likes", POST, "mean", 0, 93),
+    of("group", "likes", POST, "mean (number of values)", 0, 3),
+    of("value", "likes", POST, "likeCount", 3, 0),
+    of("value", "likes", POST, "mean", 31, None),
+    of("guard", "likes", POST, "~likes", FIRST, "0000.000000000000000"),
+)
+def _(world: World) -> None:
+    ledger_lose(world, "G|likes|main|POST#1")
+
+
+@plant(
+    "a shard of a group",
+    of("group", "sharded", POST, "starSum", 93.5, 93),
+    of("value", "sharded", POST, "starSum", 93, 93.5),
+)
+def _(world: World) -> None:
+    for part in ledger_items(world, "G|sharded|main|POST#1"):
+        if "=starSum" in part:
+            world.store.put("ledger", {**part, "=starSum": {"N": "93.5"}})
+
+
+@plant(
+    "a total beside what has settled",
+    of("group", "visits", POST, "contributions", 3, 4),
+    of("value", "visits", POST, "visits", 5, 4),
+)
+def _(world: World) -> None:
+    ledger_edit(world, "G|visits|main|POST#1", "0000|00", n={"N": "3"})
+
+
+@plant(
+    "a member that is lost",
+    of("member missing", "likes", POST, "best", None, 41, "USER#4|LIKE#1"),
+    of("value", "likes", POST, "best", 41, 31),
+)
+def _(world: World) -> None:
+    ledger_lose(world, "M|likes|main|POST#1", "0000|best|n250241")
+
+
+@plant(
+    "a member of nobody",
+    of("member extra", "likes", POST, "best", 77, None, "USER#7|LIKE#1"),
+    of("value", "likes", POST, "best", 41, 77),
+)
+def _(world: World) -> None:
+    member = ledger_items(world, "M|likes|main|POST#1")[0]
+    key = {"sk": {"S": "0000|best|n250277!main|USER#7|LIKE#1"}, "s": {"S": "main|USER#7|LIKE#1"}}
+    world.store.put("ledger", {**member, **key, "o": {"S": "n250277!"}, "v": {"N": "77"}})
+
+
+@plant(
+    "a member with other attributes",
+    of(
+        "member stale",
+        "newest",
+        POST,
+        "members",
+        picked(41, "0fad5349e36083aa"),
+        picked(41, "50e7e5536f3707e1"),
+        "USER#4|LIKE#1",
+    ),
+    of("value", "newest", POST, "newest", NEWEST, [{"userId": "44"}, *NEWEST[1:]]),
+)
+def _(world: World) -> None:
+    ledger_edit(world, "M|newest|main|POST#1", "0000|pick|n250241", a={"M": {"userId": {"S": "44"}}})
+
+
+@plant("a rebuild that was not ended", of("rebuilding", "likes", POST))
+def _(world: World) -> None:
+    close(world, "likes")
+
+
+@plant("a rebuild in shards that was not ended", of("rebuilding", "sharded", POST))
+def _(world: World) -> None:
+    close(world, "sharded")
+
+
+@plant(
+    "a rebuild that was opened before all entries were moved",
+    of("group", "likes", POST, "contributions", 0, 3),
+    of("group", "likes", POST, "mean", 0, 93),
+    of("group", "likes", POST, "mean (number of values)", 0, 3),
+    of("member missing", "likes", POST, "best", None, 21, "USER#2|LIKE#1"),
+    of("member missing", "likes", POST, "best", None, 31, "USER#3|LIKE#1"),
+    of("member missing", "likes", POST, "best", None, 41, "USER#4|LIKE#1"),
+    of("member extra", "likes", POST, "best", 21, None, "USER#2|LIKE#1"),
+    of("member extra", "likes", POST, "best", 31, None, "USER#3|LIKE#1"),
+    of("member extra", "likes", POST, "best", 41, None, "USER#4|LIKE#1"),
+    of("value", "likes", POST, "likeCount", 3, 0),
+    of("value", "likes", POST, "mean", 31, None),
+    of("value", "likes", POST, "best", 41, None),
+)
+def _(world: World) -> None:
+    rebuild.reopen(world.store, ("likes", f"main|{POST}"), close(world, "likes"))
+
+
+def close(world: World, rule: str) -> int:
+    return rebuild.close(world.store, (rule, f"main|{POST}"), Generations(), Effort(lambda: 900.0))
+
+
+# What is published
+
+
+@plant("a published value", of("value", "likes", POST, "likeCount", 99, 3))
+def _(world: World) -> None:
+    edit(world, "POST#1", "METADATA", likeCount=99)
+
+
+@plant("a list", of("value", "newest", POST, "newest", None, NEWEST))
+def _(world: World) -> None:
+    edit(world, "POST#1", "METADATA", remove=["newest"])
+
+
+@plant(
+    "zeros that are missing",
+    of("value", "visits", "POST#2|METADATA", "visits", None, 0),
+)
+def _(world: World) -> None:
+    edit(world, "POST#2", "METADATA", remove=["visits", "~visits"])
+
+
+@plant("a guard from the future", of("guard", "likes", POST, "~likes", "0000.000000000000099", FIRST))
+def _(world: World) -> None:
+    edit_guard(world, "POST#1", "METADATA", "~likes", AHEAD)
+
+
+@plant("a guard that is gone", of("guard", "likes", POST, "~likes", None, FIRST))
+def _(world: World) -> None:
+    edit(world, "POST#1", "METADATA", remove=["~likes"])
+
+
+@plant("a guard that counts something else", of("guard", "likes", POST, "~likes", 8, 3))
+def _(world: World) -> None:
+    edit_guard(world, "POST#1", "METADATA", "~likes", {"M": {"at": {"S": FIRST}, "n": {"N": "8"}}})
+
+
+@plant("a derived item that is gone", of("target missing", "tags", "TAG#t1|STATS", None, None, {"posts": 1}))
+def _(world: World) -> None:
+    lost(world, lambda: world.remove("TAG#t1", "STATS"))
+
+
+@plant(
+    "a derived item of nothing",
+    of("value", "tags", "TAG#zzz|STATS", "posts", 3, 0),
+    of("value", "tagUsers", "TAG#zzz|STATS", "users", None, 0),
+    of("target extra", "tags", "TAG#zzz|STATS", None, {"posts": 3}),
+    of("target extra", "tagUsers", "TAG#zzz|STATS", None, {}),
+)
+def _(world: World) -> None:
+    edit(world, "TAG#zzz", "STATS", posts=3)
+
+
+# Copies
+
+
+@plant("a copy that is gone", of("copy missing", "seen", "SEEN#3#1|X", None, None, {"stars": 31}, LIKE))
+def _(world: World) -> None:
+    lost(world, lambda: world.remove("SEEN#3#1", "X"))
+
+
+@plant("a copy that shows something else", of("copy stale", "seen", "SEEN#3#1|X", "stars", 5, 31, LIKE))
+def _(world: World) -> None:
+    edit(world, "SEEN#3#1", "X", stars=5)
+
+
+@plant("a copy of nothing", of("copy extra", "seen", "SEEN#8#8|X", None, {"stars": 8}, None, "USER#8|LIKE#8"))
+def _(world: World) -> None:
+    guard = {"M": {"at": {"S": "2026/1"}, "by": {"S": "main|USER#8|LIKE#8"}}}
+    edit(world, "SEEN#8#8", "X", stars=8)
+    edit_guard(world, "SEEN#8#8", "X", "~seen", guard)
+
+
+@plant(
+    "a copy that names another source",
+    of("guard", "seen", "SEEN#3#1|X", "~seen", "main|USER#4|LIKE#1", f"main|{LIKE}", LIKE),
+)
+def _(world: World) -> None:
+    guard = {"M": {"at": {"S": "2026/1"}, "by": {"S": "main|USER#4|LIKE#1"}}}
+    edit_guard(world, "SEEN#3#1", "X", "~seen", guard)
+
+
+@plant("a copy without a guard", of("guard", "seen", "SEEN#3#1|X", "~seen", None, f"main|{LIKE}", LIKE))
+def _(world: World) -> None:
+    edit(world, "SEEN#3#1", "X", remove=["~seen"])
+
+
+@plant(
+    "a claimed copy that is gone",
+    of("target missing", "names", "NAME#n1|USER", None, None, {"userId": "2", "city": "c2"}, "USER#2|PROFILE"),
+)
+def _(world: World) -> None:
+    lost(world, lambda: world.remove("NAME#n1", "USER"))
+
+
+@plant(
+    "a claimed copy of the wrong source",
+    of("value", "names", "NAME#n1|USER", "userId", "3", "2", "USER#2|PROFILE"),
+    of("value", "names", "NAME#n1|USER", "city", "c3", "c2", "USER#2|PROFILE"),
+)
+def _(world: World) -> None:
+    edit(world, "NAME#n1", "USER", userId="3", city="c3")
+
+
+@plant(
+    "a claimed copy that nobody claims",
+    of("target extra", "names", "NAME#zzz|USER", None, {"userId": "7"}),
+)
+def _(world: World) -> None:
+    edit(world, "NAME#zzz", "USER", userId="7")
+
+
+# Index attributes, children
+
+
+@plant(
+    "index attributes",
+    of("index", "listed", POST, "GSI1PK", "BY#u7", "BY#u1", POST),
+    of("index", "listed", POST, "GSI1SK", None, "1", POST),
+)
+def _(world: World) -> None:
+    edit(world, "POST#1", "METADATA", remove=["GSI1SK"], GSI1PK="BY#u7")
+
+
+@plant("an embedded attribute", of("embed", "author", LIKE, "userCity", "x", "c3", USER))
+def _(world: World) -> None:
+    edit(world, "USER#3", "LIKE#1", userCity="x")
+
+
+@plant(
+    "a parent whose change nobody heard of",
+    of("embed", "author", "USER#3|LIKE#0", "userCity", "c3", "moved", USER),
+    of("embed", "author", "USER#3|LIKE#1", "userCity", "c3", "moved", USER),
+    of("embed", "author", "USER#3|LIKE#2", "userCity", "c3", "moved", USER),
+    of("entry stale", "names", "NAME#n1|USER", None, claim("438a7ad266dc2e1f"), claim("70a9a83cac62e03d"), USER),
+)
+def _(world: World) -> None:
+    edit(world, "USER#3", "PROFILE", city="moved")
+
+
+@plant("a child's guard from the future", of("guard", "author", LIKE, "~author", "2999/1", FENCE, USER))
+def _(world: World) -> None:
+    guard = {"M": {"at": {"S": "2999/1"}, "by": {"S": f"main|{USER}"}}}
+    edit_guard(world, "USER#3", "LIKE#1", "~author", guard)
+
+
+@plant(
+    "a child's guard of another parent",
+    of("guard", "author", LIKE, "~author", "main|USER#4|PROFILE", f"main|{USER}", USER),
+)
+def _(world: World) -> None:
+    guard = {"M": {"at": {"S": "2025/1"}, "by": {"S": "main|USER#4|PROFILE"}}}
+    edit_guard(world, "USER#3", "LIKE#1", "~author", guard)
+
+
+def edit_guard(world: World, partition: str, sort: str, name: str, guard: Any) -> None:
+    image = world.store.get(ItemKey("main", partition, sort)) or {}
+    world.store.seed("main", {**image, name: guard})
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_drift_is_found_and_repaired(name: str) -> None:
+    world = filled()
+    assert drifts(world) == []
+    damage, expected = PLANTS[name]
+    damage(world)
+    before = world.store.items("main"), world.store.items("ledger")
+    assert brief(drifts(world)) == expected
+    assert (world.store.items("main"), world.store.items("ledger")) == before, "verification only reads"
+    assert repaired(world) == []
+    world.settle()
+    assert drifts(world) == []
+    assert_right(world)
