@@ -30,6 +30,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of rule files, for editors.",
     "simulate": "Try rules against redelivery, reordering, crashes and overwrites, in thousands of histories.",
     "template": "Write the SAM template for a rule file, or the same as JSON for other tools.",
+    "verify": "Say whether what is stored is what the rules say; --repair corrects it.",
 }
 """The commands with what --help says of them. Command x is the function `command` in `projections.tools.commands.x`."""
 
