@@ -1,0 +1,93 @@
+"""`backfill` and `verify` as one calls them, on DynamoDB Local."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from projections.language.loader import load
+from projections.language.program import LEDGER_SCHEMA, Program
+from projections.stores.aws import client, create_table, delete_table
+
+RULES = """
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "POST#{post}", SK: INFO}}
+  Like: {key: {PK: "POST#{post}", SK: "LIKE#{user}"}}
+projections:
+  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count, best: max(stars)}}}
+"""
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(dynamodb_local_url: str, run: Run, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Runs a command on tables with three posts and six likes, which no rule has seen yet."""
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(RULES)
+    program = Program.from_document(load(rules).canonical())
+    dynamodb = client(endpoint_url=dynamodb_local_url)
+    create_table(dynamodb, "verify-app", program.tables["main"])
+    create_table(dynamodb, "verify-ledger", LEDGER_SCHEMA, stream=False)
+    for post in range(3):
+        dynamodb.put_item(TableName="verify-app", Item={"PK": {"S": f"POST#{post}"}, "SK": {"S": "INFO"}})
+        for user in range(post + 1):
+            like = {"PK": {"S": f"POST#{post}"}, "SK": {"S": f"LIKE#{user}"}, "stars": {"N": str(user)}}
+            dynamodb.put_item(TableName="verify-app", Item=like)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        place = ("--rules", str(rules), "--table", "verify-app", "--ledger", "verify-ledger")
+        return run(*arguments, *place, "--endpoint-url", dynamodb_local_url)
+
+    call.dynamodb = dynamodb  # type: ignore[attr-defined]
+    yield call
+    for name in ("verify-app", "verify-ledger"):
+        delete_table(dynamodb, name)
+
+
+def test_before_a_ledger_exists_verify_says_what_the_rules_would_make(call: Any) -> None:
+    code, out, _ = call("verify", "--patience", "0")
+    assert code == 1
+    assert "value: main|POST#2|INFO likeCount: is absent, should be 3" in out
+
+
+def test_drift_is_told_repaired_and_gone(call: Any) -> None:
+    assert call("backfill", "--wait", "0")[0] == 0
+    code, out, _ = call("verify", "--patience", "0")
+    assert (code, out.split(".")[0]) == (0, "✓ No drift")
+    call.dynamodb.update_item(
+        TableName="verify-app",
+        Key={"PK": {"S": "POST#1"}, "SK": {"S": "INFO"}},
+        UpdateExpression="SET likeCount = :n",
+        ExpressionAttributeValues={":n": {"N": "77"}},
+    )
+    call.dynamodb.delete_item(TableName="verify-app", Key={"PK": {"S": "POST#2"}, "SK": {"S": "LIKE#2"}})
+    code, out, _ = call("verify", "--patience", "0", "--json")
+    found = {(one["kind"], one["target"]) for one in json.loads(out)["drift"]}
+    assert code == 1
+    assert found == {("value", "main|POST#1|INFO"), ("entry extra", "main|POST#2|INFO")}
+    code, out, _ = call("verify", "--patience", "0", "--repair")
+    assert (code, "2 were wrong, 0 are left" in out) == (0, True)
+    assert call("verify", "--patience", "0")[0] == 0
+    item = call.dynamodb.get_item(TableName="verify-app", Key={"PK": {"S": "POST#2"}, "SK": {"S": "INFO"}})["Item"]
+    assert (item["likeCount"], item["best"]) == ({"N": "2"}, {"N": "1"})
+
+
+@pytest.mark.parametrize("share", ["0", "a tenth", "101%"])
+def test_a_share_that_is_none_is_refused(call: Any, share: str) -> None:
+    code, _, err = call("verify", "--sample", share)
+    assert (code, "a share between 0 and 100 percent" in err) == (2, True)
+
+
+def test_a_table_that_does_not_fit_the_rules_is_named(
+    call: Any, run: Run, tmp_path: Path, dynamodb_local_url: str
+) -> None:
+    place = ("--rules", str(tmp_path / "rules.yaml"), "--endpoint-url", dynamodb_local_url)
+    code, _, err = run("verify", *place, "--table", "verify-ledger", "--ledger", "verify-ledger")
+    assert code == 2
+    assert "table verify-ledger has the key pk (S), sk (S), the rules say PK (S), SK (S)" in err
