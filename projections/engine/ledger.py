@@ -19,7 +19,7 @@ from decimal import Decimal
 from functools import partial
 
 from projections.engine.delta import SETTLED, WIDE, Load, Piece, difference, steps, unmarked
-from projections.engine.effort import Effort, Run, one_by_one
+from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.groups import EXTREMES, Generations, extreme_sort
 from projections.engine.ledger_items import (
     CLOSED,
@@ -255,7 +255,8 @@ class Ledger:
             except InvalidRequest:
                 return self._bisect(changes, effort)
             except Transient as transient:
-                error = transient
+                if not (attempt and isinstance(transient, OutOfTime)):  # else what failed before says more
+                    error = transient
             else:
                 for change in changes:
                     change.state = "applied"

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from projections.engine.copies import Copier, CopyHeal, copies_of
 from projections.engine.delta import SETTLED
-from projections.engine.effort import Effort, Run, one_by_one
+from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import Embedder, Push
 from projections.engine.groups import Generations
 from projections.engine.guards import by_of
@@ -117,15 +117,20 @@ class Refresher:
         self._heal_copies(self._attempt("copies", effort, lambda: self._copier.orphans(items)) or [], effort)
 
     def keys(
-        self, keys: Iterable[ItemKey], effort: Effort, known: Mapping[ItemKey, Sequence[Image]] | None = None
+        self,
+        keys: Iterable[ItemKey],
+        effort: Effort,
+        known: Mapping[ItemKey, Sequence[Image]] | None = None,
+        removed: Collection[ItemKey] = (),
     ) -> list[Push]:
         """Refreshes items by their keys, in every role they have or had, and publishes.
 
         `known` holds images that the items had, by which the copies of a source that is gone, and the source of a copy that
-        is gone, are found. Gives the pushes that remain to be made, from their fence on.
+        is gone, are found. `removed` has those of which a record tells that they did not expire but were removed. Gives
+        the pushes that remain to be made, from their fence on.
         """
         wanted = list(dict.fromkeys(keys))
-        self.sources(dict.fromkeys(wanted), effort, publish=True)
+        self.sources(dict.fromkeys(wanted), effort, publish=True, removed=removed)
         images = self._attempt("items", effort, lambda: self._store.get_many(wanted)) or {}
         items = self._recognised(images)
         self._derived(items, effort)
@@ -133,7 +138,8 @@ class Refresher:
         for key, olds in (known or {}).items():
             for old in olds:
                 heals += self._copies_of_old(key, self._program.recognise(key, old))
-        self._heal_copies(heals, effort)
+        distinct = {(heal.rule.name, heal.target, *heal.sources): heal for heal in heals}
+        self._heal_copies(distinct.values(), effort)
         self.targets(wanted, effort, {item.key: item for item in items})
         pushes = []
         for key in wanted:
@@ -162,8 +168,15 @@ class Refresher:
 
     # The ledger
 
-    def sources(self, images: Mapping[ItemKey, Image | None], effort: Effort, *, publish: bool = False) -> None:
-        """Brings the entries of source items up to date. None for an item that was not read.
+    def sources(
+        self,
+        images: Mapping[ItemKey, Image | None],
+        effort: Effort,
+        *,
+        publish: bool = False,
+        removed: Collection[ItemKey] = (),
+    ) -> None:
+        """Brings the entries of source items up to date. None for an item that was not read; `removed` as in `keys`.
 
         Publishes all targets these entries name, or, without `publish`, those that something was retracted from.
         """
@@ -173,7 +186,7 @@ class Refresher:
         while unread:
             try:
                 effort.check()
-                changes = self._changes(unread, done)
+                changes = self._changes(unread, done, removed)
             except Transient as error:
                 return self._fail(unread, error)
             self._ledger.commit(changes, effort)
@@ -197,7 +210,9 @@ class Refresher:
         item = self._program.recognise(key, image)
         return item is not None and item.entity.name in self._program.ledger_rules
 
-    def _changes(self, images: Mapping[ItemKey, Image | None], done: list[Change]) -> list[Change]:
+    def _changes(
+        self, images: Mapping[ItemKey, Image | None], done: list[Change], removed: Collection[ItemKey]
+    ) -> list[Change]:
         """What is to be committed. Entries that are right already, but owe publications, are added to `done`."""
         sources = {key: encode_key(key) for key in images}
         entries = self._store.get_many([entry_key(source) for source in sources.values()])
@@ -211,7 +226,7 @@ class Refresher:
             if image is None:
                 again[key] = entry
                 continue
-            change = self._change(key, image, entry)
+            change = self._change(key, image, entry, may_have_expired=True)
             if change is None:
                 self._settled(sources[key], entry, done)
             elif entry is None:
@@ -220,21 +235,24 @@ class Refresher:
                 again[key] = entry
         now = self._store.get_many(list(again))  # after their entries
         for key, entry in again.items():
-            change = self._change(key, now.get(key), entry)
+            change = self._change(key, now.get(key), entry, may_have_expired=key not in removed)
             if change is not None:
                 changes.append(change)
             else:
                 self._settled(sources[key], entry, done)
         return changes
 
-    def _change(self, key: ItemKey, image: Image | None, entry: Entry | None) -> Change | None:
+    def _change(
+        self, key: ItemKey, image: Image | None, entry: Entry | None, *, may_have_expired: bool
+    ) -> Change | None:
         """The change that brings an entry to what the item says; None if it says so already."""
         evaluated = self._program.contributions(self._program.recognise(key, image) if image is not None else None)
         source = encode_key(key)
         for rule, reason in evaluated.problems:
             self._reject(rule, reason, source)
         held = entry.contributions if entry is not None else {}
-        goal = goal_of(self._program, held, evaluated.contributions, image is None, self._publishes)
+        gone = image is None and may_have_expired
+        goal = goal_of(self._program, held, evaluated.contributions, gone, self._publishes)
         if self._ledger.goal(held, goal) == held:
             return None
         change = Change(source, "", held, Evaluated(goal, evaluated.payloads, evaluated.problems))
@@ -324,17 +342,19 @@ class Refresher:
 
     def _attempt(self, what: str, effort: Effort, work: Callable[[], Any]) -> Any:
         """The result of a piece of work; None if it failed, which is noted."""
-        attempt = 0
+        attempt, reason = 0, ""
         while True:
             try:
                 effort.check()
                 return work()
             except Transient as error:
+                if not (attempt and isinstance(error, OutOfTime)):  # else what failed before says more
+                    reason = str(error)
                 attempt += 1
                 try:
                     effort.pause(attempt)
                 except Transient:
-                    self.failed[what] = str(error)
+                    self.failed[what] = reason
                     return None
             except InvalidRequest as error:
                 self._reject(None, refusal(str(error)), what)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs.client import SQSClient
     from mypy_boto3_sqs.type_defs import SendMessageBatchRequestEntryTypeDef
 
-__all__ = ["MAX_BYTES", "Queue"]
+__all__ = ["MAX_BYTES", "Depth", "Message", "Queue"]
 
 MAX_BYTES = 262_144
 """Of a message, and of all messages of one request: a queue may still be set to this, though SQS now allows 1 MiB."""
@@ -41,8 +42,34 @@ _MISCONFIGURED = frozenset(
 _TRANSIENT = frozenset({"RequestThrottled", "Throttling", "ThrottlingException", "ServiceUnavailable", "InternalError"})
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as received: nobody else receives it for some time. `receipt` is what it is deleted or released by."""
+
+    id: str
+    body: str
+    receipt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """About how many messages a queue holds: those that wait, those somebody has received, those held back."""
+
+    waiting: int
+    received: int
+    delayed: int
+
+    @property
+    def total(self) -> int:
+        return self.waiting + self.received + self.delayed
+
+
 class Queue:
-    """One queue by its URL. Delivery is at least once: after a failure, what was sent already may be sent again."""
+    """One queue by its URL. Delivery is at least once: after a failure, what was sent already may be sent again.
+
+    Every method raises `Transient` where SQS does not answer or keeps failing, `Misconfigured` where there is no queue or
+    no permission.
+    """
 
     def __init__(self, client: SQSClient, url: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._client = client
@@ -52,8 +79,7 @@ class Queue:
     def send(self, bodies: Sequence[str], delays: Sequence[float] | None = None) -> None:
         """Sends every body, in no particular order. `delays` gives the seconds for which each is held back, at most 900.
 
-        Raises `Transient` if SQS keeps failing some of them, `Misconfigured` where there is no queue or no permission,
-        and `InvalidRequest` if a body is refused for what it is.
+        Raises `InvalidRequest` if a body is refused for what it is.
         """
         for batch in _batches(bodies, delays or [0] * len(bodies)):
             self._send_batch(batch)
@@ -68,10 +94,7 @@ class Queue:
         for attempt in range(_ATTEMPTS):
             if attempt:
                 self._sleep(0.1 * 2**attempt)
-            try:
-                answer = self._client.send_message_batch(QueueUrl=self._url, Entries=pending)
-            except (ClientError, BotoCoreError) as error:
-                raise self._translated(error) from error
+            answer = self._asked(self._client.send_message_batch, Entries=pending)
             refused = {failure["Id"]: failure for failure in answer.get("Failed", [])}
             for failure in refused.values():
                 if failure["SenderFault"]:
@@ -84,6 +107,57 @@ class Queue:
             failed = refused[pending[0]["Id"]]
         raise Transient(f"{self._url} did not take {len(pending)} of {len(batch)} messages: {failed['Code']}")
 
+    def receive(self, seconds: int, *, wait: int = 2) -> list[Message]:
+        """Up to 10 messages, which come back after so many seconds unless they are deleted.
+
+        Empty if there are none; then SQS was asked for `wait` seconds, on all its servers if that is not 0.
+        """
+        answer: Mapping[str, Any] = self._asked(
+            self._client.receive_message,
+            MaxNumberOfMessages=_MAX_MESSAGES,
+            VisibilityTimeout=seconds,
+            WaitTimeSeconds=wait,
+        )
+        return [Message(one["MessageId"], one["Body"], one["ReceiptHandle"]) for one in answer.get("Messages", [])]
+
+    def delete(self, messages: Sequence[Message]) -> None:
+        """Deletes messages that were received; one that is gone already is no failure."""
+        for entries in self._entries(messages):
+            for attempt in range(_ATTEMPTS):
+                if attempt:
+                    self._sleep(0.1 * 2**attempt)
+                answer: Mapping[str, Any] = self._asked(self._client.delete_message_batch, Entries=entries)
+                refused = {one["Id"]: one for one in answer.get("Failed", [])}
+                entries = [entry for entry in entries if entry["Id"] in refused]
+                if not entries:
+                    break
+            else:
+                code = refused[entries[0]["Id"]]["Code"]
+                raise Transient(f"{self._url} did not delete {len(entries)} messages: {code}. They will come back.")
+
+    def release(self, messages: Sequence[Message]) -> None:
+        """Lets others receive these messages at once. What cannot be released comes back by itself after its time."""
+        for entries in self._entries(messages):
+            waiting = [{**entry, "VisibilityTimeout": 0} for entry in entries]
+            self._asked(self._client.change_message_visibility_batch, Entries=waiting)
+
+    def depth(self) -> Depth:
+        names = [f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed")]
+        answer: Mapping[str, Any] = self._asked(self._client.get_queue_attributes, AttributeNames=names)
+        return Depth(*(int(answer.get("Attributes", {}).get(name, 0)) for name in names))
+
+    @staticmethod
+    def _entries(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:
+        for start in range(0, len(messages), _MAX_MESSAGES):
+            batch = messages[start : start + _MAX_MESSAGES]
+            yield [{"Id": str(number), "ReceiptHandle": one.receipt} for number, one in enumerate(batch)]
+
+    def _asked(self, ask: Callable[..., Any], **parameters: Any) -> Any:
+        try:
+            return ask(QueueUrl=self._url, **parameters)
+        except (ClientError, BotoCoreError) as error:
+            raise self._translated(error) from error
+
     def _translated(self, error: ClientError | BotoCoreError) -> StoreError:
         if not isinstance(error, ClientError):
             return Transient(f"{self._url} was not reached: {error}")
@@ -91,7 +165,7 @@ class Queue:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         if code in _MISCONFIGURED:
             return Misconfigured(
-                f"{self._url}: {error}. Check the queue's URL and that the role may sqs:SendMessage to it."
+                f"{self._url}: {error}. Check the queue's URL and that you, or the function's role, may do this."
             )
         if code in _TRANSIENT or status >= 500:
             return Transient(f"{self._url}: {error}")

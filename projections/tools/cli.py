@@ -26,9 +26,11 @@ COMMANDS = {
     "diff": "Say what a change of rules means, for a pull request: targets, owners, deletions, backfills, cost.",
     "explain": "Say why records do what they do, or where the derived values of an item come from.",
     "graph": "Draw entities and rules: Mermaid, Graphviz DOT, or an HTML page to look at.",
+    "redrive": "Refresh the items of records that were quarantined or discarded.",
     "replay": "Run recorded stream events through the real handler and show what is derived.",
     "schema": "Print the JSON Schema of rule files, for editors.",
     "simulate": "Try rules against redelivery, reordering, crashes and overwrites, in thousands of histories.",
+    "status": "Say what is in force, how far backfills are, what waits, and what to do about it.",
     "template": "Write the SAM template for a rule file, or the same as JSON for other tools.",
     "verify": "Say whether what is stored is what the rules say; --repair corrects it.",
 }

@@ -12,7 +12,7 @@ from typing import Any
 from projections.engine.records import is_value
 from projections.errors import UsageError
 
-__all__ = ["Recorded", "flaw", "read"]
+__all__ = ["Recorded", "documents", "flaw", "read"]
 
 _DECODER = json.JSONDecoder()
 _IMAGES = {"INSERT": ("NewImage",), "MODIFY": ("OldImage", "NewImage"), "REMOVE": ("OldImage",)}
@@ -49,6 +49,12 @@ def read(paths: Sequence[str]) -> list[Recorded]:
     these, or if none of its records can be used; a bad record among good ones is left for the handler to quarantine.
     """
     return [recorded for path in paths for recorded in _file(path)]
+
+
+def documents(path: str) -> Iterator[tuple[str, Any]]:
+    """Every JSON value of a file, `-` being standard input, with its place. Raises UsageError if there is anything else."""
+    for document in _documents(path, _text(path)):
+        yield document.place(document.start), document.value
 
 
 def _file(path: str) -> list[Recorded]:

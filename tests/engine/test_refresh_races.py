@@ -140,6 +140,19 @@ def test_of_an_item_that_may_have_expired_the_contribution_stays_until_its_recor
     assert w.contributed("POINT#1|P") == {}
 
 
+def test_of_an_item_that_is_known_to_be_removed_the_contribution_is_taken_back() -> None:
+    w = Scene(KEPT, POINTS)
+    for point in (1, 2):
+        w.put(f"POINT#{point}", "P", v=point, tags=["a"])
+    w.settle()
+    w.remove("POINT#1", "P")
+    w.lose()
+    keys = [ItemKey("main", f"POINT#{point}", "P") for point in (1, 2)]
+    w.refresher().keys(keys, effort(), removed=keys)  # it was put again, the other
+    assert w.item("TAG#a", "STATS") == {"PK": "TAG#a", "SK": "STATS", "n": 1, "low": 2}
+    assert w.contributed("POINT#1|P") == {}
+
+
 @pytest.mark.parametrize("back", [False, True], ids=["gone", "put back"])
 def test_the_marks_of_an_expiry_that_is_halfway_through_are_kept(back: bool) -> None:
     """Of what has settled already nothing is settled again when the record comes again."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from moto import mock_aws
+from place import Place
 
 from projections.tools.cli import main
 
@@ -63,3 +66,20 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
         return code, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture(params=["DynamoDB Local and moto", "MiniStack"])
+def place(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> Iterator[Place]:
+    if request.param == "MiniStack":
+        url: str = request.getfixturevalue("ministack_url")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        yield Place(monkeypatch, capsys, tmp_path, url)
+    else:
+        url = request.getfixturevalue("dynamodb_local_url")
+        with mock_aws():
+            yield Place(monkeypatch, capsys, tmp_path, url)

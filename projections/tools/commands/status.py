@@ -1,0 +1,186 @@
+"""`projections status`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from projections.errors import StoreError
+from projections.tools.commands.connect import Live, connect, live_options
+from projections.tools.commands.options import as_json
+from projections.tools.commands.redrive import PREFIX
+from projections.tools.commands.stack import deployed, stack_option
+
+if TYPE_CHECKING:
+    from projections.operations.status import Finding
+
+__all__ = ["command"]
+
+_MOST_OBJECTS = 1000
+"""That are looked for in the bucket."""
+
+_REDRIVE = "Mend the items or the rule it names, then run `projections redrive"
+
+
+@click.command("status")
+@live_options
+@stack_option
+@as_json
+@click.option("--function", metavar="NAME", help="The stream's function, for its lag. [default: of --stack]")
+@click.option(
+    "--quarantine", metavar="URL", help="The quarantine queue. [default: of --stack, or $QUARANTINE_QUEUE_URL]"
+)
+@click.option("--queue", metavar="URL", help="The task queue. [default: of --stack, or $TASK_QUEUE_URL]")
+@click.option("--dead-letters", metavar="URL", help="The dead letters of the task queue. [default: of --stack]")
+@click.option("--bucket", metavar="NAME", help="The bucket of discarded batches. [default: of --stack]")
+@click.option("--prefix", metavar="P", default=PREFIX, show_default=True, help="What keys in the bucket begin with.")
+def command(
+    rules: str | None,
+    tables: tuple[str, ...],
+    ledger: str | None,
+    endpoint_url: str | None,
+    region: str | None,
+    stack: str | None,
+    as_json: bool,
+    function: str | None,
+    quarantine: str | None,
+    queue: str | None,
+    dead_letters: str | None,
+    bucket: str | None,
+    prefix: str,
+) -> int:
+    """Say what is in force, how far backfills are, what waits in queues, and what to do about it.
+
+    With --stack it looks at everything; else at what is named. Reads a few items of the ledger, and writes nothing.
+    Exits with 1 if anything needs attention.
+    """
+    from projections.operations import status
+    from projections.tools.render import json_text
+
+    names = deployed(stack, region)
+    live = connect(rules, names.tables(tables, rules), names.ledger(ledger), endpoint_url, region)
+    now = datetime.now(UTC)
+    findings = [*_ledger(live, now), *(status.Finding("table", status.LOOK, text) for text in live.warnings)]
+    findings.append(_lag(names.name(function, "StreamFunctionName"), region, now))
+    queues = {
+        "quarantine": (
+            names.name(quarantine, "QuarantineQueueUrl", "QUARANTINE_QUEUE_URL"),
+            "record",
+            "that a rule could not use",
+            f"{_REDRIVE}`.",
+        ),
+        "tasks": (names.name(queue, "TaskQueueUrl", "TASK_QUEUE_URL"), "task", "for the worker", ""),
+        "dead letters": (
+            names.name(dead_letters, "TaskDeadLettersUrl"),
+            "task",
+            "that failed ten times",
+            "The worker's log says why. Then run `projections redrive --dead-letters`.",
+        ),
+    }
+    for subject, (url, *words) in queues.items():
+        findings.append(_known(subject, url, partial(_depth, subject, url, region, words)))
+    name = names.name(bucket, "DiscardedBucketName")
+    findings.append(_known("discarded", name, partial(_discarded, name, prefix, region)))
+    attention = any(finding.level in (status.LOOK, status.ACT) for finding in findings)
+    if as_json:
+        report = {"attention": attention, "findings": [_plain(finding) for finding in findings], **_registry(live)}
+        click.echo(json_text(report))
+    else:
+        _print(findings)
+    return 1 if attention else 0
+
+
+def _ledger(live: Live, now: datetime) -> Iterator[Finding]:
+    """What the ledger tells."""
+    from projections.engine.registry import Registry
+    from projections.operations import status
+    from projections.operations.backfill.progress import Progress
+
+    standing = Registry(live.program, live.store).look()
+    yield from status.rules(live.program, standing)
+    run = Progress(live.store).run()
+    yield status.backfill(run, status.noted(live.store, run) if run is not None else None, standing, now)
+    yield status.audit(live.store.get(status.AUDIT), now)
+
+
+def _known(subject: str, name: str | None, ask: Callable[[], Finding], *, optional: bool = False) -> Finding:
+    """What somebody else tells, if it is known whom to ask; that it does not answer is told, and no reason to stop."""
+    from projections.operations.status import LOOK, UNKNOWN, Finding
+
+    if not name:
+        return Finding(subject, UNKNOWN, "not looked at: not named, nor --stack")
+    try:
+        return ask()
+    except StoreError as error:
+        return Finding(subject, UNKNOWN if optional else LOOK, f"not known: {error}")
+
+
+def _lag(function: str | None, region: str | None, now: datetime) -> Finding:
+    from projections.operations import status
+    from projections.stores.aws import client
+    from projections.stores.metrics import iterator_age
+
+    def ask() -> Finding:
+        return status.lag(iterator_age(client("cloudwatch", region=region), function or "", now))
+
+    return _known("lag", function, ask, optional=True)
+
+
+def _depth(subject: str, url: str | None, region: str | None, words: Sequence[str]) -> Finding:
+    from projections.operations import status
+    from projections.stores.aws import client
+    from projections.stores.queues import Queue
+
+    return status.queue(subject, Queue(client("sqs", region=region), url or "").depth().total, *words)
+
+
+def _discarded(name: str | None, prefix: str, region: str | None) -> Finding:
+    from projections.operations import status
+    from projections.stores.aws import client
+    from projections.stores.buckets import Bucket
+
+    found = list(islice(Bucket(client("s3", region=region), name or "").pending(prefix), _MOST_OBJECTS))
+    todo = "Look at the function's log for the reason, then run `projections redrive --bucket`."
+    return status.queue("discarded", len(found), "batch", "given up", todo, most=len(found) == _MOST_OBJECTS)
+
+
+def _registry(live: Live) -> dict[str, Any]:
+    """Epoch and rules with their states, as they are now."""
+    from projections.engine.registry import Registry
+
+    standing = Registry(live.program, live.store).look()
+    if standing is None:
+        return {"epoch": None, "rules": {}}
+    return {"epoch": standing.epoch, "rules": {name: one.state for name, one in standing.rules.items()}}
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    told = {"subject": finding.subject, "level": finding.level, "says": finding.says, "todo": finding.todo or None}
+    return told if finding.value is None else {**told, "value": finding.value}
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    from rich.text import Text
+
+    from projections.operations import status
+    from projections.tools.render import console
+
+    signs = {status.FINE: ("ok", "green"), status.LOOK: ("look", "yellow"), status.ACT: ("act", "red")}
+    out = console()
+    width = max(len(finding.subject) for finding in findings)
+    for finding in findings:
+        sign, style = signs.get(finding.level, ("?", "dim"))
+        line = Text(f"{sign:<5}", style)
+        line.append(f"{finding.subject:<{width}}  ", "bold")
+        line.append(finding.says, "dim" if finding.level == status.UNKNOWN else "")
+        out.print(line, soft_wrap=True)
+        if finding.todo:
+            out.print(Text(f"{'':<{width + 7}}{finding.todo}"), soft_wrap=True)
+    out.print(
+        Text("A group that is being rebuilt is not told here: `projections verify` finds it.", "dim"), soft_wrap=True
+    )

@@ -1,0 +1,565 @@
+"""Redriving: what letters are about becomes what it is today; what cannot be stays in its box, and is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from projections.engine.embeds import Push
+from projections.engine.registry import FILLING
+from projections.engine.store import ItemKey
+from projections.errors import InvalidRequest, Misconfigured, Transient, UsageError
+from projections.language.keys import encode_key
+from projections.operations.quarantine import Quarantine
+from projections.operations.redrive.boxes import Bucketful, Files, Messages, Outcome, work_off
+from projections.operations.redrive.letters import Letter, Reader
+from projections.operations.redrive.redrive import Answer, Redrive
+from projections.operations.tasks import BackfillTask, Task, write
+from projections.operations.wiring import at_once
+from projections.stores.queues import Message
+from tests.engine.scene import COUNT, Scene, Stopped, die, live, settled
+from tests.engine.world import World
+
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+DATED = """
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: METADATA}}
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#{postId}"}}
+projections:
+"""
+LISTED = """
+  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count, total: sum(weight)}}}
+  listed: {from: Post, index: {GSI1PK: "MONTH#{publishedAt|date(%Y-%m)}", GSI1SK: "{postId}"}}
+"""
+
+
+@dataclass
+class Queue:
+    """A queue in memory: received messages are hidden until they are released."""
+
+    bodies: list[str] = field(default_factory=list)
+    fails: Callable[[str], None] = lambda call: None
+
+    def __post_init__(self) -> None:
+        self.messages: dict[str, str] = {}
+        self.hidden: set[str] = set()
+        self.send(self.bodies)
+
+    def send(self, bodies: Sequence[str], delays: Sequence[float] = ()) -> None:
+        self.fails("send")
+        for body in bodies:
+            self.messages[f"m{len(self.messages) + 1:04}"] = body
+
+    def receive(self, seconds: int, *, wait: int = 2) -> list[Message]:
+        self.fails("receive")
+        found = [Message(name, body, name) for name, body in self.messages.items() if name not in self.hidden][:10]
+        self.hidden.update(one.id for one in found)
+        return found
+
+    def delete(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self.fails("delete")
+            self.messages.pop(message.id, None)
+            self.hidden.discard(message.id)
+
+    def release(self, messages: Sequence[Message]) -> None:
+        self.fails("release")
+        self.hidden -= {message.id for message in messages}
+
+
+class Sent(list[tuple[Task, float]]):
+    def send(self, tasks: Sequence[tuple[Task, float]]) -> None:
+        self.extend(tasks)
+
+
+def reader(world: World) -> Reader:
+    return Reader(world.program.tables, {name: name for name in world.program.tables})
+
+
+def redrive(world: World, **settings: Any) -> Redrive:
+    return Redrive(world.program, world.store, sleep=lambda seconds: None, **settings)
+
+
+def letter(*keys: ItemKey) -> Letter:
+    return Letter("here", dict.fromkeys(keys, ()))
+
+
+def one(world: World, *letters: Letter, **settings: Any) -> list[Answer]:
+    return redrive(world, **settings).work(letters)
+
+
+def empty(world: World, queue: Queue, most: int | None = None, **settings: Any) -> Outcome:
+    box = Messages("quarantine", queue, reader(world))
+    return work_off([box], redrive(world, **settings), now=lambda: NOON, most=most)
+
+
+def quarantined(rules: str = LISTED, head: str = DATED) -> tuple[Scene, Queue]:
+    """A world whose handler has quarantined what it could not use."""
+    queue = Queue()
+    w = Scene(rules, head, quarantine=Quarantine(lambda: queue, lambda: NOON))
+    return w, queue
+
+
+def like(n: int) -> ItemKey:
+    return ItemKey("main", f"USER#{n}", "LIKE#1")
+
+
+# From quarantine to right.
+
+
+def test_an_item_that_was_mended_is_made_right_and_its_message_is_gone() -> None:
+    w, queue = quarantined()
+    w.put("POST#1", "METADATA", publishedAt="yesterday")
+    w.like(1, 1, weight="heavy")
+    w.settle()
+    assert len(queue.messages) == 2
+    w.put("POST#1", "METADATA", publishedAt="2026-01-05T12:00:00Z")
+    w.like(1, 1, weight=5)
+    w.lose()
+    outcome = empty(w, queue)
+    assert (outcome.boxes["quarantine"].done, outcome.remains, queue.messages) == (2, False, {})
+    assert w.differences() == []
+    assert w.post()["GSI1PK"] == "MONTH#2026-01"
+
+
+def test_a_rule_that_was_mended_is_applied_and_the_message_is_gone() -> None:
+    w, queue = quarantined()
+    w.put("POST#1", "METADATA", publishedAt="5 January")
+    w.settle()
+    mended = w.under(LISTED.replace("MONTH#{publishedAt|date(%Y-%m)}", "ON#{publishedAt}"), DATED)
+    with pytest.raises(UsageError, match=r"not those in force.*projections backfill"):
+        empty(mended, queue)
+    assert len(queue.messages) == 1
+    mended.registry().enforce()
+    with pytest.raises(UsageError, match="older than those in force"):
+        empty(w, queue)
+    assert not empty(mended, queue).remains
+    assert (mended.post()["GSI1PK"], queue.messages) == ("ON#5 January", {})
+
+
+def test_what_is_refused_again_stays_and_the_new_reason_is_told() -> None:
+    w, queue = quarantined()
+    for post, date in enumerate(["yesterday", "tomorrow", "now"], 1):
+        w.put(f"POST#{post}", "METADATA", publishedAt=date)
+    w.settle()
+    w.put("POST#2", "METADATA", publishedAt="2026-01-05T12:00:00Z")
+    w.put("POST#3", "METADATA", publishedAt={"not": "a text"})
+    w.lose()
+    bodies = dict(queue.messages)
+    outcome = empty(w, queue)
+    assert queue.messages == {name: body for name, body in bodies.items() if "POST#2" not in body}
+    assert queue.hidden == set(), "they can be looked at, and redriven, at once"
+    (first, third) = outcome.boxes["quarantine"].left
+    assert first.letter.reason.startswith("listed: ")
+    assert "yesterday" in str(first.left["main|POST#1|METADATA"])
+    assert third.left["main|POST#3|METADATA"] != [third.letter.reason]
+    assert outcome.remains
+
+
+def test_a_batch_with_one_bad_item_refreshes_the_others_and_only_that_one_stays() -> None:
+    w, queue = quarantined()
+    for user in range(30):
+        w.like(user, 1, weight="heavy")
+    w.put("POST#1", "METADATA")
+    w.settle()
+    for user in range(30):
+        w.like(user, 1, weight="still" if user == 17 else 1)
+    w.lose()
+    outcome = empty(w, queue, run=at_once(4))
+    assert [list(answer.left) for answer in outcome.boxes["quarantine"].left] == [["main|USER#17|LIKE#1"]]
+    assert (w.post()["total"], w.differences()) == (29, [])
+
+
+def test_several_messages_of_one_item_share_a_refresh_and_its_outcome() -> None:
+    w, queue = quarantined()
+    for weight in ("a", "b", "c"):
+        w.like(1, 1, weight=weight)
+        w.settle()
+    assert len(queue.messages) == 3
+    assert len(empty(w, queue).boxes["quarantine"].left) == 3
+    w.like(1, 1, weight=1)
+    work = redrive(w)
+    assert work_off([Messages("q", queue, reader(w))], work, now=lambda: NOON).boxes["q"].done == 3
+    assert work.items == 1
+
+
+def test_an_old_image_is_never_replayed() -> None:
+    w = Scene(COUNT)
+    w.put("POST#1", "METADATA")
+    w.like(1, 1)
+    w.like(2, 1)
+    old = w.records()
+    w.lose()
+    w.remove("USER#1", "LIKE#1")
+    w.put("USER#2", "LIKE#1", postId="other")  # bad input by now
+    w.lose()
+    (answer,) = one(w, reader(w).value({"Records": old}, "here"))
+    assert (w.post(), w.contributed("USER#1|LIKE#1")) == ({"likeCount": 0}, None)
+    assert list(answer.left) == ["main|USER#2|LIKE#1"]
+
+
+# From the bucket.
+
+
+def test_a_discarded_batch_is_made_right_in_every_role() -> None:
+    """Removed sources whose copies only their old images name, removed copies, removed parents."""
+    w = settled()
+    w.remove("USER#a", "POST#2")
+    w.remove("POST#1", "METADATA")
+    w.remove("USER#a", "PROFILE")
+    w.remove("USER#b", "LIKE#3")
+    w.remove("TAG#red", "STATS")
+    w.put("USER#a", "POST#1", title="edited", status="draft", tags=["blue"])
+    w.put("POST#3", "METADATA", type="PostMeta", title="overwritten")
+    records = w.records()
+    w.lose()
+    assert len(w.differences()) > 5
+    (answer,) = one(w, reader(w).value({"Records": records}, "here"))
+    assert answer.left == {}
+    w.settle()
+    assert w.differences() == []
+
+
+def test_a_removal_that_was_discarded_is_taken_back_and_an_expiry_keeps_what_it_contributed() -> None:
+    head = """
+table: {key: [PK, SK], ttl: expiresAt}
+entities:
+  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}
+  Point: {key: {PK: "POINT#{point}", SK: P}, expires: true}
+projections:
+"""
+    w = Scene(
+        "  tags: {from: Point, expired: keep, each: {tag: tags}, aggregate: {into: Tag, set: {n: count}}}\n", head
+    )
+    for point in (1, 2, 3):
+        w.put(f"POINT#{point}", "P", tags=["a"])
+    w.settle()
+    w.remove("POINT#1", "P")
+    w.remove("POINT#2", "P", by_ttl=True)
+    records = w.records()
+    w.lose()
+    first, second = (reader(w).value([record], "here") for record in records)
+    assert [answer.left for answer in one(w, first, second)] == [{}, {}]
+    assert (w.item("TAG#a", "STATS") or {})["n"] == 2
+
+
+# Pushes.
+
+
+def test_children_are_pushed_to_here_or_by_the_worker() -> None:
+    w = settled()
+    w.put("USER#a", "PROFILE", name="Renamed", email="a@example.com")
+    w.lose()
+    parent = ItemKey("main", "USER#a", "PROFILE")
+    sent = Sent()
+    assert one(w, letter(parent), send=sent)[0].left == {}
+    assert [(task.parent, delay) for task, delay in sent if isinstance(task, Push)] == [("main|USER#a|PROFILE", 0.0)]
+    assert {difference.attribute for difference in w.differences()} == {"userName"}
+    slept: list[float] = []
+    here = Redrive(w.program, w.store, sleep=slept.append)
+    assert here.work([letter(parent)])[0].left == {}
+    assert (w.differences(), here.pushes) == ([], 1)
+    assert slept == [5.0], "the index is looked through once more"
+
+
+def test_a_push_that_fails_keeps_the_letter_of_its_parent_and_no_other() -> None:
+    w = settled()
+    w.put("USER#a", "PROFILE", name="Renamed", email="a@example.com")
+    w.put("USER#a", "LIKE#9")
+    w.lose()
+
+    def refuse(writes: Any) -> list[Any]:
+        return [InvalidRequest("Item size has exceeded the maximum allowed size")] * len(writes)
+
+    w.store.write_each = refuse  # type: ignore[method-assign]
+    parent, other = one(w, letter(ItemKey("main", "USER#a", "PROFILE")), letter(ItemKey("main", "USER#a", "LIKE#9")))
+    assert other.left == {}
+    assert list(parent.left) == ["main|USER#a|PROFILE"]
+    assert "author: main|POST#1|COMMENT#0: Item size" in parent.left["main|USER#a|PROFILE"][0]
+
+
+def test_a_queue_that_takes_no_push_keeps_the_letter() -> None:
+    class Full(Sent):
+        def send(self, tasks: Sequence[tuple[Task, float]]) -> None:
+            raise Transient("the queue did not take it")
+
+    w = settled()
+    (answer,) = one(w, letter(ItemKey("main", "USER#a", "PROFILE")), send=Full())
+    assert answer.left == {"main|USER#a|PROFILE": ["the queue did not take it"]}
+
+
+# Dead letters.
+
+
+def dead(w: World) -> Push:
+    push = Push("author", "main|USER#a|PROFILE", "9999")
+    redrive(w)._refresher(w.registry().standing(), lambda pieces: []).embedder.raise_fence(push)
+    return push
+
+
+def test_a_dead_push_is_sent_back_or_made_here() -> None:
+    w = settled()
+    w.put("USER#a", "PROFILE", name="Renamed", email="a@example.com")
+    w.lose()
+    push, sent = dead(w), Sent()
+    queue = Queue([write(push)])
+    assert not empty(w, queue, send=sent).remains
+    assert (sent, queue.messages) == ([(push, 0.0)], {})
+    assert {one.rule for one in w.differences()} == {"owner", "author"}
+    queue = Queue([write(push)])
+    assert not empty(w, queue).remains
+    assert {one.rule for one in w.differences()} == {"owner"}, "which is not what the task was about"
+    assert queue.messages == {}
+
+
+def test_a_dead_page_of_a_backfill_needs_the_queue() -> None:
+    w = settled()
+    task, sent = BackfillTask("run", "items", "main", 0), Sent()
+    queue = Queue([write(task)])
+    outcome = empty(w, queue)
+    assert "--queue" in str(outcome.boxes["quarantine"].left[0].left["backfill run"])
+    assert not empty(w, queue, send=sent).remains
+    assert (sent, queue.messages) == ([(task, 0.0)], {})
+
+
+def test_a_dead_push_that_fails_again_stays() -> None:
+    w = settled()
+    w.put("USER#a", "PROFILE", name="Renamed", email="a@example.com")
+    queue = Queue([write(dead(w))])
+
+    def throttled(writes: Any) -> list[Any]:
+        return [Transient("throttled")] * len(writes)
+
+    w.store.write_each = throttled  # type: ignore[method-assign]
+    seconds = iter(range(0, 100_000, 50))
+    outcome = empty(w, queue, clock=lambda: float(next(seconds)))
+    assert outcome.boxes["quarantine"].left[0].left == {"main|USER#a|PROFILE": ["throttled"]}
+    assert len(queue.messages) == 1
+
+
+# What stays, and what stops.
+
+
+def test_letters_that_name_nothing_stay_and_do_not_hinder_others() -> None:
+    w, queue = quarantined()
+    queue.send(['{"DDBStreamBatchInfo": {"shardId": "s"}}', "none", '{"reason": "r", "key": null}'])
+    w.like(1, 1, weight="heavy")
+    w.settle()
+    w.like(1, 1, weight=1)
+    outcome = empty(w, queue)
+    assert (outcome.boxes["quarantine"].done, len(outcome.boxes["quarantine"].left)) == (1, 3)
+    assert len(queue.messages) == 3
+
+
+def test_no_more_is_done_than_was_asked_for() -> None:
+    w, queue = quarantined()
+    for user in range(25):
+        w.like(user, 1, weight="heavy")
+    w.settle()
+    for user in range(25):
+        w.like(user, 1, weight=1)
+    w.lose()
+    first = empty(w, queue, most=7)
+    assert (first.boxes["quarantine"].done, first.stopped, first.remains, len(queue.messages)) == (7, True, True, 18)
+    assert queue.hidden == set()
+    rest = empty(w, queue, most=100)
+    assert (rest.boxes["quarantine"].done, rest.stopped, queue.messages) == (18, False, {})
+
+
+def test_throttling_is_waited_for_and_then_told() -> None:
+    w, queue = quarantined()
+    w.like(1, 1, weight="heavy")
+    w.settle()
+    w.like(1, 1, weight=1)
+    w.lose()
+    w.store.faults = [Transient("throttled")] * 3
+    assert not empty(w, queue).remains
+    w.like(2, 1, weight="heavy")
+    w.settle()
+    w.like(2, 1, weight=1)
+    w.lose()
+    w.store.faults = [Transient("throttled")] * 100_000
+    seconds = iter(range(0, 100_000, 5))
+    (left,) = empty(w, queue, clock=lambda: float(next(seconds))).boxes["quarantine"].left
+    assert "throttled" in left.left["main|USER#2|LIKE#1"]
+    assert len(queue.messages) == 1
+
+
+def test_a_missing_permission_stops_everything_and_loses_nothing() -> None:
+    w, queue = quarantined()
+    for user in range(3):
+        w.like(user, 1, weight="heavy")
+    w.settle()
+
+    def forbidden(writes: Any) -> None:
+        raise Misconfigured("no permission")
+
+    for user in range(3):
+        w.like(user, 1, weight=1)
+    w.lose()
+    w.store.transact = forbidden  # type: ignore[method-assign]
+    with pytest.raises(Misconfigured, match="no permission"):
+        empty(w, queue)
+    assert (len(queue.messages), queue.hidden) == (3, set())
+
+
+def test_a_ledger_that_knows_no_rules_is_the_wrong_one() -> None:
+    w = Scene(COUNT)
+    w.store.remove(ItemKey("ledger", "R", "."))
+    with pytest.raises(UsageError, match="the ledger knows of no rules"):
+        one(w, letter(like(1)))
+
+
+def test_a_filling_rule_is_recorded_and_published_by_its_backfill() -> None:
+    w = Scene(COUNT, new_rules=FILLING)
+    w.put("POST#1", "METADATA", likeCount=5000)
+    w.like(1, 1)
+    w.lose()
+    assert one(w, letter(like(1)))[0].left == {}
+    assert (w.post(), [group["n"] for group in w.ledger("G|")]) == ({"likeCount": 5000}, [1])
+
+
+# Killed.
+
+
+def test_it_may_be_killed_at_any_write_and_repeated() -> None:
+    for writes in range(100):
+        w, queue = quarantined()
+        for user in range(3):
+            w.put(f"POST#{user}", "METADATA", publishedAt="never")
+            w.like(user, 1, weight="heavy")
+        w.settle()
+        for user in range(3):
+            w.put(f"POST#{user}", "METADATA", publishedAt="2026-01-05T12:00:00Z")
+            w.like(user, 1, weight=user)
+        w.lose()
+        die(w, iter(range(writes)))
+        try:
+            empty(w, queue)
+        except Stopped:
+            pass
+        else:
+            assert writes > 5
+            return
+        live(w)
+        queue.hidden.clear()  # their time is over
+        assert not empty(w, queue).remains, writes
+        assert (w.differences(), queue.messages) == ([], {}), writes
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize("call", ["receive", "delete", "release", "send"])
+def test_it_may_be_killed_at_any_request_to_a_queue_and_repeated(call: str) -> None:
+    for number in range(20):
+        w = settled()
+        w.put("USER#a", "PROFILE", name="Renamed", email="a@example.com")
+        w.put("USER#d", "LIKE#1")
+        w.lose()
+        keys = ["main|USER#a|PROFILE", "main|USER#d|LIKE#1"]
+        queue, tasks = Queue([json.dumps({"reason": "r", "key": key}) for key in keys]), Queue()
+        left = iter(range(number))
+
+        def fails(now: str, left: Iterator[int] = left) -> None:
+            if now == call and next(left, None) is None:
+                raise Stopped
+
+        queue.fails = tasks.fails = fails
+
+        class Tasks(Sent):
+            def send(self, some: Sequence[tuple[Task, float]], tasks: Queue = tasks) -> None:
+                tasks.send([write(task) for task, _ in some])
+
+        try:
+            empty(w, queue, send=Tasks())
+        except Stopped:
+            pass
+        else:
+            assert number > 0
+            return
+        queue.fails = tasks.fails = lambda call: None
+        queue.hidden.clear()
+        assert not empty(w, queue, send=Tasks()).remains
+        assert queue.messages == {}
+        empty(w, tasks)  # as the worker does
+        w.settle()
+        assert w.differences() == []
+    raise AssertionError("it never ends")
+
+
+# Boxes.
+
+
+class Objects:
+    def __init__(self, contents: dict[str, str]) -> None:
+        self.contents = contents
+        self.marks: dict[str, str] = {}
+
+    def pending(self, prefix: str = "") -> Iterator[str]:
+        return iter([key for key in self.contents if key.startswith(prefix) and key not in self.marks])
+
+    def read(self, key: str) -> bytes:
+        if not self.contents[key]:
+            raise InvalidRequest("it is archived")
+        return self.contents[key].encode()
+
+    def mark(self, key: str, note: str) -> None:
+        self.marks[key] = note
+
+
+def test_objects_that_are_done_are_marked_and_no_others() -> None:
+    w, _ = quarantined()
+    for user in range(4):
+        w.like(user, 1, weight="bad" if user == 1 else user)
+    records = w.records()
+    w.lose()
+    objects = Objects(
+        {f"a/{n}": json.dumps({"Records": [record]}) for n, record in enumerate(records)} | {"a/9": "", "b": "x"}
+    )
+    work = redrive(w)
+    outcome = work_off([Bucketful("bucket", objects, "a/", reader(w))], work, now=lambda: NOON)
+    assert list(objects.marks) == ["a/0", "a/2", "a/3"]
+    assert json.loads(objects.marks["a/0"]) == {"redriven": "2026-01-05T12:00:00+00:00", "items": 1}
+    assert [(answer.letter.place, *answer.left) for answer in outcome.boxes["bucket"].left] == [
+        ("a/1", "main|USER#1|LIKE#1"),
+        ("a/9", ""),
+    ]
+    again = work_off([Bucketful("bucket", objects, "a/", reader(w))], work, now=lambda: NOON)
+    assert (again.boxes["bucket"].done, len(again.boxes["bucket"].left)) == (0, 2)
+
+
+def test_boxes_are_counted_apart_and_what_is_kept_is_kept() -> None:
+    w, queue = quarantined()
+    w.like(1, 1, weight=1)
+    letters = [letter(like(1)), Letter("there", useless="because")]
+    queue.send([json.dumps({"reason": "r", "key": encode_key(like(1))})])
+    told: list[str] = []
+    outcome = work_off(
+        [Files("events.json", letters), Messages("quarantine", queue, reader(w))],
+        redrive(w),
+        now=lambda: NOON,
+        keep=True,
+        told=lambda box, answers: told.append(f"{box.name} {len(answers)}"),
+    )
+    counted = {name: (one.done, len(one.left)) for name, one in outcome.boxes.items()}
+    assert counted == {"events.json": (1, 1), "quarantine": (1, 0)}
+    assert told == ["events.json 2", "quarantine 1"]
+    assert (len(queue.messages), queue.hidden) == (1, set())
+
+
+def test_messages_that_come_back_while_others_are_redriven_are_not_redriven_again() -> None:
+    w, queue = quarantined()
+    for user in range(120):
+        w.like(user, 1, weight="heavy")
+    w.settle()
+    box = Messages("quarantine", queue, reader(w))
+    first = box.take(1000)
+    queue.hidden.clear()
+    second = box.take(1000)
+    assert (len(first), len(second), box.take(1000)) == (100, 20, [])
+    assert {message.id for _, message in first}.isdisjoint(message.id for _, message in second)

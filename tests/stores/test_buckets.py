@@ -1,0 +1,74 @@
+"""Buckets: what is not marked is found, in any number; what S3 answers is translated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from projections.errors import InvalidRequest, Misconfigured, Transient
+from projections.stores.aws import client
+from projections.stores.buckets import MARKS, Bucket
+
+
+@pytest.fixture
+def s3() -> Iterator[Any]:
+    with mock_aws():
+        s3 = boto3.client("s3", region_name="us-east-1")
+        s3.create_bucket(Bucket="discarded")
+        yield s3
+
+
+def put(s3: Any, *keys: str) -> None:
+    for key in keys:
+        s3.put_object(Bucket="discarded", Key=key, Body=key.encode())
+
+
+def test_what_is_not_marked_is_pending(s3: Any) -> None:
+    put(s3, "a/1", "a/2", "a/10", "a/Ä", "b/1", MARKS + "a/0", MARKS + "a/11")  # and marks of what has expired
+    bucket = Bucket(s3, "discarded")
+    bucket.mark("a/10", "{}")
+    bucket.mark("a/Ä", "{}")
+    assert list(bucket.pending("a/")) == ["a/1", "a/2"]
+    assert list(bucket.pending()) == ["a/1", "a/2", "b/1"]
+    assert bucket.read("a/10") == b"a/10"
+
+
+def test_more_objects_than_a_page_are_compared_with_more_marks_than_a_page() -> None:
+    """S3 lists a thousand keys at a time; here two. No page is read before it is needed."""
+    keys = sorted(f"{kind}{number:02}" for kind in ("", MARKS) for number in range(0, 21, 1 if not kind else 3))
+    asked: list[str] = []
+
+    class Paged:
+        def list_objects_v2(self, Bucket: str, Prefix: str, ContinuationToken: str = "0") -> dict[str, Any]:  # noqa: N803
+            asked.append(Prefix)
+            start, found = int(ContinuationToken), [key for key in keys if key.startswith(Prefix)]
+            page = {
+                "Contents": [{"Key": key} for key in found[start : start + 2]],
+                "NextContinuationToken": str(start + 2),
+            }
+            return {**page, "IsTruncated": start + 2 < len(found)} if found else {}
+
+    pending = Bucket(Paged(), "b").pending()
+    assert next(pending) == "01"
+    assert len(asked) <= 4
+    assert ["01", *pending] == [f"{number:02}" for number in range(21) if number % 3]
+
+
+def test_an_empty_bucket_has_nothing_pending(s3: Any) -> None:
+    assert list(Bucket(s3, "discarded").pending("aws/lambda/")) == []
+
+
+def test_a_missing_bucket_and_a_missing_object_are_told(s3: Any) -> None:
+    with pytest.raises(Misconfigured, match=r"s3://none: .*Check the bucket's name"):
+        list(Bucket(s3, "none").pending())
+    with pytest.raises(InvalidRequest, match="s3://discarded"):
+        Bucket(s3, "discarded").read("none")
+
+
+def test_s3_that_does_not_answer_is_transient() -> None:
+    with pytest.raises(Transient, match="s3://b was not reached"):
+        Bucket(client("s3", "http://127.0.0.1:9"), "b").read("a")

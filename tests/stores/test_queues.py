@@ -1,0 +1,92 @@
+"""Queues: what is received is nobody else's until it is deleted, released, or its time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from moto import mock_aws
+
+from projections.errors import Misconfigured, Transient
+from projections.stores.queues import Depth, Message, Queue
+
+
+@pytest.fixture
+def queue() -> Iterator[Queue]:
+    with mock_aws():
+        sqs = boto3.client("sqs", region_name="us-east-1")
+        yield Queue(sqs, sqs.create_queue(QueueName="letters")["QueueUrl"])
+
+
+def received(queue: Queue, seconds: int = 300) -> list[Message]:
+    found: list[Message] = []
+    while messages := queue.receive(seconds, wait=0):
+        found += messages
+    return found
+
+
+def test_what_was_received_is_hidden_until_it_is_released(queue: Queue) -> None:
+    queue.send([str(number) for number in range(23)])
+    messages = received(queue)
+    assert {one.body for one in messages} == {str(number) for number in range(23)}
+    assert received(queue) == []
+    assert queue.depth() == Depth(waiting=0, received=23, delayed=0)
+    queue.release(messages)
+    assert queue.depth() == Depth(waiting=23, received=0, delayed=0)
+    assert {one.id for one in received(queue)} == {one.id for one in messages}
+
+
+def test_what_is_deleted_is_gone_and_the_rest_is_not(queue: Queue) -> None:
+    queue.send([str(number) for number in range(23)])
+    messages = received(queue)
+    queue.delete([one for one in messages if len(one.body) == 2])
+    queue.release([one for one in messages if len(one.body) == 1])
+    assert {one.body for one in received(queue)} == {str(number) for number in range(10)}
+    assert queue.depth().total == 10
+
+
+def test_messages_that_are_held_back_are_counted(queue: Queue) -> None:
+    queue.send(["now", "later"], [0, 60])
+    assert queue.depth() == Depth(waiting=1, received=0, delayed=1)
+
+
+def test_a_queue_that_is_not_there_is_told() -> None:
+    with mock_aws():
+        gone = Queue(
+            boto3.client("sqs", region_name="us-east-1"), "https://sqs.us-east-1.amazonaws.com/123456789012/no"
+        )
+        for ask in (lambda: gone.receive(1), gone.depth):
+            with pytest.raises(Misconfigured, match="Check the queue's URL"):
+                ask()
+
+
+class Stubborn:
+    """An SQS that does not delete the first message of a request, so many times."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.deleted: list[str] = []
+
+    def delete_message_batch(self, *, QueueUrl: str, Entries: Any) -> Any:  # noqa: N803
+        self.times -= 1
+        failed = Entries[:1] if self.times >= 0 else []
+        self.deleted += [one["ReceiptHandle"] for one in Entries[len(failed) :]]
+        return {"Failed": [{"Id": one["Id"], "Code": "InternalError", "SenderFault": False} for one in failed]}
+
+    def change_message_visibility_batch(self, **_: Any) -> Any:
+        raise ClientError({"Error": {"Code": "InternalError"}, "ResponseMetadata": {"HTTPStatusCode": 500}}, "x")  # type: ignore[typeddict-item]
+
+
+def test_what_was_not_deleted_is_tried_again_and_then_told() -> None:
+    messages = [Message(name, "", name) for name in "abc"]
+    sqs: Any = Stubborn(3)
+    Queue(sqs, "https://queue", sleep=lambda seconds: None).delete(messages)
+    assert sqs.deleted == ["b", "c", "a"]
+    sqs = Stubborn(4)
+    with pytest.raises(Transient, match="did not delete 1 messages: InternalError"):
+        Queue(sqs, "https://queue", sleep=lambda seconds: None).delete(messages)
+    with pytest.raises(Transient):
+        Queue(sqs, "https://queue").release(messages)

@@ -1,0 +1,158 @@
+"""`projections redrive` from end to end: real queues and buckets, and the real handler that fills them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from place import MENDED, Place
+
+from projections.stores.aws import client
+from projections.stores.buckets import MARKS
+
+
+def test_a_poison_record_is_quarantined_its_item_is_mended_and_redriven(place: Place) -> None:
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    place.deliver(
+        place.put("USER#b", "LIKE#1", weight=2),
+        place.put("USER#a", "LIKE#1", weight="heavy"),
+        place.put("USER#c", "LIKE#1", weight="light"),
+    )
+    assert place.item("POST#1", "METADATA")["likeCount"] == 1
+    assert place.depth(place.quarantine) == 2
+    place.put("USER#a", "LIKE#1", weight=5)  # whose record is lost, say
+    code, said = place.run("redrive")
+    assert (code, said["items"], said["sources"]) == (1, 2, {"quarantine": {"redriven": 1, "left": 1}})
+    ((left),) = said["left"]
+    assert left["now"][0]["about"] == "main|USER#c|LIKE#1"
+    assert "light" in left["now"][0]["reasons"][0]
+    assert place.depth(place.quarantine) == 1
+    assert (place.item("POST#1", "METADATA")["likeCount"], place.item("POST#1", "METADATA")["total"]) == (2, 7)
+    place.remove("USER#c", "LIKE#1")
+    code, said = place.run("redrive", "--quarantine", place.quarantine)
+    assert (code, said["sources"]) == (0, {"quarantine": {"redriven": 1, "left": 0}})
+    assert place.depth(place.quarantine) == 0
+    assert place.right()
+
+
+def test_a_rule_is_mended_put_in_force_and_its_records_redriven(place: Place) -> None:
+    place.deliver(place.put("USER#a", "POST#1", title="t"), place.put("USER#b", "LIKE#1", weight="2"))
+    assert place.depth(place.quarantine) == 1
+    place.deploy(MENDED)
+    code, _, err = place.say("redrive")
+    assert (code, "projections backfill" in err, place.depth(place.quarantine)) == (2, True, 1)
+    place.enforce()
+    code, said = place.run("redrive")
+    assert (code, said["left"], place.depth(place.quarantine)) == (0, [], 0)
+    assert place.right()
+
+
+def test_a_discarded_batch_is_redriven_from_the_bucket_and_marked(place: Place) -> None:
+    place.deliver(place.put("USER#a", "POST#1", title="t"), place.put("USER#a", "PROFILE", name="Ann"))
+    place.deliver(place.put("POST#1", "COMMENT#1", userId="a", GSI1PK="AUTHOR#a", GSI1SK="1"))
+    lost = [
+        place.put("USER#b", "LIKE#1", weight=3),
+        place.put("USER#a", "PROFILE", name="Anna"),
+        place.remove("USER#a", "POST#1"),
+    ]
+    key, bad = place.discard("1", *lost), place.discard("2", place.put("USER#c", "LIKE#1", weight="light"))
+    assert not place.right()
+    code, said = place.run("redrive", "--bucket", place.bucket, "--queue", place.tasks)
+    assert (code, said["items"], said["pushes"]) == (1, 4, 1)
+    assert [left["place"] for left in said["left"]] == [bad]
+    assert place.keys(MARKS) == [MARKS + key]
+    assert place.keys("aws/") == [key, bad]
+    assert place.depth(place.tasks) == 1
+    place.put("USER#c", "LIKE#1", weight=4)
+    code, said = place.run("redrive", "--bucket", place.bucket)
+    assert (code, said["items"], sorted(place.keys(MARKS))) == (0, 1, [MARKS + key, MARKS + bad])
+    assert place.run("redrive", "--bucket", place.bucket)[1]["items"] == 0
+    # the task was dead by now: nobody worked it off
+    (message,) = place.sqs.receive_message(QueueUrl=place.tasks)["Messages"]
+    place.sqs.send_message(QueueUrl=place.dead, MessageBody=message["Body"])
+    assert place.run("redrive", "--dead-letters", place.dead)[0] == 0
+    assert place.depth(place.dead) == 0
+    assert place.right()
+
+
+def test_files_are_redriven_and_left_as_they_are(place: Place, tmp_path: Path) -> None:
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    event, downloaded = tmp_path / "event.json", tmp_path / "object.json"
+    event.write_text(json.dumps({"Records": [place.put("USER#b", "LIKE#1", weight=3)]}))
+    key = place.discard("1", place.put("USER#c", "LIKE#1", weight=4))
+    downloaded.write_bytes(place.s3.get_object(Bucket=place.bucket, Key=key)["Body"].read())
+    code, out, err = place.say("redrive", str(event), str(downloaded))
+    assert (code, err) == (0, "")
+    assert f"{event}: 1 redriven, 0 stay" in out
+    assert "2 items looked at." in out
+    assert place.right()
+    assert place.keys(MARKS) == []
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(place: Place) -> None:
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    place.deliver(place.put("USER#b", "LIKE#1", weight="heavy"), place.put("USER#c", "LIKE#1", weight="light"))
+    place.put("USER#b", "LIKE#1", weight=3)
+    before = place.item("POST#1", "METADATA")
+    code, out, err = place.say("redrive", "--dry-run")
+    assert code == 1
+    assert "would be refreshed: main|USER#b|LIKE#1 (likes: " in out
+    assert "quarantine: 1 would be redriven, 1 would stay" in out
+    assert "would stay: message" in err
+    assert "main|USER#c|LIKE#1: likes: " in err
+    assert (place.item("POST#1", "METADATA"), place.depth(place.quarantine)) == (before, 2)
+    code, said = place.run("redrive", "--dry-run", "--max", "1")
+    assert (code, said["stopped"], len(said["refreshed"])) == (1, True, 1)
+    assert place.run("redrive")[1]["sources"] == {"quarantine": {"redriven": 1, "left": 1}}, (
+        "and they can be received at once"
+    )
+
+
+Wrong = Callable[[Place], list[str]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (lambda place: ["none.json"], "none.json: cannot be read"),
+        (lambda place: ["--quarantine", place.quarantine + "-not"], "Check the queue's URL"),
+        (lambda place: ["--bucket", "not-" + place.bucket], "Check the bucket's name"),
+        (lambda place: ["--ledger", place.table], "an application's table"),
+    ],
+)
+def test_what_is_named_wrongly_is_told_before_anything_is_done(place: Place, arguments: Wrong, message: str) -> None:
+    place.deliver(place.put("USER#b", "LIKE#1", weight="heavy"))
+    code, _, err = place.say("redrive", *arguments(place))
+    assert code == 2, err
+    assert message in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
+def test_a_stack_says_what_is_not_named(place: Place) -> None:
+    place.deliver(place.put("USER#a", "POST#1", title="t"), place.put("USER#b", "LIKE#1", weight="heavy"))
+    (message,) = place.sqs.receive_message(QueueUrl=place.quarantine)["Messages"]
+    name, outputs = place.stack()
+    place.sqs.send_message(QueueUrl=outputs["QuarantineQueueUrl"], MessageBody=message["Body"])
+    place.put("USER#b", "LIKE#1", weight=3)
+    place.discard("1", place.put("USER#c", "LIKE#1", weight=4))
+    code, said = place.run("redrive", "--stack", name)
+    assert (code, place.right()) == (0, True)
+    assert said["sources"] == {
+        "quarantine": {"redriven": 1, "left": 0},
+        "dead letters": {"redriven": 0, "left": 0},
+        "bucket": {"redriven": 1, "left": 0},
+    }
+    assert "stack none: " in place.say("redrive", "--stack", "none")[2]
+    other = f"{name}-other"
+    client("cloudformation").create_stack(StackName=other, TemplateBody="Resources: {Q: {Type: AWS::SQS::Queue}}")
+    assert "no deployment of projections" in place.say("redrive", "--stack", other)[2]
+
+
+def test_with_nothing_to_redrive_it_says_what_to_name(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("QUARANTINE_QUEUE_URL")
+    code, _, err = place.say("redrive")
+    assert code == 2
+    assert "what is to be redriven? Name --quarantine URL" in err
