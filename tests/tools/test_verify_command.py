@@ -82,12 +82,3 @@ def test_drift_is_told_repaired_and_gone(call: Any) -> None:
 def test_a_share_that_is_none_is_refused(call: Any, share: str) -> None:
     code, _, err = call("verify", "--sample", share)
     assert (code, "a share between 0 and 100 percent" in err) == (2, True)
-
-
-def test_a_table_that_does_not_fit_the_rules_is_named(
-    call: Any, run: Run, tmp_path: Path, dynamodb_local_url: str
-) -> None:
-    place = ("--rules", str(tmp_path / "rules.yaml"), "--endpoint-url", dynamodb_local_url)
-    code, _, err = run("verify", *place, "--table", "verify-ledger", "--ledger", "verify-ledger")
-    assert code == 2
-    assert "table verify-ledger has the key pk (S), sk (S), the rules say PK (S), SK (S)" in err
