@@ -79,13 +79,14 @@ def connect(
     ledger = ledger or os.environ.get("LEDGER_TABLE_NAME")
     if not ledger:
         raise UsageError("which ledger table? Name it with --ledger NAME or LEDGER_TABLE_NAME; `sam deploy` prints it")
-    if ledger in names.values():
-        raise UsageError(f"--ledger {ledger}: that is an application's table; the ledger is a table of its own")
+    alone = ledger not in names.values()
     names[LEDGER] = ledger
     dynamodb = client(endpoint_url=endpoint_url, region=region, max_pool_connections=threads)
     schemas = {**program.tables, LEDGER: LEDGER_SCHEMA}
     described = {logical: _described(dynamodb, name) for logical, name in names.items()}
     wrong = [what for logical in names for what in _differences(names[logical], described[logical], schemas[logical])]
+    if not alone:
+        wrong.append(f"--ledger {ledger}: that is an application's table, and the ledger is a table of its own")
     if wrong:
         raise UsageError("\n".join(wrong))
     return Live(
