@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
 
 from projections.engine.copies import copies_of
 from projections.engine.delta import unmarked
@@ -42,13 +43,14 @@ __all__ = ["Examiner", "Finding"]
 class Finding:
     """What examining a subject showed: nothing wrong if there are no `drifts`.
 
-    `state` is all that was compared, so that equal states say that nothing has happened in between. `reached` and `known`
-    are versions: the one that is shown, and the one that should be; whoever shows by now what was known before is late, and
-    not wrong. `push` names the push that a child may be waiting for.
+    `state` is all that was compared, `image` stands for the whole item that is wrong: equal ones say that nothing happened
+    in between. `reached` and `known` are versions: the one that is shown, and the one that should be; whoever shows by now
+    what was known before is late, and not wrong. `push` names the push that a child may be waiting for.
     """
 
     state: str = ""
     drifts: tuple[Drift, ...] = ()
+    image: str = ""
     reached: str = ""
     known: str = ""
     push: str = ""
@@ -160,7 +162,7 @@ class Examiner:
             drifts = _wrong(common, item, {name: wanted.get(name) for name in sorted(names | wanted.keys())})
             if not drifts and not shadow and by_of(held) != source:
                 drifts = [replace(common, kind="guard", attribute=guard, actual=by_of(held) or None, expected=source)]
-        return Finding(_state(held, showing.item(item or {}, names), made), tuple(drifts))
+        return Finding(_state(held, showing.item(item or {}, names), made), tuple(drifts), _image(item))
 
     # Index attributes
 
@@ -175,7 +177,7 @@ class Examiner:
                 assert item is not None
                 common = Drift("index", rule.name, subject.key, source=subject.key, shadow=self._scope.shadow(rule))
                 drifts += _wrong(common, item.image, index_attributes(rule, item)[0])
-            found[subject] = Finding(_state([drift.text() for drift in drifts]), tuple(drifts))
+            found[subject] = Finding(_state([drift.text() for drift in drifts]), tuple(drifts), _image(images.get(key)))
         return found
 
     # Children
@@ -222,8 +224,8 @@ class Examiner:
             elif by_of(held) != by and not drifts:
                 drifts.append(replace(common, actual=by_of(held) or None, expected=by))
         if late:
-            return Finding(state, tuple(drifts), at_of(held), fence, f"{rule.name}|{by}")
-        return Finding(state, tuple(drifts))
+            return Finding(state, tuple(drifts), _image(child.image), at_of(held), fence, f"{rule.name}|{by}")
+        return Finding(state, tuple(drifts), _image(child.image))
 
     # Targets of groups
 
@@ -252,7 +254,8 @@ class Examiner:
             held = item.get(self._program.guard(rule.name)) if item is not None else None
             state = _state(held, [drift.text() for drift in drifts], group.at)
             late = bool(drifts) and at_of(held) < group.at
-            found[subject] = Finding(state, tuple(drifts), at_of(held) if late else "", group.at if late else "")
+            versions = (at_of(held), group.at) if late else ("", "")
+            found[subject] = Finding(state, tuple(drifts), _image(item), *versions)
         return found
 
     def _unwanted(self, rule: LedgerRule, target: str, item: Image, generations: Generations) -> list[Drift]:
@@ -284,6 +287,12 @@ class Examiner:
         return found
 
 
+def _image(item: Image | None) -> str:
+    """What stands for a whole item."""
+    text = "" if item is None else json.dumps(item, sort_keys=True)
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
 def _wrong(common: Drift, item: Image, desired: Mapping[str, Value | None]) -> list[Drift]:
     """The attributes that are not as they should be; what they have in common is given."""
     return [
@@ -303,6 +312,7 @@ def _both(one: Finding, other: Finding) -> Finding:
     return Finding(
         f"{one.state} {other.state}",
         one.drifts + other.drifts,
+        other.image,
         other.reached if late else "",
         other.known if late else "",
         other.push if late else "",

@@ -1,8 +1,9 @@
 """Suspects: examined, and looked at again after a pause. What is merely late is dropped, what stays wrong is drift.
 
-A suspect is dropped as soon as nothing is wrong with it, or as it shows what was known when it was looked at before: then it
-is late, not wrong. It is drift if nothing has happened to it between two looks. If something has, it is looked at again;
-what has not come to rest after a few looks is busy, of which nothing can be told.
+A suspect is dropped as soon as nothing is wrong with it, or as it shows what was known when it was looked at before: then
+it is late, not wrong. It is drift if nothing has happened to the item between two looks. If something has, it is looked at
+again: somebody may be putting right what is overwritten time and again. What was wrong in the same way at every look is
+drift after all; what was not is busy, and nothing can be told of it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.engine.effort import Run, one_by_one
 from projections.operations.verify.drift import Drift
@@ -19,7 +20,7 @@ from projections.operations.verify.examine import Examiner, Finding
 from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.subject import Subject
 
-__all__ = ["AT_ONCE", "BUSY", "DRIFTS", "Suspects", "told_apart"]
+__all__ = ["AGAIN", "AT_ONCE", "BUSY", "DRIFT", "DRIFTS", "FINE", "Look", "Suspects", "told_apart"]
 
 DRIFTS, BUSY = "drift", "busy"
 
@@ -28,20 +29,28 @@ AT_ONCE = 100
 
 _MOST_LOOKS = 4
 
-Verdict = str
 FINE, DRIFT, AGAIN = "fine", "drift", "again"
 
 
-def told_apart(before: tuple[str, str] | None, now: Finding) -> Verdict:
-    """What a look says of a suspect: `fine`, `drift` or `again`. `before` is the state and the known version of the last."""
-    if not now.drifts:
-        return FINE
+class Look(NamedTuple):
+    """What is remembered of the last look at a suspect. `steady` if it was the same at all looks so far."""
+
+    state: str
+    known: str
+    image: str
+    steady: bool = True
+
+
+def told_apart(before: Look | None, now: Finding) -> tuple[str, Look]:
+    """What a look says of a suspect, `fine`, `drift` or `again`; and what is to be remembered of it."""
     if before is None:
-        return AGAIN
-    state, known = before
-    if known and now.known and now.reached >= known:
-        return FINE  # it shows what was known then: it is late, and coming
-    return DRIFT if state == now.state else AGAIN
+        return (AGAIN if now.drifts else FINE), Look(now.state, now.known, now.image)
+    same = before.state == now.state
+    look = Look(now.state, now.known, now.image, before.steady and same)
+    late = bool(before.known and now.known and now.reached >= before.known)  # it shows what was known then
+    if late or not now.drifts:
+        return FINE, look
+    return (DRIFT if same and before.image == now.image else AGAIN), look
 
 
 class Suspects:
@@ -65,7 +74,8 @@ class Suspects:
         self._sleep = sleep
         self._run = run
         scratch.run(
-            "CREATE TABLE suspect (subject TEXT PRIMARY KEY, state TEXT, known TEXT, push TEXT, drifts TEXT, stuck INTEGER)"
+            "CREATE TABLE suspect (subject TEXT PRIMARY KEY, state TEXT, known TEXT, image TEXT, steady INTEGER, push TEXT, "
+            "drifts TEXT, stuck INTEGER)"
         )
         scratch.run("CREATE TABLE moving (push TEXT PRIMARY KEY)")
         for table in (DRIFTS, BUSY):
@@ -79,7 +89,8 @@ class Suspects:
 
     def look_at(self, subjects: Sequence[Subject]) -> None:
         """Examines subjects now, and keeps those with which something seems to be wrong."""
-        rows = [_row(subject, found) for subject, found in self._examiner.examine(subjects).items() if found.drifts]
+        found = self._examiner.examine(subjects)
+        rows = [_row(one, finding, told_apart(None, finding)[1]) for one, finding in found.items() if finding.drifts]
         if rows:
             self._keep(rows)
 
@@ -98,8 +109,8 @@ class Suspects:
                 return
             self._sleep(self._patience)
             self._look()
-        for subject, drifts in self._scratch.rows("SELECT subject, drifts FROM suspect"):
-            self.drift(subject, _drifts(drifts), BUSY)
+        for subject, drifts, steady in self._scratch.rows("SELECT subject, drifts, steady AND push = '' FROM suspect"):
+            self.drift(subject, _drifts(drifts), DRIFTS if steady else BUSY)
         self._scratch.run("DELETE FROM suspect")
 
     def drift(self, subject: str, drifts: Iterable[Drift], table: str = DRIFTS) -> None:
@@ -135,7 +146,9 @@ class Suspects:
     def _look(self) -> None:
         last = 0
         while True:
-            query = "SELECT rowid, subject, state, known FROM suspect WHERE rowid > ? ORDER BY rowid LIMIT ?"
+            query = (
+                "SELECT rowid, subject, state, known, image, steady FROM suspect WHERE rowid > ? ORDER BY rowid LIMIT ?"
+            )
             rows = list(self._scratch.rows(query, (last, 8 * AT_ONCE)))
             if not rows:
                 break
@@ -144,18 +157,18 @@ class Suspects:
         self._give_up()
 
     def _batch(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        before = {Subject.read(text): None if state is None else (state, known) for _, text, state, known in rows}
+        before = {Subject.read(text): None if look[0] is None else Look(*look) for _, text, *look in rows}
         kept: list[tuple[Any, ...]] = []
         done: list[str] = []
         for subject, finding in self._examiner.examine(before).items():
-            verdict = told_apart(before[subject], finding)
+            verdict, look = told_apart(before[subject], finding)
             if verdict == FINE:
                 done.append(subject.text())
             elif verdict == DRIFT and not finding.push:
                 self.drift(subject.text(), finding.drifts)
                 done.append(subject.text())
             else:
-                kept.append(_row(subject, finding, stuck=verdict == DRIFT))
+                kept.append(_row(subject, finding, look, stuck=verdict == DRIFT))
         if done:
             self._drop(done)
         if kept:
@@ -178,16 +191,17 @@ class Suspects:
 
     def _keep(self, rows: Iterable[tuple[Any, ...]]) -> None:
         self._scratch.fill(
-            "INSERT INTO suspect (subject, state, known, push, drifts, stuck) VALUES (?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT (subject) DO UPDATE SET state = excluded.state, known = excluded.known, push = excluded.push, "
+            "INSERT INTO suspect (subject, state, known, image, steady, push, drifts, stuck) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (subject) DO UPDATE SET state = excluded.state, "
+            "known = excluded.known, image = excluded.image, steady = excluded.steady, push = excluded.push, "
             "drifts = excluded.drifts, stuck = excluded.stuck",
             rows,
         )
 
 
-def _row(subject: Subject, finding: Finding, *, stuck: bool = False) -> tuple[Any, ...]:
+def _row(subject: Subject, finding: Finding, look: Look, *, stuck: bool = False) -> tuple[Any, ...]:
     drifts = json.dumps([drift.text() for drift in finding.drifts])
-    return subject.text(), finding.state, finding.known, finding.push, drifts, int(stuck)
+    return subject.text(), look.state, look.known, look.image, int(look.steady), finding.push, drifts, int(stuck)
 
 
 def _drifts(text: str) -> list[Drift]:

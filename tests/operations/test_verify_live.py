@@ -1,0 +1,99 @@
+"""Verification beside an application that goes on writing: what is merely late is never reported, repair is right."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from projections.engine.store import ItemKey, Store
+from tests.engine.world import World
+from tests.operations.verify_scene import (
+    assert_right,
+    drifts,
+    filled,
+    verified,
+)
+
+
+class Live:
+    """A store beside which something happens every few calls."""
+
+    def __init__(self, store: Store, step: Callable[[], None], every: int) -> None:
+        self._store = store
+        self._step = step
+        self._every = every
+        self._calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        work = getattr(self._store, name)
+        if name == "schema":
+            return work
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self._calls += 1
+            if self._calls % self._every == 0:
+                self._step()
+            return work(*arguments, **options)
+
+        return call
+
+
+class Traffic:
+    """An application that writes, and a function that delivers what it hears of, a little later."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.chance = random.Random(seed)
+        self.writes = 0
+
+    def step(self) -> None:
+        for _ in range(2):
+            self.write()
+        if self.chance.random() < 0.5:
+            records = self.world.records()
+            some = records[: self.chance.randint(0, len(records))]
+            self.world.position += len(some)
+            assert self.world.deliver(some).failed is None
+
+    def write(self) -> None:
+        world, chance = self.world, self.chance
+        user, post = chance.randint(0, 7), chance.randint(0, 5)
+        self.writes += 1
+        match chance.randint(0, 8):
+            case 0 | 1 | 2:
+                world.like(user, post, stars=chance.randint(1, 60))
+            case 3:
+                world.remove(f"USER#{user}", f"LIKE#{post}")
+            case 4:
+                world.put(f"USER#{user}", "PROFILE", name=f"n{user // 2}", city=f"c{self.writes}", tags=["a", "b"])
+            case 5:
+                world.put(f"POST#{post}", "METADATA", owner=f"u{user}", tags=[f"t{user}"])
+            case 6:
+                world.remove(f"POST#{post}", "METADATA")
+            case 7:
+                world.put(f"VISIT#{self.writes}", "V", postId=str(post), seconds=self.writes)
+            case 8:
+                key = ItemKey("main", f"POST#{post}", "METADATA")
+                if (held := world.store.get(key)) is not None:  # read a while ago, put back as a whole with an edit
+                    world.store.put("main", {**held, "likeCount": {"N": "77"}, "edits": {"N": str(self.writes)}})
+
+    def pause(self, seconds: float) -> None:
+        """What was late has come; and the application goes on."""
+        self.world.settle()
+        for _ in range(3):
+            self.step()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_is_reported_of_what_is_merely_late(seed: int) -> None:
+    world = filled()
+    traffic = Traffic(world, seed)
+    store = Live(world.store, traffic.step, 1 + seed % 4)
+    with verified(world, store, sleep=traffic.pause, patience=1.0, page=3 + seed % 9) as one:
+        assert list(one.drifts()) == []
+    world.settle()
+    assert_right(world)
+    assert drifts(world) == []
