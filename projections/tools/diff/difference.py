@@ -122,7 +122,7 @@ def _rule(old: Document, new: Document, change: Change, renamed_to: str | None) 
         if renamed_to:
             advice = (
                 f"If it is `{renamed_to}` now, keep its old name and nothing needs doing; under the new one it is a new "
-                f"rule, and `retired: {{{name}: keep}}` leaves what it wrote for `{renamed_to}` to take over."
+                f"rule, and `retired: {{{name}: remove}}` removes what `{renamed_to}` has not taken over."
             )
         else:
             advice = (
@@ -131,8 +131,6 @@ def _rule(old: Document, new: Document, change: Change, renamed_to: str | None) 
             )
     elif change.status == "changed":
         advice = left_behind(old, change)
-    elif renamed_to and change.fate == "remove":
-        advice = f"It may be `{renamed_to}` now: `remove` would take away what that one writes. Say `keep`."
     needs = change.status in ("new", "changed")
     return RuleDifference(
         change, tuple(deletions(old, new, change)), why, cost(new, change.rule) if needs and why else None, advice
@@ -161,6 +159,8 @@ def _handed(new: Document, before: str | None, after: str | None, made: bool) ->
     fate = new["retired"].get(before)
     if fate == "remove":
         return "it is removed"
-    if fate == "keep" or before in new["projections"]:
+    if before in new["projections"]:
+        return "its backfill removes it"
+    if fate == "keep":
         return "it stays where it is written, and nobody keeps it up"
     return "what becomes of it is not said"
