@@ -88,7 +88,7 @@ def measured(rule: str, targets: int) -> tuple[Program, int, int]:
             seed(store, PK=f"POST#{post}", SK=f"PART#{number}")
         else:
             seed(store, PK=f"LIKE#{number}", SK="LIKE", postId=post, v=number, w=-number)
-    backfill = Backfill(program, store, store, now=lambda: datetime.fromtimestamp(1_700_000_000, UTC))
+    backfill = Backfill(program, store, now=lambda: datetime.fromtimestamp(1_700_000_000, UTC))
     runner = Runner(backfill, clock=lambda: 1_800_000_000.0)
     runner.work(backfill.begin(segments=1, wait=0.0, allow_delete=True))
     assert (runner.failed, runner.rejected) == ({}, {})
