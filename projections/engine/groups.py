@@ -106,7 +106,8 @@ def read_groups(store: Store, targets: Iterable[Target], generations: Generation
     found: dict[Target, Group] = {}
     wanted = list(targets)
     while wanted:
-        keys = {target: group_key(*target, generations.of(target)) for target in wanted}
+        open_now = {target: generations.of(target) for target in wanted}  # other threads may learn meanwhile
+        keys = {target: group_key(*target, generation) for target, generation in open_now.items()}
         items = store.get_many(list(keys.values()))
         closed: list[Target] = []
         for target, key in keys.items():
@@ -117,8 +118,8 @@ def read_groups(store: Store, targets: Iterable[Target], generations: Generation
                 continue
             parts: list[Image] = [item] if item is not None else []
             if item is not None and (SHARD_COUNT in item or "extremes" in item):
-                parts = parts_of(store, key.partition, generations.of(target))
-            found[target] = summed(generations.of(target), parts)
+                parts = parts_of(store, key.partition, open_now[target])
+            found[target] = summed(open_now[target], parts)
         wanted = closed
     return found
 
