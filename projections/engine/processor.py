@@ -111,10 +111,11 @@ class Processor:
             made = plan(self._program, decoded)
         except Exception:
             made = None
+        # Also where there is nothing to do: what means nothing to these rules may mean something to those in force.
+        if not batch.admitted(records):
+            return batch.outcome()
         if made is not None and made.idle and not batch.rejected:
             batch.tally.add("ignored", made.ignored)
-            return batch.outcome()
-        if not batch.admitted(records):
             return batch.outcome()
         try:
             if made is None:

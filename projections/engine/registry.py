@@ -46,6 +46,7 @@ __all__ = [
     "SHADOW",
     "Registered",
     "Registry",
+    "Replaced",
     "Standing",
     "former",
     "rule_key",
@@ -73,6 +74,10 @@ def rule_key(rule: str) -> ItemKey:
 def former(rule: str, fingerprint: str) -> str:
     """The name of what a rule was under another fingerprint; no rule can be called so."""
     return f"{rule}@{fingerprint}"
+
+
+class Replaced(Misconfigured):
+    """Other rules were put in force meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +212,7 @@ class Registry:
         return Standing(1, self._program.fingerprint, frozenset(), rules)
 
     def complete(self, rules: Iterable[str]) -> Standing:
-        """The backfill of these rules is complete: what was filling is live. Raises Misconfigured if others rule by now."""
+        """The backfill of these rules is complete: what was filling is live. Raises Replaced if others rule by now."""
         names = set(rules)
         for _ in range(_MOST_TRIES):
             now = self.standing()
@@ -244,9 +249,7 @@ class Registry:
 
     def _in_force(self, now: Standing) -> None:
         if now.program != self._program.fingerprint:
-            raise Misconfigured(
-                "other rules were put in force meanwhile. Run the backfill with those, or again with these."
-            )
+            raise Replaced("other rules were put in force meanwhile. Run the backfill with those, or again with these.")
 
     def _former_definitions(self, now: Standing, after: Standing) -> dict[str, str]:
         """The definitions of rules as they were, where the rules have changed since, by the names of what they were."""

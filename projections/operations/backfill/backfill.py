@@ -18,9 +18,9 @@ from projections.engine.effort import Effort, one_by_one
 from projections.engine.effort import Run as RunPieces
 from projections.engine.ledger_items import LEDGER
 from projections.engine.plan import Rejected
-from projections.engine.registry import FILLING, RETIRING, Registry, Standing
+from projections.engine.registry import FILLING, RETIRING, Registry, Replaced, Standing
 from projections.engine.store import Store
-from projections.errors import Misconfigured, UsageError
+from projections.errors import UsageError
 from projections.language.program import Program
 from projections.operations.backfill.pages import PAGE, Pages, creates
 from projections.operations.backfill.progress import DONE, PHASES, Progress, Run, Segment
@@ -28,7 +28,7 @@ from projections.operations.backfill.progress import DONE, PHASES, Progress, Run
 __all__ = ["Backfill", "Done", "Overtaken"]
 
 
-class Overtaken(Misconfigured):
+class Overtaken(Replaced):
     """Another backfill began, or other rules were put in force."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Backfill:
 
     `now` gives the time with its zone. `run` runs the requests of a page, `page` is the items it reads. `pace` is told of
     every few writes before they are made, and may wait. `quarantine` takes what is rejected, before the page is done. A
-    `dry` one writes nothing at all.
+    `dry` one writes nothing at all. `named` gives the name of a run, which no other has.
     """
 
     def __init__(
@@ -71,9 +71,11 @@ class Backfill:
         pace: Callable[[int], None] = lambda writes: None,
         quarantine: Callable[[Sequence[Rejected]], None] | None = None,
         dry: bool = False,
+        named: Callable[[], str] = lambda: uuid.uuid4().hex[:8],
     ) -> None:
         self._program = program
         self._quarantine = quarantine
+        self._named_next = named
         self.now = now
         self._dry = dry
         self.registry = Registry(program, store, FILLING)
@@ -112,7 +114,7 @@ class Backfill:
         others = standing.epoch > 1 and any(one.state in (FILLING, RETIRING) for one in standing.rules.values())
         ready = self.now().timestamp() + wait if others else 0.0
         run = self._run(
-            uuid.uuid4().hex[:8], standing, names, segments, allow_delete=allow_delete, wait=wait, ready=ready
+            self._named_next(), standing, names, segments, allow_delete=allow_delete, wait=wait, ready=ready
         )
         if not self.progress.begin(run, known):
             raise UsageError("another backfill began at the same time; `projections status` says how far it is")

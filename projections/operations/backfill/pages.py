@@ -3,7 +3,7 @@
 items     scan of the application's tables: entries, copies, index attributes, children; copies without a source
 entries   scan of the ledger: entries of items that are gone, or that no rule wants any more
 live      what was filling goes live
-groups    scan of the ledger: items that rules create and that do not exist
+groups    scan of the ledger: items that rules create and that do not exist, or are not recognised
 targets   scan of the application's tables: what groups say of the items that exist; traces of rules that are gone
 """
 
@@ -181,12 +181,15 @@ class _Work:
         return found
 
     def _create(self, items: Sequence[Image]) -> None:
-        """The items that rules create and that do not exist; the others are seen where they stand."""
+        """The items that rules create and that do not exist, or are not recognised; the others are seen where they stand."""
         wanted = [target for target in _groups(items) if self._creates(target)]
         keys = {target: decode_key(target[1]) for target in wanted}
         there = self._store.get_many(list(dict.fromkeys(keys.values())))
-        missing = [target for target, key in keys.items() if key not in there]
-        self._publish_targets(missing)
+        self._publish_targets([target for target, key in keys.items() if not self._is_there(target, key, there)])
+
+    def _is_there(self, target: Target, key: ItemKey, images: Mapping[ItemKey, Image]) -> bool:
+        item = self._program.recognise(key, images[key]) if key in images else None
+        return item is not None and item.entity is getattr(self._program.rules[target[0]], "into", None)
 
     def _creates(self, target: Target) -> bool:
         rule = self._program.rules.get(target[0])

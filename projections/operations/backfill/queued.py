@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from projections.engine.effort import Effort, OutOfTime
+from projections.engine.registry import Replaced
 from projections.errors import Transient
-from projections.operations.backfill.backfill import Backfill, Overtaken
+from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.progress import Run, Segment
 from projections.operations.tasks import BackfillTask
 
@@ -40,6 +41,13 @@ def work(backfill: Backfill, task: BackfillTask, effort: Effort, send: TaskSende
 
     Raises Transient if the page has to be done again.
     """
+    try:
+        return _work(backfill, task, effort, send)
+    except Replaced:  # another backfill, or other rules, have messages of their own
+        return None
+
+
+def _work(backfill: Backfill, task: BackfillTask, effort: Effort, send: TaskSender) -> BackfillTask | None:
     run = backfill.progress.run()
     if run is None or run.name != task.run:
         return None  # given up for another
@@ -53,10 +61,7 @@ def work(backfill: Backfill, task: BackfillTask, effort: Effort, send: TaskSende
         return None
     segment = backfill.progress.segment(run, task.phase, task.table, task.number)
     if not segment.done:
-        try:
-            done = backfill.page(run, segment, effort)
-        except Overtaken:
-            return None
+        done = backfill.page(run, segment, effort)
         if done.failed:
             key, reason = next(iter(done.failed.items()))
             kind = OutOfTime if effort.over else Transient

@@ -90,6 +90,8 @@ class Application:
         self._writes = 0
         self._forging = False
         """Whether there may be guards that no write of ours made."""
+        self.touched: dict[ItemKey, None] = {}
+        """Items on which it has written what is the rules' to write."""
         self.tampering = False
         """Whether it has written any guard, if only one that it had read."""
         operations: dict[str, Callable[[], bool]] = {name: getattr(self, "_" + name) for name in OPERATIONS}
@@ -225,6 +227,7 @@ class Application:
         names = self._ours(entity, image)
         if not names:
             return False
+        self.touched[key] = None
         name = self._any(names)
         value = image.get(name)
         if value is not None and self._rng.random() < 0.3:
@@ -240,6 +243,7 @@ class Application:
             return False
         key, entity, guard = found
         names = self._ours(entity, self._items[key]) if self._rng.random() < 0.3 else []
+        self.touched[key] = None
         self._store.write(Update(key, remove=[guard, *(name for name in names if name in self._items[key])]))
         return True
 
@@ -287,6 +291,7 @@ class Application:
             return False
         key, entity = found
         keep = {*entity.schema.key_attributes, *entity.constants}
+        self.touched[key] = None
         image = {
             name: value
             for name, value in self._items[key].items()
@@ -322,6 +327,7 @@ class Application:
     def _put_whole(self, key: ItemKey, image: Image) -> bool:
         """Puts an item with guards in it, unless the record could not be told from one of a rule's own writes."""
         self.tampering = True
+        self.touched[key] = None
         before = self._items.get(key)
         item = self._program.recognise(key, image)
         if before is not None and item is not None:

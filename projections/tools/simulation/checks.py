@@ -194,7 +194,10 @@ class Checks:
         """Only what planning alone finds wrong with a record may be rejected, since all values here can be stored."""
         for one in dict.fromkeys(ended.rejected):
             record = ended.records.get(one.sequence or "")
-            if record is None:
+            if one.sequence is None and one.rule is not None:  # of a task
+                if not any(_was_bad(program, one, ended) for program in ended.programs):
+                    yield f"refused without need: {one.rule}, {one.key}: {one.reason}"
+            elif record is None:
                 yield f"rejected, but there is no such record: {one}"
             elif not any(_is_due(program, one, record, ended) for program in ended.programs):
                 yield f"rejected without need: {one.rule}, {one.key}: {one.reason}"
@@ -241,6 +244,8 @@ def _refers_badly(program: Program, one: Rejected, ended: Ended) -> bool:
 
 def _was_bad(program: Program, one: Rejected, ended: Ended) -> bool:
     """Whether a rule could not be evaluated on an item at any time, for this reason."""
+    if _refers_badly(program, one, ended):
+        return True
     key = decode_key(one.key or "|")
     for image in _images(program, key, ended):
         item = program.recognise(key, image)

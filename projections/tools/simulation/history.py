@@ -9,7 +9,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
+from math import ceil
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +22,10 @@ from projections.engine.effort import one_by_one
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import Target
 from projections.engine.processor import SETTLE_SECONDS, Processor, Rejected
-from projections.engine.registry import FILLING, LIVE, Registry
+from projections.engine.registry import FILLING, LIVE, Registry, Replaced
 from projections.engine.store import Image, ItemKey, Store
-from projections.errors import Transient
+from projections.errors import Transient, UsageError
+from projections.operations.backfill.progress import Progress
 from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks
 from projections.operations.wiring import StreamHandler
@@ -46,6 +49,7 @@ from projections.tools.simulation.maintenance import (
 )
 from projections.tools.simulation.queue import SETTLED, TaskQueue
 from projections.tools.simulation.trace import Trace
+from projections.tools.simulation.traces import traces
 from projections.tools.simulation.workers import (
     CONFLICT,
     LOST,
@@ -65,6 +69,7 @@ __all__ = ["History", "Outcome"]
 
 SECONDS = 60.0
 """What an invocation has at first."""
+_BEGINNING = 1_735_700_000.0
 RESTLESS = 60_000
 """Steps without a fault or a write after which a history is taken never to come to rest."""
 
@@ -167,6 +172,8 @@ class History:
         self._planned = self._plan()
         """What operators will do, each with the number of writes left then; the last comes first."""
         self._damaged = False
+        self._wait = rng.choice((0.1, 1.0, 10.0))
+        """Seconds after which an invocation ends for certain: its function's time-out."""
         self._left_closed: dict[Target, None] = {}
         """Groups that somebody was about to close when he died, or was taken for dead."""
         self._invocations: list[Invocation] = []
@@ -215,6 +222,7 @@ class History:
                 tuple({id(edition): edition.program for edition in (self._cast.first, self._cast.last)}.values()),
             )
             outcome.problems += self._cast.last.checks.problems(ended)
+            outcome.problems += self._left_behind()
         elif not outcome.problems:
             outcome.problems = ["the history does not come to rest: writes of ours keep each other going"]
         outcome.writes = self._odds.writes
@@ -247,10 +255,11 @@ class History:
                 if self._left:
                     self._write()
                 elif not self._invocations:
-                    if self._queue.next is None:
-                        assert not self._jobs
+                    due = [] if self._queue.next is None else [self._queue.next]
+                    due += [ceil((job.ready - _BEGINNING) * SETTLED / SETTLE_SECONDS) for job in self._jobs]
+                    if not due:
                         return True
-                    self._steps = max(self._steps, self._queue.next)
+                    self._steps = max(self._steps, min(due))
                 elif (thread := self._runnable()) is not None:
                     self._step(thread)
                 else:
@@ -313,7 +322,7 @@ class History:
             quarantine=self._quarantine,
             sleep=invocation.sleep,
             chance=self._random,
-            clock=_clock,
+            clock=self._time,
             run=at_once if self._random() < self._odds.threads else one_by_one,
             tasks=Tasks(lambda: self._queue) if self._odds.queue else None,
             new_rules=self._new_rules,
@@ -339,6 +348,7 @@ class History:
             sleep=invocation.sleep,
             chance=self._random,
             new_rules=self._new_rules,
+            now=self._now,
         )
         work = partial(worker.handle, event, invocation.remaining)
         self._begin(invocation, work, "gets tasks: " + ", ".join(record["body"] for record in event["Records"]))
@@ -355,7 +365,17 @@ class History:
         self._outcome.deliveries += 1
         invocation = Invocation(self._outcome.deliveries, edition, finish, SECONDS, what)
         invocation.freeze = self._sleeps
+        invocation.born = self._time()
         return invocation
+
+    def _time(self) -> float:
+        """Seconds since 1970. It passes with the steps, but never beyond the time-out of an invocation under way."""
+        time = self._steps * SETTLE_SECONDS / SETTLED
+        times = [invocation.born + self._wait for invocation in self._invocations]
+        return min([_BEGINNING + time, *times])
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._time(), UTC)
 
     @property
     def _new_rules(self) -> str:
@@ -443,13 +463,27 @@ class History:
         return bool(found)
 
     def _resumed(self) -> bool:
-        """Whoever began to rebuild a group and died, or went on when nobody waited for it any more, has left it closed."""
+        """Whoever began something and died, or went on when nobody waited for it any more, has left it to be finished."""
         left, self._left_closed = list(self._left_closed), {}
         for target in left:
             job = Rebuild(self._cast.last, target)
             if job.begun_again(self._cast.last) and is_rebuilding(self._store.items(LEDGER), target):
                 self._jobs.append(job)
+        run = Progress(self._store).run()
+        if run is not None and not run.done:
+            self._jobs.append(self._backfill(resumes=True))
         return bool(self._jobs)
+
+    def _left_behind(self) -> Iterator[str]:
+        """What a backfill, if there was to be one, has left undone."""
+        last = self._cast.last.program
+        if not self._odds.fill and not self._cast.change:
+            return
+        run = Progress(self._store).run()
+        if run is None or not run.done or run.rules or run.program != last.fingerprint:
+            yield f"the backfill has not come to its end: {run}"
+        elif self._cast.change:
+            yield from traces(self._cast.first.program, last, self._world.items, self._application.touched)
 
     # What operators do
 
@@ -498,8 +532,18 @@ class History:
                 self._damaged = True
         return Rebuild(self._edition, target)
 
-    def _backfill(self) -> Job | None:
-        return Backfill(self._edition, enforces=False)
+    def _backfill(self, *, resumes: bool = False) -> Job:
+        """Of all rules, or at first of one."""
+        random, rules = self._random, self._edition.program.rules
+        queued = self._odds.queue and random() < 0.5 and not resumes
+        return Backfill(
+            self._edition,
+            rules=[list(rules)[int(random() * len(rules))]] if not queued and random() < 0.2 else [],
+            queued=queued,
+            restart=random() < 0.2,
+            segments=1 + int(3 * random()),
+            wait=self._wait,
+        )
 
     def _deploy(self) -> Job | None:
         """Other rules, or those that fill, are put in force; the ones before have been, since somebody used them."""
@@ -509,7 +553,14 @@ class History:
         if self._cast.change:
             self._warm = self._odds.warm
             self._note(f"the rules change: {self._cast.change}")
-        return Backfill(self._edition, enforces=True)
+        for job in self._jobs:
+            if isinstance(job, Backfill):
+                job.begun_again(self._edition)
+        jobs = [self._backfill() for _ in range(1 + (self._random() < 0.3))]
+        for job in jobs:
+            job.ready = self._time() + self._wait  # who puts the rules before in force may still be at it
+        self._jobs += jobs[1:]
+        return jobs[0]
 
     def _given_up(self, mapping: EventSourceMapping, batch: Batch) -> bool:
         """A batch that the mapping gives up goes to a queue, and is refreshed from there, unless a refresh cannot tell.
@@ -530,18 +581,14 @@ class History:
         mapping.finish(batch, {"batchItemFailures": []})
         job = Refresh(self._edition, list(known), known)
         # nobody redrives before the function's time-out: who was given up may still be at work until then
-        job.place, job.waits = Place("wait", job.place), self._outcome.deliveries
+        job.ready = self._time() + self._wait
         self._jobs.append(job)
         return True
 
     def _operate(self) -> bool:
         """Begin a piece of a job, if any can go on."""
-        running = [invocation.number for invocation in self._invocations]
-        jobs = [job for job in self._jobs if not job.busy]
-        for job in jobs:
-            if job.place.phase == "wait" and not any(number <= job.waits for number in running):
-                job.place = job.place.about
-        jobs = [job for job in jobs if job.place.phase != "wait"]
+        time = self._time()
+        jobs = [job for job in self._jobs if not job.busy and job.ready <= time]
         if not jobs:
             return False
         job = jobs[int(self._random() * len(jobs))]
@@ -561,18 +608,18 @@ class History:
                 invocation,
                 run=at_once if self._random() < self._odds.threads else one_by_one,
                 chance=self._random,
+                now=self._now,
                 new_rules=self._new_rules,
                 generations=job.generations,
                 tasks=Tasks(lambda: self._queue) if self._odds.queue else None,
-                clock=_clock,
+                quarantine=self._refuse,
+                page=self._odds.scanned,
             )
-            if bench.outdated:
-                return OUTDATED
-            then = job.work(place, bench)
-        except Transient:
+            return OUTDATED if bench.outdated else job.work(place, bench)
+        except Replaced:
+            return OUTDATED
+        except (Transient, UsageError):  # a usage error is that another backfill began at the same time
             return None
-        self._refused.update(bench.refresher.rejected)
-        return None if bench.refresher.failed else then
 
     def _advanced(self, job: Job, place: Place | None, error: Exception | None) -> None:
         job.busy = False
@@ -586,7 +633,7 @@ class History:
             if self._random() < 0.1:
                 job.begun_again(job.edition)
             return
-        job.place, job.waits = place, self._outcome.deliveries
+        job.place = place
         if place is DONE:
             self._jobs.remove(job)
 
@@ -661,6 +708,13 @@ class History:
             raise Transient("the quarantine cannot be reached")
         self._rejected.extend(rejected)
 
+    def _refuse(self, rejected: Sequence[Rejected]) -> None:
+        """The quarantine of what is not delivered in records."""
+        if rejected and self._faults and self._random() < self._odds.quarantine_down:
+            self._faults -= 1
+            raise Transient("the quarantine cannot be reached")
+        self._refused.update(dict.fromkeys(rejected))
+
     # What the streams say
 
     def _record(self, table: str, record: dict[str, Any]) -> None:
@@ -722,10 +776,6 @@ class History:
 
 def _number(record: Mapping[str, Any]) -> str:
     return f"…{record['dynamodb']['SequenceNumber'][-4:]}"
-
-
-def _clock() -> float:
-    return 1_735_700_000.0
 
 
 @contextmanager

@@ -7,6 +7,7 @@ or stand still between a read and what it does with it. Where it was is remember
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from projections.engine import rebuild
@@ -14,11 +15,17 @@ from projections.engine.effort import Effort, Run
 from projections.engine.embeds import Push
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import CLOSED, REBUILDING, Entry, Target, group_key
+from projections.engine.plan import Rejected
 from projections.engine.processor import SETTLE_SECONDS
 from projections.engine.refresh import Refresher
-from projections.engine.registry import FILLING, RETIRING, Registry
-from projections.engine.store import Image, ItemKey, Page, Store
+from projections.engine.registry import Registry
+from projections.engine.store import Image, ItemKey, Store
+from projections.errors import Transient
 from projections.language.keys import decode_key
+from projections.operations.backfill import backfill as operation
+from projections.operations.backfill import queued
+from projections.operations.backfill.backfill import Overtaken
+from projections.operations.tasks import Tasks
 from projections.tools.simulation.workers import Invocation
 from projections.tools.tables import LEDGER
 
@@ -35,6 +42,9 @@ class Place(NamedTuple):
     about: Any = None
     after: Any = None
 
+    def __str__(self) -> str:
+        return " ".join(str(part) for part in self if part is not None)
+
 
 DONE = Place("done")
 
@@ -50,20 +60,25 @@ class Bench:
         *,
         run: Run[Any],
         chance: Callable[[], float],
+        now: Callable[[], datetime],
         new_rules: str,
         generations: Generations,
-        tasks: Callable[[Push, float], None] | None,
-        clock: Callable[[], float],
+        tasks: Tasks | None,
+        quarantine: Callable[[Sequence[Rejected]], None],
+        page: int,
     ) -> None:
         self.program = edition.program
         self.store = store
         self.effort = Effort(invocation.remaining, sleep=invocation.sleep, chance=chance)
-        self.registry = Registry(edition.program, store, new_rules)
         self.generations = generations
         self.chance = chance
+        self.now = now
+        self.tasks = tasks
+        self._run = run
         self._sleep = invocation.sleep
-        self._tasks = tasks
-        self._standing = self.registry.standing()
+        self._quarantine = quarantine
+        self._page = page
+        self._standing = Registry(edition.program, store, new_rules).standing()
         self.outdated = self._standing.outdated(edition.program)
         self.refresher = Refresher(
             edition.program,
@@ -71,16 +86,30 @@ class Bench:
             publishes=self._standing.publishes,
             generations=generations,
             run=run,
-            clock=clock,
+            clock=lambda: now().timestamp(),
             chance=chance,
         )
 
-    def page(self, table: str, after: Any, most: int) -> Page:
-        """A few items of a scan, and often some time until they are used."""
-        page = self.store.scan(table, limit=1 + int(self.chance() * most), after=after)
-        if self.chance() < 0.5:
-            self._sleep(1 + 4 * self.chance())
-        return page
+    def entries(self, after: Any) -> tuple[dict[ItemKey, Entry], Any]:
+        """The entries on a page of the ledger, by the key of their source, and where the scan goes on."""
+        page = self.store.scan(LEDGER, limit=4 * self._page, after=after)
+        entries = {
+            decode_key(item["key"]["S"] if "key" in item else item["pk"]["S"][2:]): Entry.read(item)
+            for item in page.items
+            if item["pk"]["S"].startswith("E|")
+        }
+        return entries, page.after
+
+    def backfill(self) -> operation.Backfill:
+        return operation.Backfill(
+            self.program,
+            self.store,
+            now=self.now,
+            run=self._run,
+            page=self._page,
+            quarantine=self._quarantine,
+            named=lambda: f"{int(self.chance() * 10**8):08d}",
+        )
 
     def push(self, push: Push) -> None:
         """A whole push, or its first page and a task for the rest."""
@@ -93,22 +122,28 @@ class Bench:
             if following is None:
                 break
             page, later = following
-            if self._tasks is not None:
-                self._tasks(page, SETTLE_SECONDS if later else 0.0)
+            if self.tasks is not None:
+                self.tasks(page, SETTLE_SECONDS if later else 0.0)
                 break
             if later:
                 self._sleep(SETTLE_SECONDS)
 
+    def settle(self) -> None:
+        """Raises Transient if a refresh has left anything to be done again. What was rejected goes into quarantine."""
+        self._quarantine(list(self.refresher.rejected))
+        if self.refresher.failed:
+            raise Transient(f"not refreshed: {self.refresher.failed}")
+
 
 class Job:
-    """One thing to be done. It waits as long as an invocation up to number `waits` is under way."""
+    """One thing to be done. It does not go on before it is `ready`, in seconds since 1970."""
 
     name = "job"
 
     def __init__(self, edition: Edition) -> None:
         self.edition = edition
         self.place = self.first()
-        self.waits = 0
+        self.ready = 0.0
         self.busy = False
         """Whether a piece is under way whose answer is awaited."""
         self.generations = Generations()
@@ -142,6 +177,7 @@ class Refresh(Job):
     def work(self, place: Place, bench: Bench) -> Place:
         for push in bench.refresher.keys(self._keys, bench.effort, self._known):
             bench.push(push)
+        bench.settle()
         return DONE
 
 
@@ -168,95 +204,65 @@ class Rebuild(Job):
         bench.generations.at_least(self.target, generation)
         if phase == "entries":
             rule, target = self.target
-            page = bench.page(LEDGER, after, 12)
-            entries = _entries(page.items)
+            entries, after = bench.entries(after)
             keys = [key for key, entry in entries.items() if target in entry.contributions.get(rule, {})]
             bench.refresher.sources(dict.fromkeys(keys), bench.effort)
-            if page.after is not None:
-                return Place("entries", generation, page.after)
-            return Place("reopen", generation)
+            bench.settle()
+            return Place("entries", generation, after) if after is not None else Place("reopen", generation)
         if phase == "reopen":
             rebuild.reopen(bench.store, self.target, generation)
             return Place("publish", generation)
         if phase == "publish":
             bench.refresher.publish([self.target], bench.effort)
+            bench.settle()
             return Place("sweep", generation)
         rebuild.sweep(bench.store, self.target, generation)
         return DONE
 
 
 class Backfill(Job):
-    """Everything there is, under these rules, which it puts in force first if `enforces`."""
+    """Everything there is, by the real operation: in pieces of this job, or by the worker as tasks of the queue.
+
+    One that is limited to some rules goes on with all of them.
+    """
 
     name = "backfill"
 
-    def __init__(self, edition: Edition, *, enforces: bool) -> None:
-        self._enforces = enforces
+    def __init__(self, edition: Edition, *, rules: Sequence[str], queued: bool, restart: bool, **options: Any) -> None:
         super().__init__(edition)
+        self._rules = rules
+        self._queued = queued
+        self._restart = restart
+        self._options = options
 
     def first(self) -> Place:
-        return Place("enforce") if self._enforces else self._items()
-
-    def _items(self) -> Place:
-        return Place("items", next(iter(self.edition.program.tables)))
-
-    def _following(self, phase: str, table: str, then: Place) -> Place:
-        """The next table, or what comes after all of them."""
-        tables = list(self.edition.program.tables)
-        position = tables.index(table) + 1
-        return Place(phase, tables[position]) if position < len(tables) else then
+        return Place("begin")
 
     def work(self, place: Place, bench: Bench) -> Place:
-        phase, about, after = place
-        refresher, effort = bench.refresher, bench.effort
-        if phase == "enforce":
-            standing = bench.registry.enforce()
-            if any(rule.state in (FILLING, RETIRING) for rule in standing.rules.values()):
-                return Place("wait", self._items())
-            return self._items()
-        if phase == "wait":
-            return about  # type: ignore[no-any-return]
-        if phase == "items":
-            page = bench.page(about, after, 4)
-            schema = bench.program.tables[about]
-            refresher.scanned({schema.key(about, image): image for image in page.items}, effort)
-            return Place(phase, about, page.after) if page.after else self._following(phase, about, Place("entries"))
-        if phase == "entries":
-            page = bench.page(LEDGER, after, 12)
-            refresher.sources(dict.fromkeys(_entries(page.items)), effort)
-            if page.after:
-                return Place(phase, None, page.after)
-            return Place("complete") if self._enforces else Place("groups")
-        if phase == "complete":
-            before = bench.registry.standing()
-            if bench.registry.complete(bench.program.rules) != before:
-                return Place("wait", Place("groups"))
-            return Place("groups")
-        if phase == "groups":
-            page = bench.page(LEDGER, after, 12)
-            refresher.publish(groups_of(page.items), effort)
-            if page.after:
-                return Place(phase, None, page.after)
-            return Place("targets", next(iter(bench.program.tables)))
-        if phase == "targets":
-            page = bench.page(about, after, 4)
-            schema = bench.program.tables[about]
-            images = {schema.key(about, image): image for image in page.items}
-            known = {key: item for key, image in images.items() if (item := bench.program.recognise(key, image))}
-            refresher.targets(images, effort, known)
-            return Place(phase, about, page.after) if page.after else self._following(phase, about, Place("forget"))
-        if self._enforces:
-            bench.registry.forget(bench.program.retired)
-        return DONE
-
-
-def _entries(items: Sequence[Image]) -> dict[ItemKey, Entry]:
-    """The entries on a page of the ledger, by the key of their source."""
-    return {
-        decode_key(item["key"]["S"] if "key" in item else item["pk"]["S"][2:]): Entry.read(item)
-        for item in items
-        if item["pk"]["S"].startswith("E|")
-    }
+        backfill = bench.backfill()
+        if place.phase == "begin":
+            (rules, self._rules), (restart, self._restart) = (self._rules, ()), (self._restart, False)
+            run = backfill.begin(rules=rules, restart=restart, allow_delete=True, **self._options)
+            if self._queued and bench.tasks is not None:
+                queued.start(backfill, run, bench.tasks)
+                return DONE
+            return Place("pages", run.name)
+        newest = backfill.progress.run()
+        if newest is None or newest.name != place.about:
+            raise Overtaken
+        if newest.done:
+            return self.first() if newest.rules else DONE
+        if newest.ready > bench.now().timestamp():
+            self.ready = newest.ready
+            return place
+        left = [segment for segment in backfill.segments(newest) if not segment.done]
+        if not left:
+            backfill.forward(newest)
+            return place
+        done = backfill.page(newest, left[int(bench.chance() * len(left))], bench.effort)
+        if done.failed:
+            raise Transient("not all of a page could be done")
+        return place
 
 
 def groups_of(items: Collection[Image]) -> list[Target]:

@@ -56,6 +56,8 @@ class Odds:
     damage: float
     """That a group is damaged before it is rebuilt."""
     backfills: int
+    scanned: int
+    """Items on a page of a backfill."""
     change: bool
     """Whether the rules change in the middle, and a backfill puts the others in force."""
     fill: bool
@@ -101,6 +103,7 @@ class Odds:
             refreshes=rng.choice((0, 0, 0, 1, 3)),
             rebuilds=rng.choice((0, 0, 0, 0, 0, 1, 2)),
             damage=rng.choice((0.0, 0.5, 1.0)),
+            scanned=rng.choice((2, 5, 20)),
             backfills=int(rng.random() < 0.05),
             change=rng.random() < 0.12,
             fill=rng.random() < 0.03,

@@ -48,6 +48,8 @@ class Invocation:
         """Makes it stand still for about so many seconds."""
         self.abandoned = False
         """The mapping has given up on it, yet it goes on: nobody waits for its answer."""
+        self.born = 0.0
+        """When it began, in seconds since 1970."""
         self.frozen = 0
         """The step until which it stands still, as a process does that got no processor, or whose packet is on its way."""
         self.threads: list[Thread] = []

@@ -1,0 +1,51 @@
+"""What must be gone when a backfill has put other rules in force: all that only the rules before have written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from projections.engine.store import Image, ItemKey
+from projections.language.embeds import EmbedRule
+from projections.language.keys import encode_key
+from projections.language.program import Program
+from projections.language.rules import AggregateRule, CopyRule, IndexRule, PickRule, Rule
+
+__all__ = ["traces"]
+
+
+def traces(
+    before: Program, after: Program, items: Mapping[ItemKey, Image], touched: Collection[ItemKey]
+) -> Iterator[str]:
+    """Guards and attributes of rules that were retired by removal, or changed; not on items that were tampered with."""
+    for rule in before.rules.values():
+        now = after.rules.get(rule.name)
+        if rule.mode == "shadow" or (now is None and after.retired.get(rule.name) != "remove"):
+            continue
+        entity, guard = _into(rule), before.guard(rule.name)
+        moved = now is None or _into(now) != entity
+        gone = _attributes(rule) - after.derived_attributes(entity)
+        for key, image in items.items():
+            item = after.recognise(key, image)
+            if item is None or item.entity.name != entity or key in touched:
+                continue
+            keep = {*item.entity.schema.key_attributes, *item.entity.constants}
+            names = [name for name in image if (name in gone and name not in keep) or (moved and name == guard)]
+            if names:
+                yield f"{encode_key(key)}: {', '.join(names)} of {rule.name}, as it was, is still there"
+
+
+def _into(rule: Rule) -> str:
+    entity: str = getattr(rule, "into", rule.source).name
+    return entity
+
+
+def _attributes(rule: Rule) -> set[str]:
+    """What a rule writes by name."""
+    match rule:
+        case CopyRule():
+            return set(rule.owned())
+        case IndexRule():
+            return {name for name, _, _ in rule.attributes}
+        case AggregateRule() | PickRule() | EmbedRule():
+            return set(rule.attributes)
+    return set()
