@@ -21,6 +21,7 @@ from projections.engine.records import decode
 from projections.engine.store import Update, Write
 from projections.errors import StoreError
 from projections.language.keys import encode_key
+from projections.language.loader import loads
 from projections.language.program import Program
 from projections.stores.memory import MemoryStore
 from projections.tools.events import read
@@ -346,6 +347,20 @@ def test_a_missing_variable_and_an_unfit_case_are_told() -> None:
     assert "neither holds of" in rules["ranked"].reasons[0]
     rules = rules_of(told(program, [record(100, None, {**task, "pinned": True})]))
     assert rules["ranked"].reasons == ("it fits, but the item has no rank",)
+
+
+def test_a_rule_in_the_shadow_records_and_publishes_nothing() -> None:
+    text = SOCIAL.read_text()
+    for source in ("from: Like\n", "from: PostMeta\n    where"):
+        text = text.replace(source, source.replace("\n", "\n    mode: shadow\n", 1))
+    program = Program.from_document(loads(text).canonical())
+    explanation = told(program, [record(100, None, like("a"))])
+    assert rules_of(explanation)["engagement"].what.endswith("nothing is published: the rule is in the shadow")
+    kinds = [action.role.kind for request in writing(explanation.batches[0]) for action in request.actions]
+    assert kinds == ["entry", "group"]
+    meta = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta", "status": "published", "likeCount": 1}
+    rules = rules_of(told(program, [record(100, None, meta)]))
+    assert rules["leaderboard"].what == "is in the shadow: it writes nothing"
 
 
 def test_an_expiry_that_is_kept_says_so() -> None:
