@@ -46,7 +46,7 @@ def random_records(program: Program, seed: int, writes: int) -> list[dict[str, A
 
     names = [name for name in schemas(program) if name != LEDGER]
     store = MemoryStore(schemas(program), streams=names, on_record=on_record)
-    application = Application(program, Pools(program), store, rng, items, made)
+    application = Application(program, tuple(program.rules.values()), Pools(program), store, rng, items, made)
     processor = Processor(
         program,
         store,

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from projections.engine.processor import Processor
+from projections.engine.registry import Registry
 from projections.engine.store import Delete, Image, Store, Update
 from projections.language.program import Program
 from projections.stores.aws import client
@@ -53,6 +54,7 @@ class Metered:
     def __enter__(self) -> Self:
         if isinstance(self.tables, EndpointTables):
             self.tables.__enter__()
+        Registry(self._program, self.tables.store).standing()
         return self
 
     def __exit__(

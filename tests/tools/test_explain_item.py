@@ -12,6 +12,7 @@ from histories import RULES, compiled, random_records
 
 from projections.engine.groups import Generations
 from projections.engine.processor import Processor
+from projections.engine.registry import Registry
 from projections.engine.store import Delete, ItemKey, Update
 from projections.errors import UsageError
 from projections.language.loader import loads
@@ -23,7 +24,6 @@ from projections.tools.events import read
 from projections.tools.explain.facts import ItemTold
 from projections.tools.explain.item import tell_item
 from projections.tools.explain.keys import read_key
-from projections.tools.explain.live import table_names
 from projections.tools.rehearsal.recorder import RecordingStore
 from projections.tools.replay import replay
 from projections.tools.tables import EndpointTables, MemoryTables, Tables, schemas
@@ -289,7 +289,38 @@ def test_a_claim_is_told_with_the_others_behind_it() -> None:
     assert Generations().of(("email", "main|EMAIL#x@y.z|USER")) == 0
 
 
-# How an item and tables are named.
+def test_a_rule_that_does_not_publish_answers_for_nothing_that_is_shown(tables: MemoryTables) -> None:
+    """In the shadow, or filling until its backfill is complete: its values are told, and not held against the item."""
+    text = RULES[0].read_text()
+    shadow = Program.from_document(
+        loads(text.replace("    from: Like\n", "    from: Like\n    mode: shadow\n")).canonical()
+    )
+    Registry(shadow, tables.store).enforce()
+    told = tell_item(shadow, tables.store, META)
+    likes = rules_of(told)["engagement"]
+    assert (likes.state, likes.publishes, likes.agrees) == ("shadow", False, True)
+    assert "somebody else's" in likes.notes[0]
+    more = text.replace("likeCount: count", "likeCount: count, firstLike: min(likedAt)")
+    filling = Program.from_document(loads(more).canonical())
+    Registry(filling, tables.store).enforce()
+    told = tell_item(filling, tables.store, META)
+    likes = rules_of(told)["engagement"]
+    assert (likes.state, likes.publishes) == ("filling", False)
+    assert "until its backfill is complete" in likes.notes[0]
+    told = tell_item(filling, tables.store, LIKE)
+    assert told.source is not None
+    assert "filling" in told.source.contributions[0].excuse
+    assert told.agrees
+
+
+def test_rules_that_are_not_in_force_are_told(social: Program, tables: MemoryTables) -> None:
+    assert not tell_item(social, tables.store, META).other_rules
+    text = RULES[0].read_text().replace("likeCount: count", "likeCount: count, firstLike: min(likedAt)")
+    other = Program.from_document(loads(text).canonical())
+    assert tell_item(other, tables.store, META).other_rules
+
+
+# How an item is named.
 
 SHOP = """
 tables:
@@ -340,22 +371,6 @@ def test_keys_of_several_tables_say_which() -> None:
         read_key(program, "pk=1,sk=2")
     with pytest.raises(UsageError, match=r"shop:pk=…,sk=… .*or files:path=…"):
         read_key(program, "nothing")
-
-
-def test_table_names_come_from_options_then_from_the_environment(social: Program) -> None:
-    both = {"TABLE_NAME": "t", "LEDGER_TABLE_NAME": "l"}
-    assert table_names(social, (), None, both) == {"main": "t", "ledger": "l"}
-    assert table_names(social, ("x",), "y", both) == {"main": "x", "ledger": "y"}
-    assert table_names(social, ("main=x",), "y", {}) == {"main": "x", "ledger": "y"}
-    assert table_names(social, (), None, {"TABLES": '{"main": "z"}', "LEDGER_TABLE_NAME": "l"})["main"] == "z"
-    for options, ledger, environ, message in (
-        ((), None, {}, "--table NAME, or TABLE_NAME"),
-        (("t",), None, {}, "--ledger NAME, or LEDGER_TABLE_NAME"),
-        (("other=t",), "l", {}, "write --table NAME"),
-        ((), None, {"TABLES": "nonsense"}, "has to be JSON"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            table_names(social, options, ledger, environ)
 
 
 # On live tables.
@@ -429,4 +444,4 @@ def test_a_table_that_is_not_there_is_wrong_usage(run: Run, wired: EndpointTable
     )
     assert code == 2
     assert "nothing-here" in err
-    assert "Check the name of the table" in err
+    assert "check name, account" in err

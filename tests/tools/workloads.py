@@ -116,6 +116,14 @@ def social_post(status: str = "published", **attributes: Any) -> Image:
 WORKLOADS = [
     Workload("a lone like", COUNT, {LIKE: 1}, likes(1, 1), before=posts(1)),
     Workload(
+        "a lone like in the shadow", COUNT.replace("from: Like", "from: Like, mode: shadow") + TOP.replace(
+            "from: Like", "from: Like, mode: shadow"), {LIKE: 1}, likes(1, 1, at=1), before=posts(1),
+    ),
+    Workload(
+        "a post in the shadow", (CARD + LISTED).replace("from: Post", "from: Post, mode: shadow"),
+        {Flow("Post", INSERT): 1}, posts(1, status="draft", at="1"),
+    ),
+    Workload(
         "1000 likes of one post", COUNT, {LIKE: 1000}, likes(1000, 1), before=posts(1),
         assumptions=assume(targets={"": 1}),
     ),

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from projections.errors import UsageError
-from projections.tools.commands.options import as_json, document_of, find_rules, rules_option
+from projections.tools.commands.connect import connect, live_options
+from projections.tools.commands.options import as_json, document_of, find_rules
 
 __all__ = ["command"]
 
 
 @click.command("explain")
 @click.argument("events", nargs=-1, metavar="[EVENTS…]")
-@rules_option
+@live_options
 @as_json
 @click.option("--item", metavar="KEY", help="Explain an item of a live table instead, as PK=POST#p1,SK=METADATA.")
-@click.option(
-    "--table",
-    "tables",
-    multiple=True,
-    metavar="NAME",
-    help="The live table; with several, LOGICAL=NAME each. [$TABLE_NAME]",
-)
-@click.option("--ledger", metavar="NAME", help="The live ledger. [$LEDGER_TABLE_NAME]")
-@click.option("--endpoint-url", metavar="URL", help="The DynamoDB endpoint of the live tables. [default: AWS]")
 @click.option(
     "--batch-size",
     type=click.IntRange(1, 10_000),
@@ -37,11 +27,12 @@ __all__ = ["command"]
 def command(
     events: tuple[str, ...],
     rules: str | None,
-    as_json: bool,
-    item: str | None,
     tables: tuple[str, ...],
     ledger: str | None,
     endpoint_url: str | None,
+    region: str | None,
+    as_json: bool,
+    item: str | None,
     batch_size: int,
     reads: bool,
 ) -> int:
@@ -60,13 +51,17 @@ def command(
     """
     if bool(events) == bool(item):
         raise UsageError("explain what? Name event files, or an item with --item KEY")
-    document = document_of(find_rules(rules))
     if item is not None:
-        return _item(document, item, tables, ledger, endpoint_url, as_json)
-    for option, given in (("--table", tables), ("--ledger", ledger), ("--endpoint-url", endpoint_url)):
+        return _item(item, rules, tables, ledger, endpoint_url, region, as_json)
+    for option, given in (
+        ("--table", tables),
+        ("--ledger", ledger),
+        ("--endpoint-url", endpoint_url),
+        ("--region", region),
+    ):
         if given:
             raise UsageError(f"{option} is for --item; events are played on tables in memory")
-    return _events(document, events, batch_size, reads, as_json)
+    return _events(document_of(find_rules(rules)), events, batch_size, reads, as_json)
 
 
 def _events(document: dict[str, object], events: tuple[str, ...], batch_size: int, reads: bool, as_json: bool) -> int:
@@ -89,26 +84,23 @@ def _events(document: dict[str, object], events: tuple[str, ...], batch_size: in
 
 
 def _item(
-    document: dict[str, object],
     item: str,
+    rules: str | None,
     tables: tuple[str, ...],
     ledger: str | None,
     endpoint_url: str | None,
+    region: str | None,
     as_json: bool,
 ) -> int:
-    from projections.language.program import Program
     from projections.tools.explain.item import tell_item
     from projections.tools.explain.item_printing import item_document, print_item
     from projections.tools.explain.keys import read_key
-    from projections.tools.explain.live import live_store, table_names
     from projections.tools.render import json_text
 
-    program = Program.from_document(document)
-    key = read_key(program, item)
-    store = live_store(program, table_names(program, tables, ledger, os.environ), endpoint_url)
-    told = tell_item(program, store, key)
+    live = connect(rules, tables, ledger, endpoint_url, region)
+    told = tell_item(live.program, live.store, read_key(live.program, item))
     if as_json:
         click.echo(json_text(item_document(told)))
     else:
-        print_item(program, told)
+        print_item(live.program, told)
     return 0 if told.agrees else 1

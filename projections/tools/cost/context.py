@@ -77,7 +77,7 @@ class Context:
         """The indexes an item is in once everything is on it, with the share of items that are."""
         found: dict[str, float] = dict(self.kept_by_application(entity))
         for facts in self.from_entity.get(entity, ()):
-            if isinstance(facts.rule, IndexRule):
+            if isinstance(facts.rule, IndexRule) and facts.writes_targets:
                 for case in index_keys(self.program, facts):
                     found[case.index] = max(found.get(case.index, 0.0), self.assumed.share(facts.name))
         return found

@@ -14,7 +14,7 @@ from projections.tools.cost.terms import Term
 from projections.tools.rehearsal.capacity import TRANSACTIONAL, read_units, write_units
 from projections.tools.rehearsal.recorder import KEYS_PER_REQUEST
 
-__all__ = ["contribute", "queried"]
+__all__ = ["batched", "contribute", "queried"]
 
 
 def contribute(at: Context, flows: Mapping[Flow, float], cost: BatchCost, effects: Mapping[Flow, Effects]) -> None:
@@ -114,8 +114,8 @@ def _forget(at: Context, shapes: Mapping[Shape, float], retracting: Mapping[Shap
             rules = tuple(pieces.rule for pieces in shape.pieces)
             why = f"{shape.name} takes back what it gave; its entry notes that this is published"
             cost.terms.append(Term(rules, "forget", owing, why, write_units=1, read_units=1, calls=1))
-            batched = _batched(owing)
-            cost.terms.append(Term(rules, "entry read", batched, "the entries that owe something", calls=1))
+            calls = batched(owing)
+            cost.terms.append(Term(rules, "entry read", calls, "the entries that owe something", calls=1))
 
 
 def _publish(
@@ -130,6 +130,8 @@ def _publish(
     sharing: list[str] = []
     for rule, number in packed.targets.items():
         facts = at.facts[rule]
+        if not facts.writes_targets:
+            continue
         concerned = [shape for shape in shapes if any(pieces.rule == rule for pieces in shape.pieces)]
         gone = all(owner[shape].kind == REMOVE for shape in concerned)
         others = _others(at, facts, {shape: shapes[shape] for shape in concerned})
@@ -148,7 +150,7 @@ def _publish(
         why = f"the groups of {asked:.4g} targets, at most {KEYS_PER_REQUEST} a call"
         rules = tuple(sharing)
         cost.terms.append(Term(rules, "group read", asked, why, read_units=1))
-        cost.terms.append(Term(rules, "group read", _batched(asked), why, calls=1))
+        cost.terms.append(Term(rules, "group read", batched(asked), why, calls=1))
 
 
 def _others(at: Context, facts: RuleFacts, shapes: Mapping[Shape, float]) -> float:
@@ -189,6 +191,6 @@ def queried(at: Context, facts: RuleFacts, number: float, cost: BatchCost) -> No
         cost.terms.append(Term((facts.name,), "query", number * facts.queries, why, read_units=units, calls=1))
 
 
-def _batched(number: float) -> float:
+def batched(number: float) -> float:
     """Calls that look for so many keys; less than one key, on average, is less than one call."""
     return math.ceil(number / KEYS_PER_REQUEST) if number >= 1 else number

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from projections.language.rules import CopyRule, IndexRule
 from projections.tools.cost.context import LITTLE, BatchCost, Context, Effects
-from projections.tools.cost.contributions import queried
+from projections.tools.cost.contributions import batched, queried
 from projections.tools.cost.facts import RuleFacts, index_keys
 from projections.tools.cost.flow import EDIT, INSERT, REMOVE, Flow
 from projections.tools.cost.terms import Term
 from projections.tools.rehearsal.capacity import write_units
 
-__all__ = ["copy", "heal", "index"]
+__all__ = ["copy", "heal", "healing_calls", "index"]
 
 
 def copy(at: Context, facts: RuleFacts, flow: Flow, count: float, cost: BatchCost, effects: Effects) -> None:
@@ -61,7 +60,7 @@ def index(at: Context, flow: Flow, count: float, cost: BatchCost, effects: Effec
     moved: list[str] = []
     entered: dict[str, float] = {}
     for facts in at.from_entity.get(flow.entity, ()):
-        if not isinstance(facts.rule, IndexRule):
+        if not isinstance(facts.rule, IndexRule) or not facts.writes_targets:
             continue
         cases = index_keys(at.program, facts)
         if flow.kind == INSERT:
@@ -104,37 +103,39 @@ def _later(at: Context, entity: str) -> frozenset[str]:
     return frozenset(n for f in at.into_entity.get(entity, ()) if f.ledger and not f.creates for n in f.writes)
 
 
-def heal(at: Context, flow: Flow, count: float, cost: BatchCost, effects: Effects) -> None:
-    """What the items of a flow, as targets, make the rules look at again."""
+def heal(at: Context, flow: Flow, count: float, cost: BatchCost, effects: Effects) -> tuple[float, float]:
+    """What the items of a flow, as targets, make the rules look at again. Gives how many items and groups are read."""
     entity = flow.entity
-    into = [facts for facts in at.into_entity.get(entity, ()) if facts.ledger]
+    into = [facts for facts in at.into_entity.get(entity, ()) if facts.ledger and facts.writes_targets]
     copy = next((f for f in at.into_entity.get(entity, ()) if isinstance(f.rule, CopyRule) and not f.ledger), None)
-    if copy is not None and flow.kind in (INSERT, REMOVE):
+    if copy is not None and copy.writes_targets and flow.kind in (INSERT, REMOVE):
         event = "appeared" if flow.kind == INSERT else "went"
         why = f"a copy that {event} is compared with its source: both are read"
         units = at.read(entity) + at.read(copy.rule.source.name) if flow.kind == INSERT else 2.0
         cost.terms.append(Term((copy.name,), "copy check", count, why, read_units=units, calls=2))
-    for facts in into:
-        if flow.kind == REMOVE and facts.creates:
-            why = "an item that only rules make went: its group is asked whether it should be there"
-            cost.terms.append(Term((facts.name,), "heal", count, why, read_units=2, calls=2))
-        elif flow.kind == INSERT:
-            _appeared(at, facts, flow, count, cost, effects, into)
+    if flow.kind == REMOVE:
+        into = [facts for facts in into if facts.creates]
+    if flow.kind == EDIT or not into:
+        return 0.0, 0.0
+    event = "appears" if flow.kind == INSERT else "went, though only rules make such items"
+    rules = tuple(facts.name for facts in into)
+    units = at.read(entity) if flow.kind == INSERT else 1.0
+    cost.terms.append(Term(rules, "heal", count, f"an item that {event}: it is read", read_units=units))
+    cost.terms.append(Term(rules, "heal", count * len(into), f"the groups of an item that {event}", read_units=1))
+    if flow.kind == INSERT:
+        for facts in into:
+            _appeared(at, facts, flow, count, cost, effects)
+    return count, count * len(into)
 
 
-def _appeared(
-    at: Context,
-    facts: RuleFacts,
-    flow: Flow,
-    count: float,
-    cost: BatchCost,
-    effects: Effects,
-    into: Sequence[RuleFacts],
-) -> None:
+def healing_calls(items: float, groups: float) -> Term:
+    """The calls by which a batch reads all items to be healed, and then their groups."""
+    why = f"{items:.4g} items to be healed, then {groups:.4g} groups, at most 100 a call"
+    return Term((), "heal", batched(items) + batched(groups), why, calls=1)
+
+
+def _appeared(at: Context, facts: RuleFacts, flow: Flow, count: float, cost: BatchCost, effects: Effects) -> None:
     """An item that appears is given what the ledger knows of it: zeros, mostly."""
-    reads = at.read(flow.entity) + 1
-    why = "an item that appears: it and its group are read"
-    cost.terms.append(Term((facts.name,), "heal", count, why, read_units=reads, calls=2))
     queried(at, facts, count, cost)
     if facts.name in flow.by:
         return  # its own publish made the item, and shows what it should

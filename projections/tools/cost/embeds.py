@@ -19,14 +19,14 @@ __all__ = ["embed"]
 def embed(at: Context, flow: Flow, count: float, cost: BatchCost, effects: Effects) -> None:
     for facts in at.into_entity.get(flow.entity, ()):
         rule = facts.rule
-        if not isinstance(rule, EmbedRule) or flow.kind == REMOVE:
+        if not isinstance(rule, EmbedRule) or not facts.writes_targets or flow.kind == REMOVE:
             continue
         own = {name.split(".", 1)[0] for name, _ in rule.match} | set(rule.children.partition)
         if flow.kind == INSERT or (flow.attributes is not None and flow.attributes & own):
             _pull(at, facts, rule, flow, count, cost, effects)
     for facts in at.from_entity.get(flow.entity, ()):
         rule = facts.rule
-        if not isinstance(rule, EmbedRule):
+        if not isinstance(rule, EmbedRule) or not facts.writes_targets:
             continue
         keeps = flow.kind == REMOVE and rule.on_delete == "keep"
         if not keeps and (flow.kind != EDIT or facts.changed(flow.attributes)):

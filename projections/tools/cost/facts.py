@@ -49,6 +49,11 @@ class RuleFacts:
         return str(self.document.get("into", self.document["from"]))
 
     @property
+    def writes_targets(self) -> bool:
+        """Whether it writes to the application's tables: a rule in the shadow does not."""
+        return self.rule.mode != "shadow"
+
+    @property
     def ledger(self) -> bool:
         """Whether the ledger keeps its contributions."""
         return isinstance(self.rule, LedgerRule) and (not isinstance(self.rule, CopyRule) or self.rule.claimed)

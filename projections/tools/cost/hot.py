@@ -83,14 +83,8 @@ def _of_rule(at: Context, facts: RuleFacts, cost: BatchCost, batches: float) -> 
     per_second = events * batches
     touching = min(1.0, events) * batches  # batches a second that have any
     yield _group(facts, events, per_second, touching, batches)
-    table = write_units(round(at.assumed.bytes_of(facts.into)))
-    written = [table]
-    for other in at.from_entity.get(facts.into, ()):
-        if isinstance(other.rule, IndexRule) and other.changed(facts.writes):
-            written.append(table)  # its index attributes follow
-    advice = "one write for each batch, beside the application's own: larger batches or a longer window make fewer"
-    units = touching * sum(written)
-    yield HotKey(facts.name, "target", f"the busiest {facts.into}", units, per_second, None, advice)
+    if facts.writes_targets:
+        yield _target(at, facts, per_second, touching)
     if facts.members:
         each = TRANSACTIONAL * write_units(round(at.member_bytes(facts))) * facts.members
         advice = (
@@ -98,6 +92,15 @@ def _of_rule(at: Context, facts: RuleFacts, cost: BatchCost, batches: float) -> 
         )
         limit = PARTITION_WRITE_UNITS / each
         yield HotKey(facts.name, "members", f"members of {facts.name}", each * per_second, per_second, limit, advice)
+
+
+def _target(at: Context, facts: RuleFacts, per_second: float, touching: float) -> HotKey:
+    """The busiest target itself: one write for each batch that touches it, and one for index attributes that follow."""
+    following = [f for f in at.from_entity.get(facts.into, ()) if isinstance(f.rule, IndexRule) and f.writes_targets]
+    writes = 1 + sum(bool(other.changed(facts.writes)) for other in following)
+    units = touching * writes * write_units(round(at.assumed.bytes_of(facts.into)))
+    advice = "one write for each batch, beside the application's own: larger batches or a longer window make fewer"
+    return HotKey(facts.name, "target", f"the busiest {facts.into}", units, per_second, None, advice)
 
 
 def _group(facts: RuleFacts, events: float, per_second: float, touching: float, batches: float) -> HotKey:

@@ -19,7 +19,7 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule
 from projections.tools.cost.context import LITTLE, BatchCost, Context, Effects
 from projections.tools.cost.contributions import contribute
-from projections.tools.cost.derivations import copy, heal, index
+from projections.tools.cost.derivations import copy, heal, healing_calls, index
 from projections.tools.cost.embeds import embed
 from projections.tools.cost.flow import Flow
 from projections.tools.cost.workload import Assumptions
@@ -54,13 +54,17 @@ class CostModel:
         inside: dict[Flow, Flow] = {}
         for flow, count in flows.items():
             for facts in at.from_entity.get(flow.entity, ()):
-                if isinstance(facts.rule, CopyRule) and not facts.ledger:
+                if isinstance(facts.rule, CopyRule) and not facts.ledger and facts.writes_targets:
                     copy(at, facts, flow, count, cost, effects[flow])
             inside[flow] = index(at, flow, count, cost, effects[flow])
         following: dict[Flow, float] = {}
+        items = groups = 0.0
         for flow, count in flows.items():
-            heal(at, inside[flow], count, cost, effects[flow])
+            read = heal(at, inside[flow], count, cost, effects[flow])
+            items, groups = items + read[0], groups + read[1]
             embed(at, inside[flow], count, cost, effects[flow])
             for made, number in effects[flow].edits.items():
                 following[made] = following.get(made, 0.0) + number
+        if items > LITTLE:
+            cost.terms.append(healing_calls(items, groups))
         return {flow: count for flow, count in following.items() if count > LITTLE}

@@ -55,6 +55,8 @@ def _rule(
     at: Context, facts: RuleFacts, flow: Flow, count: float, cost: NaiveCost, following: dict[Flow, float]
 ) -> None:
     rule = facts.rule
+    if not facts.writes_targets:
+        return
     if isinstance(rule, EmbedRule):
         _embed(at, facts, rule, flow, count, cost, following)
         return

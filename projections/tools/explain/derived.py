@@ -9,6 +9,8 @@ from projections.engine.copies import copies_of
 from projections.engine.embeds import reference_of
 from projections.engine.groups import Group, read_members
 from projections.engine.ledger_items import LEDGER, fence_key, members_key
+from projections.engine.publishing import creates
+from projections.engine.registry import FILLING, SHADOW
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
 from projections.language.embeds import EmbedRule
@@ -35,7 +37,20 @@ def derived(read: Readings) -> tuple[Derived, ...]:
         found |= {rule.name: _from_parent(read, rule) for rule in program.embeds_into.get(name, ())}
         found |= {rule.name: _from_itself(read, rule) for rule in program.index_rules.get(name, ())}
     order = list(read.program.rules)
-    return tuple(found[name] for name in sorted(found, key=order.index))
+    return tuple(_standing(read, found[name]) for name in sorted(found, key=order.index))
+
+
+def _standing(read: Readings, told: Derived) -> Derived:
+    """With the rule's state, and what that means for what the item shows."""
+    if read.standing is None:
+        return told
+    state, publishes = read.standing.state(told.rule), read.standing.publishes(told.rule)
+    notes = told.notes
+    if state == FILLING and not publishes:
+        notes = ("the rule is filling: nothing is published until its backfill is complete",)
+    elif state == SHADOW:
+        notes = ("the rule is in the shadow: it publishes nothing, and what the item shows is somebody else's",)
+    return replace(told, state=state, publishes=publishes, notes=notes)
 
 
 def _attributes(read: Readings, expected: Mapping[str, Value | None]) -> tuple[Attribute, ...]:
@@ -46,12 +61,13 @@ def _from_group(read: Readings, rule: LedgerRule) -> Derived:
     """An aggregate, a list or a claimed copy, beside its group in the ledger."""
     group, guard = read.groups[rule.name, read.text], read.guard(rule)
     n = group.totals.n
-    creates = isinstance(rule, CopyRule) or (rule.into.derived and not rule.into.copied)
     told = Derived(rule, (), guard.there, guard.by, guard.at, group.at, guard.n, n)
-    if read.image is None and (n == 0 or not creates):
+    if read.image is None and (n == 0 or not creates(rule)):
         waits = ("published as soon as the item appears: the rule sets attributes of items that exist",)
         return replace(told, notes=waits if n else ())
     notes = []
+    if group.rebuilding:
+        notes.append("the group is being rebuilt: nothing is published until it is complete")
     if read.image is not None and not guard.there:
         notes.append("the item has no guard of this rule: nothing was published on it yet, or something removed it")
     elif guard.at > group.at:

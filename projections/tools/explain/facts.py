@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from projections.engine.ledger_items import Entry
+from projections.engine.registry import LIVE
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.rules import Rule
 from projections.language.scope import Item
@@ -34,6 +35,7 @@ class Derived:
     `by` and `at` are the guard's: encoded source or parent, and version. `known` is the version that a write now would
     have, where there is one. `contributions` is how many the ledger counts. `sources` are some of those that contribute,
     `more` says how the others are found. `problem` says why a value cannot be told.
+    `state` is the rule's, by the registry; a rule that is filling or in the shadow may not publish.
     """
 
     rule: Rule
@@ -48,9 +50,14 @@ class Derived:
     more: str = ""
     notes: tuple[str, ...] = ()
     problem: str = ""
+    state: str = LIVE
+    publishes: bool = True
 
     @property
     def agrees(self) -> bool:
+        """Whether all is as it should be. What a rule does not write, it does not answer for."""
+        if not self.publishes:
+            return True
         return not self.problem and all(attribute.agrees for attribute in self.attributes)
 
 
@@ -62,10 +69,12 @@ class Contribution:
     target: str
     recorded: dict[str, Any] | None
     should: dict[str, Any] | None
+    excuse: str = ""
+    """Why the ledger may say something else for now."""
 
     @property
     def agrees(self) -> bool:
-        return self.recorded == self.should
+        return self.recorded == self.should or bool(self.excuse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +120,8 @@ class ItemTold:
     item: Item | None
     derived: tuple[Derived, ...]
     source: Source | None
+    other_rules: bool = False
+    """Whether the rules in force are others than these."""
 
     @property
     def agrees(self) -> bool:

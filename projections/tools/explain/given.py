@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from projections.engine.copies import copies_of
-from projections.engine.delta import unmarked
+from projections.engine.delta import GENERATION, unmarked
 from projections.engine.ledger_items import Entry
+from projections.engine.registry import FILLING
 from projections.engine.store import Image, ItemKey
+from projections.language.contribution import Contributed
 from projections.language.rules import CopyRule
 from projections.tools.explain.facts import Attribute, Contribution, Copied, Source
 from projections.tools.explain.readings import Readings
@@ -25,11 +27,15 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
         return None
     entry = Entry.read(stored) if stored is not None else None
     evaluated = program.contributions(read.item)
-    recorded = {rule: unmarked(targets) for rule, targets in entry.contributions.items()} if entry is not None else {}
+    recorded = _recorded(entry) if entry is not None else {}
     contributions = []
     for rule in sorted(recorded.keys() | evaluated.contributions.keys()):
         olds, news = recorded.get(rule, {}), evaluated.contributions.get(rule, {})
-        contributions += [Contribution(rule, t, olds.get(t), news.get(t)) for t in sorted(olds.keys() | news.keys())]
+        excuse = _excuse(read, rule)
+        contributions += [
+            Contribution(rule, target, olds.get(target), news.get(target), excuse)
+            for target in sorted(olds.keys() | news.keys())
+        ]
     problems = dict(evaluated.problems)
     copies = []
     for copier in program.copy_rules.get(read.item.entity.name, ()) if read.item is not None else ():
@@ -44,6 +50,28 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
         fences=fences,
         problems=tuple(problems.items()),
     )
+
+
+def _excuse(read: Readings, name: str) -> str:
+    """Why the ledger need not agree with the item under a rule."""
+    rule = read.program.rules.get(name)
+    if rule is None:
+        fate = read.program.retired.get(name)
+        return f"the rule is retired ({fate})" if fate else "these rules have no such rule"
+    if read.standing is not None and read.standing.state(rule) == FILLING:
+        return "the rule is filling: its backfill records what is there"
+    return ""
+
+
+def _recorded(entry: Entry) -> dict[str, dict[str, Contributed]]:
+    """What an entry says was contributed, without marks, and without the generation in which it is counted."""
+    return {
+        rule: {
+            target: {slot: amount for slot, amount in contributed.items() if slot != GENERATION}
+            for target, contributed in unmarked(targets).items()
+        }
+        for rule, targets in entry.contributions.items()
+    }
 
 
 def _copied(read: Readings, rule: CopyRule, target: ItemKey, wanted: Image) -> Copied:

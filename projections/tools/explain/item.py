@@ -1,6 +1,6 @@
 """One item of a live table: where each derived value came from, and what it contributes itself. Nothing is written.
 
-    read 1   the item, its ledger entry, its fences                            one BatchGetItem
+    read 1   the item, its ledger entry, its fences, the registry              one BatchGetItem
     read 2   the groups of the rules that write to it                          one BatchGetItem (and a query where sharded)
     read 3   what it is derived from, and what is copied from it               one BatchGetItem
     and a query for each list, extreme or claim
@@ -14,6 +14,7 @@ from projections.engine.copies import copies_of
 from projections.engine.embeds import reference_of
 from projections.engine.groups import Generations, read_groups
 from projections.engine.ledger_items import entry_key, fence_key
+from projections.engine.registry import REGISTRY, Standing
 from projections.engine.store import ItemKey, Store
 from projections.language.keys import encode_key
 from projections.language.program import Program
@@ -34,17 +35,20 @@ def tell_item(program: Program, store: Store, key: ItemKey) -> ItemTold:
         for rule in rules
         if rule.partition_of(key) is not None
     }
-    found = store.get_many([key, entry_key(text), *fences])
+    found = store.get_many([key, entry_key(text), *fences, REGISTRY])
     image = found.get(key)
     item = program.recognise(key, image) if image is not None else None
-    read = Readings(program, store, key, image, item)
+    standing = Standing.read(found[REGISTRY]) if REGISTRY in found else None
+    read = Readings(program, store, key, image, item, standing)
     targets = [(rule.name, text) for rule in read.onto]
     if targets:
         read.groups = read_groups(store, targets, Generations())
     if neighbours := _neighbours(read):
         read.near = store.get_many(neighbours)
     versions = tuple((rule, found[at]["version"]["S"]) for at, rule in fences.items() if at in found)
-    return ItemTold(key, image, item, derived(read), source(read, found.get(entry_key(text)), versions))
+    outdated = standing is not None and standing.program != program.fingerprint
+    given = source(read, found.get(entry_key(text)), versions)
+    return ItemTold(key, image, item, derived(read), given, outdated)
 
 
 def _neighbours(read: Readings) -> list[ItemKey]:

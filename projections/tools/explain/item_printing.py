@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from projections.engine.registry import LIVE
 from projections.engine.store import Value
 from projections.language.keys import encode_key
 from projections.language.program import Program
@@ -45,6 +46,7 @@ def item_document(told: ItemTold) -> dict[str, Any]:
         "entity": told.item.entity.name if told.item is not None else None,
         "variables": dict(told.item.variables) if told.item is not None else {},
         "agrees": told.agrees,
+        "underOtherRules": told.other_rules,
         "derived": [_derived(one) for one in told.derived],
         "source": _source(told.source) if told.source is not None else None,
     }
@@ -70,6 +72,8 @@ def _derived(one: Derived) -> dict[str, Any]:
     return {
         "rule": one.rule.name,
         "kind": one.rule.kind,
+        "state": one.state,
+        "publishes": one.publishes,
         "agrees": one.agrees,
         "attributes": _attributes(one.attributes),
         "guard": {"by": one.by or None, "at": _version(one.at), "n": one.shown_count} if one.guarded else None,
@@ -97,7 +101,14 @@ def _source(one: Source) -> dict[str, Any]:
         if entry is not None
         else None,
         "contributions": [
-            {"rule": c.rule, "target": c.target, "recorded": c.recorded, "should": c.should, "agrees": c.agrees}
+            {
+                "rule": c.rule,
+                "target": c.target,
+                "recorded": c.recorded,
+                "should": c.should,
+                "agrees": c.agrees,
+                "excuse": c.excuse,
+            }
             for c in one.contributions
         ],
         "copies": [
@@ -130,6 +141,8 @@ def print_item(program: Program, told: ItemTold) -> None:
         of = "[yellow]of no entity[/]" if told.image is not None else "[yellow]there is no such item[/]"
     _line(out, f"[bold]{_safe(key_words(told.key))}[/]  {of}")
     written = origins(program.document)
+    if told.other_rules:
+        _line(out, "[yellow]The rules in force are others than these: `projections backfill` puts these in force.[/]")
     for one in told.derived:
         _print_derived(out, one, written)
     if told.source is not None:
@@ -176,7 +189,9 @@ def _mark(agrees: bool) -> str:
 def _print_derived(out: Console, one: Derived, written: Any) -> None:
     target = getattr(one.rule, "into", one.rule.source).name
     hows = written.get(target, {})
-    _line(out, f"  {_mark(one.agrees)} [cyan]{one.rule.name}[/]  [dim]{one.rule.kind} of {one.rule.source.name}[/]")
+    state = "" if one.state == LIVE else f"  [yellow]{one.state}[/]"
+    mark = _mark(one.agrees) if one.publishes else "[yellow]–[/]"
+    _line(out, f"  {mark} [cyan]{one.rule.name}[/]  [dim]{one.rule.kind} of {one.rule.source.name}[/]{state}")
     width = max((len(attribute.name) for attribute in one.attributes), default=0)
     for attribute in one.attributes:
         origin = hows.get(attribute.name, hows.get(EVERY))
@@ -230,6 +245,8 @@ def _print_source(out: Console, one: Source) -> None:
     for given in one.contributions:
         words = contribution_words(given.recorded)
         should = "" if given.agrees else f", should be [bold]{_safe(contribution_words(given.should))}[/]"
+        if given.excuse:
+            should = f" [dim]({_safe(given.excuse)})[/]"
         color = "bold" if given.agrees else "bold red"
         _line(
             out,

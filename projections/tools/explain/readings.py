@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from projections.engine.groups import Group
 from projections.engine.guards import at_of, by_of
 from projections.engine.ledger_items import Target
+from projections.engine.registry import Standing
 from projections.engine.store import Image, ItemKey, Store, Value
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Rule
 from projections.language.scope import Item
-from projections.tools.rehearsal.roles import may_be
 
 __all__ = ["Guard", "Readings"]
 
@@ -44,6 +44,8 @@ class Readings:
     key: ItemKey
     image: Image | None
     item: Item | None
+    standing: Standing | None
+    """The registry; None if there is none, so that no batch was ever applied."""
     groups: dict[Target, Group] = field(default_factory=dict)
     near: dict[ItemKey, Image] = field(default_factory=dict)
 
@@ -58,7 +60,7 @@ class Readings:
             return [self.item.entity.name]
         if self.image is not None:
             return []
-        return [name for name, entity in self.program.entities.items() if may_be(entity, self.key)]
+        return [entity.name for entity in self.program.entities_at(self.key)]
 
     @property
     def onto(self) -> list[LedgerRule]:

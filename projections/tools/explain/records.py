@@ -9,6 +9,7 @@ from typing import Any
 from projections.engine.embeds import reference_of
 from projections.engine.guards import at_of
 from projections.engine.records import Record
+from projections.engine.registry import SHADOW
 from projections.language.embeds import EmbedRule
 from projections.language.keys import ItemKey
 from projections.language.program import Program
@@ -67,6 +68,8 @@ def _rules(program: Program, record: Record, old: Item | None, new: Item | None)
     for rule in program.rules.values():
         if rule.source.name in entities:
             yield tell_source(program, rule, record, old, new)
+        if rule.mode == SHADOW:
+            continue  # as a target or child the item does not concern it
         if isinstance(rule, EmbedRule):
             if rule.into.name in entities:
                 yield from _pull(program, rule, old, new)

@@ -9,6 +9,7 @@ from projections.engine.copies import copies_of
 from projections.engine.delta import SETTLED
 from projections.engine.indexes import index_write
 from projections.engine.records import Record
+from projections.engine.registry import SHADOW
 from projections.engine.store import Image
 from projections.errors import BadInput
 from projections.language.contribution import Contributed, Contributions
@@ -16,7 +17,7 @@ from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
 from projections.language.ordering import decode_order
 from projections.language.program import Program
-from projections.language.rules import CopyRule, IndexRule, LedgerRule, Rule
+from projections.language.rules import AggregateRule, CopyRule, IndexRule, LedgerRule, PickRule, Rule
 from projections.language.scope import Item
 from projections.language.values import same
 from projections.tools.explain.matching import Verdict, verdict
@@ -60,6 +61,9 @@ class RuleTold:
 
 def tell_source(program: Program, rule: Rule, record: Record, old: Item | None, new: Item | None) -> RuleTold:
     """Of a rule and a record whose old or new image is an item of the rule's source entity."""
+    recorded = isinstance(rule, AggregateRule | PickRule) or (isinstance(rule, CopyRule) and rule.claimed)
+    if rule.mode == SHADOW and not recorded:
+        return RuleTold(rule.name, rule.kind, "source", "", "is in the shadow: it writes nothing")
     if isinstance(rule, IndexRule):
         return _index(program, rule, new)
     if isinstance(rule, EmbedRule):
@@ -116,6 +120,8 @@ def _contribution(program: Program, rule: LedgerRule, record: Record, old: Item 
         what = f"contributes to {_targets(changed)}"
     else:
         what = f"changes what it gives to {_targets(changed)}"
+    if rule.mode == SHADOW:
+        what += " in the ledger; nothing is published: the rule is in the shadow"
     effect = "bad input" if judged.bad else "changes"
     reasons = judged.reasons if judged.bad or not after else ()
     if record.new is None and not settles:

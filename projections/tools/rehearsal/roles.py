@@ -6,14 +6,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from projections.engine.ledger_items import LEDGER, SHARD_COUNT
+from projections.engine.registry import REGISTRY
 from projections.engine.store import AllOf, AnyOf, Condition, Delete, Image, ItemKey, Update, Write
 from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
-from projections.language.program import Entity, Program
+from projections.language.program import Program
 from projections.language.rules import CopyRule, Rule
 from projections.tools.rehearsal.recorder import Action
 
-__all__ = ["ROLES", "Role", "may_be", "role_of", "whole_text"]
+__all__ = ["ROLES", "Role", "role_of", "whole_text"]
 
 ROLES = {
     "entry": "what a source item contributes, as of which version",
@@ -23,6 +24,7 @@ ROLES = {
     "extreme": "the least or greatest value that has settled",
     "shards": "how many shards a group has",
     "fence": "the newest version of a parent that is being pushed",
+    "registry": "which rules are in force, and in which state",
     "publish": "what a group says, onto its target",
     "copy": "a copy of the source item",
     "embed": "a parent's attributes, in its child",
@@ -30,7 +32,7 @@ ROLES = {
     "delete": "an item that only rules create, and that nothing contributes to any more",
     "other": "nothing that this version knows",
 }
-"""What each kind of write is for. Those from `entry` to `fence` are of the ledger."""
+"""What each kind of write is for. Those from `entry` to `registry` are of the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ def whole_text(key: ItemKey, *images: Image | None) -> str:
 
 
 def _of_ledger(write: Write, before: Image | None) -> Role:
+    if write.key.partition == REGISTRY.partition:
+        return Role("registry", (), write.key.sort or "")
     letter, _, rest = write.key.partition.partition("|")
     about = whole_text(write.key, write.set if isinstance(write, Update) else None, before)
     if letter == "E":
@@ -96,19 +100,9 @@ def _of_ledger(write: Write, before: Image | None) -> Role:
 def _indexing(program: Program, key: ItemKey, before: Image | None, named: Collection[str]) -> tuple[str, ...]:
     """The index rules that set any of these attributes. Of an item that is gone its key alone says what it was."""
     item = program.recognise(key, before) if before is not None else None
-    return tuple(
-        rule.name
-        for name, rules in program.index_rules.items()
-        for rule in rules
-        if (item.entity.name == name if item is not None else may_be(program.entities[name], key))
-        and any(attribute in named for attribute, _, _ in rule.attributes)
-    )
-
-
-def may_be(entity: Entity, key: ItemKey) -> bool:
-    """Whether an item of this key is of an entity, unless its attributes say otherwise."""
-    parts = zip(entity.patterns, key[1:], strict=False)
-    return entity.table == key.table and all(pattern.match(text or "") is not None for pattern, text in parts)
+    entities = [item.entity] if item is not None else program.entities_at(key)
+    rules = [rule for entity in entities for rule in program.index_rules.get(entity.name, ())]
+    return tuple(rule.name for rule in rules if any(name in named for name, _, _ in rule.attributes))
 
 
 def _paths(condition: Condition | None) -> Iterator[tuple[str, ...]]:

@@ -21,8 +21,9 @@ from projections.engine.ledger import Change, Ledger
 from projections.engine.ledger_items import Target, group_key, member_key
 from projections.engine.plan import Plan
 from projections.engine.processor import Processor
-from projections.engine.publishing import Publisher
+from projections.engine.publishing import Publisher, creates
 from projections.engine.records import Record, decode
+from projections.engine.registry import Registry
 from projections.engine.store import Image, ItemKey, Update, Value
 from projections.errors import BadInput, InvalidRequest
 from projections.language.keys import decode_key, encode_key
@@ -55,6 +56,7 @@ def set_stage(program: Program, tables: MemoryTables, records: Iterable[Record],
 
     Gives the items that were assumed to be there: targets that rules publish on, and that no record shows.
     """
+    Registry(program, tables.store).standing()
     shown: dict[ItemKey, _Shown] = {}
     for record in records:
         known = shown.get(record.key)
@@ -149,17 +151,13 @@ def _assume(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Sho
     assumed = []
     for target in sorted({target for wave in made.changes for change in wave for target in change.touched}):
         rule, key = program.rules.get(target[0]), decode_key(target[1])
-        if not isinstance(rule, LedgerRule) or _creates(rule) or key in shown or key in copied:
+        if not isinstance(rule, LedgerRule) or creates(rule) or key in shown or key in copied:
             continue
         if tables.store.get(key) is None and _put(
             tables, key.table, {**rule.into.constants, **rule.into.schema.wire(key)}
         ):
             assumed.append(key)
     return assumed
-
-
-def _creates(rule: LedgerRule) -> bool:
-    return isinstance(rule, CopyRule) or (rule.into.derived and not rule.into.copied)
 
 
 def _adopt_groups(
