@@ -105,6 +105,7 @@ class WorkerHandler:
             page=self._items_per_page or PAGE,
             pace=self._pacer,
             quarantine=self._reject,
+            chance=self._chance,
         )
 
     def _backfill_page(self, task: BackfillTask, effort: Effort) -> BackfillTask | None:

@@ -7,6 +7,7 @@ and by several at once; what decides is in the ledger.
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -72,6 +73,7 @@ class Backfill:
         quarantine: Callable[[Sequence[Rejected]], None] | None = None,
         dry: bool = False,
         named: Callable[[], str] = lambda: uuid.uuid4().hex[:8],
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._program = program
         self._quarantine = quarantine
@@ -80,7 +82,7 @@ class Backfill:
         self._dry = dry
         self.registry = Registry(program, store, FILLING)
         self.progress = Progress(store)
-        self._pages = Pages(program, store, self.registry, run=run, size=page, pace=pace, dry=dry)
+        self._pages = Pages(program, store, self.registry, run=run, size=page, pace=pace, dry=dry, chance=chance)
 
     @property
     def fingerprint(self) -> str:

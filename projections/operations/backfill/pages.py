@@ -9,6 +9,7 @@ targets   scan of the application's tables: what groups say of the items that ex
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,7 @@ class Pages:
         size: int = PAGE,
         pace: Callable[[int], None] = lambda writes: None,
         dry: bool = False,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._program = program
         self._store = store
@@ -80,6 +82,7 @@ class Pages:
         self._size = size
         self._pace = pace
         self._dry = dry
+        self._chance = chance
         self._generations = Generations()
         self._past: dict[str, Past | None] = {}
 
@@ -152,6 +155,7 @@ class _Work:
             publishes=standing.publishes,
             generations=pages._generations,
             run=pages._run,
+            chance=pages._chance,
         )
 
     def do(self, segment: Segment, items: Sequence[Image]) -> None:

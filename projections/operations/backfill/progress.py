@@ -83,7 +83,7 @@ class Segment:
 
     def advanced(self, after: Any, counts: Mapping[str, int]) -> Segment:
         """The segment after one more page."""
-        total = {name: self.counts.get(name, 0) + counts.get(name, 0) for name in self.counts.keys() | counts.keys()}
+        total = {name: self.counts.get(name, 0) + counts.get(name, 0) for name in {**self.counts, **counts}}
         return replace(self, after=after, done=after is None, counts={name: n for name, n in total.items() if n})
 
 

@@ -109,6 +109,7 @@ class Bench:
             page=self._page,
             quarantine=self._quarantine,
             named=lambda: f"{int(self.chance() * 10**8):08d}",
+            chance=self.chance,
         )
 
     def push(self, push: Push) -> None:
