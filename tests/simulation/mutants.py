@@ -370,7 +370,7 @@ def zeros_create_items() -> Iterator[None]:
 
 @mutant("derived")
 def constants_are_not_healed() -> Iterator[None]:
-    with reworded(publishing.Publisher, "_write", ("if creates else {", "if creates and item is None else {")):
+    with reworded(publishing.Publisher, "_write", ("if makes else {", "if makes and item is None else {")):
         yield
 
 
@@ -423,7 +423,20 @@ def what_the_application_removes_is_not_made_again() -> Iterator[None]:
 
 
 @mutant(
-    "copies", base=DESTROYING, freeze=0.1, faults=30, shards=3, invocations=4, abandon=0.0, redeliver=0.0, rewind=0.0
+    "copies",
+    base=DESTROYING,
+    freeze=0.1,
+    faults=30,
+    shards=3,
+    invocations=4,
+    abandon=0.0,
+    redeliver=0.0,
+    rewind=0.0,
+    discard=0.0,
+    refreshes=0,
+    backfills=0,
+    change=False,
+    fill=False,
 )
 def a_copy_made_by_healing_is_not_compared_again() -> Iterator[None]:
     with reworded(

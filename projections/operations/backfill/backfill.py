@@ -82,7 +82,17 @@ class Backfill:
         self._dry = dry
         self.registry = Registry(program, store, FILLING)
         self.progress = Progress(store)
-        self._pages = Pages(program, store, self.registry, run=run, size=page, pace=pace, dry=dry, chance=chance)
+        self._pages = Pages(
+            program,
+            store,
+            self.registry,
+            run=run,
+            size=page,
+            pace=pace,
+            dry=dry,
+            clock=lambda: now().timestamp(),
+            chance=chance,
+        )
 
     @property
     def fingerprint(self) -> str:

@@ -10,6 +10,7 @@ targets   scan of the application's tables: what groups say of the items that ex
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,6 +74,7 @@ class Pages:
         size: int = PAGE,
         pace: Callable[[int], None] = lambda writes: None,
         dry: bool = False,
+        clock: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._program = program
@@ -82,6 +84,7 @@ class Pages:
         self._size = size
         self._pace = pace
         self._dry = dry
+        self._clock = clock
         self._chance = chance
         self._generations = Generations()
         self._past: dict[str, Past | None] = {}
@@ -155,6 +158,7 @@ class _Work:
             publishes=standing.publishes,
             generations=pages._generations,
             run=pages._run,
+            clock=pages._clock,
             chance=pages._chance,
         )
 
