@@ -1,26 +1,42 @@
 """A push to many children, beside one `UpdateItem` per child in a loop: `python -m benchmarks.push [CHILDREN]`.
 
-On DynamoDB Local, which speaks the PartiQL that batches need. Time is a ratio within one run; calls are exact.
+The push is the worker's: pages of 1000 children, statements in batches of 25, requests in threads. The loop is what one
+would write: one `UpdateItem` after the other by a client as boto3 makes it, no guards. They take turns page by page, so the
+ratio holds on a machine that does other things too. Both are warm: the emulator's compiler makes it several times faster.
+
+The emulator is DynamoDB Local. It shares this machine's cores with both sides and does half of all work there is, so rows
+are added in which it is further away: each request of either side sleeps as long before it is sent. AWS is some
+milliseconds away. Calls and write units are exact; no emulator prices a statement, so they are counted, and each costs
+what the UpdateItem does which it stands for: MiniStack refuses statements, gets these instead, and reports their units.
 """
 
 from __future__ import annotations
 
-import gc
 import resource
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from benchmarks.workload import TABLE
-from projections.engine.effort import Effort
+import boto3
+from rich.console import Console
+from rich.table import Table
+
+from projections.engine.effort import Effort, one_by_one
 from projections.engine.embeds import Embedder, Push
-from projections.language.keys import ItemKey, encode_key
+from projections.engine.records import version_of
+from projections.engine.store import ItemKey
+from projections.engine.tally import Tally
+from projections.language.keys import encode_key
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
+from projections.operations.wiring import THREADS, at_once
 from projections.stores.aws import client, create_table, delete_table
 from projections.stores.dynamodb import DynamoDBStore, Meter
+from tests.emulators import dynamodb_local, ministack, running
 
-__all__ = ["Pushed", "measure"]
+__all__ = ["Pushed", "Pushes", "main"]
 
 RULES = """
 table: {key: [PK, SK]}
@@ -31,80 +47,193 @@ projections:
   team: {from: Team, embed: {into: Member, match: {teamId: "{teamId}"}, attributes: {teamName: name}}}
 """
 
+_TEAM = ItemKey("main", "TEAM#t", "INFO")
+_NOTE = "n" * 860
+"""Makes a member a little less than 1 KB, with what the rule adds."""
+_LOOPED = 50
+"""Children that the loop updates for each page of the push."""
+_WARM_UP = 10_000
+"""Updates of either side before any is measured."""
+_WAYS = ((0.0, 1), (0.0, THREADS), (0.001, THREADS), (0.002, THREADS), (0.005, THREADS))
+"""Seconds to the endpoint and back, and threads of the push."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What a push cost: seconds, calls, and memory above idle in MB."""
+    """One push, and a loop that took turns with it: seconds, and what the push asked for, its fence included."""
 
+    away: float
+    threads: int
     children: int
-    push_seconds: float
-    loop_seconds_per_child: float
+    seconds: float
+    looped: int
+    loop_seconds: float
     calls: int
+    statements: int
     write_units: float
-    megabytes: float
+    """As reported: DynamoDB Local reports nothing for statements."""
 
     @property
-    def times_faster(self) -> float:
-        return self.loop_seconds_per_child * self.children / self.push_seconds
+    def per_second(self) -> float:
+        return self.children / self.seconds
+
+    @property
+    def looped_per_second(self) -> float:
+        return self.looped / self.loop_seconds
 
 
-def measure(endpoint: str, children: int, looped: int = 2000) -> Pushed:
-    """Pushes a name to `children` children, then updates `looped` of them one by one as one would by hand."""
-    rules = Program.from_document(loads(RULES).canonical())
-    dynamodb = client(endpoint_url=endpoint)
-    names = {"main": f"push-{TABLE}", "ledger": "push-ledger"}
-    schemas = {**rules.tables, "ledger": LEDGER_SCHEMA}
-    for name, schema in schemas.items():
-        create_table(dynamodb, names[name], schema, stream=False)
-    try:
-        members = [f"{number:07d}" for number in range(children)]
-        for start in range(0, children, 25):
-            puts = [
-                {"PutRequest": {"Item": {"PK": {"S": "TEAM#t"}, "SK": {"S": f"MEMBER#{m}"}, "note": {"S": "x" * 100}}}}
-                for m in members[start : start + 25]
-            ]
-            dynamodb.batch_write_item(RequestItems={names["main"]: puts})
-        dynamodb.put_item(
-            TableName=names["main"], Item={"PK": {"S": "TEAM#t"}, "SK": {"S": "INFO"}, "name": {"S": "Reds"}}
+class Pushes:
+    """A team of many members on an endpoint, whose name is pushed to them; another team is there for the loop.
+
+    As a context it makes the tables and deletes them. `meter` counts what pushes ask for.
+    """
+
+    def __init__(self, endpoint: str, children: int) -> None:
+        self.children = children
+        self.others = children // 20 + _LOOPED
+        self.name = ""
+        self.meter = Meter()
+        self._away = 0.0
+        self._turn = 0
+        self._rules = Program.from_document(loads(RULES).canonical())
+        self._schemas = {**self._rules.tables, "ledger": LEDGER_SCHEMA}
+        self._tables = {name: f"push-{name}" for name in self._schemas}
+        self._dynamodb = client(endpoint_url=endpoint, max_pool_connections=THREADS)
+        self._store = DynamoDBStore(self._dynamodb, self._tables, self._schemas, self.meter)
+        self._plain: Any = boto3.Session("test", "test", region_name="us-east-1").client(
+            "dynamodb", endpoint_url=endpoint
         )
-        meter = Meter()
-        embedder = Embedder(rules, DynamoDBStore(dynamodb, names, schemas, meter))
-        gc.collect()
-        idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        push: Push | None = Push("team", encode_key(ItemKey("main", "TEAM#t", "INFO")), "2026/1")
-        assert push is not None
-        embedder.raise_fence(push)
-        started = time.perf_counter()
-        effort = Effort(lambda: 9e9)
-        while push is not None:
-            push, hopeless = embedder.push_page(push, effort)
-            assert not hopeless
-        spent = time.perf_counter() - started
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        started = time.perf_counter()
-        for member in members[:looped]:
-            dynamodb.update_item(
-                TableName=names["main"],
-                Key={"PK": {"S": "TEAM#t"}, "SK": {"S": f"MEMBER#{member}"}},
-                UpdateExpression="SET teamName = :n",
-                ConditionExpression="attribute_exists(PK)",
-                ExpressionAttributeValues={":n": {"S": "Blues"}},
+        for each in (self._dynamodb, self._plain):
+            each.meta.events.register(
+                "before-send.dynamodb", lambda **_: time.sleep(self._away) if self._away else None
             )
-        per_child = (time.perf_counter() - started) / min(looped, children)
-        calls = sum(meter.calls.values())
-        return Pushed(children, spent, per_child, calls, meter.write_units, (peak - idle) / 1024)
-    finally:
-        for name in names.values():
-            delete_table(dynamodb, name)
+
+    def __enter__(self) -> Pushes:
+        for name, schema in self._schemas.items():
+            create_table(self._dynamodb, self._tables[name], schema, stream=False)
+        for team, members in (("TEAM#t", self.children), ("TEAM#u", self.others)):
+            for start in range(0, members, 25):
+                keys = [_key(team, number) for number in range(start, min(start + 25, members))]
+                puts = [{"PutRequest": {"Item": {**key, "note": {"S": _NOTE}}}} for key in keys]
+                self._dynamodb.batch_write_item(RequestItems={self._tables["main"]: puts})
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in self._tables.values():
+            delete_table(self._dynamodb, name)
+
+    def push(self, *, away: float = 0.0, threads: int = THREADS, looped: int = 0) -> Pushed:
+        """Renames the team and pushes the name to all members, `away` seconds from them.
+
+        After each page the loop gives the name to `looped` members of the other team, at no time of the push.
+        """
+        self._rename()
+        tally, effort = Tally(), Effort(lambda: float("inf"))
+        run = at_once(threads) if threads > 1 else one_by_one
+        embedder = Embedder(self._rules, self._store, tally=tally, run=run)
+        push: Push | None = Push("team", encode_key(_TEAM), version_of("2026-01-01T00:00:00.000", str(self._turn)))
+        assert push is not None
+        before = (sum(self.meter.calls.values()), self.meter.statements, self.meter.write_units)
+        seconds = loop_seconds = 0.0
+        at = 0
+        self._away = away
+        while push is not None:
+            started = time.perf_counter()
+            if not at:
+                embedder.raise_fence(push)
+            push, hopeless = embedder.push_page(push, effort)
+            seconds += time.perf_counter() - started
+            assert not hopeless, hopeless
+            loop_seconds += self._timed_loop(range(at, at + looped))
+            at += looped or 1
+        self._away = 0.0
+        return Pushed(
+            away=away,
+            threads=threads,
+            children=tally.counts["embedded"],
+            seconds=seconds,
+            looped=at if looped else 0,
+            loop_seconds=loop_seconds,
+            calls=sum(self.meter.calls.values()) - before[0],
+            statements=self.meter.statements - before[1],
+            write_units=self.meter.write_units - before[2],
+        )
+
+    def warm_up(self, updates: int) -> None:
+        """Pushes and loops until both sides made as many updates, and the endpoint was tried for PartiQL."""
+        for _ in range(-(-updates // self.children)):
+            self.push()
+        self._rename()
+        self._timed_loop(range(updates))
+
+    def members(self) -> Iterator[dict[str, Any]]:
+        """The members that are pushed to, in wire form."""
+        pages = self._dynamodb.get_paginator("query").paginate(
+            TableName=self._tables["main"],
+            KeyConditionExpression="PK = :team AND begins_with(SK, :member)",
+            ExpressionAttributeValues={":team": {"S": "TEAM#t"}, ":member": {"S": "MEMBER#"}},
+            ConsistentRead=True,
+        )
+        for page in pages:
+            yield from page["Items"]
+
+    def _rename(self) -> None:
+        self._turn += 1
+        self.name = f"The name of the team {self._turn:06}"
+        team = {**self._schemas["main"].wire(_TEAM), "name": {"S": self.name}}
+        self._dynamodb.put_item(TableName=self._tables["main"], Item=team)
+
+    def _timed_loop(self, numbers: Iterable[int]) -> float:
+        """Gives the name to members of the other team as one would write it; the seconds that took."""
+        started = time.perf_counter()
+        for number in numbers:
+            self._plain.update_item(
+                TableName=self._tables["main"],
+                Key=_key("TEAM#u", number % self.others),
+                UpdateExpression="SET teamName = :name",
+                ConditionExpression="attribute_exists(PK)",
+                ExpressionAttributeValues={":name": {"S": self.name}},
+            )
+        return time.perf_counter() - started
+
+
+def _key(team: str, number: int) -> dict[str, Any]:
+    return {"PK": {"S": team}, "SK": {"S": f"MEMBER#{number:07d}"}}
+
+
+def _megabytes() -> float:
+    """The most memory this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main(children: int = 100_000) -> int:
+    with running(dynamodb_local) as endpoint:
+        pushes = Pushes(endpoint, children)
+        idle = _megabytes()
+        with pushes:
+            pushes.warm_up(_WARM_UP)
+            rows = [pushes.push(away=away, threads=threads, looped=_LOOPED) for away, threads in _WAYS]
+            assert all(member["teamName"] == {"S": pushes.name} for member in pushes.members())
+    most = _megabytes()
+    with running(ministack) as endpoint, Pushes(endpoint, 1000) as few:
+        few.push()  # tries PartiQL
+        single = few.push()
+    table = Table(title=f"A push to {children} children, DynamoDB Local", title_justify="left")
+    for column in ("ms away", "threads", "children\na second", "in the loop", "times\nthe loop"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        times = row.per_second / row.looped_per_second
+        cells = (row.away * 1000, row.threads, row.per_second, row.looped_per_second)
+        table.add_row(*(f"{cell:.0f}" for cell in cells), f"{times:.1f}")
+    Console(width=100).print(table)
+    last = rows[-1]
+    each = (single.write_units - 1) / single.children
+    units = last.write_units + last.statements * each
+    print(f"{last.calls / last.children:.4f} calls a child; {last.statements / last.children:.2f} statements of")
+    print(f"{each:.2f} write units each, with the fence {units / last.children:.5f} write units a child")
+    print(f"memory: {idle:.0f} MB idle, {most:.0f} MB at most")
+    return 0
 
 
 if __name__ == "__main__":
-    from tests.emulators import dynamodb_local, running
-
-    with running(dynamodb_local) as url:
-        found = measure(url, int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
-    print(
-        f"{found.children} children in {found.push_seconds:.1f} s, {found.times_faster:.1f} times as fast as a loop; "
-        f"{found.calls / found.children:.4f} calls and {found.write_units / found.children:.2f} write units per child; "
-        f"{found.megabytes:.1f} MB above idle"
-    )
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000))

@@ -14,11 +14,11 @@ a newer change overtakes an older push: its pages find a higher fence and stop.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.guards import as_read, at_of, by_of, guard_value, needs_healing, older_or_foreign
@@ -94,14 +94,57 @@ def reference_of(rule: EmbedRule, child: Item) -> tuple[ItemKey | None, str | No
         return None, str(problem)
 
 
-def _given(rule: EmbedRule, child: Item, parent: Item | None) -> dict[str, Value]:
-    """What a parent gives a child that references it: nothing if it is gone, does not fit, or cannot be evaluated."""
-    if parent is None or parent.entity is not rule.source:
-        return {}
+Offer: TypeAlias = tuple[dict[str, Value], tuple[str | None, ...]]
+"""What a parent gives its children, and what they must match for it."""
+
+
+def _offer(rule: EmbedRule, parent: Item | None) -> Offer:
+    """What a parent has for its children: nothing if it is gone, does not fit, or cannot be evaluated."""
     try:
-        return (rule.embedded(parent) or {}) if rule.belongs(child, parent) else {}
+        return rule.offered(parent)
+    except BadInput:
+        return {}, ()
+
+
+def _given(rule: EmbedRule, child: Item, offer: Offer) -> dict[str, Value]:
+    """What a parent's offer gives a child that references it."""
+    values, texts = offer
+    try:
+        return values if values and rule.belongs(child, texts) else {}
     except BadInput:
         return {}
+
+
+Assigned: TypeAlias = tuple[dict[str, Value], tuple[str, ...]]
+"""What an update sets, and what it removes."""
+
+
+def _assigned(wanted: Mapping[str, Value | None]) -> Assigned:
+    set_ = {name: value for name, value in wanted.items() if value is not None}
+    return set_, tuple(sorted(wanted.keys() - set_))
+
+
+def _update(rule: EmbedRule, child: Item, assigned: Assigned, condition: Condition) -> Update:
+    """The update of a child that exists and still references what it referenced when it was read."""
+    references: list[Condition] = [Exists((rule.into.schema.partition[0],))]
+    for name, value in sorted(rule.read_by(child).items()):
+        references.append(Missing((name,)) if value is None else Equal((name,), value))
+    set_, remove = assigned
+    return Update(child.key, set=set_, remove=remove, condition=AllOf((*references, condition)))
+
+
+def _updates(
+    rule: EmbedRule, guard: str, key: ItemKey, fence: str, offer: Offer, children: Iterable[Item]
+) -> Iterator[Update]:
+    """What a push writes: to those children that reference the parent and have not what it gives at this fence."""
+    by, nothing = encode_key(key), dict.fromkeys(rule.attributes)
+    stamp = {guard: guard_value(fence, by=by)}
+    condition = older_or_foreign(guard, by, fence)
+    all_of_it, none_of_it = _assigned({**nothing, **offer[0], **stamp}), _assigned({**nothing, **stamp})
+    for child in children:
+        held = child.image.get(guard)
+        if reference_of(rule, child)[0] == key and (by_of(held) != by or at_of(held) < fence):
+            yield _update(rule, child, all_of_it if _given(rule, child, offer) else none_of_it, condition)
 
 
 def needs_pull(rule: EmbedRule, guard: str, old: Item | None, new: Item | None) -> bool:
@@ -156,11 +199,6 @@ class Embedder:
         item = self._store.get(fence_key(rule, parent))
         return item["version"]["S"] if item is not None else ""
 
-    def _parent(self, rule: EmbedRule, key: ItemKey) -> Item | None:
-        image = self._store.get(key)
-        item = self._program.recognise(key, image) if image is not None else None
-        return item if item is not None and item.entity is rule.source else None
-
     def push_page(self, push: Push, effort: Effort) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
         """Updates one page of children. Gives the next page, None if there is none, and what can never be written.
 
@@ -175,7 +213,7 @@ class Embedder:
             return None, []  # overtaken: the newer change has a push of its own
         key = decode_key(push.parent)
         image = self._store.get(key)
-        parent = self._parent(rule, key)
+        offer = _offer(rule, self._program.recognise(key, image) if image is not None else None)
         partition = rule.partition_of(key)
         if not partition or (image is None and rule.on_delete == "keep"):
             return None, []
@@ -185,10 +223,12 @@ class Embedder:
             index=rule.children.index,
             prefix=rule.children.prefix or None,
             limit=self._children_per_page,
+            # of an index, DynamoDB refuses attributes that are not projected into it
+            attributes=(*rule.telling, self._program.guard(rule.name)) if rule.children.index is None else None,
             after=push.after,
         )
         children = self._recognised(rule, page.items)
-        writes = [write for child in children if (write := self._update(rule, key, parent, child, fence)) is not None]
+        writes = list(_updates(rule, self._program.guard(rule.name), key, fence, offer, children))
         hopeless: list[tuple[ItemKey, str]] = []
         transient: Transient | None = None
         slices = [writes[start : start + _AT_ONCE] for start in range(0, len(writes), _AT_ONCE)]
@@ -235,30 +275,6 @@ class Embedder:
                 found.append(item)
         return found
 
-    def _update(self, rule: EmbedRule, key: ItemKey, parent: Item | None, child: Item, fence: str) -> Update | None:
-        """The write that a child needs, None if it has it, or references another parent."""
-        guard = self._program.guard(rule.name)
-        if reference_of(rule, child)[0] != key:
-            return None
-        values = _given(rule, child, parent)
-        by = encode_key(key)
-        held = child.image.get(guard)
-        if by_of(held) == by and at_of(held) >= fence:
-            return None
-        wanted = {**dict.fromkeys(rule.attributes), **values, guard: guard_value(fence, by=by)}
-        return self._write(rule, child, wanted, older_or_foreign(guard, by, fence))
-
-    def _write(self, rule: EmbedRule, child: Item, wanted: dict[str, Value | None], condition: Condition) -> Update:
-        references: list[Condition] = [Exists((rule.into.schema.partition[0],))]
-        for name, value in sorted(rule.read_by(child).items()):
-            references.append(Missing((name,)) if value is None else Equal((name,), value))
-        return Update(
-            child.key,
-            set={name: value for name, value in wanted.items() if value is not None},
-            remove=tuple(sorted(name for name, value in wanted.items() if value is None)),
-            condition=AllOf((*references, condition)),
-        )
-
     def renew(self, rule: EmbedRule, parent: str) -> Push:
         """A push of what the parent is now, though no record brought a change: newer than every push there was.
 
@@ -291,7 +307,11 @@ class Embedder:
             if not all(same(child.image.get(name), value) for name, value in wanted.items()):
                 held = child.image.get(self._program.guard(rule.name))
                 writes.append(
-                    (rule, child, self._write(rule, child, wanted, as_read(self._program.guard(rule.name), held)))
+                    (
+                        rule,
+                        child,
+                        _update(rule, child, _assigned(wanted), as_read(self._program.guard(rule.name), held)),
+                    )
                 )
         slices = [writes[start : start + _AT_ONCE] for start in range(0, len(writes), _AT_ONCE)]
         answers = self._run([partial(self._paced, [write for _, _, write in some]) for some in slices])
@@ -320,7 +340,11 @@ class Embedder:
             # what the parent gave last stays; a guard from the future would lock out a parent to come
             return {guard: held if at_of(held) <= fence else guard_value(fence, by=by)}
         parent = self._program.recognise(reference, image) if image is not None else None
-        return {**dict.fromkeys(rule.attributes), **_given(rule, child, parent), guard: guard_value(fence, by=by)}
+        return {
+            **dict.fromkeys(rule.attributes),
+            **_given(rule, child, _offer(rule, parent)),
+            guard: guard_value(fence, by=by),
+        }
 
     def pull(self, rule: EmbedRule, key: ItemKey, effort: Effort) -> None:
         """Makes a child show what its parent gives now; without a reference, or with one that is none, nothing."""
@@ -341,7 +365,7 @@ class Embedder:
             if all(same(child.image.get(name), value) for name, value in wanted.items()):
                 return
             try:
-                self._store.write(self._write(rule, child, wanted, as_read(guard, child.image.get(guard))))
+                self._store.write(_update(rule, child, _assigned(wanted), as_read(guard, child.image.get(guard))))
             except ConditionFailed:
                 continue
             self._tally.add("pulled")

@@ -4,7 +4,7 @@ finds its children.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +123,8 @@ class EmbedRule(Rule):
     partition: tuple[tuple[str, Render], ...]
     """The types of the children's partition key attributes, with their templates over the names in `match`."""
     on_delete: str
+    telling: tuple[str, ...]
+    """The child's attributes that tell its entity and its parent, apart from its guard."""
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -137,13 +139,17 @@ class EmbedRule(Rule):
             return None
         return {name: value for name, path in self.picked if (value := resolve(path)) is not None}
 
+    def matched_by(self, parent: Item) -> tuple[str | None, ...]:
+        """What the names in `match` are in a child of this parent. Raises BadInput."""
+        resolve = resolver(parent)
+        return tuple(render(resolve) for _, render in self.match)
+
     def offered(self, parent: Item | None) -> tuple[dict[str, Value], tuple[str | None, ...]]:
         """All of a parent that its children depend on: what it gives them, and what they match. Raises BadInput."""
         values = self.embedded(parent)
         if values is None or parent is None:
             return {}, ()
-        resolve = resolver(parent)
-        return values, tuple(render(resolve) for _, render in self.match) if values else ()
+        return values, self.matched_by(parent) if values else ()
 
     def reference(self, child: Item) -> ItemKey | None:
         """The key of the parent that a child references; None if it references none. Raises BadInput."""
@@ -175,11 +181,11 @@ class EmbedRule(Rule):
             if name not in child.variables or name in child.image
         }
 
-    def belongs(self, child: Item, parent: Item) -> bool:
-        """Whether all of `match` holds between a child and the parent it references."""
-        theirs, ours = resolver(child), resolver(parent)
-        for name, render in self.match:
-            value, text = theirs(name), render(ours)
+    def belongs(self, child: Item, texts: Sequence[str | None]) -> bool:
+        """Whether a child matches all that its parent's children match, as `matched_by` tells it. Raises BadInput."""
+        resolve = resolver(child)
+        for (name, _), text in zip(self.match, texts, strict=True):
+            value = resolve(name)
             if value is None or text is None:
                 return False
             kind, content = next(iter(value.items()))

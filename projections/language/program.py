@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -320,7 +320,16 @@ class Program:
             children=children,
             partition=tuple((types[a], Template.parse(text).compile()) for a, text in children.partition.items()),
             on_delete=document["on_delete"],
+            telling=self._telling(into.schema, into.table, document["match"]),
         )
+
+    def _telling(self, schema: Schema, table: str, names: Iterable[str]) -> tuple[str, ...]:
+        """The attributes that tell what an item of a table is, and those that these names may be."""
+        found = [*schema.key_attributes, *names]
+        for entity in self.document["entities"].values():
+            if entity["table"] == table and entity["match"]:
+                found += Pattern.parse(entity["match"]).names
+        return tuple(dict.fromkeys(name.split(".", 1)[0] for name in found))
 
     def _copy(self, common: dict[str, Any], document: Mapping[str, Any], into: Entity) -> CopyRule:
         everything = document["attributes"] == "all"

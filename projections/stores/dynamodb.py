@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
 from base64 import b64decode, b64encode
 from collections import Counter
@@ -64,11 +65,32 @@ _ATTEMPTS = 8
 
 @dataclass(slots=True)
 class Meter:
-    """What a store has asked of DynamoDB. Units are as DynamoDB reports them; cancelled transactions report none."""
+    """What a store has asked of DynamoDB. Units are as DynamoDB reports them; cancelled transactions report none.
+
+    `statements` are the updates sent in batches, the trial included: DynamoDB charges each as the UpdateItem it stands
+    for, but no emulator reports that. Safe for threads.
+    """
 
     calls: Counter[str] = field(default_factory=Counter)
+    statements: int = 0
     read_units: float = 0.0
     write_units: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def asked(self, operation: str, statements: int = 0) -> None:
+        """Counts a call."""
+        with self._lock:
+            self.calls[operation] += 1
+            self.statements += statements
+
+    def answered(self, operation: str, consumed: Any) -> None:
+        """Adds the consumed capacity of an answer: that of one table, or a list."""
+        units = sum(each.get("CapacityUnits", 0.0) for each in ([consumed] if isinstance(consumed, dict) else consumed))
+        with self._lock:
+            if operation in _WRITES:
+                self.write_units += units
+            else:
+                self.read_units += units
 
 
 class DynamoDBStore:
@@ -89,6 +111,7 @@ class DynamoDBStore:
         self._beginnings: dict[tuple[str, Expressions, bool], str] = {}
         self._statements: bool | None = None
         """Whether the endpoint executes statements as DynamoDB does; None as long as nobody asked."""
+        self._trial = threading.Lock()
         send_bodies_as_they_are(client)
         take_items_as_they_are(client)
 
@@ -281,7 +304,7 @@ class DynamoDBStore:
         capacity = b',"ReturnConsumedCapacity":"TOTAL"' if self._meter is not None else b""
         body = b'{"Statements":[' + b",".join(statements) + b"]" + capacity + b"}"
         try:
-            answer = self._call("BatchExecuteStatement", names, Statements=[], **{BODY: body})
+            answer = self._call("BatchExecuteStatement", names, len(statements), Statements=[], **{BODY: body})
         except InvalidRequest as error:  # one bad value condemns the call, which does nothing and does not say which
             return [error] * len(statements)
         told = [_of_statement(each["Error"], names) if "Error" in each else None for each in answer["Responses"]]
@@ -300,24 +323,29 @@ class DynamoDBStore:
         return None
 
     def _speaks_partiql(self, table: str) -> bool:
+        """Whether the endpoint executes statements; tried once, however many threads ask."""
+        with self._trial:
+            if self._statements is None:
+                self._statements = self._tried(table)
+            return self._statements
+
+    def _tried(self, table: str) -> bool:
         """Emulators refuse such statements (MiniStack) or overlook their conditions (moto), so an update that must fail
-        is tried once: on an item that does not exist, it costs one write unit.
+        is tried: on an item that does not exist, it costs one write unit.
         """
-        if self._statements is None:
-            schema = self.schema(table)
-            kinds = [schema.partition[1], schema.sort[1] if schema.sort else "S"]
-            parts = [str(uuid4().int)[:38] if kind == "N" else uuid4().hex for kind in kinds]
-            key = ItemKey(table, parts[0], parts[1] if schema.sort else None)
-            at = ("~", "at")
-            guard = AnyOf((Missing(at), Below(at, {"S": "0"})))
-            condition = AllOf((Exists((schema.partition[0],)), guard))
-            said = self._statement_json(Update(key, {"~": {"NULL": True}}, condition=condition))
-            assert said is not None
-            (answer,) = self._statements_answer([said], [table])
-            if isinstance(answer, Transient):
-                raise answer
-            self._statements = isinstance(answer, ConditionFailed)
-        return self._statements
+        schema = self.schema(table)
+        kinds = [schema.partition[1], schema.sort[1] if schema.sort else "S"]
+        parts = [str(uuid4().int)[:38] if kind == "N" else uuid4().hex for kind in kinds]
+        key = ItemKey(table, parts[0], parts[1] if schema.sort else None)
+        at = ("~", "at")
+        guard = AnyOf((Missing(at), Below(at, {"S": "0"})))
+        condition = AllOf((Exists((schema.partition[0],)), guard))
+        said = self._statement_json(Update(key, {"~": {"NULL": True}}, condition=condition))
+        assert said is not None
+        (answer,) = self._statements_answer([said], [table])
+        if isinstance(answer, Transient):
+            raise answer
+        return isinstance(answer, ConditionFailed)
 
     def _statement_json(self, update: Update) -> bytes | None:
         """One statement of a batch as DynamoDB's JSON; None if it has to be an UpdateItem."""
@@ -421,10 +449,10 @@ class DynamoDBStore:
         text, names = projection(tuple(attributes) or self.schema(table).key_attributes)
         return {"ProjectionExpression": text, "ExpressionAttributeNames": names}
 
-    def _call(self, operation: str, tables: str = "", /, **request: Any) -> dict[str, Any]:
+    def _call(self, operation: str, tables: str = "", statements: int = 0, /, **request: Any) -> dict[str, Any]:
         meter = self._meter
         if meter is not None:
-            meter.calls[operation] += 1
+            meter.asked(operation, statements)
             request["ReturnConsumedCapacity"] = "TOTAL"
         try:
             answer: dict[str, Any] = getattr(self._client, _METHODS[operation])(**request)
@@ -437,14 +465,7 @@ class DynamoDBStore:
         except BotoCoreError as error:  # connections, time-outs, answers cut short
             raise Transient(f"{operation} on {tables or _tables_of(request)}: {error}") from error
         if meter is not None:
-            consumed = answer.get("ConsumedCapacity") or []
-            units = sum(
-                each.get("CapacityUnits", 0.0) for each in ([consumed] if isinstance(consumed, dict) else consumed)
-            )
-            if operation in _WRITES:
-                meter.write_units += units
-            else:
-                meter.read_units += units
+            meter.answered(operation, answer.get("ConsumedCapacity") or [])
         return answer
 
 
@@ -497,6 +518,8 @@ def _give_body(params: dict[str, Any], context: dict[str, Any], **_: Any) -> Non
 def _value_json(value: Value) -> str:
     if "S" in value:
         return f'{{"S":{_QUOTED(value["S"])}}}'
+    if "M" in value:  # a guard: half the time that the encoder takes, which json makes anew for each value
+        return f'{{"M":{{{",".join([f"{_QUOTED(name)}:{_value_json(each)}" for name, each in value["M"].items()])}}}}}'
     return _JSON(value)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from projections.engine.embeds import Push
+from projections.engine.effort import Effort
+from projections.engine.embeds import Embedder, Push
+from projections.engine.store import Page
 from projections.errors import RulesError, Transient
 from tests.engine.world import World
 
@@ -143,6 +146,63 @@ def test_children_in_their_parents_collection_need_no_index() -> None:
     assert values == {"Blues", None}
 
 
+def test_a_page_of_a_push_reads_fence_parent_and_of_the_children_what_tells_them() -> None:
+    head = """
+table: {key: [PK, SK]}
+entities:
+  Team: {key: {PK: "TEAM#{teamId}", SK: INFO}}
+  Member: {key: {PK: "TEAM#{teamId}", SK: "MEMBER#{userId}"}, match: {kind.name: [member], $or: [{a: [1]}, {b: [2]}]}}
+  Guest: {key: {PK: "TEAM#{teamId}", SK: "MEMBER#{userId}"}, match: {kind.name: [guest]}}
+projections:
+  team: {from: Team, embed: {into: Member, match: {teamId: "{teamId}", code: "{code}"}, attributes: {teamName: name}}}
+"""
+    w = World("", head)
+    w.put("TEAM#t", "INFO", name="Reds", code="x")
+    w.put("TEAM#t", "MEMBER#1", kind={"name": "member"}, a=1, code="x", text="long")
+    w.put("TEAM#t", "MEMBER#2", kind={"name": "member"}, b=2, code="other", text="long")
+    w.put("TEAM#t", "MEMBER#3", kind={"name": "guest"}, code="x", text="long")
+    w.settle()
+    w.put("TEAM#t", "INFO", name="Blues", code="x")
+    real, asked = w.store.query, []
+
+    def query(*arguments: Any, **options: Any) -> Page:
+        asked.append(options["attributes"])
+        return real(*arguments, **options)
+
+    w.store.query = query  # type: ignore[method-assign]
+    push = Push("team", "main|TEAM#t|INFO", "9")
+    embedder = Embedder(w.program, w.store)
+    embedder.raise_fence(push)
+    w.store.calls.clear()
+    assert embedder.push_page(push, Effort(lambda: 900.0)) == (None, [])
+    assert asked == [("PK", "SK", "teamId", "code", "kind", "a", "b", "~team")]
+    assert w.store.calls["get"] == 2
+    seen = [(w.item("TEAM#t", f"MEMBER#{number}") or {}).get("teamName") for number in (1, 2, 3)]
+    assert seen == ["Blues", None, None]
+
+
+def test_each_child_is_written_once_by_a_push_that_looks_through_an_index_twice() -> None:
+    tasks: list[Push] = []
+    w = world(tasks=lambda push, delay: tasks.append(push))
+    for number in range(60):
+        comment(w, number, "a")
+    w.settle()
+    w.put("USER#a", "PROFILE", name="Ann")
+    real, written = w.store.write_each, Counter[Any]()
+
+    def write_each(writes: Any) -> Any:
+        written.update(write.key for write in writes)
+        return real(writes)
+
+    w.store.write_each = write_each  # type: ignore[method-assign]
+    w.deliver()
+    (again,) = tasks
+    assert again.again
+    Embedder(w.program, w.store).push_page(again, Effort(lambda: 900.0))
+    assert names(w) == ["Ann"] * 60
+    assert (len(written), set(written.values())) == (60, {1})
+
+
 def test_the_first_page_is_pushed_at_once_and_the_rest_is_a_task() -> None:
     tasks: list[tuple[Push, float]] = []
     w = world(tasks=lambda push, delay: tasks.append((push, delay)))
@@ -158,9 +218,6 @@ def test_the_first_page_is_pushed_at_once_and_the_rest_is_a_task() -> None:
 
 
 def test_a_newer_change_overtakes_an_older_push() -> None:
-    from projections.engine.effort import Effort
-    from projections.engine.embeds import Embedder
-
     tasks: list[Push] = []
     w = world(tasks=lambda push, delay: tasks.append(push))
     for number in range(1200):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
 
@@ -397,7 +399,22 @@ def test_the_meter_counts_statements_too() -> None:
     units = [{"TableName": "prod-app", "CapacityUnits": 1.0}]
     store = over(Answers({**SPOKEN, "ConsumedCapacity": units}, fine(3, ConsumedCapacity=units * 3)), meter)
     store.write_each(writes(3))
-    assert (meter.write_units, meter.calls) == (4.0, {"BatchExecuteStatement": 2})
+    assert (meter.write_units, meter.statements, meter.calls) == (4.0, 4, {"BatchExecuteStatement": 2})
+
+
+def test_threads_that_begin_together_share_one_trial() -> None:
+    class Slow(Answers):
+        def __getattr__(self, method: str) -> Any:
+            time.sleep(0.01)
+            return super().__getattr__(method)
+
+    client = Slow(SPOKEN, *[fine(2)] * 8)
+    meter = Meter()
+    store = over(client, meter)
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(store.write_each, [writes(2)] * 8)) == [[None, None]] * 8
+    assert [len(sent(request)) for request in client.asked] == [1] + [2] * 8
+    assert (meter.statements, meter.calls) == (17, {"BatchExecuteStatement": 9})
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,8 @@ def _push(
     cost.terms.append(Term(name, "fence", count, "one for each parent that changes", write_units=1, calls=1))
     why = f"{pages:.4g} pages of at most {CHILDREN_PER_PAGE} children" + (", twice: an index lags" if indexed else "")
     query = read_units(round(size * children / pages), consistent=not indexed)
-    reads = pages * (1 + 2 * at.read(rule.source.name) + query)  # the parent is read twice
-    cost.terms.append(Term(name, "page", count * passes, why, read_units=reads, calls=4 * pages))
+    reads = pages * (1 + at.read(rule.source.name) + query)  # the fence, the parent, the children
+    cost.terms.append(Term(name, "page", count * passes, why, read_units=reads, calls=3 * pages))
     cost.tasks += count * (pages * passes - 1)
     if not children:
         return

@@ -182,7 +182,7 @@ def _given(read: Readings, rule: EmbedRule, key: ItemKey, image: Image | None) -
                 {},
                 f"the rule does not apply to its parent: {'; '.join(verdict(read.program, rule, parent).reasons)}",
             )
-        if not rule.belongs(read.item, parent):
+        if not rule.belongs(read.item, rule.matched_by(parent)):
             return {}, "`match` does not hold between it and its parent"
     except BadInput as reason:
         return {}, f"its parent cannot be evaluated: {reason}"
