@@ -5,8 +5,8 @@ would write: one `UpdateItem` after the other by a client as boto3 makes it, no 
 ratio holds on a machine that does other things too. Both are warm: the emulator's compiler makes it several times faster.
 
 The emulator is DynamoDB Local. It shares this machine's cores with both sides, and takes as long for a statement as for a
-whole UpdateItem: one thread of it does most of either, whatever asks. So the same requests are also sent ready-made, over
-bare connections: no client is faster there. And rows are added in which the endpoint is further away: each request of
+whole UpdateItem, most of it in one thread. So the push's requests are also sent ready-made, over bare connections: what a
+client would reach there that costs nothing. And rows are added in which the endpoint is further away: each request of
 either side sleeps as long before it is sent. AWS is some milliseconds away.
 
 Calls and write units are exact; no emulator prices a statement, so they are counted, and each costs what the UpdateItem
@@ -168,11 +168,36 @@ class Pushes:
             write_units=self.meter.write_units - before[2],
         )
 
-    def ready_made(self, threads: int) -> float:
-        """Children a second of a client that costs nothing: a page's requests, made beforehand, over bare connections.
+    def ready_made(self, pages: int, *, threads: int = THREADS, looped: int = 0) -> Pushed:
+        """What a client would reach that costs nothing: a page's requests, made beforehand, over bare connections.
 
-        It leaves other pages with another name.
+        The loop takes turns with them as with a push. They are always those of the first page: others keep their name.
         """
+        children = calls = 0
+        seconds = loop_seconds = 0.0
+        for page in range(pages):
+            made = self._made()
+            shares = [made[number::threads] for number in range(threads)]
+            with ThreadPoolExecutor(threads) as pool:
+                started = time.perf_counter()
+                children += sum(pool.map(self._sent, shares))
+                seconds += time.perf_counter() - started
+            calls += len(made)
+            loop_seconds += self._timed_loop(range(page * looped, (page + 1) * looped))
+        return Pushed(
+            away=0.0,
+            threads=threads,
+            children=children,
+            seconds=seconds,
+            looped=pages * looped,
+            loop_seconds=loop_seconds,
+            calls=calls,
+            statements=children,
+            write_units=0.0,
+        )
+
+    def _made(self) -> list[AWSPreparedRequest]:
+        """The writing requests of the first page of a push, which are not sent."""
         push = self._renamed()
         embedder = Embedder(self._rules, self._store)
         embedder.raise_fence(push)
@@ -183,15 +208,13 @@ class Pushes:
             done = json.dumps({"Responses": [{} for _ in json.loads(request.body)["Statements"]]})
             return AWSResponse(request.url, 200, {}, HTTPResponse(BytesIO(done.encode()), preload_content=False))
 
-        events = self._dynamodb.meta.events
-        events.register("before-send.dynamodb.BatchExecuteStatement", keep, unique_id="keep")
-        embedder.push_page(push, Effort(lambda: float("inf")))
-        events.unregister("before-send.dynamodb.BatchExecuteStatement", unique_id="keep")
-        shares = [made[number::threads] for number in range(threads)]
-        with ThreadPoolExecutor(threads) as pool:
-            started = time.perf_counter()
-            children = sum(pool.map(self._sent, shares))
-            return children / (time.perf_counter() - started)
+        event = "before-send.dynamodb.BatchExecuteStatement"
+        self._dynamodb.meta.events.register(event, keep, unique_id="keep")
+        try:
+            embedder.push_page(push, Effort(lambda: float("inf")))
+        finally:
+            self._dynamodb.meta.events.unregister(event, unique_id="keep")
+        return made
 
     def _sent(self, requests: Sequence[AWSPreparedRequest]) -> int:
         """Sends requests as they are; the statements that were done."""
@@ -267,7 +290,9 @@ def main(children: int = 10_000) -> int:
         with pushes:
             pushes.warm_up(_WARM_UP)
             rows = [pushes.push(away=away, threads=threads, looped=_LOOPED) for away, threads in _WAYS]
-            bare = max(pushes.ready_made(threads) for threads in (1, 2, THREADS) for _ in range(3))
+            bare = [
+                pushes.ready_made(-(-children // 1000), threads=threads, looped=_LOOPED) for threads in (1, THREADS)
+            ]
             pushes.push()
             assert all(member["teamName"] == {"S": pushes.name} for member in pushes.members())
     most = _megabytes()
@@ -275,17 +300,14 @@ def main(children: int = 10_000) -> int:
         few.push()  # tries PartiQL
         single = few.push()
     table = Table(title=f"A push to {children} children, DynamoDB Local", title_justify="left")
+    table.add_column("way")
     for column in ("ms away", "threads", "children\na second", "in the loop", "times\nthe loop"):
         table.add_column(column, justify="right")
-    for row in rows:
+    for way, row in [*(("push", row) for row in rows), *(("its requests, ready-made", row) for row in bare)]:
         times = row.per_second / row.looped_per_second
         cells = (row.away * 1000, row.threads, row.per_second, row.looped_per_second)
-        table.add_row(*(f"{cell:.0f}" for cell in cells), f"{times:.1f}")
+        table.add_row(way, *(f"{cell:.0f}" for cell in cells), f"{times:.1f}")
     Console(width=100).print(table)
-    near = max(row.looped_per_second for row in rows if not row.away)
-    print(
-        f"its requests ready-made, over bare connections, 0 ms away: {bare:.0f} children a second, {bare / near:.1f} times"
-    )
     last = rows[-1]
     each = (single.write_units - 1) / single.children
     units = last.write_units + last.statements * each
