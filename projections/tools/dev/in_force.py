@@ -1,0 +1,186 @@
+"""Which rules are in force: at the beginning, and when the file changes; what the tables hold is made right at once."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from rich.markup import escape
+
+from projections.engine.registry import LIVE, Registry
+from projections.errors import Misconfigured, UsageError
+from projections.language.findings import Finding
+from projections.language.program import Program
+from projections.language.review import review
+from projections.operations.backfill.backfill import Backfill
+from projections.operations.backfill.runner import Runner
+from projections.operations.pacing import Pacer
+from projections.tools.dev.place import Place
+from projections.tools.dev.projector import Projector
+from projections.tools.dev.rules_file import RulesFile
+from projections.tools.dev.telling import Delivery, Teller
+from projections.tools.diff.difference import difference
+from projections.tools.local import WRITES_PER_SECOND
+
+__all__ = ["InForce"]
+
+WAIT_AT_AWS = 60.0
+"""Seconds that functions with the old rules may still run."""
+
+
+class InForce:
+    """Puts rules in force, by the registry that deployed functions obey too.
+
+    New and changed rules would publish nothing before a backfill, so one is done at once, unless `backfill` is False. On
+    an emulator it also deletes what rules make no more, and a rule that vanished is retired; elsewhere neither.
+    """
+
+    def __init__(
+        self, place: Place, file: RulesFile, projector: Projector, teller: Teller, backfill: bool | None
+    ) -> None:
+        self._place = place
+        self._file = file
+        self._projector = projector
+        self._tell = teller
+        self._wanted = backfill
+        self._warned: set[tuple[str, str, str]] = set()
+        self._vanished: set[str] = set()
+        self.backfilling = False
+
+    def begin(self, *, stream_first: bool) -> bool:
+        """At the beginning. With `stream_first`, on an empty ledger, the backfill is left until later: then True.
+
+        Raises UsageError where deployed functions with other rules would be put out of force.
+        """
+        program = self._projector.program
+        self._findings(review(self._file.path).findings)
+        registry = Registry(program, self._projector.store, LIVE)
+        standing = registry.look()
+        if standing is None:
+            registry.standing()
+            held = any(self._projector.store.scan(name, limit=1).items for name in program.tables)
+            if held and not stream_first and self._wanted is not False:
+                self.backfill(program)
+            return held and stream_first and self._wanted is not False
+        if standing.program != program.fingerprint and not self._place.emulated and self._wanted is not True:
+            raise UsageError(
+                "other rules are in force on these tables, and deployed functions that have them would stop. Use tables of "
+                "your own, or say --backfill if these rules are to take over"
+            )
+        program = self._without_vanished(program, standing.rules)
+        if Registry(program, self._projector.store).preview() != standing or any(
+            one.state != LIVE for one in standing.rules.values()
+        ):
+            self.backfill(program)
+        return False
+
+    def reload(self) -> None:
+        """The file has changed. With mistakes in it, or where it does not fit the tables, the old rules stay."""
+        name, old = self._file.path.name, self._projector.program
+        found = review(self._file.path)
+        if found.rules is None:
+            self._findings(found.findings)
+            self._tell.refused(f"{name} has mistakes")
+            return
+        program = Program.from_document(found.rules.canonical())
+        if program.tables.keys() != old.tables.keys():
+            self._tell.refused("they are for other tables; start again for these")
+            return
+        program = self._without_vanished(program, old.rules)
+        if program.document == old.document:
+            self._tell.note(f"[dim]{name} was saved, and means the same[/]", "rules same")
+            return
+        if wrong := self._place.fit(program):
+            self._tell.refused("; ".join(wrong))
+            return
+        self._tell.changed(difference(old.document, program.document), name)
+        self._findings(found.findings)
+        try:
+            self.backfill(program)
+        except (UsageError, Misconfigured) as error:
+            self._tell.refused(str(error))
+
+    def backfill(self, program: Program) -> None:
+        """Puts rules in force and makes right what the tables hold already. May be interrupted, and goes on next time."""
+        store = self._projector.store_for(program)
+        if self._wanted is False:
+            standing = Registry(program, store).enforce()
+            self._projector.use(program, store)
+            filling = [name for name, one in standing.rules.items() if one.state != LIVE]
+            if filling:
+                text = f"[yellow]{', '.join(filling)}: incomplete, and so not published, before a backfill[/]"
+                self._tell.note(text, "filling", rules=filling)
+            return
+        emulated = self._place.emulated
+        backfill = Backfill(
+            program,
+            store,
+            now=lambda: datetime.now(UTC),
+            run=self._projector.run,
+            pace=(lambda writes: None) if emulated else Pacer(WRITES_PER_SECOND),
+            quarantine=self._projector.reject,
+        )
+        before, started = self._projector.spent(), time.monotonic()
+        self.backfilling = True
+        try:
+            run = backfill.begin(wait=0.0 if emulated else WAIT_AT_AWS, allow_delete=emulated)
+            self._projector.use(program, store)
+            runner = Runner(backfill, waiting=self._waits)
+            run = runner.work(run)
+        except KeyboardInterrupt:
+            self._tell.note("[yellow]the backfill is not complete; it goes on next time[/]", "backfill stopped")
+            return
+        finally:
+            self.backfilling = False
+        delivery = self._projector.delivery(before, store=store)
+        read = backfill.report(run).get("items", Counter())["items"]
+        self._tell.note(
+            f"backfill: {read:,} items read, {len(delivery.written):,} writes, {delivery.write_units:g} write units, "
+            f"{time.monotonic() - started:.1f} s" + ("" if run.done else ". [red]It is not complete.[/]"),
+            "backfill",
+            complete=run.done,
+            read=read,
+            writes=len(delivery.written),
+            writeUnits=delivery.write_units,
+            failed=runner.failed,
+        )
+        for key, reason in runner.failed.items():
+            self._tell.note(f"[red]failed[/] {escape(f'{key}: {reason}')}", "backfill failed", key=key, reason=reason)
+        if delivery.rejected:
+            self._tell.delivered(Delivery(rejected=delivery.rejected))
+
+    def _waits(self, seconds: float) -> None:
+        text = f"waiting {seconds:.0f} s, until functions that know the old rules have ended"
+        self._tell.note(f"[dim]{text}[/]", "waiting", seconds=round(seconds, 1))
+
+    def _without_vanished(self, program: Program, before: Iterable[str]) -> Program:
+        """On an emulator a rule that is gone without a word takes with it what it wrote."""
+        if not self._place.emulated:
+            return program
+        names = {name.partition("@")[0] for name in before} | self._vanished
+        gone = sorted(name for name in names if name not in program.rules and name not in program.retired)
+        if not gone:
+            return program
+        if fresh := [name for name in gone if name not in self._vanished]:
+            words = f"`retired: {{{', '.join(f'{name}: remove' for name in fresh)}}}`"
+            self._tell.note(
+                f"[yellow]{', '.join(fresh)}: gone, so what it wrote is removed. Before you deploy, say {words} in the "
+                "rules, or `keep`[/]",
+                "vanished",
+                rules=fresh,
+            )
+            self._vanished.update(fresh)
+        retired = {**program.document["retired"], **dict.fromkeys(gone, "remove")}
+        return Program.from_document({**program.document, "retired": retired})
+
+    def _findings(self, found: Sequence[Finding]) -> None:
+        """Mistakes, and warnings that were not told yet."""
+        fresh = []
+        for one in found:
+            mark = (one.code, one.path, one.reason)
+            if one.severity == "error" or (one.severity == "warning" and mark not in self._warned):
+                fresh.append(one)
+                self._warned.add(mark)
+        self._tell.findings(fresh)

@@ -1,0 +1,212 @@
+"""The loop itself: read the streams, deliver, do the tasks, look at the rule file; until it is told to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from projections.engine.records import stream_label
+from projections.errors import Transient
+from projections.language.program import Program
+from projections.stores.streams import StreamGone, StreamReader
+from projections.tools.dev.followed import Followed
+from projections.tools.dev.in_force import InForce
+from projections.tools.dev.place import Place, stream_of
+from projections.tools.dev.projector import Projector
+from projections.tools.dev.rules_file import RulesFile
+from projections.tools.dev.telling import Teller, Totals
+from projections.tools.event_source import Batch, Discard
+
+__all__ = ["Options", "Session"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run. `latest`: what is in the streams already is passed over. `backfill` None: where one is needed."""
+
+    latest: bool = True
+    until_idle: bool = False
+    backfill: bool | None = None
+    batch_size: int | None = None
+
+
+class Session:
+    """One run of the loop. `stop`, from a signal handler, ends it after the delivery under way."""
+
+    def __init__(
+        self, place: Place, file: RulesFile, program: Program, streams: Any, teller: Teller, options: Options
+    ) -> None:
+        self._place = place
+        self._file = file
+        self._streams = streams
+        self._tell = teller
+        self._options = options
+        self._pace = _AT_EMULATORS if place.emulated else _AT_AWS
+        self._stopped = threading.Event()
+        self._projector = Projector(place.live, program)
+        self._rules = InForce(place, file, self._projector, teller, options.backfill)
+        self._followed: dict[str, Followed] = {}
+        self._paused: dict[str, float] = {}
+        self._failures = 0
+        self._discovered = 0.0
+        self._backfill_later = False
+
+    @property
+    def totals(self) -> Totals:
+        return self._projector.totals
+
+    def stop(self) -> None:
+        """Raises KeyboardInterrupt in a backfill, which ends it after the pages under way."""
+        self._stopped.set()
+        if self._rules.backfilling:
+            raise KeyboardInterrupt
+
+    def run(self) -> None:
+        """Until it is stopped or, if that was asked for, idle. Raises Misconfigured and UsageError if it cannot go on."""
+        latest, names = self._options.latest, self._place.live.names
+        for logical in self._projector.program.tables:
+            self._follow(logical, latest=latest)  # first, so that nothing is missed
+        self._use_labels()
+        self._backfill_later = self._rules.begin(stream_first=not latest)
+        tables = [names[logical] for logical in self._projector.program.tables]
+        since = "from now on" if latest else "from the stream's beginning"
+        end = "until all is done" if self._options.until_idle else "Ctrl-C ends it"
+        self._tell.note(
+            f"[bold]following {', '.join(tables)}[/] at {self._place.endpoint} {since}, ledger {names['ledger']}; {end}",
+            "following",
+            tables=tables,
+            ledger=names["ledger"],
+            endpoint=self._place.endpoint,
+            latest=latest,
+            rules=list(self._projector.program.rules),
+        )
+        self._loop()
+        self._tell.totals(self.totals, last=True)
+
+    def _loop(self) -> None:
+        busy_until = told = time.monotonic()
+        said = 0
+        while not self._stopped.is_set():
+            if self._file.changed():
+                self._rules.reload()
+            busy = self._read()
+            busy = self._deliver() or busy
+            busy = self._task() or busy
+            now = time.monotonic()
+            if busy:
+                busy_until = now
+            elif now - busy_until > self._pace.quiet and self._nothing_left():
+                if self._backfill_later:
+                    self._backfill_later = False
+                    self._rules.backfill(self._projector.program)
+                    busy_until = time.monotonic()
+                elif self._options.until_idle:
+                    return
+            if self.totals.records != said and now - told > self._pace.totals:
+                self._tell.totals(self.totals, last=False)
+                said, told = self.totals.records, now
+            if not busy:
+                self._stopped.wait(self._pace.poll)
+
+    def _nothing_left(self) -> bool:
+        return not len(self._projector.queue) and not any(one.waiting for one in self._followed.values())
+
+    # Streams
+
+    def _follow(self, logical: str, *, latest: bool) -> None:
+        arn = stream_of(self._place.live.client, self._place.live.names[logical])
+        self._followed[logical] = followed = Followed(
+            StreamReader(self._streams, arn),
+            latest=latest,
+            batch_size=self._options.batch_size,
+            on_failure=self._gave_up,
+        )
+        followed.discover()
+        self._projector.labels[logical] = stream_label(arn)
+
+    def _use_labels(self) -> None:
+        self._projector.use(self._projector.program, self._projector.store)
+
+    def _read(self) -> bool:
+        """Reads on in all streams; whether there was anything."""
+        try:
+            found = 0
+            looks = time.monotonic() - self._discovered > self._pace.discover
+            for followed in self._followed.values():
+                if looks:
+                    followed.discover()
+                found += followed.poll()
+                if followed.ended:
+                    raise StreamGone(f"the stream {followed.reader.arn} is switched off")
+            if looks:
+                self._discovered = time.monotonic()
+        except StreamGone:
+            self._reopen()
+            return True
+        except Transient as error:
+            if self._failures == 0:
+                self._tell.trouble(str(error))
+            self._failures += 1
+            self._stopped.wait(min(5.0, 0.5 * 2**self._failures))
+            return False
+        self._failures = 0
+        return found > 0
+
+    def _reopen(self) -> None:
+        """A stream is gone or off. The table has a new one, or UsageError ends the session."""
+        for logical, followed in list(self._followed.items()):
+            if stream_of(self._place.live.client, self._place.live.names[logical]) != followed.reader.arn:
+                self._follow(logical, latest=False)
+                arn = self._followed[logical].reader.arn
+                self._tell.note(
+                    f"[yellow]{logical} has a new stream: {arn}[/]", "new stream", table=logical, stream=arn
+                )
+        self._use_labels()
+
+    # Deliveries
+
+    def _deliver(self) -> bool:
+        """Delivers what waits, one batch of each table; whether there was any."""
+        found = False
+        for logical, followed in self._followed.items():
+            if self._paused.get(logical, 0.0) > time.monotonic():
+                continue
+            batch = followed.next_batch()
+            if batch is not None:
+                found = True
+                self._invoke(logical, followed, batch)
+        return found
+
+    def _invoke(self, logical: str, followed: Followed, batch: Batch) -> None:
+        invocation = self._projector.invoke(logical, batch)
+        self._tell.delivered(invocation.delivery)
+        followed.finish(batch, invocation.answer, invocation.error)
+        if invocation.failed:
+            self._paused[logical] = time.monotonic() + min(5.0, 0.25 * 2**batch.attempt)
+
+    def _task(self) -> bool:
+        delivery = self._projector.work()
+        if delivery is not None:
+            self._tell.task(delivery)
+        return delivery is not None
+
+    def _gave_up(self, discard: Discard) -> None:
+        self.totals.given_up += len(discard.records)
+        self._tell.gave_up(discard.records, self._projector.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """Seconds between polls, between looks for new shards, without news until all is taken for read, between totals."""
+
+    poll: float
+    discover: float
+    quiet: float
+    totals: float = 15.0
+
+
+_AT_EMULATORS = _Pace(poll=0.2, discover=1.0, quiet=1.0)
+_AT_AWS = _Pace(poll=0.5, discover=10.0, quiet=6.0)
+"""GetRecords may be called 5 times a second for each shard, by all readers together; a deployed function makes 4 of them."""
