@@ -16,7 +16,7 @@ from projections.language.program import LEDGER_SCHEMA, Program
 from projections.stores.memory import MemoryStore
 from projections.tools.event_source.stream import Record, sequence_number, source_arn
 
-__all__ = ["LEDGER", "EndpointTables", "MemoryTables", "Tables", "schemas", "stream_label"]
+__all__ = ["LEDGER", "QUIET", "QUIET_AT_AWS", "EndpointTables", "MemoryTables", "Tables", "schemas", "stream_label"]
 
 LEDGER = "ledger"
 """The logical name of the ledger table."""

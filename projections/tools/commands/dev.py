@@ -104,9 +104,12 @@ def command(
         signal.signal(number, signal.default_int_handler)  # a second one does not wait
         session.stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    session.run()
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        session.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return 1 if until_idle and (session.totals.quarantined or session.totals.given_up) else 0
 
 

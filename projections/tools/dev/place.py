@@ -37,14 +37,11 @@ class Place:
         wrong: list[str] = []
         for logical, schema in program.tables.items():
             name = self.live.names[logical]
-            table = self.live.client.describe_table(TableName=name)["Table"]
-            there = {index["IndexName"] for index in table.get("GlobalSecondaryIndexes") or ()}
-            there |= {index["IndexName"] for index in table.get("LocalSecondaryIndexes") or ()}
             if self.create:
-                for index in schema.indexes.keys() - there:
-                    create_index(self.live.client, name, schema, index)
-                table = self.live.client.describe_table(TableName=name)["Table"]
-            wrong += differences(name, table, schema)
+                _make_indexes(self.live.client, name, schema)
+            wrong += differences(name, self.live.client.describe_table(TableName=name)["Table"], schema)
+        if wrong and self.emulated and not self.create:
+            wrong.append("with --create, missing indexes are made")
         return wrong
 
 
@@ -150,12 +147,7 @@ def _complete(
     endpoint_url: str | None,
 ) -> list[str]:
     """Sees to it that an existing table has its indexes and its stream; says what was made."""
-    made: list[str] = []
-    there = {index["IndexName"] for kind in ("Global", "Local") for index in table.get(f"{kind}SecondaryIndexes") or ()}
-    if create and emulated:
-        for index in schema.indexes.keys() - there:
-            create_index(dynamodb, name, schema, index)
-            made.append(f"index {index} of {name}")
+    made = _make_indexes(dynamodb, name, schema) if create and emulated else []
     specification = table.get("StreamSpecification") or {}
     view = specification.get("StreamViewType")
     if specification.get("StreamEnabled") and view == VIEW:
@@ -174,3 +166,13 @@ def _complete(
         f"the stream of table {name} carries {view}, and projections need {VIEW}. A stream's view cannot be changed; "
         f"switch it off, then on again:\n  {switch_off}\n  {switch_on}"
     )
+
+
+def _make_indexes(dynamodb: Any, name: str, schema: Schema) -> list[str]:
+    """Adds the indexes that a table lacks, one after another, as DynamoDB wants it; says which."""
+    table = dynamodb.describe_table(TableName=name)["Table"]
+    there = {index["IndexName"] for kind in ("Global", "Local") for index in table.get(f"{kind}SecondaryIndexes") or ()}
+    missing = [index for index in schema.indexes if index not in there]
+    for index in missing:
+        create_index(dynamodb, name, schema, index)
+    return [f"index {index} of {name}" for index in missing]

@@ -18,6 +18,7 @@ from projections.tools.dev.projector import Projector
 from projections.tools.dev.rules_file import RulesFile
 from projections.tools.dev.telling import Teller, Totals
 from projections.tools.event_source import Batch, Discard
+from projections.tools.tables import QUIET, QUIET_AT_AWS
 
 __all__ = ["Options", "Session"]
 
@@ -207,6 +208,6 @@ class _Pace:
     totals: float = 15.0
 
 
-_AT_EMULATORS = _Pace(poll=0.2, discover=1.0, quiet=1.0)
-_AT_AWS = _Pace(poll=0.5, discover=10.0, quiet=6.0)
+_AT_EMULATORS = _Pace(poll=0.2, discover=1.0, quiet=QUIET)
+_AT_AWS = _Pace(poll=0.5, discover=10.0, quiet=QUIET_AT_AWS)
 """GetRecords may be called 5 times a second for each shard, by all readers together; a deployed function makes 4 of them."""
