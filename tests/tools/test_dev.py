@@ -25,6 +25,8 @@ from projections.language.keys import Image
 from projections.language.loader import load
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import plain_item
+from projections.operations.backfill.progress import Run
+from projections.operations.backfill.runner import Runner
 from projections.stores.aws import client, create_index, create_table
 from projections.stores.memory import MemoryStore
 from projections.stores.streams import FoundShard, StreamGone, StreamReader, Stretch
@@ -34,6 +36,7 @@ from projections.tools.dev.followed import Followed
 from projections.tools.dev.rules_file import RulesFile
 from projections.tools.dev.watched import WatchedStore
 from projections.tools.explain.records import tell_record
+from projections.tools.local import Functions
 from projections.tools.rehearsal.rehearse import Decoded
 
 ROOT = Path(__file__).parents[2]
@@ -279,6 +282,53 @@ def test_missing_parts_of_a_table_are_made(dynamodb_local_url: str, rules: Path)
     create_index(table.dynamodb, table.name, other, "Other")
     rules.write_text(rules.read_text().replace("Board:", "Missing:"))
     assert "has no index Missing with the key B (S), R (S); it has" in refused(*table.arguments(rules))
+
+
+def test_what_a_function_cannot_do_is_given_up(
+    dynamodb_local_url: str, rules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect of the engine, as Lambda sees it: the batch is retried, told, and at last left behind; the rest goes on."""
+    stream = Functions.stream
+
+    def broken(self: Functions, event: Mapping[str, Any]) -> dict[str, Any]:
+        if any(one["dynamodb"]["Keys"]["PK"]["S"] == "USER#bad" for one in event["Records"]):
+            raise RuntimeError("out of order")
+        return stream(self, event)
+
+    monkeypatch.setattr(Functions, "stream", broken)
+    monkeypatch.setattr("projections.tools.dev.followed.RETRIES", 1)
+    table = Table(dynamodb_local_url)
+    table.create()
+    table.put("USER#bad", "LIKE#POST#1")
+    table.put("USER#a", "POST#1", title="T")
+    result = CliRunner().invoke(cli, table.arguments(rules, "--once", "--no-backfill"), standalone_mode=False)
+    assert result.return_value == 1, "findings"
+    assert result.output.count("failed  RuntimeError: out of order; trying again") == 2
+    assert "given up  INSERT USER#bad · LIKE#POST#1: RuntimeError: out of order" in result.output
+    assert "1 given up." in result.output
+    assert table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 0}
+
+
+def test_a_backfill_that_was_stopped_goes_on_next_time(
+    dynamodb_local_url: str, rules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then nothing partial is published."""
+    table = Table(dynamodb_local_url)
+    table.create()
+    table.put("POST#1", "METADATA")
+    table.put("USER#a", "LIKE#POST#1")
+
+    def stopped(runner: Runner, run: Run) -> Run:
+        raise KeyboardInterrupt
+
+    now = table.arguments(rules, "--once", "--from", "now")
+    with monkeypatch.context() as patch:
+        patch.setattr(Runner, "work", stopped)
+        first = CliRunner().invoke(cli, now, catch_exceptions=False)
+    assert "the backfill is not complete; it goes on next time" in first.output
+    assert table.item("POST#1", "METADATA") == {}
+    assert "backfill: 2 items read, 1 writes" in CliRunner().invoke(cli, now, catch_exceptions=False).output
+    assert table.item("POST#1", "METADATA") == {"likeCount": 1}
 
 
 # --- piece by piece

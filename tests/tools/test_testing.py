@@ -336,6 +336,15 @@ def test_values_are_compared_as_dynamodb_has_them(trial: Trial) -> None:
         trial.then({"PK": "x", "SK": "2", "n": "1"})
 
 
+def test_a_push_of_more_than_a_page_is_finished_by_the_worker(trial: Trial) -> None:
+    comments = [
+        {"PK": "POST#1", "SK": f"COMMENT#{number:04}", "userId": "a", "GSI1PK": "AUTHOR#a"} for number in range(1100)
+    ]
+    trial.given(*comments)
+    trial.put({"PK": "USER#a", "SK": "PROFILE", "name": "Ann"})
+    trial.then(*({**comment, "userName": "Ann"} for comment in comments))
+
+
 def test_guards_are_seen_when_asked_for(trial: Trial) -> None:
     trial.given({"PK": "USER#a", "SK": "POST#1"})
     meta = {"PK": "POST#1", "SK": "METADATA", "likeCount": 0}

@@ -54,9 +54,9 @@ def command(
     """Follow a table's stream and project live, with what is deployed running in this process.
 
     For DynamoDB Local, MiniStack, LocalStack and others. Every record is told with the rules it concerns, what they wrote
-    and what that cost; records that a rule refuses are told with the reason. The rule file may be edited meanwhile: what
-    changed is told and backfilled at once; with mistakes in it the old rules stay. The ledger is --ledger, or a table
-    named as the first with -ledger behind it, which is created.
+    and what that cost by the endpoint's own account; what a rule refuses is told with the reason. The rule file may be
+    edited meanwhile: what changed is told and backfilled at once; with mistakes in it the old rules stay. The ledger is
+    --ledger, or a table named as the first with -ledger behind it, which is created.
 
     \b
     projections dev --rules rules.yaml --table app --endpoint-url http://localhost:8000 --create

@@ -17,7 +17,7 @@ FEW = 25
 """As long as no more wait, records are delivered one by one, so that each can be told with what it cost."""
 
 RETRIES = 4
-"""Of a batch that fails, with growing pauses."""
+"""Of a batch on which the function raises. One that it reports as failed will succeed some day, and is tried until then."""
 
 
 class Followed:
@@ -40,9 +40,7 @@ class Followed:
         self._latest = latest
         self._size = batch_size
         self._stream = Stream.followed(reader.arn)
-        settings = Settings(
-            batch_size=batch_size or 1, report_batch_item_failures=True, bisect=True, max_retries=RETRIES
-        )
+        settings = Settings(batch_size=batch_size or 1, report_batch_item_failures=True, bisect=True)
         self._mapping = Mapping(self._stream, settings, on_failure=on_failure)
         self._known: set[str] = set()
         self._open: dict[str, Shard] = {}
@@ -101,6 +99,8 @@ class Followed:
 
     def finish(self, batch: Batch, response: object = None, error: BaseException | None = None) -> None:
         """How the delivery ended."""
+        retries = RETRIES if error is not None else -1
+        self._mapping.settings = replace(self._mapping.settings, max_retries=retries)
         self._mapping.finish(batch, response, error)
         self._release(batch.lane.shard)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 from rich.markup import escape
@@ -14,7 +14,8 @@ from projections.errors import Misconfigured, UsageError
 from projections.language.findings import Finding
 from projections.language.program import Program
 from projections.language.review import review
-from projections.operations.backfill.backfill import Backfill
+from projections.operations.backfill.backfill import Backfill, Done
+from projections.operations.backfill.progress import Progress, Run
 from projections.operations.backfill.runner import Runner
 from projections.operations.pacing import Pacer
 from projections.tools.dev.place import Place
@@ -25,6 +26,9 @@ from projections.tools.diff.difference import difference
 from projections.tools.local import WRITES_PER_SECOND
 
 __all__ = ["InForce"]
+
+SAY_SECONDS = 3.0
+"""Between two lines about a backfill that goes on."""
 
 WAIT_AT_AWS = 60.0
 """Seconds that functions with the old rules may still run."""
@@ -56,22 +60,27 @@ class InForce:
         """
         program = self._projector.program
         self._findings(review(self._file.path).findings)
-        registry = Registry(program, self._projector.store, LIVE)
-        standing = registry.look()
+        store = self._projector.store
+        standing = Registry(program, store).look()
         if standing is None:
-            registry.standing()
-            held = any(self._projector.store.scan(name, limit=1).items for name in program.tables)
-            if held and not stream_first and self._wanted is not False:
+            held = any(store.scan(name, limit=1).items for name in program.tables)
+            wanted = held and self._wanted is not False
+            if wanted and not stream_first:
                 self.backfill(program)
-            return held and stream_first and self._wanted is not False
+            else:
+                Registry(program, store, LIVE).standing()
+            return wanted and stream_first
         if standing.program != program.fingerprint and not self._place.emulated and self._wanted is not True:
             raise UsageError(
                 "other rules are in force on these tables, and deployed functions that have them would stop. Use tables of "
                 "your own, or say --backfill if these rules are to take over"
             )
         program = self._without_vanished(program, standing.rules)
-        if Registry(program, self._projector.store).preview() != standing or any(
-            one.state != LIVE for one in standing.rules.values()
+        unfinished = Progress(store).run()
+        if (
+            Registry(program, store).preview() != standing
+            or any(one.state != LIVE for one in standing.rules.values())
+            or (unfinished is not None and not unfinished.done)
         ):
             self.backfill(program)
         return False
@@ -127,7 +136,7 @@ class InForce:
         try:
             run = backfill.begin(wait=0.0 if emulated else WAIT_AT_AWS, allow_delete=emulated)
             self._projector.use(program, store)
-            runner = Runner(backfill, waiting=self._waits)
+            runner = Runner(backfill, told=self._progress(started), waiting=self._waits)
             run = runner.work(run)
         except KeyboardInterrupt:
             self._tell.note("[yellow]the backfill is not complete; it goes on next time[/]", "backfill stopped")
@@ -137,12 +146,12 @@ class InForce:
         delivery = self._projector.delivery(before, store=store)
         read = backfill.report(run).get("items", Counter())["items"]
         self._tell.note(
-            f"backfill: {read:,} items read, {len(delivery.written):,} writes, {delivery.write_units:g} write units, "
+            f"backfill: {read:,} items read, {delivery.writes:,} writes, {delivery.write_units:g} write units, "
             f"{time.monotonic() - started:.1f} s" + ("" if run.done else ". [red]It is not complete.[/]"),
             "backfill",
             complete=run.done,
             read=read,
-            writes=len(delivery.written),
+            writes=delivery.writes,
             writeUnits=delivery.write_units,
             failed=runner.failed,
         )
@@ -150,6 +159,22 @@ class InForce:
             self._tell.note(f"[red]failed[/] {escape(f'{key}: {reason}')}", "backfill failed", key=key, reason=reason)
         if delivery.rejected:
             self._tell.delivered(Delivery(rejected=delivery.rejected))
+
+    def _progress(self, said: float) -> Callable[[Run, Done], None]:
+        """Says now and then how far a long backfill is."""
+        read: dict[tuple[str, str, int], int] = {}
+
+        def told(run: Run, done: Done) -> None:
+            nonlocal said
+            segment = done.segment
+            read[segment.phase, segment.table, segment.number] = segment.counts.get("items", 0)
+            if time.monotonic() - said > SAY_SECONDS:
+                said = time.monotonic()
+                items = sum(count for (phase, _, _), count in read.items() if phase == segment.phase)
+                text = f"[dim]backfill: {segment.phase}, {items:,} read so far[/]"
+                self._tell.note(text, "backfilling", phase=segment.phase, read=items)
+
+        return told
 
     def _waits(self, seconds: float) -> None:
         text = f"waiting {seconds:.0f} s, until functions that know the old rules have ended"

@@ -118,6 +118,7 @@ class Projector:
             records=told,
             own=[is_own(self.program, one) for one in told],
             written=seen.written,
+            writes=seen.writes,
             rejected=rejected,
             needless=seen.needless,
             ledger_writes=seen.ledger,

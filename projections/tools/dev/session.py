@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from projections.engine.records import stream_label
@@ -66,11 +67,21 @@ class Session:
 
     def run(self) -> None:
         """Until it is stopped or, if that was asked for, idle. Raises Misconfigured and UsageError if it cannot go on."""
-        latest, names = self._options.latest, self._place.live.names
+        latest = self._options.latest
         for logical in self._projector.program.tables:
             self._follow(logical, latest=latest)  # first, so that nothing is missed
         self._use_labels()
         self._backfill_later = self._rules.begin(stream_first=not latest)
+        if not self._stopped.is_set():
+            self._tell_following(latest)
+        self._loop()
+        if self._backfill_later:
+            text = "[yellow]Items older than the stream were not looked at: run `projections backfill`[/]"
+            self._tell.note(text, "backfill missing")
+        self._tell.totals(self.totals, last=True)
+
+    def _tell_following(self, latest: bool) -> None:
+        names = self._place.live.names
         tables = [names[logical] for logical in self._projector.program.tables]
         since = "from now on" if latest else "from the stream's beginning"
         end = "until all is done" if self._options.until_idle else "Ctrl-C ends it"
@@ -83,8 +94,6 @@ class Session:
             latest=latest,
             rules=list(self._projector.program.rules),
         )
-        self._loop()
-        self._tell.totals(self.totals, last=True)
 
     def _loop(self) -> None:
         busy_until = told = time.monotonic()
@@ -122,7 +131,7 @@ class Session:
             StreamReader(self._streams, arn),
             latest=latest,
             batch_size=self._options.batch_size,
-            on_failure=self._gave_up,
+            on_failure=partial(self._gave_up, logical),
         )
         followed.discover()
         self._projector.labels[logical] = stream_label(arn)
@@ -193,9 +202,12 @@ class Session:
             self._tell.task(delivery)
         return delivery is not None
 
-    def _gave_up(self, discard: Discard) -> None:
+    def _gave_up(self, logical: str, discard: Discard) -> None:
         self.totals.given_up += len(discard.records)
-        self._tell.gave_up(discard.records, self._projector.reason)
+        schema = self._projector.program.tables[logical]
+        for record in discard.records:
+            key = schema.key(logical, record["dynamodb"]["Keys"])
+            self._tell.gave_up(key, record["eventName"], self._projector.reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Totals:
     def add(self, delivery: Delivery) -> None:
         """All but the records, which are counted once however often they are delivered."""
         self.own += sum(delivery.own)
-        self.writes += len(delivery.written)
+        self.writes += delivery.writes
         self.ledger_writes += delivery.ledger_writes
         self.write_units += delivery.write_units
         self.read_units += delivery.read_units
@@ -65,6 +65,7 @@ class Delivery:
 
     records: Sequence[RecordTold] = ()
     written: Sequence[Written] = ()
+    writes: int = 0
     rejected: Sequence[Rejected] = ()
     needless: int = 0
     ledger_writes: int = 0
@@ -115,8 +116,8 @@ class Teller:
             self._out.print(f"          [dim]and {echoes - MOST_ECHOES} more of our own writes[/]")
         for written in delivery.written[:MOST_WRITES]:
             self._out.print(f"          [green]→[/] {_written(written)}", soft_wrap=True)
-        if len(delivery.written) > MOST_WRITES:
-            self._out.print(f"          [green]→[/] and {len(delivery.written) - MOST_WRITES} more writes")
+        if delivery.writes > MOST_WRITES:
+            self._out.print(f"          [green]→[/] and {delivery.writes - MOST_WRITES:,} more writes")
         if not alone and (units := self._units(delivery)):
             self._out.print(f"          [dim]{units}[/]")
         for one in delivery.rejected:
@@ -134,19 +135,16 @@ class Teller:
             self._out.print(f"{time.strftime('%H:%M:%S')}  task  [dim]the pages that were left of a push[/]")
             self.delivered(delivery)
 
-    def gave_up(self, records: Sequence[Mapping[str, Any]], reason: str) -> None:
-        """Records that were tried often enough."""
-        for record in records:
-            keys = plain_item(record["dynamodb"]["Keys"])
-            name = " · ".join(map(str, keys.values()))
-            self.note(
-                f"          [red]given up[/]  {record['eventName']} {_plain(name)}: {_plain(reason)}",
-                "given up",
-                eventName=record["eventName"],
-                key=keys,
-                sequenceNumber=record["dynamodb"]["SequenceNumber"],
-                reason=reason,
-            )
+    def gave_up(self, key: ItemKey, event: str, reason: str) -> None:
+        """A record that was tried often enough."""
+        self.note(
+            f"          [red]given up[/]  {event} {_plain(key_words(key))}: {_plain(reason)}",
+            "given up",
+            eventName=event,
+            table=key.table,
+            key=_key(key),
+            reason=reason,
+        )
 
     def _record(self, told: RecordTold, own: bool, alone: Delivery | None) -> None:
         """One line; of a record that was delivered alone with what it cost."""
@@ -214,7 +212,7 @@ class Teller:
             {
                 "event": event,
                 "records": len(delivery.records),
-                "writes": len(delivery.written),
+                "writes": delivery.writes,
                 "needless": delivery.needless,
                 "ledgerWrites": delivery.ledger_writes,
                 "writeUnits": delivery.write_units,

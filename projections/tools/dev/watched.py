@@ -16,6 +16,9 @@ from projections.language.rules import IndexRule
 
 __all__ = ["Seen", "WatchedStore", "Written"]
 
+MOST = 100
+"""Writes that are remembered one by one. A backfill makes millions."""
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -30,9 +33,13 @@ class Written:
 
 @dataclass(slots=True)
 class Seen:
-    """What was asked of the store since it was last looked at. `needless` writes met a condition that did not hold."""
+    """What was asked of the store since it was last looked at. `needless` writes met a condition that did not hold.
+
+    `writes` counts those to the application's tables; `written` has the first MOST of them.
+    """
 
     written: list[Written] = field(default_factory=list)
+    writes: int = 0
     needless: int = 0
     ledger: int = 0
 
@@ -97,7 +104,9 @@ class WatchedStore:
             for write in writes:
                 if write.key.table == LEDGER:
                     self._seen.ledger += 1
-                else:
+                    continue
+                self._seen.writes += 1
+                if len(self._seen.written) < MOST:
                     self._seen.written.append(self._told(write))
 
     def _told(self, write: Write) -> Written:
