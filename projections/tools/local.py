@@ -134,15 +134,21 @@ class Functions:
         return self._stream.handle(event, lambda: end - time.monotonic())
 
     def work(self) -> bool:
-        """Does the tasks that are due, if any; says whether there were. What cannot be done yet is queued again."""
+        """Does the tasks that are due, if any; says whether there were. What cannot be done yet is queued again.
+
+        Raises Misconfigured if the tables cannot be used at all.
+        """
         event = self.queue.receive()
         if event is None:
             return False
         end = time.monotonic() + SECONDS
-        answer = self._worker.handle(event, lambda: end - time.monotonic())
-        failed = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
-        again = [message["body"] for message in event["Records"] if message["messageId"] in failed]
-        self.queue.send(again, [RETRY_SECONDS] * len(again))
+        failed = {message["messageId"] for message in event["Records"]}
+        try:
+            answer = self._worker.handle(event, lambda: end - time.monotonic())
+            failed = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
+        finally:
+            again = [message["body"] for message in event["Records"] if message["messageId"] in failed]
+            self.queue.send(again, [RETRY_SECONDS] * len(again))
         return True
 
 

@@ -19,6 +19,7 @@ import pytest
 from botocore.exceptions import ClientError
 from click.testing import CliRunner
 
+from projections.engine.registry import Registry
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Schema, Update
 from projections.errors import ConditionFailed, ProjectionsError, Transient, UsageError
 from projections.language.keys import Image
@@ -33,6 +34,7 @@ from projections.stores.streams import FoundShard, StreamGone, StreamReader, Str
 from projections.tools.cli import cli
 from projections.tools.dev.echo import is_own
 from projections.tools.dev.followed import Followed
+from projections.tools.dev.in_force import InForce
 from projections.tools.dev.rules_file import RulesFile
 from projections.tools.dev.watched import WatchedStore
 from projections.tools.explain.records import tell_record
@@ -224,11 +226,14 @@ def test_what_is_there_before(ministack_url: str, rules: Path) -> None:
 
 
 def test_a_stream_that_is_switched_off_and_on(dynamodb_local_url: str, rules: Path) -> None:
-    """The new stream is followed from its beginning; its numbers begin anew, and still nothing is taken for stale."""
+    """The new stream is followed from its beginning; its numbers begin anew, and still nothing is taken for stale.
+
+    A table that is deleted and made anew, as when somebody resets a test environment, is followed too.
+    """
     table = Table(dynamodb_local_url)
     table.create()
     table.put("USER#a", "POST#1", title="T")
-    with loop(table.arguments(rules, "--from", "start", "--no-backfill")) as running:
+    with loop(table.arguments(rules, "--from", "start")) as running:
         wait_for(lambda: table.item("POST#1", "METADATA") is not None, lambda: running.text)
         on = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
         table.dynamodb.update_table(TableName=table.name, StreamSpecification={"StreamEnabled": False})
@@ -237,10 +242,13 @@ def test_a_stream_that_is_switched_off_and_on(dynamodb_local_url: str, rules: Pa
         table.put("USER#a", "POST#1", title="U")
         running.until("main has a new stream")
         wait_for(lambda: table.item("POST#1", "METADATA") == {"title": "U", "likeCount": 1}, lambda: running.text)
-        table.dynamodb.delete_table(TableName=table.name)
-        assert running.process.wait(30) == 2, running.text
-        running._reading.join(10)
-        assert f"table {table.name} " in running.lines[-1], "without its table a session ends, and says so"
+        for name in (table.name, f"{table.name}-ledger"):
+            table.dynamodb.delete_table(TableName=name)
+        running.until(f"table {table.name} is gone; waiting for it")
+        table.create()
+        table.put("USER#a", "POST#1", title="V")
+        wait_for(lambda: table.item("POST#1", "METADATA") == {"title": "V", "likeCount": 0}, lambda: running.text)
+        assert running.end(signal.SIGTERM) == 0, running.text
 
 
 def refused(*arguments: str, environ: Mapping[str, str] | None = None) -> str:
@@ -282,6 +290,30 @@ def test_missing_parts_of_a_table_are_made(dynamodb_local_url: str, rules: Path)
     create_index(table.dynamodb, table.name, other, "Other")
     rules.write_text(rules.read_text().replace("Board:", "Missing:"))
     assert "has no index Missing with the key B (S), R (S); it has" in refused(*table.arguments(rules))
+
+
+def test_several_tables(dynamodb_local_url: str, rules: Path) -> None:
+    rules.write_text(
+        """
+tables: {orders: {key: [id]}, customers: {key: {number: N}}}
+entities:
+  Order: {table: orders, key: {id: "{order}"}}
+  Customer: {table: customers, key: {number: "{customer}"}}
+projections:
+  orders: {from: Order, aggregate: {into: Customer, set: {orders: count}}}
+"""
+    )
+    tables = [Table(dynamodb_local_url), Table(dynamodb_local_url)]
+    named = ["--table", f"orders={tables[0].name}", "--table", f"customers={tables[1].name}"]
+    arguments = ["dev", "--rules", str(rules), *named, "--endpoint-url", dynamodb_local_url, "--create", "--once"]
+    CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    dynamodb = tables[0].dynamodb
+    dynamodb.put_item(TableName=tables[1].name, Item={"number": {"N": "7"}})
+    dynamodb.put_item(TableName=tables[0].name, Item={"id": {"S": "o"}, "customer": {"N": "7"}})
+    told = CliRunner().invoke(cli, arguments, catch_exceptions=False).output
+    assert "INSERT  Order  o  orders" in told
+    found = dynamodb.get_item(TableName=tables[1].name, Key={"number": {"N": "7"}})["Item"]
+    assert found["orders"] == {"N": "1"}
 
 
 def test_what_a_function_cannot_do_is_given_up(
@@ -327,7 +359,7 @@ def test_a_backfill_that_was_stopped_goes_on_next_time(
         first = CliRunner().invoke(cli, now, catch_exceptions=False)
     assert "the backfill is not complete; it goes on next time" in first.output
     assert table.item("POST#1", "METADATA") == {}
-    assert "backfill: 2 items read, 1 writes" in CliRunner().invoke(cli, now, catch_exceptions=False).output
+    assert "backfill: 2 items read, 1 write, " in CliRunner().invoke(cli, now, catch_exceptions=False).output
     assert table.item("POST#1", "METADATA") == {"likeCount": 1}
 
 
@@ -521,27 +553,45 @@ def test_records_of_our_own_writes_are_known(rules: Path) -> None:
     assert not own(None, meta)
 
 
-def test_other_rules_at_aws_are_not_put_out_of_force_by_accident(rules: Path) -> None:
-    """Deployed functions obey the registry too: on AWS a session takes over only if it is told to."""
-    from projections.engine.registry import Registry
-    from projections.tools.dev.in_force import InForce
-
-    known = program(rules)
-    store = WatchedStore(MemoryStore({**known.tables, "ledger": LEDGER_SCHEMA}), known)
-    Registry(known, store).standing()
-    rules.write_text(RULES.replace("likeCount", "likes"))
+def test_at_aws_nothing_is_put_in_force_by_accident(rules: Path) -> None:
+    """Deployed functions obey the registry too, and tables may be large: what an emulator gets at once has to be said."""
 
     class Parts:
-        program = Program.from_document(load(rules).canonical())
+        """A place at AWS and a projector, as far as they are asked."""
+
         emulated = False
 
-    parts = Parts()
-    parts.store = store  # type: ignore[attr-defined]
+        def __init__(self) -> None:
+            self.program = program(rules)
+            self.store = WatchedStore(MemoryStore({**self.program.tables, "ledger": LEDGER_SCHEMA}), self.program)
 
-    class Silent:
+        def fit(self, program: Program) -> list[str]:
+            return []
+
+        def store_for(self, program: Program) -> WatchedStore:
+            return self.store
+
+    class Heard:
+        def __init__(self) -> None:
+            self.calls: list[tuple[str, Any]] = []
+
         def __getattr__(self, name: str) -> Callable[..., None]:
-            return lambda *arguments, **fields: None
+            return lambda *arguments, **fields: self.calls.append((name, arguments))
 
-    in_force = InForce(parts, RulesFile(rules), parts, Silent(), None)  # type: ignore[arg-type]
+    def in_force(parts: Parts, teller: Heard) -> InForce:
+        return InForce(parts, RulesFile(rules), parts, teller, None)  # type: ignore[arg-type]
+
+    parts, heard = Parts(), Heard()
+    parts.store.write(Update(ItemKey("main", "USER#a", "LIKE#POST#1"), set={"x": {"S": "x"}}))
+    with pytest.raises(UsageError, match="hold items that no rule has seen"):
+        in_force(parts, heard).begin(stream_first=False)
+    standing = Registry(parts.program, parts.store).standing()
+    began = in_force(parts, heard)
+    began.begin(stream_first=False)
+    rules.write_text(RULES.replace("likeCount", "likes"))
+    began.reload()
+    assert [name for name, _ in heard.calls][-1] == "refused"
+    parts.program = program(rules)
     with pytest.raises(UsageError, match="deployed functions that have them would stop"):
-        in_force.begin(stream_first=False)
+        in_force(parts, heard).begin(stream_first=False)
+    assert Registry(parts.program, parts.store).look() == standing

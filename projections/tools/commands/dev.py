@@ -28,7 +28,7 @@ __all__ = ["command"]
 @click.option(
     "--backfill/--no-backfill",
     default=None,
-    help="Make right what the tables hold already, when rules are new or change. [default: yes]",
+    help="Make right what the tables hold already, when rules are new or change. [default: yes; at AWS, to be said]",
 )
 @click.option(
     "--batch-size",

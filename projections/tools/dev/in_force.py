@@ -24,6 +24,7 @@ from projections.tools.dev.rules_file import RulesFile
 from projections.tools.dev.telling import Delivery, Teller
 from projections.tools.diff.difference import difference
 from projections.tools.local import WRITES_PER_SECOND
+from projections.tools.render import count
 
 __all__ = ["InForce"]
 
@@ -37,8 +38,9 @@ WAIT_AT_AWS = 60.0
 class InForce:
     """Puts rules in force, by the registry that deployed functions obey too.
 
-    New and changed rules would publish nothing before a backfill, so one is done at once, unless `backfill` is False. On
-    an emulator it also deletes what rules make no more, and a rule that vanished is retired; elsewhere neither.
+    New and changed rules would publish nothing before a backfill, so on an emulator one is done at once, unless `backfill`
+    is False; it also deletes what rules make no more, and a rule that vanished is retired. At AWS none of this happens
+    without a word: tables may be large, and functions with other rules deployed.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class InForce:
     def begin(self, *, stream_first: bool) -> bool:
         """At the beginning. With `stream_first`, on an empty ledger, the backfill is left until later: then True.
 
-        Raises UsageError where deployed functions with other rules would be put out of force.
+        Raises UsageError where, at AWS, somebody has to decide.
         """
         program = self._projector.program
         self._findings(review(self._file.path).findings)
@@ -64,16 +66,21 @@ class InForce:
         standing = Registry(program, store).look()
         if standing is None:
             held = any(store.scan(name, limit=1).items for name in program.tables)
+            if held and self._undecided:
+                raise UsageError(
+                    "these tables hold items that no rule has seen. Say --backfill, and they are read and made right "
+                    "(`projections backfill --dry-run` says what that costs), or --no-backfill"
+                )
             wanted = held and self._wanted is not False
             if wanted and not stream_first:
                 self.backfill(program)
             else:
                 Registry(program, store, LIVE).standing()
             return wanted and stream_first
-        if standing.program != program.fingerprint and not self._place.emulated and self._wanted is not True:
+        if standing.program != program.fingerprint and self._undecided:
             raise UsageError(
                 "other rules are in force on these tables, and deployed functions that have them would stop. Use tables of "
-                "your own, or say --backfill if these rules are to take over"
+                "your own; or say --backfill or --no-backfill, and these rules take over"
             )
         program = self._without_vanished(program, standing.rules)
         unfinished = Progress(store).run()
@@ -106,6 +113,9 @@ class InForce:
             return
         self._tell.changed(difference(old.document, program.document), name)
         self._findings(found.findings)
+        if self._undecided:
+            self._tell.refused("at AWS they are put in force only if --backfill or --no-backfill was said")
+            return
         try:
             self.backfill(program)
         except (UsageError, Misconfigured) as error:
@@ -114,7 +124,7 @@ class InForce:
     def backfill(self, program: Program) -> None:
         """Puts rules in force and makes right what the tables hold already. May be interrupted, and goes on next time."""
         store = self._projector.store_for(program)
-        if self._wanted is False:
+        if self._wanted is False or self._undecided:
             standing = Registry(program, store).enforce()
             self._projector.use(program, store)
             filling = [name for name, one in standing.rules.items() if one.state != LIVE]
@@ -146,7 +156,7 @@ class InForce:
         delivery = self._projector.delivery(before, store=store)
         read = backfill.report(run).get("items", Counter())["items"]
         self._tell.note(
-            f"backfill: {read:,} items read, {delivery.writes:,} writes, {delivery.write_units:g} write units, "
+            f"backfill: {read:,} items read, {count(delivery.writes, 'write')}, {delivery.write_units:g} write units, "
             f"{time.monotonic() - started:.1f} s" + ("" if run.done else ". [red]It is not complete.[/]"),
             "backfill",
             complete=run.done,
@@ -175,6 +185,11 @@ class InForce:
                 self._tell.note(text, "backfilling", phase=segment.phase, read=items)
 
         return told
+
+    @property
+    def _undecided(self) -> bool:
+        """Whether nobody has said if there is to be a backfill, where that is not for us to decide."""
+        return not self._place.emulated and self._wanted is None
 
     def _waits(self, seconds: float) -> None:
         text = f"waiting {seconds:.0f} s, until functions that know the old rules have ended"

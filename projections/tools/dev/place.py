@@ -44,6 +44,16 @@ class Place:
             wrong.append("with --create, missing indexes are made")
         return wrong
 
+    def lacks_tables(self) -> bool:
+        """Whether this is an emulator, and somebody deleted a table: it may be a reset, and the table come back."""
+        return self.emulated and any(_described(self.live.client, name) is None for name in self.live.names.values())
+
+    def restore(self) -> None:
+        """Makes the ledger again, if somebody deleted it together with the application's tables."""
+        name = self.live.names[LEDGER]
+        if self.emulated and _described(self.live.client, name) is None:
+            create_table(self.live.client, name, LEDGER_SCHEMA, stream=False)
+
 
 def prepare(
     path: Path,
@@ -98,11 +108,13 @@ def prepare(
 
 
 def stream_of(dynamodb: Any, name: str) -> str:
-    """The ARN of a table's stream. Raises UsageError if the table has none that is on."""
+    """The ARN of a table's stream. Raises UsageError if the table is gone, or has none that is on."""
     table = _described(dynamodb, name)
-    arn = (table or {}).get("LatestStreamArn")
-    if table is None or not arn or not (table.get("StreamSpecification") or {}).get("StreamEnabled"):
-        raise UsageError(f"table {name} has no stream; switch it on")
+    if table is None:
+        raise UsageError(f"table {name} is gone")
+    arn = table.get("LatestStreamArn")
+    if not arn or not (table.get("StreamSpecification") or {}).get("StreamEnabled"):
+        raise UsageError(f"the stream of table {name} is switched off")
     return str(arn)
 
 

@@ -96,7 +96,7 @@ class Projector:
         return Invocation(answer, error, self.delivery(before, told, self.reason if failed else None))
 
     def work(self) -> Delivery | None:
-        """Does the tasks that are due; None if none is."""
+        """Does the tasks that are due; None if none is. Raises Misconfigured; they are then still to be done."""
         before = self.spent()
         return self.delivery(before) if self._functions.work() else None
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from projections.engine.records import stream_label
-from projections.errors import Transient
+from projections.errors import Misconfigured, Transient, UsageError
 from projections.language.program import Program
 from projections.stores.streams import StreamGone, StreamReader
 from projections.tools.dev.followed import Followed
@@ -52,6 +52,8 @@ class Session:
         self._followed: dict[str, Followed] = {}
         self._paused: dict[str, float] = {}
         self._failures = 0
+        self._lost = False
+        self._told_lost = False
         self._discovered = 0.0
         self._backfill_later = False
 
@@ -110,7 +112,7 @@ class Session:
             elif now - busy_until > self._pace.quiet and self._nothing_left():
                 if self._backfill_later:
                     self._backfill_later = False
-                    self._rules.backfill(self._projector.program)
+                    self._backfill()
                     busy_until = time.monotonic()
                 elif self._options.until_idle:
                     return
@@ -141,6 +143,9 @@ class Session:
 
     def _read(self) -> bool:
         """Reads on in all streams; whether there was anything."""
+        if self._lost:
+            self._reopen()
+            return not self._lost
         try:
             found = 0
             looks = time.monotonic() - self._discovered > self._pace.discover
@@ -153,7 +158,7 @@ class Session:
             if looks:
                 self._discovered = time.monotonic()
         except StreamGone:
-            self._reopen()
+            self._lost = True
             return True
         except Transient as error:
             if self._failures == 0:
@@ -165,15 +170,41 @@ class Session:
         return found > 0
 
     def _reopen(self) -> None:
-        """A stream is gone or off. The table has a new one, or UsageError ends the session."""
-        for logical, followed in list(self._followed.items()):
-            if stream_of(self._place.live.client, self._place.live.names[logical]) != followed.reader.arn:
+        """A stream is gone or off. Whoever makes a table anew has it followed, with what the ledger knew put right.
+
+        Where nobody can be expected to, UsageError ends the session.
+        """
+        try:
+            arns = {name: stream_of(self._place.live.client, self._place.live.names[name]) for name in self._followed}
+        except UsageError as error:
+            if self._options.until_idle or not self._place.emulated:
+                raise
+            if not self._told_lost:
+                self._tell.note(f"[yellow]{error}; waiting for it[/]", "waiting", reason=str(error))
+            self._told_lost = True
+            self._stopped.wait(1.0)
+            return
+        self._lost = self._told_lost = False
+        self._place.restore()
+        for logical, arn in arns.items():
+            if arn != self._followed[logical].reader.arn:
                 self._follow(logical, latest=False)
-                arn = self._followed[logical].reader.arn
-                self._tell.note(
-                    f"[yellow]{logical} has a new stream: {arn}[/]", "new stream", table=logical, stream=arn
-                )
+                text = f"[yellow]{logical} has a new stream: {arn}[/]"
+                self._tell.note(text, "new stream", table=logical, stream=arn)
         self._use_labels()
+        self._backfill()
+
+    def _backfill(self) -> None:
+        try:
+            self._rules.backfill(self._projector.program)
+        except Misconfigured:
+            self._lose()
+
+    def _lose(self) -> None:
+        """What was asked of the tables is not possible. Raises the error being handled, unless one was deleted."""
+        if not self._place.lacks_tables():
+            raise
+        self._lost = True
 
     # Deliveries
 
@@ -181,7 +212,7 @@ class Session:
         """Delivers what waits, one batch of each table; whether there was any."""
         found = False
         for logical, followed in self._followed.items():
-            if self._paused.get(logical, 0.0) > time.monotonic():
+            if self._lost or self._paused.get(logical, 0.0) > time.monotonic():
                 continue
             batch = followed.next_batch()
             if batch is not None:
@@ -190,14 +221,23 @@ class Session:
         return found
 
     def _invoke(self, logical: str, followed: Followed, batch: Batch) -> None:
-        invocation = self._projector.invoke(logical, batch)
+        try:
+            invocation = self._projector.invoke(logical, batch)
+        except Misconfigured as error:
+            followed.finish(batch, error=error)
+            self._lose()
+            return
         self._tell.delivered(invocation.delivery)
         followed.finish(batch, invocation.answer, invocation.error)
         if invocation.failed:
             self._paused[logical] = time.monotonic() + min(5.0, 0.25 * 2**batch.attempt)
 
     def _task(self) -> bool:
-        delivery = self._projector.work()
+        try:
+            delivery = None if self._lost else self._projector.work()
+        except Misconfigured:
+            self._lose()
+            return False
         if delivery is not None:
             self._tell.task(delivery)
         return delivery is not None
