@@ -96,6 +96,9 @@ class Session:
             latest=latest,
             rules=list(self._projector.program.rules),
         )
+        if any(":ddblocal:" in followed.reader.arn for followed in self._followed.values()):
+            text = "DynamoDB Local reports too few units for transactions; MiniStack and AWS report them right"
+            self._tell.note(f"[dim]{text}[/]", "units", reason=text)
 
     def _loop(self) -> None:
         busy_until = told = time.monotonic()
@@ -116,7 +119,7 @@ class Session:
                     busy_until = time.monotonic()
                 elif self._options.until_idle:
                     return
-            if self.totals.records != said and now - told > self._pace.totals:
+            if self.totals.records != said and now - told > self._pace.totals and not self._stopped.is_set():
                 self._tell.totals(self.totals, last=False)
                 said, told = self.totals.records, now
             if not busy:

@@ -156,26 +156,24 @@ class Trial:
             raise AssertionError("the handler reports records as failed, again and again:\n  " + "\n  ".join(failed))
 
     def _run(self) -> bool:
-        """Whether there was anything to do."""
+        """Delivers and works until nothing is left; whether there was anything."""
         fresh = False
-        for number in range(ROUNDS):
+        records: Sequence[Mapping[str, Any]] = ()
+        for _ in range(ROUNDS):
             records = self._tables.records()
             for record in records:
                 self._stream.append(record)
             worked = self._mapping.run_until_idle(self._functions.stream) > 0
-            if not worked:
-                due = self._functions.queue.next_due
-                if due is not None:
-                    self._now = max(self._now, due)
-                    worked = self._functions.work()
-            fresh = fresh or worked
+            due = self._functions.queue.next_due
+            if not worked and due is not None:
+                self._now = max(self._now, due)
+                worked = self._functions.work()
             if not worked:
                 return fresh
-            last = records if number == ROUNDS - 1 else []
-        keys = dict.fromkeys(self._name(self.program.tables[t].key(t, r["dynamodb"]["Keys"])) for t, r in _named(last))
-        raise AssertionError(
-            f"the items do not settle: after {ROUNDS} rounds these still change: {', '.join(keys) or 'tasks are left'}"
-        )
+            fresh = True
+        keys = [self._name(self.program.tables[name].key(name, r["dynamodb"]["Keys"])) for name, r in _named(records)]
+        still = ", ".join(dict.fromkeys(keys)) or "tasks are left"
+        raise AssertionError(f"the items do not settle: after {ROUNDS} rounds these still change: {still}")
 
     def items(self, table: str | None = None, *, guards: bool = False) -> list[dict[str, Any]]:
         """All items of a table as plain values, in the order of their keys."""
