@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -75,8 +76,11 @@ class Source:
         return line, column + offset + (1 if node.style else 0)
 
 
-def read(text: str) -> Source:
-    """Data and places of one document. Raises `UnreadableError` where the text is no YAML."""
+def read(text: str, *, exact: bool = False) -> Source:
+    """Data and places of one document. Raises `UnreadableError` where the text is no YAML.
+
+    With `exact`, numbers that are not whole are Decimals with all the digits that stand there.
+    """
     try:
         node = YAML(typ="safe", pure=True).compose(text)
     except RecursionError:
@@ -91,7 +95,7 @@ def read(text: str) -> Source:
     source = Source(text)
     if node is not None:
         try:
-            _Reading(source).value(node, ())
+            _Reading(source, exact).value(node, ())
         except RecursionError:
             raise UnreadableError("nested too deeply") from None
     return source
@@ -120,8 +124,9 @@ def _reader_position(text: str, error: YAMLError) -> tuple[int, int]:
 class _Reading:
     """One walk over the nodes, filling a source."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, exact: bool) -> None:
         self.source = source
+        self.exact = exact
         self.count = 0
         self.open: list[Node] = []
 
@@ -198,7 +203,7 @@ class _Reading:
                 number = float(text.replace("_", ""))
                 if not math.isfinite(number):
                     raise ValueError
-                return number
+                return Decimal(text.replace("_", "")) if self.exact else number
         except (KeyError, ValueError):
             self._report(
                 path, f"{text[:40]} is no number that DynamoDB can hold" if kind != "bool" else "not a boolean"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ from projections.engine.store import Schema
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
 
-__all__ = ["client", "create_table", "delete_table", "endpoint"]
+__all__ = ["client", "create_index", "create_table", "delete_table", "endpoint", "is_emulated"]
 
 _LOCALSTACK = ("LOCALSTACK_HOST", "LOCALSTACK_HOSTNAME", "EDGE_PORT")
 """Any of these says that the user works with localstack-client; it reads them itself."""
@@ -34,6 +35,11 @@ def endpoint(service: str) -> str | None:
     return None
 
 
+def is_emulated(url: str | None) -> bool:
+    """Whether an endpoint is anything but AWS; None stands for AWS itself."""
+    return url is not None and not (urlsplit(url).hostname or "").endswith((".amazonaws.com", ".api.aws"))
+
+
 def client(
     service: str = "dynamodb",
     endpoint_url: str | None = None,
@@ -46,7 +52,7 @@ def client(
     `max_pool_connections` is the number of threads that may call at once without waiting for each other.
     """
     url = endpoint_url or endpoint(service)
-    emulated = url is not None and not (urlsplit(url).hostname or "").endswith((".amazonaws.com", ".api.aws"))
+    emulated = is_emulated(url)
     # Parameters are built by code and refused by DynamoDB: checking them here too costs 6 ms for a transaction of 100.
     # What takes longer than these times will not be answered at all; the engine must know early to report cleanly.
     config = Config(
@@ -76,14 +82,7 @@ def create_table(dynamodb: DynamoDBClient, name: str, schema: Schema, *, stream:
 
     With `stream` it has a stream of both images; the ledger needs none.
     """
-    indexes = [
-        {
-            "IndexName": index,
-            "KeySchema": _key_schema((n for n, _ in partition), (n for n, _ in sort)),
-            "Projection": {"ProjectionType": "ALL"},
-        }
-        for index, (partition, sort) in schema.indexes.items()
-    ]
+    indexes = [_index(schema, index) for index in schema.indexes]
     key = [schema.partition] if schema.sort is None else [schema.partition, schema.sort]
     types = dict(key)
     for partition, sort in schema.indexes.values():
@@ -111,10 +110,37 @@ def create_table(dynamodb: DynamoDBClient, name: str, schema: Schema, *, stream:
         )
 
 
+def create_index(dynamodb: DynamoDBClient, name: str, schema: Schema, index: str) -> None:
+    """Adds one of the schema's indexes to a table that exists, all attributes projected, and waits until it is active."""
+    partition, sort = schema.indexes[index]
+    types = dict([schema.partition, *([schema.sort] if schema.sort else []), *partition, *sort])
+    request: dict[str, Any] = {
+        "TableName": name,
+        "AttributeDefinitions": [{"AttributeName": n, "AttributeType": kind} for n, kind in types.items()],
+        "GlobalSecondaryIndexUpdates": [{"Create": _index(schema, index)}],
+    }
+    dynamodb.update_table(**request)
+    for _ in range(900):
+        table = dynamodb.describe_table(TableName=name)["Table"]
+        states = {one["IndexName"]: one.get("IndexStatus") for one in table.get("GlobalSecondaryIndexes", [])}
+        if states.get(index) == "ACTIVE" and table["TableStatus"] == "ACTIVE":
+            return
+        time.sleep(0.2)
+
+
 def delete_table(dynamodb: DynamoDBClient, name: str) -> None:
     """Deletes a table and waits until it is gone."""
     dynamodb.delete_table(TableName=name)
     dynamodb.get_waiter("table_not_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 180})
+
+
+def _index(schema: Schema, index: str) -> dict[str, Any]:
+    partition, sort = schema.indexes[index]
+    return {
+        "IndexName": index,
+        "KeySchema": _key_schema((n for n, _ in partition), (n for n, _ in sort)),
+        "Projection": {"ProjectionType": "ALL"},
+    }
 
 
 def _key_schema(partition: Iterable[str], sort: Iterable[str]) -> list[dict[str, str]]:

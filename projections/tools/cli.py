@@ -23,6 +23,7 @@ COMMANDS = {
     "check": "Say whether a rule file makes sense, what each rule does, and what may go wrong with it.",
     "compile": "Print the canonical JSON of a rule file, as the deployed function reads it.",
     "cost": "Say what rules cost on AWS, beside a handler written by hand, and which key gets hot.",
+    "dev": "Follow a table's stream and project live, reloading the rules when they change.",
     "diff": "Say what a change of rules means, for a pull request: targets, owners, deletions, backfills, cost.",
     "explain": "Say why records do what they do, or where the derived values of an item come from.",
     "graph": "Draw entities and rules: Mermaid, Graphviz DOT, or an HTML page to look at.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -17,7 +16,7 @@ from projections.language.program import LEDGER_SCHEMA, Program
 from projections.stores.memory import MemoryStore
 from projections.tools.event_source.stream import Record, sequence_number, source_arn
 
-__all__ = ["LEDGER", "EndpointTables", "MemoryTables", "Tables", "schemas", "stream_label"]
+__all__ = ["LEDGER", "QUIET", "QUIET_AT_AWS", "EndpointTables", "MemoryTables", "Tables", "schemas", "stream_label"]
 
 LEDGER = "ledger"
 """The logical name of the ledger table."""
@@ -218,8 +217,10 @@ class EndpointTables:
 
         A fresh iterator each time: moto shows phantom records on one that was open during a cancelled transaction.
         """
+        from projections.stores.streams import as_lambda_has_it, describe
+
         found: list[Record] = []
-        for shard in self._shards(arn):
+        for shard in (description["ShardId"] for description in describe(self._streams, arn)[1]):
             last = self._read.get((arn, shard))
             place = (
                 {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": last}
@@ -231,35 +232,6 @@ class EndpointTables:
                 answer = self._streams.get_records(ShardIterator=iterator)
                 for record in answer["Records"]:
                     self._read[arn, shard] = record["dynamodb"]["SequenceNumber"]
-                    found.append(_as_lambda_has_it(record, arn))
+                    found.append(as_lambda_has_it(record, arn))
                 iterator = answer.get("NextShardIterator") if answer["Records"] else None
         return found
-
-    def _shards(self, arn: str) -> list[str]:
-        shards: list[str] = []
-        request: dict[str, Any] = {"StreamArn": arn}
-        while True:
-            page = self._streams.describe_stream(**request)["StreamDescription"]
-            shards += [shard["ShardId"] for shard in page["Shards"]]
-            if not page.get("LastEvaluatedShardId"):
-                return shards
-            request["ExclusiveStartShardId"] = page["LastEvaluatedShardId"]
-
-
-def _as_lambda_has_it(record: Mapping[str, Any], arn: str) -> dict[str, Any]:
-    """A record of the streams API as Lambda delivers it: JSON throughout, and with its stream's ARN."""
-    plain: dict[str, Any] = _jsonable(record)
-    return plain | {"eventSourceARN": arn, "eventSource": "aws:dynamodb"}
-
-
-def _jsonable(value: Any) -> Any:
-    match value:
-        case bytes() | bytearray():
-            return b64encode(value).decode()
-        case datetime():
-            return int(value.timestamp())
-        case Mapping():
-            return {name: _jsonable(element) for name, element in value.items()}
-        case list() | tuple() | set() | frozenset():
-            return [_jsonable(element) for element in value]
-    return value

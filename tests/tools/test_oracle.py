@@ -1,6 +1,7 @@
 """The oracle against hand-computed cases: `oracle_cases/*.yaml`, the design's example, the rules that ship.
 
-In a case, `then` lists the items that should be other than given, `gone` the keys of those that should not be.
+In a case, `then` lists the items that should be other than given, `gone` the keys of those that should not be, `before` what
+was there and is gone, `settled` what has expired. The same cases are played through the engine.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from projections.language.keys import ItemKey
 from projections.language.loader import load, loads
@@ -23,6 +23,10 @@ from projections.tools.oracle.patterns import pattern
 from projections.tools.oracle.scope import Scope
 from projections.tools.oracle.templates import KeyTemplate, Template
 from projections.tools.oracle.values import Missing, Unfit, normal, plain
+from projections.tools.testing.cases import read_cases
+from projections.tools.testing.items import wire_item
+from projections.tools.testing.rulebook import Rulebook
+from projections.tools.testing.trial import Trial
 
 HERE = Path(__file__).parent
 LANGUAGE = HERE.parent / "language"
@@ -31,37 +35,16 @@ RULES = HERE.parents[1] / "projections" / "rules"
 Item = dict[str, Any]
 
 
-def _yaml(path: Path) -> Any:
-    """Numbers as they are written, and dates as text."""
-    yaml = YAML(typ="safe", pure=True)
-    yaml.Constructor.add_constructor("tag:yaml.org,2002:float", lambda loader, node: Decimal(node.value))
-    yaml.Constructor.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: node.value)
-    return yaml.load(path)
-
-
-def wire(value: Any) -> dict[str, Any]:
-    """A plain value in wire form; `{SS: […]}` is a set."""
-    if isinstance(value, dict):
-        return value if value.keys() == {"SS"} else {"M": image(value)}
-    if isinstance(value, list):
-        return {"L": [wire(inner) for inner in value]}
-    if value is None:
-        return {"NULL": True}
-    if isinstance(value, bool):
-        return {"BOOL": value}
-    return {"S": value} if isinstance(value, str) else {"N": str(value)}
-
-
 def image(item: Item) -> Item:
-    return {name: wire(value) for name, value in item.items()}
+    return dict(wire_item(item, "case"))
 
 
 def _cases() -> Iterator[Any]:
     for path in sorted((HERE / "oracle_cases").glob("*.yaml")):
-        suite = _yaml(path)
-        document = loads(json.dumps(suite["rules"]), path.name, executable=False).canonical()
-        for case in suite["cases"]:
-            yield pytest.param(document, case, id=f"{path.stem}: {case['about']}")
+        suite = read_cases(path, more=frozenset({"before", "settled"}))
+        document = loads(json.dumps(suite.rules), path.name).canonical()
+        for case in suite.cases:
+            yield pytest.param(document, case.content, id=f"{path.stem}: {case.about}")
 
 
 @pytest.mark.parametrize(("document", "case"), list(_cases()))
@@ -78,6 +61,19 @@ def test_case(document: Item, case: Item) -> None:
     )
     again = {"main": list(found.items.values())}
     assert oracle.compare(again, settled) == [], "what should be is as it should be"
+
+
+@pytest.mark.parametrize("redeliver", [False, True], ids=["once", "again"])
+@pytest.mark.parametrize(("document", "case"), list(_cases()))
+def test_the_engine_ends_where_the_oracle_says(document: Item, case: Item, redeliver: bool) -> None:
+    trial = Trial(Rulebook(document, None), redeliver=redeliver)
+    trial.given(*case.get("before", ()), *case["given"])
+    for item in case.get("before", ()):
+        trial.delete(item)
+    for _, item in case.get("settled", ()):
+        trial.put(item).settle()
+        trial.expire(item)
+    trial.then(*case.get("then", ()), gone=case.get("gone", ()), quarantined="any")
 
 
 def test_the_oracle_shares_no_code_with_what_it_judges() -> None:

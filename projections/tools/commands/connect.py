@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from projections.language.program import Program
     from projections.stores.dynamodb import DynamoDBStore
 
-__all__ = ["Live", "connect", "live_options"]
+__all__ = ["Live", "connect", "differences", "live_options", "real_names"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,7 +75,7 @@ def connect(
 
     document = document_of(find_rules(rules))
     program = Program.from_document(document)
-    names = _names(tables, list(program.tables))
+    names = real_names(tables, list(program.tables))
     ledger = ledger or os.environ.get("LEDGER_TABLE_NAME")
     if not ledger:
         raise UsageError("which ledger table? Name it with --ledger NAME or LEDGER_TABLE_NAME; `sam deploy` prints it")
@@ -84,7 +84,7 @@ def connect(
     dynamodb = client(endpoint_url=endpoint_url, region=region, max_pool_connections=threads)
     schemas = {**program.tables, LEDGER: LEDGER_SCHEMA}
     described = {logical: _described(dynamodb, name) for logical, name in names.items()}
-    wrong = [what for logical in names for what in _differences(names[logical], described[logical], schemas[logical])]
+    wrong = [what for logical in names for what in differences(names[logical], described[logical], schemas[logical])]
     if not alone:
         wrong.append(f"--ledger {ledger}: that is an application's table, and the ledger is a table of its own")
     if wrong:
@@ -100,7 +100,8 @@ def connect(
     )
 
 
-def _names(given: Sequence[str], logical: Sequence[str]) -> dict[str, str]:
+def real_names(given: Sequence[str], logical: Sequence[str]) -> dict[str, str]:
+    """The real name of each table of the rules, by --table or the environment. Raises UsageError."""
     source = "--table"
     if not given:
         if several := os.environ.get("TABLES"):
@@ -152,8 +153,8 @@ def _described(dynamodb: Any, name: str) -> dict[str, Any]:
     return found
 
 
-def _differences(name: str, table: Mapping[str, Any], schema: Schema) -> Iterator[str]:
-    """What of a table is not as the rules say."""
+def differences(name: str, table: Mapping[str, Any], schema: Schema) -> Iterator[str]:
+    """What of a table, as DescribeTable shows it, is not as the rules say."""
     types = {one["AttributeName"]: one["AttributeType"] for one in table["AttributeDefinitions"]}
     key = _of_schema(table["KeySchema"], types)
     wanted = (schema.partition,), () if schema.sort is None else (schema.sort,)

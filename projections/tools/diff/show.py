@@ -32,11 +32,13 @@ class Line:
     status: str = ""
 
 
-def _lines(difference: Difference, old: str, new: str) -> Iterator[Line]:
+def _lines(difference: Difference, old: str, new: str, brief: bool = False) -> Iterator[Line]:
     yield Line("title", f"{old} → {new}")
     yield Line("text", _summary(difference))
     for rule in difference.rules:
         yield from _rule(difference, rule)
+    if brief:
+        return
     if shared := list(dict.fromkeys(_part(p) for rule in difference.rules for p in rule.change.parts if p.shared)):
         yield Line("heading", "Entities and tables")
         yield from (Line("item", text) for text in shared)
@@ -124,11 +126,11 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
-def print_difference(out: Console, difference: Difference, old: str, new: str) -> None:
-    """For people, at a terminal."""
+def print_difference(out: Console, difference: Difference, old: str, new: str, *, brief: bool = False) -> None:
+    """For people, at a terminal; if it is to be `brief`, only what becomes of the rules."""
     from rich.text import Text
 
-    for line in _lines(difference, old, new):
+    for line in _lines(difference, old, new, brief):
         parts = line.text.split("`")
         style = {"title": "bold", "heading": "bold"}.get(line.kind, "")
         text = Text({"item": "    ", "title": ""}.get(line.kind, ""))

@@ -78,6 +78,19 @@ class Stream:
         for number in range(shards):
             self._open(HASHES * number // shards, HASHES * (number + 1) // shards, None)
 
+    @classmethod
+    def followed(cls, arn: str) -> Stream:
+        """A stream that exists elsewhere: whoever reads it tells its shards (`adopt`) and puts records into them."""
+        stream = cls(arn)
+        stream.shards.clear()
+        return stream
+
+    def adopt(self, shard: Shard) -> None:
+        """A shard of a stream that exists elsewhere."""
+        if shard.id in self.shards:
+            raise ValueError(f"{shard.id} is known already")
+        self.shards[shard.id] = shard
+
     def append(self, record: Record) -> Shard:
         """Put a record at the end of the open shard of its item; the order of calls is the order of the stream."""
         place = item_hash(record)

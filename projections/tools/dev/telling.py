@@ -1,0 +1,278 @@
+"""What the loop tells, line by line: for people, or as one JSON object per line."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from projections.engine.plan import Rejected
+from projections.engine.store import Image, ItemKey
+from projections.language.findings import Finding
+from projections.language.values import plain_item, same
+from projections.tools.dev.watched import Written
+from projections.tools.diff.difference import Difference
+from projections.tools.diff.show import as_data, print_difference
+from projections.tools.explain.records import RecordTold
+from projections.tools.explain.words import encoded_words, key_words, value_words
+from projections.tools.render import console, count
+
+__all__ = ["Delivery", "Teller", "Totals"]
+
+MOST_WRITES = 20
+"""Writes of a delivery that people are shown one by one."""
+
+MOST_ECHOES = 5
+"""Records of our own writes in a delivery that people are shown one by one."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """Of a session. Units are as the endpoint reports them."""
+
+    records: int = 0
+    own: int = 0
+    writes: int = 0
+    ledger_writes: int = 0
+    write_units: float = 0.0
+    read_units: float = 0.0
+    quarantined: int = 0
+    given_up: int = 0
+    retries: int = 0
+
+    def add(self, delivery: Delivery) -> None:
+        """All but the records, which are counted once however often they are delivered."""
+        self.own += sum(delivery.own)
+        self.writes += delivery.writes
+        self.ledger_writes += delivery.ledger_writes
+        self.write_units += delivery.write_units
+        self.read_units += delivery.read_units
+        self.quarantined += len(delivery.rejected)
+
+    def words(self) -> str:
+        own = f" ({self.own} of our own writes)" if self.own else ""
+        return (
+            f"{count(self.records, 'record')}{own}, {count(self.writes, 'write')}, {self.write_units:.1f} write and "
+            f"{self.read_units:.1f} read units, {self.quarantined} quarantined, {self.given_up} given up"
+        )
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What came of a batch of records, or of a task: all that is to be told of it."""
+
+    records: Sequence[RecordTold] = ()
+    written: Sequence[Written] = ()
+    writes: int = 0
+    rejected: Sequence[Rejected] = ()
+    needless: int = 0
+    ledger_writes: int = 0
+    write_units: float = 0.0
+    read_units: float = 0.0
+    failed: str | None = None
+    own: Sequence[bool] = field(default_factory=tuple)
+
+
+class Teller:
+    """Says what happens, on standard output."""
+
+    def __init__(self, *, as_json: bool, guard_prefix: str = "~") -> None:
+        self._json = as_json
+        self._prefix = guard_prefix
+        self._out = console()
+
+    # The session
+
+    def note(self, text: str, event: str, **fields: Any) -> None:
+        """Something that happened, in words with markup, or as fields."""
+        if self._json:
+            self._line({"event": event, **fields})
+        else:
+            self._out.print(text, soft_wrap=True)
+
+    def trouble(self, reason: str) -> None:
+        """Something does not work for now."""
+        self.note(f"[yellow]{_plain(reason)}; trying again[/]", "trouble", reason=reason)
+
+    def totals(self, totals: Totals, *, last: bool) -> None:
+        event = "ends" if last else "totals"
+        self.note(f"[bold]{totals.words()}.[/]" if last else f"[dim]{totals.words()}[/]", event, **asdict(totals))
+
+    # Records
+
+    def delivered(self, delivery: Delivery) -> None:
+        if self._json:
+            self._delivered_json(delivery)
+            return
+        echoes = 0
+        alone = len(delivery.records) == 1
+        for told, own in zip(delivery.records, delivery.own, strict=True):
+            echoes += own
+            if not own or echoes <= MOST_ECHOES:
+                self._record(told, own, delivery if alone else None)
+        if echoes > MOST_ECHOES:
+            self._out.print(f"          [dim]and {echoes - MOST_ECHOES} more of our own writes[/]")
+        for written in delivery.written[:MOST_WRITES]:
+            self._out.print(f"          [green]→[/] {_written(written)}", soft_wrap=True)
+        if delivery.writes > MOST_WRITES:
+            self._out.print(f"          [green]→[/] and {delivery.writes - MOST_WRITES:,} more writes")
+        if not alone and (units := self._units(delivery)):
+            self._out.print(f"          [dim]{units}[/]")
+        for one in delivery.rejected:
+            by = f" by [cyan]{one.rule}[/]" if one.rule else ""
+            key = encoded_words(one.key) if one.key else "a record"
+            self._out.print(f"          [yellow]quarantined[/]{by}  {_plain(f'{key}: {one.reason}')}", soft_wrap=True)
+        if delivery.failed is not None:
+            self._out.print(f"          [red]failed[/]  {_plain(delivery.failed)}; trying again", soft_wrap=True)
+
+    def task(self, delivery: Delivery) -> None:
+        """What came of tasks."""
+        if self._json:
+            self._delivered_json(delivery, "task")
+        elif delivery.written or delivery.rejected:
+            self._out.print(f"{time.strftime('%H:%M:%S')}  task  [dim]the pages that were left of a push[/]")
+            self.delivered(delivery)
+
+    def gave_up(self, key: ItemKey, event: str, reason: str) -> None:
+        """A record that was tried often enough."""
+        self.note(
+            f"          [red]given up[/]  {event} {_plain(key_words(key))}: {_plain(reason)}",
+            "given up",
+            eventName=event,
+            table=key.table,
+            key=_key(key),
+            reason=reason,
+        )
+
+    def _record(self, told: RecordTold, own: bool, alone: Delivery | None) -> None:
+        """One line; of a record that was delivered alone with what it cost."""
+        record = told.record
+        clock = time.strftime("%H:%M:%S")
+        if record is None:
+            self._out.print(f"{clock}  [yellow]unreadable[/]  {_plain(told.flaw or '')}", soft_wrap=True)
+            return
+        style = "dim" if own else "bold"
+        entity = told.entity or "(of no entity)"
+        line = f"{clock}  {record.event:<6}  {entity}  [{style}]{_plain(key_words(record.key))}[/]"
+        rules = list(dict.fromkeys(rule.rule for rule in told.rules if rule.effect))
+        if own:
+            line += f"  [dim]our write: {_plain(_changed(record.old, record.new, self._prefix))}[/]"
+        if rules:
+            line += f"  [cyan]{', '.join(rules)}[/]"
+        elif not own and told.entity is not None and not (alone and alone.written):
+            line += "  [dim]nothing to do[/]"
+        elif not own and told.nearest:
+            name, reasons = told.nearest[0]
+            line += f"  [dim]nearest is {name}: {_plain('; '.join(reasons[:1]))}[/]"
+        if alone is not None and (units := self._units(alone)):
+            line += f"  [dim]{units}[/]"
+        self._out.print(line, soft_wrap=True)
+
+    @staticmethod
+    def _units(delivery: Delivery) -> str:
+        parts = []
+        if delivery.write_units:
+            parts.append(f"{delivery.write_units:g} write unit{'' if delivery.write_units == 1 else 's'}")
+        if delivery.needless:
+            parts.append(f"{count(delivery.needless, 'write')} not needed")
+        return ", ".join(parts)
+
+    def _delivered_json(self, delivery: Delivery, event: str = "delivered") -> None:
+        for told, own in zip(delivery.records, delivery.own, strict=True):
+            record = told.record
+            self._line(
+                {
+                    "event": "record",
+                    "eventName": told.raw.get("eventName"),
+                    "entity": told.entity,
+                    "table": record.key.table if record else None,
+                    "key": _key(record.key) if record else None,
+                    "ownWrite": own,
+                    "rules": {rule.rule: rule.effect for rule in told.rules if rule.effect},
+                    "flaw": told.flaw,
+                }
+            )
+        for written in delivery.written:
+            self._line(
+                {
+                    "event": "write",
+                    "table": written.key.table,
+                    "key": _key(written.key),
+                    "rules": list(written.rules),
+                    "set": plain_item(written.set),
+                    "removed": list(written.removed),
+                    "deleted": written.deleted,
+                }
+            )
+        for one in delivery.rejected:
+            self._line({"event": "quarantined", "rule": one.rule, "key": one.key, "reason": one.reason})
+        self._line(
+            {
+                "event": event,
+                "records": len(delivery.records),
+                "writes": delivery.writes,
+                "needless": delivery.needless,
+                "ledgerWrites": delivery.ledger_writes,
+                "writeUnits": delivery.write_units,
+                "readUnits": delivery.read_units,
+                "failed": delivery.failed,
+            }
+        )
+
+    # Rules
+
+    def findings(self, found: Sequence[Finding]) -> None:
+        """Mistakes and warnings of a rule file."""
+        for one in found:
+            if self._json:
+                self._line({**asdict(one), "event": "finding"})
+            else:
+                colour = "red" if one.severity == "error" else "yellow"
+                self._out.print(f"[{colour}]{_plain(str(one))}[/]", soft_wrap=True)
+
+    def refused(self, reason: str) -> None:
+        """The new rules are not used."""
+        self.note(f"[red]The old rules stay:[/] {_plain(reason)}", "rules refused", reason=reason)
+
+    def changed(self, difference: Difference, name: str) -> None:
+        """New rules are used."""
+        if self._json:
+            self._line({"event": "rules changed", "difference": as_data(difference)})
+        else:
+            print_difference(self._out, difference, f"{name} as it was", "as it is now", brief=True)
+
+    def _line(self, fields: Mapping[str, Any]) -> None:
+        print(json.dumps(fields, ensure_ascii=False), flush=True)
+
+
+def _key(key: ItemKey) -> list[str]:
+    return [part for part in key[1:] if part is not None]
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _written(written: Written) -> str:
+    key = f"[bold]{_plain(key_words(written.key))}[/]"
+    by = f"  [cyan]{', '.join(written.rules)}[/]" if written.rules else ""
+    if written.deleted:
+        return f"{key}  deleted{by}"
+    parts = [f"{name} {value_words(value, 40)}" for name, value in written.set.items()]
+    parts += [f"without {name}" for name in written.removed]
+    return f"{key}  {_plain(', '.join(parts))}{by}"
+
+
+def _changed(old: Image | None, new: Image | None, prefix: str) -> str:
+    """What a record shows to have changed, without guards."""
+    if new is None:
+        return "deleted"
+    if old is None:
+        return "created"
+    names = [n for n in dict.fromkeys([*new, *old]) if not n.startswith(prefix) and not same(old.get(n), new.get(n))]
+    parts = [f"{n} {value_words(old.get(n), 24)} → {value_words(new.get(n), 24)}" for n in names]
+    return ", ".join(parts) or "its guard"

@@ -1,0 +1,142 @@
+"""A store that is watched: what is written to the application's tables, by which rule, and how much to the ledger."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from projections.engine.ledger_items import LEDGER
+from projections.engine.store import Condition, Delete, Image, ItemKey, Page, Schema, Store, Update, Value, Write
+from projections.errors import ConditionFailed, StoreError
+from projections.language.program import Program
+from projections.language.rules import IndexRule
+
+__all__ = ["Seen", "WatchedStore", "Written"]
+
+MOST = 100
+"""Writes that are remembered one by one. A backfill makes millions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One write to an item of the application's tables that was done. `set` and `removed` are without guards."""
+
+    key: ItemKey
+    rules: tuple[str, ...]
+    set: Mapping[str, Value]
+    removed: tuple[str, ...]
+    deleted: bool
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was asked of the store since it was last looked at. `needless` writes met a condition that did not hold.
+
+    `writes` counts those to the application's tables; `written` has the first MOST of them.
+    """
+
+    written: list[Written] = field(default_factory=list)
+    writes: int = 0
+    needless: int = 0
+    ledger: int = 0
+
+
+class WatchedStore:
+    """Does what `store` does, and remembers what it wrote (`taken`). Safe for threads if `store` is."""
+
+    def __init__(self, store: Store, program: Program) -> None:
+        self._store = store
+        self._program = program
+        self._seen = Seen()
+        self._lock = threading.Lock()
+
+    def taken(self) -> Seen:
+        """What was seen since the last call."""
+        with self._lock:
+            seen, self._seen = self._seen, Seen()
+        return seen
+
+    def schema(self, table: str) -> Schema:
+        return self._store.schema(table)
+
+    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        return self._store.get(key, attributes)
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        return self._store.get_many(keys)
+
+    def query(self, table: str, values: Sequence[Value], **asked: Any) -> Page:
+        return self._store.query(table, values, **asked)
+
+    def scan(self, table: str, **asked: Any) -> Page:
+        return self._store.scan(table, **asked)
+
+    def write(self, write: Write) -> None:
+        with self._watching():
+            self._store.write(write)
+        self._done([write])
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        self._store.transact(writes)
+        self._done(writes)
+
+    def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
+        answers = self._store.write_each(writes)
+        self._done([write for write, answer in zip(writes, answers, strict=True) if answer is None])
+        with self._lock:
+            self._seen.needless += sum(isinstance(answer, ConditionFailed) for answer in answers)
+        return answers
+
+    @contextmanager
+    def _watching(self) -> Any:
+        try:
+            yield
+        except ConditionFailed:
+            with self._lock:
+                self._seen.needless += 1
+            raise
+
+    def _done(self, writes: Sequence[Write]) -> None:
+        with self._lock:
+            for write in writes:
+                if write.key.table == LEDGER:
+                    self._seen.ledger += 1
+                    continue
+                self._seen.writes += 1
+                if len(self._seen.written) < MOST:
+                    self._seen.written.append(self._told(write))
+
+    def _told(self, write: Write) -> Written:
+        prefix = self._program.guard_prefix
+        if isinstance(write, Delete):
+            guards = sorted(
+                {path[0].removeprefix(prefix) for path in _paths(write.condition) if path[0].startswith(prefix)}
+            )
+            return Written(write.key, tuple(guards), {}, (), True)
+        touched = [*write.set, *write.remove]
+        rules = [name.removeprefix(prefix) for name in touched if name.startswith(prefix)]
+        rules = rules or [rule.name for rule in self._program.rules.values() if _sets(rule, touched)]
+        return Written(
+            write.key,
+            tuple(dict.fromkeys(rules)),
+            {name: value for name, value in write.set.items() if not name.startswith(prefix)},
+            tuple(name for name in write.remove if not name.startswith(prefix)),
+            False,
+        )
+
+
+def _sets(rule: Any, touched: Sequence[str]) -> bool:
+    """Whether these are attributes of an index rule, whose writes have no guard."""
+    return isinstance(rule, IndexRule) and any(name in touched for name, _, _ in rule.attributes)
+
+
+def _paths(condition: Condition | None) -> list[tuple[str, ...]]:
+    if condition is None:
+        return []
+    parts = getattr(condition, "conditions", None)
+    if parts is None:
+        return [condition.path]  # type: ignore[union-attr]
+    return [path for part in parts for path in _paths(part)]

@@ -1,0 +1,101 @@
+"""Items as people write them in tests, as the engine has them, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from projections.engine.store import Image, ItemKey, Schema, Value
+from projections.errors import UsageError
+from projections.language.program import Program
+from projections.language.syntax import LanguageError
+from projections.language.values import plain, wire
+
+__all__ = ["key_of", "key_words", "value_of", "value_words", "wire_item"]
+
+_SETS = ("SS", "NS", "BS")
+_TAGS = frozenset({"S", "N", "B", "BOOL", "NULL", "L", "M", *_SETS})
+
+
+def wire_item(item: object, what: str) -> Image:
+    """An item of plain values, or one that is in wire form already. Raises UsageError, which begins with `what`."""
+    if not isinstance(item, Mapping):
+        raise UsageError(f"{what}: an item is a mapping of attributes, this is {_shown(item)}")
+    if item and all(_is_wire(value) for value in item.values()):
+        return dict(item)
+    found = {}
+    for name, value in item.items():
+        try:
+            found[str(name)] = value_of(value)
+        except LanguageError as error:
+            raise UsageError(f"{what}: {name}: {error}") from None
+    return found
+
+
+def _is_wire(value: object) -> bool:
+    return isinstance(value, Mapping) and len(value) == 1 and next(iter(value)) in _TAGS
+
+
+def value_of(value: object) -> Value:
+    """A plain value in wire form. YAML has no sets: `{SS: […]}`, `{NS: […]}` and `{BS: […]}` stand for them."""
+    if isinstance(value, Mapping):
+        if len(value) == 1:
+            ((name, elements),) = value.items()
+            if name in _SETS and isinstance(elements, Sequence) and not isinstance(elements, str):
+                return wire(frozenset(elements))
+        if not (len(value) == 1 and "$binary" in value):
+            return {"M": {str(name): value_of(element) for name, element in value.items()}}
+    if isinstance(value, list | tuple):
+        return {"L": [value_of(element) for element in value]}
+    return wire(value)
+
+
+def key_of(program: Program, table: str, item: object, what: str) -> ItemKey:
+    """The key of an item, of a mapping with just its key attributes, or of a list (partition key, sort key).
+
+    Raises UsageError, which begins with `what`.
+    """
+    schema = program.tables[table]
+    names = schema.key_attributes
+    if isinstance(item, list | tuple):
+        if len(item) != len(names):
+            raise UsageError(f"{what}: the key is {_key_text(schema)}, this has {len(item)} parts")
+        kinds = [schema.partition[1], *([schema.sort[1]] if schema.sort else [])]
+        item = {name: {kind: str(part)} for name, kind, part in zip(names, kinds, item, strict=True)}
+    image = wire_item(item, what)
+    try:
+        return schema.key(table, image)
+    except (KeyError, ValueError, ArithmeticError):
+        raise UsageError(f"{what}: the key is {_key_text(schema)}, this has {_shown_keys(image, names)}") from None
+
+
+def _key_text(schema: Schema) -> str:
+    kinds = {"S": "text", "N": "number", "B": "binary"}
+    parts = [schema.partition, *([schema.sort] if schema.sort else [])]
+    return " and ".join(f"{name} ({kinds[kind]})" for name, kind in parts)
+
+
+def _shown_keys(image: Image, names: Sequence[str]) -> str:
+    return ", ".join(f"{name} {value_words(image[name])}" if name in image else f"no {name}" for name in names)
+
+
+def key_words(key: ItemKey, *, several: bool = False) -> str:
+    """A key as people read it, `POST#p1 · METADATA`, after the table's name where there are several."""
+    text = " · ".join(part for part in key[1:] if part is not None)
+    return f"{key.table}: {text}" if several else text
+
+
+def value_words(value: Value | None, most: int = 200) -> str:
+    """A value on one line; `absent` where there is none."""
+    if value is None:
+        return "absent"
+    if "NS" in value or "SS" in value or "BS" in value:
+        text = "set " + json.dumps(plain(value), ensure_ascii=False)
+    else:
+        text = json.dumps(plain(value), ensure_ascii=False)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"

@@ -1,0 +1,389 @@
+"""The pytest plugin for tests of rules, run by pytest itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from projections.errors import RulesError, UsageError
+from projections.tools.testing.cases import read_cases
+from projections.tools.testing.rulebook import rulebook
+from projections.tools.testing.trial import Trial
+
+pytest_plugins = ["pytester"]
+
+PLUGIN = "projections.tools.testing.plugin"
+ROOT = Path(__file__).parents[2]
+
+RULES = """
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK]}, ttl: ttl}
+entities:
+  User: {key: {PK: "USER#{userId}", SK: PROFILE}}
+  Post: {key: {PK: "USER#{userId}", SK: "POST#{postId}"}, id: postId}
+  Meta: {key: {PK: "POST#{postId}", SK: METADATA}}
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#POST#{postId}"}, expires: true}
+  Comment: {key: {PK: "POST#{postId}", SK: "COMMENT#{commentId}"}, index_key: {GSI1PK: "AUTHOR#{userId}"}}
+  Month: {key: {PK: "MONTH#{month}", SK: STATS}, derived: true}
+projections:
+  byId: {from: Post, copy: {into: Meta, attributes: [title, tags]}}
+  likes: {from: Like, expired: keep, aggregate: {into: Meta, set: {likeCount: count}}}
+  months: {from: Post, bind: {month: "{at|date(%Y-%m)}"}, aggregate: {into: Month, set: {posts: count}}}
+  author: {from: User, embed: {into: Comment, match: {userId: "{userId}"}, attributes: {userName: name}}}
+"""
+POST = '{"PK": "USER#a", "SK": "POST#1", "title": "T"}'
+META = '{"PK": "POST#1", "SK": "METADATA", "title": "T", "likeCount": 0}'
+
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs pytest on files in a directory that holds RULES, with our plugin and no other."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    (pytester.path / "rules.yaml").write_text(RULES)
+
+    def run(*arguments: str, **files: str) -> pytest.RunResult:
+        for name, text in files.items():
+            suffix = ".projections.yaml" if name.endswith("cases") else ".py"
+            (pytester.path / f"{name}{suffix}").write_text(text)
+        return pytester.runpytest_inprocess("-p", PLUGIN, "-p", "no:cacheprovider", *arguments)
+
+    return run
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Trial:
+    (tmp_path / "rules.yaml").write_text(RULES)
+    return Trial(rulebook("rules.yaml", tmp_path))
+
+
+def told(result: pytest.RunResult) -> str:
+    return "\n".join(result.outlines)
+
+
+def test_given_when_then(run: Run) -> None:
+    """Counters count, embeds reach children through the task queue, what is gone is gone."""
+    result = run(
+        test_rules=f"""
+def test_counts(projections):
+    projections.given({POST})
+    projections.put({{"PK": "USER#b", "SK": "LIKE#POST#1"}})
+    projections.put({{"PK": "USER#c", "SK": "LIKE#POST#1"}})
+    projections.delete({{"PK": "USER#b", "SK": "LIKE#POST#1"}})
+    projections.update({{"PK": "USER#a", "SK": "POST#1"}}, {{"title": "New", "tags": {{"x", "y"}}}})
+    projections.then({{"PK": "POST#1", "SK": "METADATA", "title": "New", "tags": {{"y", "x"}}, "likeCount": 1}})
+    assert projections.item(["POST#1", "METADATA"])["likeCount"] == 1
+    assert [item["SK"] for item in projections.items()] == ["METADATA", "POST#1", "LIKE#POST#1"]
+
+def test_embeds(projections):
+    comment = {{"PK": "POST#1", "SK": "COMMENT#1", "userId": "a", "GSI1PK": "AUTHOR#a"}}
+    projections.given({{"PK": "USER#a", "SK": "PROFILE", "name": "Ann"}}, comment)
+    projections.put({{"PK": "USER#a", "SK": "PROFILE", "name": "Anna"}})
+    projections.then({{**comment, "userName": "Anna"}})
+
+def test_gone(projections):
+    projections.given({POST}).delete(["USER#a", "POST#1"])
+    projections.then(gone=[["POST#1", "METADATA"]])
+"""
+    )
+    result.assert_outcomes(passed=3)
+
+
+def test_a_difference_names_item_attribute_values_and_rule(run: Run) -> None:
+    result = run(
+        test_rules=f"""
+def test_counts(projections):
+    projections.given({POST}, {{"PK": "USER#a", "SK": "LIKES#1"}})
+    projections.then({{"PK": "POST#1", "SK": "METADATA", "title": "T", "likeCount": 1}})
+
+def test_missing(projections):
+    projections.given({POST}).delete(["USER#a", "POST#1"])
+    projections.then({META})
+
+def test_unexpected(projections):
+    projections.given({{**{POST}, "at": "2025-05-01"}}).then({META})
+"""
+    )
+    result.assert_outcomes(failed=3)
+    text = told(result)
+    assert "POST#1 · METADATA  (Meta)" in text
+    assert "likeCount  is 0  expected 1  rule likes: count of Like" in text
+    assert "(of no entity, so no rule sees them: USER#a · LIKES#1)" in text
+    assert "POST#1 · METADATA  (Meta) is missing, rule byId should create it:" in text
+    assert "MONTH#2025-05 · STATS  (Month) is there, created by rule months, but should not be:" in text
+    assert "trial.py" not in text, "a failure points at the test, not into the plugin"
+
+
+def test_what_rules_refuse_fails_a_test_that_does_not_expect_it(run: Run) -> None:
+    written = f'projections.given({{**{POST}, "at": "yesterday"}})'
+    result = run(
+        test_rules=f"""
+def test_unnoticed(projections):
+    {written}.then({META})
+
+def test_expected(projections):
+    {written}.then({META}, quarantined=[{{"rule": "months", "key": ["USER#a", "POST#1"], "reason": "ISO 8601"}}])
+    assert [refused["rule"] for refused in projections.quarantined] == ["months"]
+
+def test_whatever(projections):
+    {written}.then({META}, quarantined="any")
+
+def test_in_vain(projections):
+    projections.given({POST}).then({META}, quarantined=[{{"rule": "months"}}])
+"""
+    )
+    result.assert_outcomes(passed=2, failed=2)
+    assert "rule months refuses USER#a · POST#1: template" in told(result)
+    assert "nothing was refused like {'rule': 'months'}" in told(result)
+
+
+def test_case_files_are_tests(run: Run) -> None:
+    result = run(
+        "-v",
+        social_cases="""
+rules: rules.yaml
+cases:
+  - about: likes stay when they expire
+    given: [{PK: USER#a, SK: "POST#1", title: T}]
+    when:
+      - put: {PK: USER#b, SK: "LIKE#POST#1", ttl: 1}
+      - put: {PK: USER#c, SK: "LIKE#POST#1", ttl: 1}
+      - expire: {PK: USER#b, SK: "LIKE#POST#1"}
+      - delete: [USER#c, "LIKE#POST#1"]
+      - update: {PK: USER#a, SK: "POST#1", tags: {SS: [x]}}
+        remove: [title]
+        add: {edits: 1.10}
+    then: [{PK: "POST#1", SK: METADATA, tags: {SS: [x]}, likeCount: 1}]
+  - about: nobody can like twice
+    given: [{PK: USER#a, SK: "POST#1"}]
+    when: [{put: {PK: USER#b, SK: "LIKE#POST#1"}}, {put: {PK: USER#b, SK: "LIKE#POST#1", again: true}}]
+    then: [{PK: "POST#1", SK: METADATA, likeCount: 2}]
+""",
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["social_cases.projections.yaml::likes stay when they expire PASSED*"])
+    result.stdout.fnmatch_lines(["*social_cases.projections.yaml:15: nobody can like twice"])
+    assert "likeCount  is 1  expected 2  rule likes: count of Like" in told(result)
+    assert "Traceback" not in told(result)
+
+
+def test_mistakes_in_case_files_are_told_with_their_places(run: Run) -> None:
+    result = run(
+        bad_cases="""
+cases:
+  - about: one
+    when: [{putt: {PK: a}}, {put: {}, delete: {}}]
+    thn: []
+  - about: one
+    given: {PK: a}
+""",
+        empty_cases="rules: rules.yaml\n",
+    )
+    result.assert_outcomes(errors=2)
+    text = told(result)
+    for mistake in (
+        'bad_cases.projections.yaml:4:13: cases[0].when[0].putt: unknown (did you mean "put"?)',
+        ":4:29: cases[0].when[1]: a step is one of put, update, delete, expire; this has put and delete",
+        'bad_cases.projections.yaml:5:5: cases[0].thn: unknown (did you mean "then"?)',
+        "bad_cases.projections.yaml:6:12: cases[1].about: case 1 is about the same; say what differs",
+        "bad_cases.projections.yaml:7:12: cases[1].given: expected a list, or lists by table",
+        "empty_cases.projections.yaml:1:1: (top): nothing to test: give `cases`, or `simulate: 200`",
+    ):
+        assert mistake in text, text
+
+
+def test_which_rules_are_meant(run: Run, pytester: pytest.Pytester) -> None:
+    """A marker before the command line, the command line before the configuration, that before rules.yaml."""
+    for name in ("marked", "given", "configured"):
+        (pytester.path / f"{name}.yaml").write_text(RULES.replace("likeCount", name))
+    text = f"""
+import pytest
+
+def attribute(projections):
+    projections.given({POST})
+    return [name for name in projections.item(["POST#1", "METADATA"]) if name not in ("PK", "SK", "title")]
+
+def test_default(projections):
+    assert attribute(projections) == ["EXPECTED"]
+
+@pytest.mark.projections(rules="marked.yaml")
+def test_marked(projections):
+    assert attribute(projections) == ["marked"]
+
+@pytest.mark.projections("missing.yaml")
+@pytest.mark.skipif("EXPECTED" != "given", reason="once is enough")
+def test_missing(projections):
+    pass
+"""
+    run(test_rules=text.replace("EXPECTED", "likeCount")).assert_outcomes(passed=2, skipped=1)
+    (pytester.path / "pytest.ini").write_text("[pytest]\nprojections_rules = configured.yaml\n")
+    run(test_rules=text.replace("EXPECTED", "configured")).assert_outcomes(passed=2, skipped=1)
+    result = run("--projections-rules", "given.yaml", "--strict-markers", test_rules=text.replace("EXPECTED", "given"))
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*rules 'missing.yaml': there is no file *missing.yaml"])
+
+
+def test_broken_rules_are_told_without_a_traceback(run: Run, pytester: pytest.Pytester) -> None:
+    (pytester.path / "rules.yaml").write_text(RULES.replace("from: Like", "from: Likes"))
+    result = run(test_rules="def test(projections): pass", a_cases="{cases: [{about: x}]}")
+    result.assert_outcomes(failed=1, errors=1)
+    assert told(result).count('rules.yaml:12:17: projections.likes.from: there is no entity "Likes"') == 2
+    assert "exception" not in told(result)
+
+
+def test_redelivery_changes_nothing(run: Run, pytester: pytest.Pytester) -> None:
+    """By marker, option, configuration and case file; that it happens at all, the number of deliveries says."""
+    text = f"""
+import pytest
+
+def deliveries(projections):
+    seen = []
+    stream = projections._functions.stream
+    projections._functions.stream = lambda event: (seen.append(event), stream(event))[1]
+    projections.given({POST}).then({META})
+    return len(seen)
+
+def test_plain(projections):
+    assert deliveries(projections) == PLAIN
+
+@pytest.mark.projections(redeliver=True)
+def test_marked(projections):
+    assert deliveries(projections) > 6
+"""
+    once = run(test_rules=text.replace("PLAIN", "3"))
+    once.assert_outcomes(passed=2)
+    again = text.replace("deliveries(projections) == PLAIN", "deliveries(projections) > 6")
+    run("--projections-redeliver", test_rules=again).assert_outcomes(passed=2)
+    (pytester.path / "pytest.ini").write_text("[pytest]\nprojections_redeliver = true\n")
+    run(test_rules=again).assert_outcomes(passed=2)
+
+
+def test_the_simulation_as_an_assertion(run: Run, pytester: pytest.Pytester) -> None:
+    """Rules that are right pass; an engine that is wrong fails with seed, problems, trace and the command to replay."""
+    (pytester.path / "rules.yaml").write_text((ROOT / "tests/simulation/rules/copies.yaml").read_text())
+    text = "def test(projections):\n    projections.assert_simulation(histories=20, seed=7)\n"
+    cases = "simulate: 10\n"
+    run(test_rules=text, a_cases=cases).assert_outcomes(passed=2)
+    broken = """
+import pytest
+from projections.engine import copies
+
+@pytest.fixture(autouse=True)
+def wrong(monkeypatch):
+    monkeypatch.setattr(copies, "copies_of", lambda *arguments: {})
+"""
+    result = run(conftest=broken, test_rules=text)
+    result.assert_outcomes(failed=1, passed=1)  # the fixture that breaks the engine is not for case files
+    result.stdout.fnmatch_lines(
+        [
+            "*the history of seed * ends wrong, number * of 20:",
+            "*what happened*",
+            "*to see it again: projections simulate --rules rules.yaml --seed * --histories 1 --trace",
+        ]
+    )
+
+
+def test_a_run_without_our_tests_loads_nothing_but_the_plugin() -> None:
+    script = (
+        f"import sys, {PLUGIN}\n"
+        "heavy = {'boto3', 'pydantic', 'ruamel', 'rich', 'click', 'projections.engine', 'projections.language'}\n"
+        "assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
+
+
+def test_the_entry_point_is_the_module_that_is_named() -> None:
+    """So that `-p` with the module's name and the entry point are one plugin and not two."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {PLUGIN: PLUGIN}
+    assert any(package.startswith("pytest") for package in project["optional-dependencies"]["test"])
+
+
+def test_wrong_use_is_told(trial: Trial) -> None:
+    for wrong, message in (
+        (lambda: trial.put({"PK": "x"}), r"put: the key is PK \(text\) and SK \(text\), this has PK \"x\", no SK"),
+        (lambda: trial.put({"PK": "x", "SK": 1}), r"put: the key is .* this has PK \"x\", SK 1"),
+        (lambda: trial.put({"PK": "x", "SK": "y", "a": object()}), "put: a: object has no form in DynamoDB"),
+        (lambda: trial.delete(["x"]), "delete: the key is .* this has 1 parts"),
+        (lambda: trial.expire(["x", "y"]), "expire x · y: there is no such item that could expire"),
+        (
+            lambda: trial.put({"PK": "x", "SK": "y"}, table="other"),
+            "put: the rules have no table 'other'; they have main",
+        ),
+        (lambda: trial.update(["x", "y"], add={"n": "text"}), "update x · y: "),
+        (lambda: trial.then({"PK": "x", "SK": "y"}, {"PK": "x", "SK": "y"}), "then: x · y stands there twice"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            wrong()  # type: ignore[no-untyped-call]
+
+
+def test_values_are_compared_as_dynamodb_has_them(trial: Trial) -> None:
+    """Numbers by value, sets without order, binary, nested; an item may be in wire form too."""
+    written = {"n": 1.5, "d": Decimal("0.10"), "s": {2, 1}, "b": b"x", "m": {"l": [None, True, {"SS": ["a"]}]}}
+    trial.put({"PK": "x", "SK": "1", **written})
+    trial.put({"PK": {"S": "x"}, "SK": {"S": "2"}, "n": {"N": "1.0"}})
+    trial.then(
+        {"PK": "x", "SK": "1", "n": Decimal("1.50"), "d": 0.1, "s": {1, 2}, "b": b"x", "m": {"l": [None, True, {"a"}]}},
+        {"PK": "x", "SK": "2", "n": 1},
+    )
+    with pytest.raises(AssertionError, match=r"n  is 1  expected \"1\""):
+        trial.then({"PK": "x", "SK": "2", "n": "1"})
+
+
+def test_a_push_of_more_than_a_page_is_finished_by_the_worker(trial: Trial) -> None:
+    comments = [
+        {"PK": "POST#1", "SK": f"COMMENT#{number:04}", "userId": "a", "GSI1PK": "AUTHOR#a"} for number in range(1100)
+    ]
+    trial.given(*comments)
+    trial.put({"PK": "USER#a", "SK": "PROFILE", "name": "Ann"})
+    trial.then(*({**comment, "userName": "Ann"} for comment in comments))
+
+
+def test_guards_are_seen_when_asked_for(trial: Trial) -> None:
+    trial.given({"PK": "USER#a", "SK": "POST#1"})
+    meta = {"PK": "POST#1", "SK": "METADATA", "likeCount": 0}
+    trial.then(meta)
+    with pytest.raises(AssertionError, match=r"~likes .* rule likes"):
+        trial.then(meta, guards=True)
+    seen = trial.item(["POST#1", "METADATA"], guards=True)
+    assert seen is not None
+    assert {"~likes", "~byId"} <= seen.keys()
+
+
+def test_rules_in_python_and_of_several_tables(tmp_path: Path) -> None:
+    rules = {
+        "tables": {"orders": {"key": ["id"]}, "customers": {"key": {"number": "N"}}},
+        "entities": {
+            "Order": {"table": "orders", "key": {"id": "{order}"}},
+            "Customer": {"table": "customers", "key": {"number": "{customer}"}},
+        },
+        "projections": {"orders": {"from": "Order", "aggregate": {"into": "Customer", "set": {"orders": "count"}}}},
+    }
+    trial = Trial(rulebook(rules, tmp_path))
+    trial.given({"number": 7}, table="customers")
+    trial.put({"id": "o", "customer": 7}, table="orders")
+    trial.then({"number": 7, "orders": 1}, table="customers")
+    with pytest.raises(AssertionError, match=r"customers: 7  \(Customer\)"):
+        trial.then_all({"customers": [{"number": 7, "orders": 2}], "orders": [{"id": "o", "customer": 7}]})
+    with pytest.raises(UsageError, match="put: in which table"):
+        trial.put({"id": "p"})
+    file = tmp_path / "x.projections.yaml"
+    file.write_text(
+        "cases: [{about: tables, given: {customers: [{number: 7}]}, when: [{table: orders, put: {id: o, customer: 7}}],"
+        " then: {customers: [{number: 7, orders: 1}]}}]"
+    )
+    read_cases(file).cases[0].play(Trial(rulebook(rules, tmp_path)))
+
+
+def test_rules_with_mistakes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RulesError, match="rules in the test"):
+        rulebook({"table": {"key": ["PK"]}}, tmp_path)
+    with pytest.raises(UsageError, match="which rules"):
+        rulebook(None, tmp_path)
+    assert rulebook("social", tmp_path).path is not None
