@@ -138,7 +138,9 @@ def print_replay(replay: Replay, program: Program, document: Mapping[str, Any], 
     for key in sorted(set(replay.before) - set(replay.after)):
         out.print(f"[red]- {escape(_name(key))}[/]  removed", soft_wrap=True)
     if replay.after and not shown:
-        out.print("Nothing was derived: no rule applies to these events.")
+        shadow = document["projections"] and all(one["mode"] == "shadow" for one in document["projections"].values())
+        why = "all rules are in the shadow" if shadow else "no rule applies to these events"
+        out.print(f"Nothing was derived: {why}.")
     _print_problems(out, replay)
     _print_summary(out, replay, shown, attributes, untouched)
 

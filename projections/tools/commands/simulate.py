@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from projections.errors import UsageError
 from projections.tools.commands.options import as_json, document_of, find_rules, rules_option
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def command(rules: str | None, as_json: bool, histories: int, seed: int, jobs: i
 
     path = find_rules(rules)
     document = document_of(path)
+    if not document["projections"]:
+        raise UsageError(f"{path}: it has no rules, so there is nothing to simulate; add some under `projections`")
     if as_json:
         report = Campaign(document).run(seed, histories, jobs=jobs)
     else:

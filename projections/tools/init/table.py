@@ -1,0 +1,47 @@
+"""What a table says of itself, and a sample of its items: all that inference knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from projections.language.values import Image
+
+__all__ = ["Pairs", "Sample", "Table"]
+
+Pairs = tuple[tuple[str, str], ...]
+"""Attributes with their types, as (("PK", "S"),)."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as DescribeTable and DescribeTimeToLive have it. `indexes` are (partition, sort); `bytes` and `items` are
+    what DynamoDB counted within the last six hours. `stream` is what its stream carries, None if it has none.
+    """
+
+    name: str
+    key: Pairs
+    indexes: Mapping[str, tuple[Pairs, Pairs]] = field(default_factory=dict)
+    ttl: str | None = None
+    stream: str | None = None
+    items: int = 0
+    bytes: int = 0
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.key)
+
+    @property
+    def index_names(self) -> frozenset[str]:
+        """Attributes that are keys of indexes and not of the table."""
+        return frozenset(
+            name for keys in self.indexes.values() for part in keys for name, _ in part if name not in self.key_names
+        )
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Items in wire form, binary as base64 text. `complete`: these are all items of the table."""
+
+    items: Sequence[Image]
+    complete: bool = False

@@ -1,0 +1,321 @@
+"""`projections init`, as one calls it, on no table and on tables of DynamoDB Local; then what its README says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import init_tables
+import pytest
+from botocore.exceptions import ClientError, NoCredentialsError
+
+from projections.errors import UsageError
+from projections.language.keys import Schema
+from projections.language.program import LEDGER_SCHEMA
+from projections.stores.aws import client, create_table, delete_table
+from projections.tools.cli import main
+from projections.tools.deployment.package import HANDLERS, MAKEFILE, package
+from projections.tools.init.project import PROPOSED
+from projections.tools.init.reading import Reading, describe, estimated_units, read_sample
+from projections.tools.init.table import Table
+from projections.tools.init.writing import write
+
+ROOT = Path(__file__).parents[2]
+PLUGIN = "projections.tools.testing.plugin"
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        output = capsys.readouterr()
+        return int(ended.value.code or 0), output.out, output.err
+
+    return run
+
+
+def run(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """In a new project, with this package on the path and no plugin of pytest but ours."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "NO_COLOR": "1"}
+    return subprocess.run(
+        command, cwd=directory, env=environment, text=True, capture_output=True, timeout=300, check=False
+    )
+
+
+def projections(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(directory, sys.executable, "-m", "projections.tools.cli", *arguments)
+
+
+def all_passes(directory: Path) -> subprocess.CompletedProcess[str]:
+    """check, replay and the tests of a new project; what replay said."""
+    checked = projections(directory, "check")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    agrees = projections(directory, "check", "--template", "template.yaml")
+    assert agrees.returncode == 0, agrees.stdout + agrees.stderr
+    events = [str(path) for path in sorted((directory / "events").glob("*.json"))]
+    replayed = projections(directory, "replay", *events, "--json")
+    assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+    tested = run(directory, sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-q")
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    return replayed
+
+
+# --- the example ---
+
+
+def test_a_new_project_passes_all_that_it_has(tmp_path: Path, call: Call) -> None:
+    code, out, _ = call("init", tmp_path / "shop")
+    assert code == 0
+    assert f"cd {tmp_path / 'shop'}" in out
+    replayed = json.loads(all_passes(tmp_path / "shop").stdout)
+    assert "quarantined" not in replayed or not replayed["quarantined"]
+    assert "orderCount" in json.dumps(replayed)
+    assert len((tmp_path / "shop" / "README.md").read_text().splitlines()) == 5
+
+
+def test_what_sam_builds_comes_from_where_this_package_is(tmp_path: Path, call: Call) -> None:
+    if not shutil.which("make"):
+        pytest.skip("make is not on PATH")
+    call("init", tmp_path)
+    planned = run(tmp_path, "make", "-n", "build-StreamFunction", f"PYTHON={sys.executable}", "ARTIFACTS_DIR=/tmp/none")
+    assert planned.returncode == 0, planned.stderr
+    assert '-m projections.tools.deployment.package "rules.yaml" "/tmp/none"' in planned.stdout
+    assert MAKEFILE.is_file()
+    elsewhere = run(tmp_path, "make", "-n", "build-StreamFunction", "PYTHON=/bin/false")
+    assert "has no dynamodb-projections" in elsewhere.stderr
+
+
+def test_the_package_of_the_functions_holds_library_handlers_and_rules(tmp_path: Path, call: Call) -> None:
+    call("init", tmp_path / "new")
+    package(tmp_path / "new" / "rules.yaml", tmp_path / "built")
+    assert sorted(path.name for path in (tmp_path / "built").iterdir()) == ["handlers", "projections", "rules.json"]
+    assert not (tmp_path / "built/projections/tools").exists()
+    assert (tmp_path / "built/handlers/stream.py").read_text() == (HANDLERS / "stream.py").read_text()
+    assert set(json.loads((tmp_path / "built/rules.json").read_text())["projections"]) == {
+        *("orderById", "spending", "customerInOrder", "openOrders")
+    }
+
+
+def test_nothing_is_replaced_unless_it_is_said(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    code, _, err = call("init", tmp_path)
+    assert code == 2
+    assert "README.md is there already, and nothing was written" in err
+    assert "--force" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+    assert call("init", tmp_path, "--force")[0] == 0
+    assert (tmp_path / "README.md").read_text() != "mine"
+
+
+def test_a_directory_that_is_a_file(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "shop").write_text("")
+    code, _, err = call("init", tmp_path / "shop")
+    assert (code, "a file stands where a directory is needed" in err) == (2, True)
+    (tmp_path / "tests").write_text("")
+    with pytest.raises(UsageError, match="tests: a file stands where a directory is needed"):
+        write(tmp_path, {"tests/a.py": ""})
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.symlink_to(tmp_path / "no" / "where")
+    with pytest.raises(UsageError, match="cannot be written"):
+        write(blocked, {"a": ""})
+
+
+# --- a table ---
+
+
+@pytest.fixture
+def tables(dynamodb_local_url: str) -> Iterator[Callable[[Table, Sequence[init_tables.Item]], list[str]]]:
+    """Fills tables on DynamoDB Local; gives the options that name them. They are deleted in the end."""
+    dynamodb = client(endpoint_url=dynamodb_local_url)
+    made: list[str] = []
+
+    def fill(table: Table, items: Sequence[init_tables.Item]) -> list[str]:
+        partition, *sort = table.key
+        schema = Schema(partition, sort[0] if sort else None, table.indexes, table.ttl)
+        create_table(dynamodb, table.name, schema)
+        made.append(table.name)
+        for start in range(0, len(items), 25):
+            requests: Any = [{"PutRequest": {"Item": one}} for one in items[start : start + 25]]
+            dynamodb.batch_write_item(RequestItems={table.name: requests})
+        return ["--table", table.name, "--endpoint-url", dynamodb_local_url]
+
+    yield fill
+    for name in made:
+        delete_table(dynamodb, name)
+
+
+def in_order(items: Sequence[Any]) -> list[Any]:
+    return sorted(items, key=lambda one: json.dumps(one, sort_keys=True))
+
+
+def stored(name: str, url: str) -> list[Any]:
+    return in_order(client(endpoint_url=url).scan(TableName=name)["Items"])
+
+
+def test_a_proposal_for_a_table_passes_all_that_it_has(
+    tmp_path: Path, call: Call, tables: Any, dynamodb_local_url: str
+) -> None:
+    """Users, posts, likes, comments and orders; counters and names kept by hand. The table is as it was."""
+    options = tables(init_tables.INDEXED, init_tables.social(20, types=True))
+    before = stored("app", dynamodb_local_url)
+    code, out, err = call("init", tmp_path / "new", *options)
+    assert code == 0, err
+    assert "Reading up to 1,000 of about" in err
+    assert "read units" in err
+    assert f"Read {len(before)} items (all)" in out
+    assert "Nothing was written to the table" in out
+    assert "likeCount is the number of Like items in" in out
+    assert stored("app", dynamodb_local_url) == before
+    assert "all rules are in the shadow" in projections(tmp_path / "new", "replay", "events/items.json").stdout
+    replayed = all_passes(tmp_path / "new")
+    assert json.loads(replayed.stdout)["quarantined"] == []
+    written = (tmp_path / "new" / "tests" / "test_rules.py").read_text()
+    assert "def test_likes_of_post(projections)" in written
+    settings = (tmp_path / "new" / "samconfig.toml").read_text()
+    assert "ExistingTableName=app ExistingStreamArn=arn:aws:dynamodb:" in settings
+    assert "NewRules=fill" in settings
+
+
+def test_in_the_shadow_the_rules_find_the_counter_that_has_drifted(
+    tmp_path: Path, call: Call, tables: Any, dynamodb_local_url: str
+) -> None:
+    """What rules.yaml says of itself: backfill, and verify compares with what the application wrote by hand."""
+    items = init_tables.social(6)
+    options = tables(init_tables.INDEXED, items)
+    dynamodb = client(endpoint_url=dynamodb_local_url)
+    assert call("init", tmp_path / "new", *options)[0] == 0
+    (wrong, *_) = [one for one in items if "likeCount" in one]
+    dynamodb.put_item(TableName="app", Item={**wrong, "likeCount": {"N": "99"}})
+    create_table(dynamodb, "ledger", LEDGER_SCHEMA, stream=False)
+    try:
+        live = [*options, "--ledger", "ledger", "--rules", tmp_path / "new" / "rules.yaml", "--json"]
+        assert call("backfill", *live, "--wait", 0)[0] == 0
+        code, out, _ = call("verify", *live, "--patience", 0)
+    finally:
+        delete_table(dynamodb, "ledger")
+    (drift,) = json.loads(out)["drift"]
+    assert (code, drift["rule"], drift["attribute"], drift["shadow"]) == (1, "likesOfPost", "likeCount", True)
+    as_left = [{**one, "likeCount": {"N": "99"}} if one is wrong else one for one in items]
+    assert stored("app", dynamodb_local_url) == in_order(as_left)
+
+
+def test_tests_of_a_proposal_fail_when_its_rules_are_wrong(tmp_path: Path, call: Call, tables: Any) -> None:
+    table, items = init_tables.shop()
+    assert call("init", tmp_path, *tables(table, items))[0] == 0
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(rules.read_text().replace("sum(price * quantity)", "sum(price)").replace("CART|", "BASKET|"))
+    tested = run(tmp_path, sys.executable, "-m", "pytest", "-p", PLUGIN, "-q", "-k", "lines_of_order or recognised")
+    assert "FAILED tests/test_rules.py::test_lines_of_order" in tested.stdout
+    assert "no entity has such a key" in tested.stdout
+
+
+def test_numeric_keys_and_no_structure_give_working_projects(tmp_path: Path, call: Call, tables: Any) -> None:
+    for table, items in (init_tables.readings(), init_tables.junk()):
+        code, out, err = call("init", tmp_path / table.name, *tables(table, items))
+        assert code == 0, err
+        assert ("No structure was recognised" in out) == (table.name == "junk")
+        made = tmp_path / table.name
+        assert call("check", made / "rules.yaml")[0] == 0
+        assert call("replay", "--rules", made / "rules.yaml", *(made / "events").glob("*.json"))[0] == 0
+    tested = run(made, sys.executable, "-m", "pytest", "-p", PLUGIN, "-q")
+    assert tested.returncode == 0, tested.stdout
+    code, _, err = call("simulate", "--rules", made / "rules.yaml")
+    assert (code, "it has no rules, so there is nothing to simulate" in err) == (2, True)
+
+
+def test_json_says_what_was_inferred_and_what_it_cost(tmp_path: Path, call: Call, tables: Any) -> None:
+    table, items = init_tables.tenants()
+    code, out, err = call("init", tmp_path, *tables(table, items), "--json")
+    said = json.loads(out)
+    assert (code, err) == (0, "")
+    assert [one["name"] for one in said["entities"]] == ["User", "Project"]
+    assert said["read_units"]["consumed"] > 0
+    assert said["read_units"]["requests"] >= 16
+    assert [(one["name"], one["active"]) for one in said["rules"]] == [("projectsOfUser", True)]
+    assert set(said["files"]) == set(PROPOSED)
+
+
+def test_a_small_sample_is_small_and_from_all_over_the_table(tables: Any, dynamodb_local_url: str) -> None:
+    items = init_tables.social(40)
+    tables(init_tables.INDEXED, items)
+    dynamodb = client(endpoint_url=dynamodb_local_url)
+    reading, pauses = Reading(), list[float]()
+    sample = read_sample(dynamodb, "app", 128, 10.0, pauses.append, reading)
+    assert (len(sample.items), sample.complete) == (128, False)
+    assert len({one["PK"]["S"] for one in sample.items}) > 16
+    assert sum(pauses) == pytest.approx(reading.units / 10, abs=0.2)
+    table, _ = describe(dynamodb, "app")
+    assert reading.units <= estimated_units(table, 128) <= 3 * reading.units
+
+
+# --- bad input ---
+
+
+def test_a_table_that_is_not_there_and_one_that_is_empty(
+    tmp_path: Path, call: Call, tables: Any, dynamodb_local_url: str
+) -> None:
+    options = tables(Table("nothing-in-it", (("id", "S"),)), [])
+    code, _, err = call("init", tmp_path / "new", *options)
+    assert (code, "table nothing-in-it: it is empty, so nothing can be inferred" in err) == (2, True)
+    code, _, err = call("init", tmp_path / "new", "--table", "nothing", "--endpoint-url", dynamodb_local_url)
+    assert code == 2
+    assert f"there is no table nothing at {dynamodb_local_url}, us-east-1; there are nothing-in-it" in err
+    assert not (tmp_path / "new").exists()
+
+
+def test_nothing_is_read_where_nothing_would_be_written(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "rules.yaml").write_text("")
+    code, _, err = call("init", tmp_path, "--table", "app", "--endpoint-url", "http://127.0.0.1:1")
+    assert (code, "rules.yaml is there already, and nothing was written" in err) == (2, True)
+
+
+def test_an_endpoint_that_does_not_answer(tmp_path: Path, call: Call) -> None:
+    code, _, err = call("init", tmp_path, "--table", "app", "--endpoint-url", "http://127.0.0.1:1")
+    assert (code, "table app at http://127.0.0.1:1" in err) == (2, True)
+    assert "Traceback" not in err
+
+
+class _Refusing:
+    """A client whose credentials may do less than they should."""
+
+    class meta:  # noqa: N801 - as botocore calls it
+        endpoint_url = "https://dynamodb.eu-west-1.amazonaws.com"
+        region_name = "eu-west-1"
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def describe_table(self, **request: Any) -> Any:
+        raise self._error
+
+    scan = describe_table
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ExpiredTokenException"])
+def test_credentials_that_do_not_suffice(code: str) -> None:
+    error = ClientError({"Error": {"Code": code, "Message": "no"}}, "DescribeTable")
+    with pytest.raises(UsageError, match=r"may not describe it .* need dynamodb:DescribeTable and dynamodb:Scan"):
+        describe(_Refusing(error), "app")
+    with pytest.raises(UsageError, match="may not read it"):
+        read_sample(_Refusing(error), "app", 10, 10.0, lambda _: None, Reading())
+
+
+def test_no_credentials_and_no_region(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="Check credentials, --region and --endpoint-url"):
+        describe(_Refusing(NoCredentialsError()), "app")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    code, _, err = call("init", tmp_path, "--table", "app")
+    assert (code, "Name it with --region" in err) == (2, True)

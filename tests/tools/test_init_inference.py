@@ -1,0 +1,389 @@
+"""What `projections init --table` makes of tables as people have them, and what it must not say."""
+
+from __future__ import annotations
+
+import random
+import re
+import string
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import init_tables
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from init_tables import INDEXED, Item, item
+
+from projections.language.loader import loads
+from projections.language.program import Program
+from projections.language.review import reviewed
+from projections.tools.init.inference.infer import infer
+from projections.tools.init.inference.proposal import Entity, Proposal, Rule
+from projections.tools.init.invent import invent
+from projections.tools.init.project import Existing, proposed
+from projections.tools.init.prove import proven
+from projections.tools.init.rule_file import rule_file
+from projections.tools.init.table import Sample, Table
+
+TABLES: dict[str, Callable[[], tuple[Table, list[Item]]]] = {
+    "social": lambda: (INDEXED, init_tables.social()),
+    "social with types": lambda: (INDEXED, init_tables.social(types=True)),
+    "shop": init_tables.shop,
+    "tenants": init_tables.tenants,
+    "typed": init_tables.typed,
+    "copies": init_tables.copies,
+    "readings": init_tables.readings,
+    "prefixes": init_tables.prefixes,
+    "paths": init_tables.paths,
+    "electro": init_tables.electro,
+    "junk": init_tables.junk,
+}
+
+
+@cache
+def proposal(name: str, *, every: int = 1) -> Proposal:
+    table, items = TABLES[name]()
+    return proven(infer(table, Sample(items[::every], complete=every == 1)))
+
+
+def keys(of: Proposal) -> dict[str, tuple[str, ...]]:
+    return {entity.name: tuple(entity.key.values()) for entity in of.entities}
+
+
+def entity(of: Proposal, name: str) -> Entity:
+    (found,) = [one for one in of.entities if one.name == name]
+    return found
+
+
+def rule(of: Proposal, name: str) -> Rule:
+    (found,) = [one for one in of.rules if one.name == name]
+    return found
+
+
+def relations(of: Proposal) -> set[tuple[str, str, tuple[str, ...]]]:
+    return {(one.child, one.parent, tuple(one.binding.values())) for one in of.relations}
+
+
+# --- entities ---
+
+SOCIAL = {
+    "Post": ("POST#{postId}", "METADATA"),
+    "User": ("USER#{userId}", "PROFILE"),
+    "Like": ("POST#{postId}", "LIKE#{userId}"),
+    "Order": ("USER#{userId}", "ORDER#{orderId}"),
+    "Comment": ("POST#{postId}", "COMMENT#{createdAt}#{commentId}"),
+}
+
+
+@pytest.mark.parametrize("name", ["social", "social with types"])
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_single_table_with_a_word_for_each_kind_of_item(name: str, every: int) -> None:
+    """Names come from the keys' words; those of variables from attributes that say the same, or from whose ids they are."""
+    found = proposal(name, every=every)
+    assert keys(found) == SOCIAL
+    assert not found.unknown
+    assert found.recognised == found.sampled
+
+
+def test_keys_of_an_index_that_look_like_templates_are_kept_by_the_application() -> None:
+    assert entity(proposal("social"), "Comment").index_key == {"GSI1PK": "AUTHOR#{userId}", "GSI1SK": "{createdAt}"}
+
+
+def test_what_a_child_names_its_parents_by() -> None:
+    assert relations(proposal("social")) == {
+        ("Post", "User", ("userId",)),
+        ("Like", "Post", ("postId",)),
+        ("Like", "User", ("userId",)),
+        ("Order", "User", ("userId",)),
+        ("Comment", "Post", ("postId",)),
+        ("Comment", "User", ("userId",)),
+    }
+
+
+def test_tenants_names_are_values_though_they_are_words() -> None:
+    found = proposal("tenants")
+    assert keys(found) == {
+        "User": ("{tenant}#user#{userId}", "profile"),
+        "Project": ("{tenant}#user#{userId}", "project#{projectId}"),
+    }
+    assert relations(found) == {("Project", "User", ("tenant", "userId"))}
+
+
+def test_other_signs_between_the_parts_of_keys_other_names_and_expiring_items() -> None:
+    found = proposal("shop")
+    assert found.separator == "|"
+    assert keys(found)["Line"] == ("ORDER|{order_id}", "LINE|{line_id}")
+    assert entity(found, "CartLine").expires
+    assert ("CartLine", "Product") not in {(one.child, one.parent) for one in found.relations}  # the same small numbers
+
+
+def test_an_attribute_tells_apart_what_keys_do_not() -> None:
+    found = proposal("typed")
+    assert keys(found) == {"Todo": ("{id}",), "TodoList": ("{id}",)}
+    assert [one.match for one in found.entities] == [("__typename", "Todo"), ("__typename", "TodoList")]
+
+
+def test_a_type_attribute_is_no_condition_where_keys_suffice() -> None:
+    assert all(one.match is None and one.kind is not None for one in proposal("social with types").entities)
+
+
+def test_a_type_of_product_is_no_kind_of_item() -> None:
+    items = [item(id=f"p{n}", type=("book", "game", "film")[n % 3], title="x", price=n) for n in range(30)]
+    found = proven(infer(Table("products", (("id", "S"),)), Sample(items, True)))
+    assert keys(found) == {"Product": ("{id}",)}
+
+
+def test_a_table_of_one_kind_of_item_is_named_after_itself() -> None:
+    found = proposal("readings")
+    assert keys(found) == {"Reading": ("{device}", "{at}")}
+    assert [(one.name, one.type) for one in found.entities[0].variables] == [("device", "S"), ("at", "N")]
+
+
+def test_prefixes_without_a_common_separator_and_one_id_in_both_keys() -> None:
+    assert keys(proposal("prefixes")) == {
+        "User": ("user_{userId}", "user_{userId}"),
+        "Order": ("user_{userId}", "order_{orderId}"),
+    }
+
+
+def test_names_of_attributes_before_their_values_in_keys() -> None:
+    found = proposal("electro")
+    assert keys(found) == {
+        "Mall": ("$malls#mallid_{mallId}", "$mall_1"),
+        "Store": ("$malls#mallid_{mallId}", "$store_1#storeid_{storeId}"),
+    }
+    assert rule(found, "storesOfMall").body["aggregate"]["set"] == {"storeCount": "count"}
+
+
+def test_keys_of_any_depth_are_one_entity() -> None:
+    assert keys(proposal("paths")) == {"File": ("FILE/{fileId*}",)}
+
+
+def test_a_status_in_a_key_is_a_value_because_an_attribute_says_the_same() -> None:
+    states = ("OPEN", "PAID", "SENT")
+    items = [
+        item(PK="SHOP#1", SK=f"{states[n % 3]}#{n:04d}", status=states[n % 3], orderId=f"{n:04d}") for n in range(30)
+    ]
+    items += [item(PK=f"SHOP#{n}", SK="INFO", name="x") for n in range(3)]
+    assert ("SHOP#{shopId}", "{status}#{orderId}") in keys(proven(infer(INDEXED, Sample(items, True)))).values()
+
+
+def test_the_name_of_a_variable_is_not_that_of_an_attribute_that_says_something_else() -> None:
+    """Rules take a key variable and an attribute of one name that differ for bad input."""
+    items = [item(PK=f"USER#{n}", SK="PROFILE", userId=f"USER#{n}", name=f"{n}") for n in range(6)]
+    (found,) = proven(infer(INDEXED, Sample(items, True))).entities
+    assert found.key["PK"] != "USER#{userId}"
+    assert Program.from_document(loads(rule_file(proven(infer(INDEXED, Sample(items))))).canonical())
+
+
+def test_where_nothing_is_alike_it_says_so_and_any_item_is_an_entity() -> None:
+    found = proposal("junk")
+    assert keys(found) == {"Item": ("{id*}",)}
+    assert (found.recognised, found.rules) == (0, [])
+    (unknown,) = found.unknown
+    assert unknown.items == 30
+    assert set(unknown.key["id"]) <= set("xX9-")
+
+
+def test_what_is_not_understood_beside_what_is_stands_in_a_comment_by_its_form() -> None:
+    table, items = INDEXED, init_tables.social()
+    strange = [item(PK=f"{n}9f-Q", SK=f"{n}z", secret=1) for n in range(4)]
+    found = proven(infer(table, Sample([*items, *strange], True)))
+    assert keys(found) == SOCIAL
+    assert [one.items for one in found.unknown] == [4]
+    assert '# - 4 items such as PK "99x-X", SK "9x"' in rule_file(found)
+
+
+# --- rules ---
+
+
+def test_counters_that_are_kept_by_hand_become_rules_in_the_shadow() -> None:
+    found = proposal("social")
+    assert rule(found, "likesOfPost").body == {
+        "from": "Like",
+        "aggregate": {"into": "Post", "set": {"likeCount": "count"}},
+    }
+    posts = sum("likeCount" in one for one in init_tables.social())
+    assert (
+        rule(found, "likesOfPost").evidence == f"likeCount is the number of Like items in {posts} of {posts} Post items"
+    )
+    assert {one.name for one in found.rules if not one.doubt} == {
+        *("likesOfPost", "commentsOfPost", "postsOfUser", "userInComment", "userInOrder")
+    }
+    active = loads(rule_file(found)).projections
+    assert {one.mode for one in active.values()} == {"shadow"}
+
+
+def test_a_counter_that_has_drifted_is_proposed_with_its_record() -> None:
+    items = init_tables.social()
+    posts = [one for one in items if "likeCount" in one]
+    for one in posts[:5]:
+        one["likeCount"] = {"N": "77"}
+    evidence = rule(proven(infer(INDEXED, Sample(items, True))), "likesOfPost").evidence
+    assert f"in {len(posts) - 5} of {len(posts)} Post items" in evidence
+
+
+def test_in_a_part_of_a_table_nothing_is_said_about_how_many_there_are() -> None:
+    evidence = rule(proposal("social", every=2), "likesOfPost").evidence
+    assert "is called so, and is not less than the Like items sampled" in evidence
+
+
+def test_sums_of_products_are_found_by_their_values() -> None:
+    measures = rule(proposal("shop"), "linesOfOrder").body["aggregate"]["set"]
+    assert measures == {"num_lines": "count", "total": "sum(price * quantity)"}
+
+
+def test_the_time_of_the_last_child_is_found_by_its_value() -> None:
+    items = init_tables.social()
+    for post in [one for one in items if one["SK"]["S"] == "METADATA"]:
+        times = [
+            one["createdAt"]["S"] for one in items if one["PK"] == post["PK"] and one["SK"]["S"].startswith("COMMENT")
+        ]
+        post |= {"lastCommentAt": {"S": max(times)}} if times else {}
+    measures = rule(proven(infer(INDEXED, Sample(items, True))), "commentsOfPost").body["aggregate"]["set"]
+    assert measures == {"commentCount": "count", "lastCommentAt": "max(createdAt)"}
+
+
+def test_what_a_child_repeats_of_its_parent_is_an_embed() -> None:
+    found = rule(proposal("social"), "userInComment")
+    assert found.body["embed"] == {
+        "into": "Comment",
+        "match": {"userId": "{userId}"},
+        "attributes": {"userName": "name"},
+    }
+    assert rule(proposal("shop"), "productInLine").body["embed"]["match"] == {"product_id": "{product_id}"}
+
+
+def test_what_is_nearly_always_the_same_is_repeated_by_chance() -> None:
+    items = init_tables.social()
+    chance = random.Random(7)
+    for one in items:
+        one["active"] = {"S": "yes" if chance.random() < 0.95 else "no"}
+    assert "active" not in str([one.body for one in proven(infer(INDEXED, Sample(items, True))).rules])
+
+
+def test_an_embed_without_a_way_to_the_children_is_a_comment_that_says_which_index_would_make_one() -> None:
+    table = Table("app", (("PK", "S"), ("SK", "S")))
+    found = rule(proven(infer(table, Sample(init_tables.social(), True))), "userInComment")
+    assert "there is no way from a User to its Comment items" in found.doubt
+    assert "GSI1" in found.doubt
+
+
+def test_a_reference_under_another_name_is_bound() -> None:
+    assert rule(proposal("typed"), "todosOfTodoList").body["bind"] == {"id": "{listId}"}
+
+
+def test_a_copy_under_another_key_is_possible_but_not_done_unasked() -> None:
+    found = rule(proposal("copies"), "userPostAsPost")
+    assert found.body["copy"] == {"into": "Post", "attributes": ["postId", "title", "userId", "words"]}
+    assert "makes and deletes its items" in found.doubt
+
+
+# --- whatever the table ---
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_check_has_nothing_against_a_proposal_nor_against_its_rules_when_they_are_live(name: str) -> None:
+    text = rule_file(proposal(name))
+    for version in (text, text.replace("mode: shadow", "mode: live")):
+        assert [str(one) for one in reviewed(version).findings if one.severity != "note"] == []
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_rules_in_comments_can_be_used_as_the_comment_says(name: str) -> None:
+    found = proposal(name)
+    for doubtful in [one for one in found.rules if one.doubt and not one.refused]:
+        text = rule_file(found)
+        first = text.index(f"  # {doubtful.name}:")
+        block = text[first:].split("\n\n")[0]
+        changed = text.replace(block, block.replace("  # ", "  ")).replace("# projections:", "projections:")
+        assert doubtful.name in loads(changed).projections
+
+
+def texts_of(items: Sequence[Item], separator: str) -> Iterator[str]:
+    for one in items:
+        for value in one.values():
+            if "S" in value:
+                yield from (value["S"], *value["S"].split(separator))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_value_of_the_table_is_in_the_project(name: str) -> None:
+    """Of all texts in items, and the parts of them, only those are in a file that keys are made of, or name a kind."""
+    table, items = TABLES[name]()
+    found = proposal(name)
+    files = proposed("new", found, Existing(table.name, None))
+    words = {word for one in found.entities for text in one.key.values() for word in text.split(found.separator)}
+    kinds = {one.kind[1] for one in found.entities if one.kind}
+    secret = {text for text in texts_of(items, found.separator) if len(text) > 4} - words - kinds
+    secret.discard("AUTHOR")  # of a template of index keys
+    ours = "\n".join(text for path, text in files.items() if path.startswith(("rules", "events/", "tests/")))
+    assert [
+        text for text in sorted(secret) if text in ours and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", ours)
+    ] == []
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_invented_items_are_of_the_entities_they_are_invented_for(name: str) -> None:
+    found = proposal(name)
+    program = Program.from_document(loads(rule_file(found)).canonical())
+    items = invent(found, program)
+    assert {one.entity for one in items} == {one.name for one in found.entities}
+
+
+def test_equal_samples_give_equal_proposals_in_whatever_order_items_come() -> None:
+    table, items = TABLES["social"]()
+    again = list(items)
+    random.Random(8).shuffle(again)
+    assert rule_file(proven(infer(table, Sample(items, True)))) == rule_file(proven(infer(table, Sample(again, True))))
+
+
+NAMES = (
+    "type",
+    "status",
+    "userId",
+    "createdAt",
+    "mail",
+    "weird name",
+    "a.b",
+    "on",
+    "0x",
+    "entity",
+    "likeCount",
+    "g",
+    "ttl",
+)
+PARTS = st.one_of(
+    st.sampled_from(
+        ["USER", "ORDER", "user", "PROFILE", "on", "{a}", "ä", "2026-01-01T00:00:00Z", "#", "##", "http://x/y"]
+    ),
+    st.text(string.printable, min_size=1, max_size=6),
+    st.lists(st.sampled_from(["USER", "acme", "1", "", "LINE"]), min_size=1, max_size=5).map("#".join),
+    st.lists(st.sampled_from(["USER", "acme", "1", "2", "LINE"]), min_size=1, max_size=5).map("/".join),
+)
+
+
+@st.composite
+def anything(draw: st.DrawFn) -> tuple[Table, Sample]:
+    two: list[Any] = [(("PK", "S"), ("SK", "S")), (("userId", "S"), ("at", "N")), (("x y", "S"), ("on", "B"))]
+    key = draw(st.sampled_from([*two, (("id", "S"),)]))
+    indexes = draw(st.sampled_from([{}, {"GSI1": ((("g", "S"),), (("n", "N"),)), "by-mail": ((("mail", "S"),), ())}]))
+    texts = draw(st.lists(PARTS, min_size=1, max_size=8).map(lambda found: [text or "z" for text in found]))
+    values = st.one_of(st.sampled_from(texts).map(lambda text: {"S": text}), st.sampled_from([{"N": "2.5"}, {"L": []}]))
+    contents = {"S": st.sampled_from(texts), "N": st.integers(-5, 5).map(str), "B": st.just("YWI=")}
+    items = []
+    for _ in range(draw(st.integers(1, 20))):
+        one = {name: {kind: draw(contents[kind])} for name, kind in key}
+        found = draw(st.dictionaries(st.sampled_from(NAMES), values, max_size=5))
+        items.append({**{name: value for name, value in found.items() if name not in one}, **one})
+    return Table("any.table-1", key, indexes, draw(st.sampled_from([None, "ttl"]))), Sample(items, draw(st.booleans()))
+
+
+@settings(max_examples=15)
+@given(anything())
+def test_whatever_a_table_holds_a_proposal_comes_of_it_that_check_accepts(given: tuple[Table, Sample]) -> None:
+    found = proven(infer(*given))
+    files = proposed("new", found, Existing("any", None))
+    assert [str(one) for one in reviewed(files["rules.yaml"]).findings if one.severity != "note"] == []
+    compile(files["tests/test_rules.py"], "test_rules.py", "exec")
