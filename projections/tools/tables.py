@@ -7,6 +7,7 @@ import uuid
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -143,7 +144,8 @@ class EndpointTables:
         try:
             for name, schema in self._schemas.items():
                 with self._answering("making tables"):
-                    create_table(self._dynamodb, self.names[name], schema, stream=name != LEDGER)
+                    # What was recorded has expired long since: without a TTL nothing of it goes while it is replayed.
+                    create_table(self._dynamodb, self.names[name], replace(schema, ttl=None), stream=name != LEDGER)
                     self._made.append(name)
                     if name != LEDGER:
                         table = self._dynamodb.describe_table(TableName=self.names[name])["Table"]
