@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 SAM_READY := .venv-sam/.ready
-HISTORIES ?= 17000# for each of twelve rule files
+HISTORIES ?= 8500# for each of two dozen rule files
 JOBS ?= 2
 SEED ?= 1000000
 SAM_VERSION := aws-sam-cli>=1.140,<2

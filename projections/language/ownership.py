@@ -161,7 +161,7 @@ def _flows(rules: Rules, rule: Projection) -> Iterator[tuple[Node, Node]]:
     """What a rule reads and what it computes from that, all of it that is named."""
     variable = each_variable(rule)
     always = {EXISTS, *_common(rules, rule)}
-    creates = rule.copy_ is not None or (rule.kind != "embed" and rules.entities[rule.into].derived)
+    creates = rule.copy_ is not None or (rule.kind not in ("embed", "index") and rules.entities[rule.into].derived)
     computed = _computed(rule)
     if rule.aggregate is not None or rule.index is not None:
         # bad input for one measure, or a value that one template lacks, decides over all that the rule writes

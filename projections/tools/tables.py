@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -142,7 +143,8 @@ class EndpointTables:
         try:
             for name, schema in self._schemas.items():
                 with self._answering("making tables"):
-                    create_table(self._dynamodb, self.names[name], schema, stream=name != LEDGER)
+                    # What was recorded has expired long since: without a TTL nothing of it goes while it is replayed.
+                    create_table(self._dynamodb, self.names[name], replace(schema, ttl=None), stream=name != LEDGER)
                     self._made.append(name)
                     if name != LEDGER:
                         table = self._dynamodb.describe_table(TableName=self.names[name])["Table"]

@@ -291,6 +291,10 @@ def test_a_long_way_is_no_cycle() -> None:
     )
 
 
+def test_an_index_of_items_that_rules_create_is_no_cycle_it_creates_none() -> None:
+    assert problems("  i: {from: Tag, where: {n: [{exists: true}]}, index: {board: b, score: '{n}'}}\n") == []
+
+
 @pytest.mark.parametrize(
     ("source", "target", "more", "expected"),
     [

@@ -22,8 +22,8 @@ from projections.tools.replay import Replay, replay, seeds
 from projections.tools.tables import MemoryTables, schemas
 
 ROOT = Path(__file__).parents[2]
-EVENTS = sorted((ROOT / "events").glob("*.json"))
 EXPECTED = Path(__file__).parent / "expected"
+EVENTS = sorted(ROOT / "events" / path.name for path in EXPECTED.glob("*.json"))
 
 Run = Callable[..., tuple[int, str]]
 

@@ -51,6 +51,14 @@ def test_seeds_stay_out_of_the_stream_and_changes_are_in_it_as_lambda_has_them(u
         assert tables.items("main") == [seed | {"n": {"N": "2"}}]
 
 
+def test_what_expired_since_it_was_recorded_stays_while_it_is_replayed(url: str) -> None:
+    program = Program.from_document(load(ROOT / "projections/rules/timeseries.yaml").canonical())
+    with EndpointTables(url, schemas(program)) as tables:
+        for name in tables.names.values():
+            found = client("dynamodb", url).describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+            assert found["TimeToLiveStatus"] == "DISABLED"
+
+
 def replayed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     with pytest.raises(SystemExit):
         main(["replay", str(ROOT / "events/social.json"), "--rules", "social", "--json", *arguments])

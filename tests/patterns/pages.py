@@ -1,0 +1,106 @@
+"""The pages of the catalogue: what commands print in them, and the table of access patterns.
+
+A block of type `console` holds commands after `$` and what each prints; a line `…` stands for lines left out.
+
+    python tests/patterns/pages.py      # write what the commands print now into all pages
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+__all__ = ["DIRECTORY", "Shown", "asked", "flaw", "refreshed", "shown"]
+
+DIRECTORY = Path(__file__).parents[2] / "docs" / "patterns"
+BLOCK = re.compile(r"(?<=```console\n).*?(?=^```)", re.DOTALL | re.MULTILINE)
+LEFT_OUT = "…"
+
+Shown = tuple[str, list[str]]
+"""A command, as one line, and what a page shows of what it prints."""
+
+
+def shown(page: str) -> Iterator[Shown]:
+    """The commands of a page."""
+    for block in BLOCK.findall(page):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *lines = part.replace("\\\n", "").splitlines()
+            yield " ".join(command.split()), [line.rstrip() for line in lines if line.strip()]
+
+
+def asked(page: str) -> list[str]:
+    """What the application asks: the first column of the page's first table."""
+    rows = re.findall(r"^\| *(.+?) *\|", page, re.MULTILINE)
+    return [row for row in rows[1:] if not set(row) <= set("-: ")]
+
+
+def flaw(lines: list[str], output: list[str]) -> str | None:
+    """The first line that is shown and not printed there; None if all are, in order and nothing between them unsaid."""
+    start = 0
+    for left_out, chunk in groupby(lines, LEFT_OUT.__eq__):
+        if left_out:
+            continue
+        wanted = list(chunk)
+        at_start = lines[: len(wanted)] == wanted and start == 0
+        places = [0] if at_start else range(start, len(output))
+        found = next((place for place in places if output[place : place + len(wanted)] == wanted), None)
+        if found is None:
+            return wanted[0]
+        start = found + len(wanted)
+    return None if start == len(output) or lines[-1:] == [LEFT_OUT] else output[start]
+
+
+def refreshed(page: str, run: Callable[[list[str]], list[str]]) -> str:
+    """The page with what its commands print now. Of each line that is shown, the beginning says which it is."""
+
+    def fresh(block: re.Match[str]) -> str:
+        text = ""
+        for part in re.split(r"^(?=\$ )", block[0], flags=re.MULTILINE)[1:]:
+            command, *lines = re.split(r"(?<!\\)\n", part.rstrip("\n"))
+            output = run(shlex.split(command.replace("\\\n", ""))[2:])
+            text += "\n".join([command, *_again([line for line in lines if line.strip()], output)]) + "\n\n"
+        return text.rstrip("\n") + "\n"
+
+    return BLOCK.sub(fresh, page)
+
+
+def _again(lines: list[str], output: list[str]) -> list[str]:
+    if not lines:
+        return output
+    kept: list[str] = []
+    place = 0
+    for line in lines:
+        words = _words(line)
+        found = next((i for i in range(place, len(output)) if _words(output[i])[: len(words)] == words), None)
+        if not words or found is None:
+            continue
+        if found > place:
+            kept.append(LEFT_OUT)
+        kept.append(output[found])
+        place = found + 1
+    return kept + [LEFT_OUT] * (place < len(output))
+
+
+def _words(line: str) -> list[str]:
+    """What tells which line it is: its first words, numbers aside."""
+    return re.findall(r"[^\W\d]+|[✓!✗]", line)[:5]
+
+
+def main() -> None:
+    import subprocess
+    import sys
+
+    def run(arguments: list[str]) -> list[str]:
+        command = [sys.executable, "-m", "projections.tools.cli", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=DIRECTORY.parents[1])
+        return [line.rstrip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+
+    for path in sorted(DIRECTORY.glob("*.md")):
+        path.write_text(refreshed(path.read_text(), run))
+
+
+if __name__ == "__main__":
+    main()

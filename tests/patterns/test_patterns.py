@@ -1,0 +1,130 @@
+"""Every pattern of the catalogue: its events end in the expected items, and each access pattern is one Query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import pytest
+from catalogue import PATTERNS, Pattern
+from scanned_tables import ScannedTables
+
+from projections.engine.processor import Processor
+from projections.engine.store import Image, Store
+from projections.language.review import review
+from projections.language.values import plain_item, wire
+from projections.tools.oracle import Oracle
+from projections.tools.replay import Replay, replay
+from projections.tools.simulation.campaign import Campaign
+from projections.tools.tables import MemoryTables, Tables, schemas
+
+HISTORIES = 5
+"""Of each pattern; `make simulate` plays thousands."""
+
+patterns = pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
+
+
+@pytest.fixture(params=["memory", "DynamoDB Local", "MiniStack"])
+def url(request: pytest.FixtureRequest) -> str | None:
+    fixture = {"DynamoDB Local": "dynamodb_local_url", "MiniStack": "ministack_url"}.get(request.param)
+    return None if fixture is None else request.getfixturevalue(fixture)
+
+
+def replayed(pattern: Pattern, tables: Tables, records: Sequence[Any] = (), **options: Any) -> Replay:
+    records = records or pattern.records
+    # The indexes of emulators do not lag.
+    return replay(pattern.program, records, tables, engine=partial(_engine), **options)
+
+
+def _engine(*arguments: Any, **options: Any) -> Processor:
+    return Processor(*arguments, **{**options, "sleep": lambda seconds: None})
+
+
+def in_memory(pattern: Pattern) -> MemoryTables:
+    return MemoryTables(schemas(pattern.program), pattern.records)
+
+
+def plainly(pattern: Pattern, result: Replay) -> list[dict[str, Any]]:
+    """Items without guards, in the order of their keys."""
+    prefix = pattern.program.guard_prefix
+    return [
+        plain_item({name: value for name, value in image.items() if not name.startswith(prefix)})
+        for _, image in sorted(result.after.items())
+    ]
+
+
+@patterns
+def test_the_events_end_in_the_expected_items_and_every_access_pattern_is_one_query(
+    pattern: Pattern, url: str | None
+) -> None:
+    with ExitStack() as stack:
+        tables: Tables = in_memory(pattern)
+        if url is not None:
+            tables = stack.enter_context(ScannedTables(url, schemas(pattern.program)))
+        result = replayed(pattern, tables)
+        assert plainly(pattern, result) == pattern.case["items"]
+        assert result.quarantined == result.failures == []
+        for ask in pattern.case["asks"]:
+            found = answer(pattern, tables.store, ask)
+            shown = [{name: item.get(name) for name in due} for item, due in zip(found, ask["gives"], strict=False)]
+            assert (shown, len(found)) == (ask["gives"], len(ask["gives"])), ask["ask"]
+
+
+def answer(pattern: Pattern, store: Store, ask: dict[str, Any]) -> list[dict[str, Any]]:
+    """The items that one Query gives."""
+    schema = store.schema("main")
+    partition = schema.indexes[ask["index"]][0] if "index" in ask else [schema.partition]
+    assert list(ask["of"]) == [name for name, _ in partition]
+    page = store.query(
+        "main",
+        [wire(value) for value in ask["of"].values()],
+        index=ask.get("index"),
+        prefix=ask.get("begins"),
+        reverse=ask.get("order") == "descending",
+        limit=ask.get("first"),
+    )
+    return [plain_item(item) for item in page.items]
+
+
+@patterns
+def test_an_oracle_that_shares_no_code_says_the_same(pattern: Pattern) -> None:
+    tables = in_memory(pattern)
+    replayed(pattern, tables)
+    items = {table: tables.items(table) for table in pattern.program.tables}
+    assert Oracle(pattern.program.document).compare(items, settled(pattern)) == []
+
+
+def settled(pattern: Pattern) -> list[tuple[str, Image]]:
+    """What expired, for each rule that keeps it."""
+    expired = [one["dynamodb"]["OldImage"] for one in pattern.records if "userIdentity" in one]
+    kept = [name for name, rule in pattern.program.document["projections"].items() if rule["expired"] == "keep"]
+    return [(name, image) for name in kept for image in expired]
+
+
+@patterns
+def test_one_by_one_or_delivered_twice_they_end_in_the_same(pattern: Pattern) -> None:
+    assert plainly(pattern, replayed(pattern, in_memory(pattern), batch_size=1)) == pattern.case["items"]
+    twice = replayed(pattern, in_memory(pattern), [*pattern.records, *pattern.records], batch_size=7)
+    assert plainly(pattern, twice) == pattern.case["items"]
+
+
+@patterns
+def test_histories_with_every_fault_end_as_the_source_items_say(pattern: Pattern) -> None:
+    report = Campaign(pattern.program.document).run(0, HISTORIES)
+    assert [(failure.seed, failure.problems) for failure in report.failures] == []
+
+
+@patterns
+def test_its_rules_have_no_mistakes_and_no_warnings(pattern: Pattern) -> None:
+    assert [one for one in review(pattern.rules).findings if one.severity != "note"] == []
+
+
+@patterns
+def test_every_rule_of_it_wrote_something_and_something_was_corrected_or_removed(pattern: Pattern) -> None:
+    names = {name for image in replayed(pattern, in_memory(pattern)).after.values() for name in image}
+    for name, rule in pattern.program.document["projections"].items():
+        marks = rule["cases"][0]["set"] if rule["kind"] == "index" else [pattern.program.guard(name)]
+        assert names.issuperset(marks), name
+    assert {one["eventName"] for one in pattern.records} > {"INSERT"}
