@@ -66,6 +66,9 @@ MOST_BYTES = 3_500_000
 _LONGEST_REASON = 500
 
 _OPEN = Missing((CLOSED,))
+_ZERO = Decimal(0)
+_ONE_MORE: Value = {"N": "1"}
+_FIRST = Generations()
 _ABSENT = Missing(("pk",))
 _NOTHING_BEFORE = Equal(("contributions",), {"S": "{}"})
 _NOTHING_OWED = Missing(("recent",))
@@ -101,7 +104,7 @@ class Change:
     """Rules whose contribution the ledger cannot hold, with the reason."""
     retracted: set[str] = field(default_factory=set)
     not_extreme: set[ItemKey] = field(default_factory=set)
-    opened: Generations = field(default_factory=Generations)
+    opened: Generations = _FIRST
     """The generations that `pieces` and `goal` are about: what is written must be about the same."""
     pieces: dict[Target, Piece] = field(default_factory=dict)
     goal: Contributions = field(default_factory=dict)
@@ -317,9 +320,11 @@ class Ledger:
             for target, piece in change.pieces.items():
                 totals = amounts.setdefault(target, {})
                 for slot, amount in piece.amounts.items():
-                    totals[slot] = WIDE.add(totals.get(slot, Decimal(0)), amount)
-                others.extend(self._member_writes(change, target, piece))
-                self._settle_extremes(change, target, piece, extremes)
+                    totals[slot] = WIDE.add(totals.get(slot, _ZERO), amount)
+                if piece.puts or piece.removes:
+                    others.extend(self._member_writes(change, target, piece))
+                if piece.settled:
+                    self._settle_extremes(change, target, piece, extremes)
         for target, totals in amounts.items():
             writes.append(self._group_write(target, totals, extremes, changes[0].opened.of(target)))
             roles.append(target)
@@ -339,7 +344,7 @@ class Ledger:
             values["version"] = {"S": ""}
         key = entry_key(change.source)
         values.update(whole_key(key, change.source))
-        add: dict[str, Value] = {"revision": {"N": "1"}}
+        add: dict[str, Value] = {"revision": _ONE_MORE}
         if change.retracted:
             add["recent"] = {"SS": sorted(change.retracted)}
         remove = ["ttl"]
@@ -353,7 +358,7 @@ class Ledger:
     def _group_write(
         self, target: Target, totals: dict[str, Decimal], extremes: Iterable[ItemKey], generation: int
     ) -> Update:
-        add: dict[str, Value] = {"version": {"N": "1"}}
+        add: dict[str, Value] = {"version": _ONE_MORE}
         for slot, amount in totals.items():
             if amount:
                 add[slot] = {"N": number_text(amount)}

@@ -43,7 +43,7 @@ from projections.errors import (
     TransactionCancelled,
     Transient,
 )
-from projections.stores.conditions import Expressions, expressions, operands, projection
+from projections.stores.conditions import Expressions, expressed, projection
 from projections.stores.statements import (
     BATCH_BYTES,
     BATCH_STATEMENTS,
@@ -336,7 +336,7 @@ class DynamoDBStore:
         """An action of a transaction as DynamoDB's JSON, which has binary as base64 text just as we do."""
         update = write if isinstance(write, Update) else None
         table = write.key.table
-        texts = expressions(update, write.condition)
+        texts, values = expressed(update, write.condition)
         before = self._beginnings.get((table, texts, update is None))
         if before is None:
             if len(self._beginnings) >= 4096:  # copies of all attributes have as many shapes as their sources
@@ -347,11 +347,6 @@ class DynamoDBStore:
         key = f'{_QUOTED(partition[0])}:{{"{partition[1]}":{_QUOTED(write.key.partition)}}}'
         if sort is not None:
             key += f',{_QUOTED(sort[0])}:{{"{sort[1]}":{_QUOTED(write.key.sort or "")}}}'
-        values: list[Value] = []
-        if update is not None:
-            values += [*update.set.values(), *update.add.values(), *update.discard.values()]
-        if write.condition is not None:
-            values += [value for value, _ in operands(write.condition)]
         if not values:
             return f"{before}{{{key}}}}}}}"
         sent = ",".join([f'":{number}":{_value_json(value)}' for number, value in enumerate(values)])
@@ -376,7 +371,7 @@ class DynamoDBStore:
 
     def _action(self, write: Write) -> dict[str, Any]:
         update = write if isinstance(write, Update) else None
-        texts = expressions(update, write.condition)
+        texts, values = expressed(update, write.condition)
         request: dict[str, Any] = {"TableName": self._name(write.key.table), "Key": self._key(write.key)}
         if texts.update:
             request["UpdateExpression"] = texts.update
@@ -385,11 +380,6 @@ class DynamoDBStore:
             request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         if texts.names:
             request["ExpressionAttributeNames"] = texts.names
-        values: list[Value] = []
-        if update is not None:
-            values += [*update.set.values(), *update.add.values(), *update.discard.values()]
-        if write.condition is not None:
-            values += [value for value, _ in operands(write.condition)]
         if values:
             sent = {f":{number}": _sent_value(value) for number, value in enumerate(values)}
             request["ExpressionAttributeValues"] = sent
@@ -497,6 +487,8 @@ def _give_body(params: dict[str, Any], context: dict[str, Any], **_: Any) -> Non
 def _value_json(value: Value) -> str:
     if "S" in value:
         return f'{{"S":{_QUOTED(value["S"])}}}'
+    if "N" in value:
+        return f'{{"N":{_QUOTED(value["N"])}}}'
     return _JSON(value)
 
 
