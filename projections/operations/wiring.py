@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -46,6 +47,7 @@ __all__ = [
     "Settings",
     "StreamHandler",
     "at_once",
+    "collect_seldom",
     "stream_from_environment",
     "worker_from_environment",
 ]
@@ -253,6 +255,17 @@ def at_once(threads: int) -> Run[Any]:
         return [future.result() for future in futures]
 
     return run
+
+
+def collect_seldom() -> None:
+    """Garbage collection as it suits functions, once all is wired: what is there by then is never looked at again.
+
+    What a batch allocates lives until the batch is done, so that looking for cycles in it again and again finds nothing,
+    and takes a tenth of the time.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000)
+    gc.enable()
 
 
 def _document(path: Path) -> dict[str, Any]:
