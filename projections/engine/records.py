@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from projections.errors import BadInput
 from projections.language.keys import Image, ItemKey, Schema
@@ -20,8 +19,7 @@ _LONGEST_KEYS = (2048, 1024)
 """Bytes of a partition key and of a sort key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One change of one item. `old` is None for an insertion, `new` for a removal; `expired` is a removal by TTL."""
 
     key: ItemKey
@@ -78,10 +76,9 @@ def decode(
         )
     event = record.get("eventName")
     old, new = _image(change, "OldImage"), _image(change, "NewImage")
-    needed = {"INSERT": (new,), "MODIFY": (old, new), "REMOVE": (old,)}.get(event if isinstance(event, str) else "")
-    if needed is None:
+    if event not in ("INSERT", "MODIFY", "REMOVE"):
         raise BadInput(f"unknown eventName {str(event)[:40]!r}: a stream record is INSERT, MODIFY or REMOVE")
-    if None in needed:
+    if (old is None and event != "INSERT") or (new is None and event != "REMOVE"):
         raise BadInput(
             f"a {event} record lacks the images it needs; set the stream's view type to NEW_AND_OLD_IMAGES "
             f"(it is {str(change.get('StreamViewType', 'not said'))[:40]})"

@@ -23,7 +23,7 @@ from projections.errors import BadInput
 from projections.language.keys import Image
 from projections.language.values import EXACT, canonical, number_text
 
-__all__ = ["Contributed", "Contributions", "Evaluated", "canonical_text", "digest", "merge"]
+__all__ = ["NOTHING", "Contributed", "Contributions", "Evaluated", "canonical_text", "digest", "merge"]
 
 Contributed: TypeAlias = dict[str, Any]
 """What a source gives to one target under one rule: `{"n": 1, "=total": "12.5", "+": {…}}`."""

@@ -66,16 +66,18 @@ class Entity:
         """The key of the item these variables name; None if any is missing. Raises BadInput if it cannot be a key."""
         texts = []
         for position, pattern in enumerate(self.patterns):
-            variables = {}
-            for name in pattern.names:
-                value = resolve(name)
-                if value is None:
-                    return None
-                kind, content = next(iter(value.items()))
-                if kind not in ("S", "N"):
-                    raise BadInput(f'"{name}" is of type {kind}; a key needs a string or a number')
-                variables[name] = key_text(kind, content)
-            text = pattern.render(variables)
+            text = pattern.literal
+            if text is None:
+                variables = {}
+                for name in pattern.names:
+                    value = resolve(name)
+                    if value is None:
+                        return None
+                    kind, content = next(iter(value.items()))
+                    if kind not in ("S", "N"):
+                        raise BadInput(f'"{name}" is of type {kind}; a key needs a string or a number')
+                    variables[name] = content if kind == "S" else key_text(kind, content)
+                text = pattern.render(variables)
             attribute, kind = self.schema.sort if position and self.schema.sort else self.schema.partition
             texts.append(check_key(attribute, kind, text, SORT_KEY_BYTES if position else PARTITION_KEY_BYTES))
         return ItemKey(self.table, *texts)
