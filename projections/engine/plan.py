@@ -99,12 +99,22 @@ def plan(program: Program, records: Iterable[Record]) -> Plan:
     if program.embeds_from:
         made.pushes = _pushes(program, recognised, reject)
         made.pulls = _pulls(program, recognised, reject)
+    for record, old, new in recognised:
+        if program.copy_rule_into:
+            made.copy_heals.extend(heals_of(program, record.key, old, new, record.sequence))
+        for target in _heals(program, record, old, new):
+            made.heals.setdefault(target, record.sequence)
+    if program.index_rules:
+        made.indexes = _indexes(program, recognised, reject)
+    return made
+
+
+def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[IndexWrite]:
+    """The index attributes of each item as the newest record shows it."""
+    found = []
     newest: dict[ItemKey, tuple[Record, Item | None]] = {}
     oldest: dict[ItemKey, Item | None] = {}
     for record, old, new in recognised:
-        made.copy_heals.extend(heals_of(program, record.key, old, new, record.sequence))
-        for target in _heals(program, record, old, new):
-            made.heals.setdefault(target, record.sequence)
         newest[record.key] = (record, new)
         oldest.setdefault(record.key, old)
     for record, item in newest.values():
@@ -112,12 +122,12 @@ def plan(program: Program, records: Iterable[Record]) -> Plan:
             continue
         write, problems = index_write(program, item, record.sequence)
         if write is not None:
-            made.indexes.append(write)
+            found.append(write)
         before = oldest[record.key]
         told = dict(index_write(program, before, record.sequence)[1]) if problems and before is not None else {}
         for rule, reason in problems:
             reject(record, rule, reason, told.get(rule))
-    return made
+    return found
 
 
 def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[list[Change]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
 from projections.errors import BadInput
@@ -67,7 +68,7 @@ def decode(
     arn = record.get("eventSourceARN")
     if not isinstance(arn, str) or ":table/" not in arn:
         raise BadInput('not a DynamoDB stream record: "eventSourceARN" names no table')
-    physical = arn.partition(":table/")[2].partition("/")[0]
+    physical, label = _named(arn)
     table = tables.get(physical)
     if table is None:
         known = ", ".join(sorted(tables))
@@ -95,13 +96,20 @@ def decode(
         and identity.get("type") == "Service"
         and identity.get("principalId") == "dynamodb.amazonaws.com"
     )
-    label = (labels or {}).get(table) or stream_label(arn)
+    if labels is not None:
+        label = labels.get(table) or label
     return Record(key, old, new, version_of(label, sequence), sequence, expired)
 
 
 def is_sequence(text: Any) -> TypeGuard[str]:
     """Whether this is a sequence number."""
     return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 40
+
+
+@lru_cache(maxsize=64)
+def _named(arn: str) -> tuple[str, str]:
+    """The table that a stream's ARN names, and the stream's label."""
+    return arn.partition(":table/")[2].partition("/")[0], stream_label(arn)
 
 
 def _key(change: Mapping[str, Any], schema: Schema, table: str, *images: Image | None) -> ItemKey:

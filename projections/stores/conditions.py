@@ -129,6 +129,11 @@ class Expressions:
     operators: int
 
 
+# Tuples, made once: a union is made anew each time it is asked, which takes longer than the question.
+_JOINING = (AllOf, AnyOf)
+_WITHOUT_VALUE = (Exists, Missing)
+
+
 def shape(condition: Condition | None) -> Shape:
     return () if condition is None else _taken_apart(condition, [])
 
@@ -136,9 +141,9 @@ def shape(condition: Condition | None) -> Shape:
 def _taken_apart(condition: Condition, values: list[Value]) -> Shape:
     """The shape of a condition; its values, in the order of its expression, are added to `values`."""
     kind = type(condition)
-    if isinstance(condition, AllOf | AnyOf):
+    if isinstance(condition, _JOINING):
         return (kind, tuple([_taken_apart(each, values) for each in condition.conditions]))
-    if not isinstance(condition, Exists | Missing):
+    if not isinstance(condition, _WITHOUT_VALUE):
         values.append(condition.value)
     return (kind, condition.path)
 

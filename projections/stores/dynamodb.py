@@ -367,7 +367,7 @@ class DynamoDBStore:
         if names:
             request["ExpressionAttributeNames"] = names
         kind = "Delete" if update is None else "Update"
-        return f'{{"{kind}":{json.dumps(request)[:-1]},"Key":'
+        return f'{{"{kind}":{_JSON(request)[:-1]},"Key":'
 
     def _action(self, write: Write) -> dict[str, Any]:
         update = write if isinstance(write, Update) else None
