@@ -86,7 +86,7 @@ class DynamoDBStore:
         self._logical = {name: logical for logical, name in tables.items()}
         self._schemas = dict(schemas)
         self._meter = meter
-        self._beginnings: dict[tuple[str, Expressions, bool], str] = {}
+        self._actions: dict[tuple[str, Expressions, bool], tuple[str, str, str]] = {}
         self._statements: bool | None = None
         """Whether the endpoint executes statements as DynamoDB does; None as long as nobody asked."""
         send_bodies_as_they_are(client)
@@ -337,23 +337,21 @@ class DynamoDBStore:
         update = write if isinstance(write, Update) else None
         table = write.key.table
         texts, values = expressed(update, write.condition)
-        before = self._beginnings.get((table, texts, update is None))
-        if before is None:
-            if len(self._beginnings) >= 4096:  # copies of all attributes have as many shapes as their sources
-                self._beginnings.clear()
-            before = self._beginnings[table, texts, update is None] = self._beginning(table, texts, update)
-        schema = self.schema(table)
-        partition, sort = schema.partition, schema.sort
-        key = f'{_QUOTED(partition[0])}:{{"{partition[1]}":{_QUOTED(write.key.partition)}}}'
-        if sort is not None:
-            key += f',{_QUOTED(sort[0])}:{{"{sort[1]}":{_QUOTED(write.key.sort or "")}}}'
+        known = self._actions.get((table, texts, update is None))
+        if known is None:
+            if len(self._actions) >= 4096:  # copies of all attributes have as many shapes as their sources
+                self._actions.clear()
+            known = self._actions[table, texts, update is None] = self._action_texts(table, texts, update)
+        before, between, after = known
+        _, partition, sort = write.key
+        key = f"{_QUOTED(partition)}{between}{_QUOTED(sort or '')}" if between else _QUOTED(partition)
         if not values:
-            return f"{before}{{{key}}}}}}}"
+            return f"{before}{key}{after}}}}}"
         sent = ",".join([f'":{number}":{_value_json(value)}' for number, value in enumerate(values)])
-        return f'{before}{{{key}}},"ExpressionAttributeValues":{{{sent}}}}}}}'
+        return f'{before}{key}{after},"ExpressionAttributeValues":{{{sent}}}}}}}'
 
-    def _beginning(self, table: str, texts: Expressions, update: Update | None) -> str:
-        """All of an action that does not depend on its key and values, up to the key."""
+    def _action_texts(self, table: str, texts: Expressions, update: Update | None) -> tuple[str, str, str]:
+        """What of an action does not depend on its key and values: before, between and after the two parts of its key."""
         request: dict[str, Any] = {"TableName": self._name(table)}
         names = dict(texts.names)
         if texts.update:
@@ -367,7 +365,13 @@ class DynamoDBStore:
         if names:
             request["ExpressionAttributeNames"] = names
         kind = "Delete" if update is None else "Update"
-        return f'{{"{kind}":{_JSON(request)[:-1]},"Key":'
+        schema = self.schema(table)
+        name, of = schema.partition
+        before = f'{{"{kind}":{_JSON(request)[:-1]},"Key":{{{_QUOTED(name)}:{{"{of}":'
+        if schema.sort is None:
+            return before, "", "}}"
+        name, of = schema.sort
+        return before, f'}},{_QUOTED(name)}:{{"{of}":', "}}"
 
     def _action(self, write: Write) -> dict[str, Any]:
         update = write if isinstance(write, Update) else None
