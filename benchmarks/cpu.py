@@ -24,7 +24,7 @@ from projections.stores.aws import client
 from projections.stores.dynamodb import DynamoDBStore
 from projections.stores.memory import MemoryStore
 
-__all__ = ["Cpu", "measure_all", "ours"]
+__all__ = ["Cpu", "answers", "measure_all", "ours"]
 
 _ENDPOINT = "http://127.0.0.1:9"
 _BATCH = 1000
@@ -43,9 +43,15 @@ class _Raw(io.BytesIO):
         yield self.read()
 
 
+def answers(item: Mapping[str, Any] | None = None) -> dict[str, bytes]:
+    """What a DynamoDB that holds one item, or none, answers by operation; to all others `{}`, which is success."""
+    found = {} if item is None else {"Item": item}
+    return {"BatchGetItem": b'{"Responses":{},"UnprocessedKeys":{}}', "GetItem": json.dumps(found).encode()}
+
+
 def _stubbed(dynamodb: Any, item: Mapping[str, Any] | None = None) -> Any:
     """A client that DynamoDB seems to answer, always with success; `item` is what every GetItem finds."""
-    bodies = {"BatchGetItem": b'{"Responses":{},"UnprocessedKeys":{}}', "GetItem": json.dumps({"Item": item}).encode()}
+    bodies = answers(item)
 
     def answer(request: Any, **_: Any) -> AWSResponse:
         operation = request.headers["X-Amz-Target"].decode().rpartition(".")[2]
