@@ -15,9 +15,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from projections.errors import BadInput
 from projections.language.keys import Image
@@ -32,8 +32,7 @@ Contributions: TypeAlias = dict[str, dict[str, Contributed]]
 """Rule → encoded target key → what is contributed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluated:
+class Evaluated(NamedTuple):
     """All that a source item contributes now.
 
     `payloads` holds the attributes that members carry, by (rule, target, member). `problems` names the rules that could
@@ -41,7 +40,7 @@ class Evaluated:
     """
 
     contributions: Contributions
-    payloads: Mapping[tuple[str, str, str], Image] = field(default_factory=dict)
+    payloads: Mapping[tuple[str, str, str], Image] = MappingProxyType({})
     problems: Sequence[tuple[str, str]] = ()
 
 
@@ -58,6 +57,8 @@ def canonical_text(contributions: Contributions) -> str:
 
     json makes an encoder anew for each value, which takes longer than to write one; most contributions are plain counts.
     """
+    if not contributions:
+        return "{}"
     rules = []
     for rule, targets in sorted(contributions.items()):
         held = [f"{_quoted(target)}:{_contributed_text(targets[target])}" for target in sorted(targets)]
