@@ -9,6 +9,7 @@ SAM_READY := .venv-sam/.ready
 HISTORIES ?= 8500# for each of two dozen rule files
 JOBS ?= 2
 SEED ?= 1000000
+SOURCES ?= 3000
 SAM_VERSION := aws-sam-cli>=1.140,<2
 
 .DEFAULT_GOAL := help
@@ -39,8 +40,8 @@ simulate: $(READY) ## 200,000 histories of the engine under all our rule files (
 	  echo "$$rules"; $(BIN)/projections simulate --rules $$rules --histories $(HISTORIES) --jobs $(JOBS) --seed $(SEED) || exit 1; \
 	done
 
-bench: $(READY) ## Write units, calls and CPU per event, beside what one would write instead
-	$(BIN)/python -m benchmarks
+bench: $(READY) ## Units, calls, CPU, cold start, throughput, beside what one would write instead (to SOURCES items)
+	$(BIN)/python -m benchmarks $(SOURCES)
 
 template: $(READY) ## Write template.yaml again, for the shipped rules
 	$(BIN)/projections template social -o template.yaml

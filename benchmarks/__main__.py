@@ -1,49 +1,82 @@
-"""Runs the measurements, prints tables, writes `.bench/results.json`."""
+"""Runs the measurements, prints tables, writes `.bench/results.json`: `python -m benchmarks [SOURCES]`.
+
+`SOURCES` is how many source items throughput grows to: 3000 if nothing is said, which takes a few minutes in all; 100,000
+take an hour, of which an emulator takes nearly all.
+"""
 
 from __future__ import annotations
 
 import json
 import platform
 import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import cpu, units
-from tests.emulators import ministack, running
+from benchmarks import cold, cpu, profile, throughput, units
+from tests.emulators import Unavailable, dynamodb_local, ministack, running
+
+_RESULTS = Path(".bench/results.json")
 
 
-def _show(title: str, rows: list[dict[str, object]]) -> None:
+def _show(title: str, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    found = [{name: round(cell, 4) if isinstance(cell, float) else cell for name, cell in row.items()} for row in rows]
     table = Table(title=title, title_justify="left")
-    for column in rows[0]:
-        table.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right")
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    Console().print(table)
+    for column, cell in found[0].items():
+        table.add_column(column.replace("_", " "), justify="left" if isinstance(cell, str) else "right")
+    for row in found:
+        table.add_row(*(f"{cell:,}" if not isinstance(cell, str) else cell for cell in row.values()))
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    return found
 
 
-def main() -> int:
-    found = cpu.measure_all()
-    ours = found[0].microseconds
-    cpu_rows: list[dict[str, object]] = [
-        {
-            "way": way.way,
-            "µs CPU per event": round(way.microseconds, 1),
-            "times ours": round(way.microseconds / ours, 1),
-        }
-        for way in found
-    ]
-    _show("CPU per event: 1000 likes of 10 posts, HTTP answered by a stub", cpu_rows)
+def main(sources: int) -> int:
+    started = datetime.now(UTC)
+    results: dict[str, Any] = {
+        "date": started.date().isoformat(),
+        "machine": f"{platform.machine()}, Python {platform.python_version()}",
+    }
+    results["cpu"] = _show(
+        "CPU per event: 1000 likes of 10 posts, HTTP answered by a stub", cpu.rows(cpu.measure_all())
+    )
+    results["profile"] = _show("Where ours goes", map(asdict, profile.measure()))
+    found = cold.measure()
+    results["cold"] = _show(
+        "Cold start: CPU until the first answer, in milliseconds", [{**asdict(found), "ratio to plain": found.ratio}]
+    )
     with running(ministack) as endpoint:
-        unit_rows: list[dict[str, object]] = [dict(case.row) for case in units.measure_all(endpoint)]
-    _show("Units and calls per event, from MiniStack's consumed capacity", unit_rows)
-    results = Path(".bench/results.json")
-    results.parent.mkdir(exist_ok=True)
-    machine = f"{platform.machine()}, Python {platform.python_version()}"
-    results.write_text(json.dumps({"machine": machine, "cpu": cpu_rows, "units": unit_rows}, indent=2))
+        results["units"] = _show(
+            "Units and calls per event, from MiniStack's consumed capacity",
+            (case.row for case in units.measure_all(endpoint)),
+        )
+    rates: list[throughput.Rate] = []
+    grown: list[throughput.Grown] = []
+    for emulator in (ministack, dynamodb_local):
+        name = emulator.__name__.replace("_", " ")
+        try:
+            with running(emulator) as endpoint:
+                rates += throughput.rates(name, endpoint)
+                # MiniStack takes as long as all the rest: what grows is shown on AWS's own engine
+                largest = sources if emulator is dynamodb_local else min(sources, 10_000)
+                for targets in (1, 10, 1000) if emulator is dynamodb_local else (10,):
+                    grown += throughput.growth(
+                        name, endpoint, largest if targets == 10 else min(largest, 10_000), targets
+                    )
+        except Unavailable as error:
+            print(f"{name}: {error}", file=sys.stderr)
+    results["throughput"] = _show("End to end on emulators, 100 likes of 10 posts a batch", map(asdict, rates))
+    results["growth"] = _show("Per event, as the tables grow", map(asdict, grown))
+    results["seconds"] = round((datetime.now(UTC) - started).total_seconds())
+    _RESULTS.parent.mkdir(exist_ok=True)
+    _RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    print(f"{_RESULTS} has it all; it took {results['seconds']} s")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 3000))

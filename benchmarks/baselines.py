@@ -1,67 +1,82 @@
 """What one would write instead, as a competent user would: the ways that everything is compared with.
 
 (a) one `UpdateItem ADD` per record; (b) Powertools' BatchProcessor with its idempotency and `ADD`; (c) a claim and the
-counter in one transaction per record.
+counters in one transaction per record; (d) for copies, one conditional put per record. All leave out what only edits.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from benchmarks.workload import TABLE
 
-__all__ = ["CLAIMS", "IDEMPOTENCY", "WAYS", "Process"]
+__all__ = ["CLAIMS", "IDEMPOTENCY", "WAYS", "Counters", "Process", "conditional_puts", "counters_of", "like_count"]
 
 CLAIMS, IDEMPOTENCY = "bench-claims", "bench-idempotency"
 """Tables with the partition key `id` that (c) and (b) need."""
 
 Process = Callable[[list[dict[str, Any]]], None]
+Counters = Callable[[dict[str, Any]], Sequence[tuple[dict[str, Any], str]]]
+"""The counters of a record: the key of each one's item, and its attribute."""
 
 
-def _post_key(record: dict[str, Any]) -> dict[str, Any]:
+def like_count(record: dict[str, Any]) -> Sequence[tuple[dict[str, Any], str]]:
+    """The one counter of `workload.LIKES`."""
     post = record["dynamodb"]["Keys"]["SK"]["S"].removeprefix("LIKE#POST#")
-    return {"PK": {"S": f"POST#{post}"}, "SK": {"S": "METADATA"}}
+    return [({"PK": {"S": f"POST#{post}"}, "SK": {"S": "METADATA"}}, "likeCount")]
 
 
-def _add(dynamodb: Any, table: str, record: dict[str, Any]) -> None:
-    dynamodb.update_item(
-        TableName=table,
-        Key=_post_key(record),
-        UpdateExpression="ADD likeCount :one",
-        ExpressionAttributeValues={":one": {"N": "1"}},
-    )
+def counters_of(record: dict[str, Any]) -> Sequence[tuple[dict[str, Any], str]]:
+    """The counters of `workload.EIGHT_COUNTERS`."""
+    image = record["dynamodb"]["NewImage"]
+    return [({"PK": {"S": f"COUNTER{n}#{image[f'c{n}']['S']}"}, "SK": {"S": "S"}}, f"total{n}") for n in range(8)]
 
 
-def plain_add(dynamodb: Any, table: str = TABLE) -> Process:
+def _adds(table: str, record: dict[str, Any], counters: Counters) -> list[dict[str, Any]]:
+    amount = {"INSERT": "1", "REMOVE": "-1"}.get(record["eventName"])
+    if amount is None:
+        return []
+    return [
+        {
+            "TableName": table,
+            "Key": key,
+            "UpdateExpression": f"ADD {attribute} :amount",
+            "ExpressionAttributeValues": {":amount": {"N": amount}},
+        }
+        for key, attribute in counters(record)
+    ]
+
+
+def plain_add(dynamodb: Any, table: str = TABLE, counters: Counters = like_count) -> Process:
     def process(records: list[dict[str, Any]]) -> None:
         for record in records:
-            _add(dynamodb, table, record)
+            for add in _adds(table, record, counters):
+                dynamodb.update_item(**add)
 
     return process
 
 
-def claimed_add(dynamodb: Any, table: str = TABLE) -> Process:
+def claimed_add(dynamodb: Any, table: str = TABLE, counters: Counters = like_count) -> Process:
     def process(records: list[dict[str, Any]]) -> None:
         for record in records:
+            adds = _adds(table, record, counters)
+            if not adds:
+                continue
             claim = {
                 "TableName": CLAIMS,
                 "Item": {"id": {"S": record["dynamodb"]["SequenceNumber"]}},
                 "ConditionExpression": "attribute_not_exists(id)",
             }
-            count = {
-                "TableName": table,
-                "Key": _post_key(record),
-                "UpdateExpression": "ADD likeCount :one",
-                "ExpressionAttributeValues": {":one": {"N": "1"}},
-            }
-            dynamodb.transact_write_items(TransactItems=[{"Put": claim}, {"Update": count}])
+            with suppress(dynamodb.exceptions.TransactionCanceledException):  # counted before
+                dynamodb.transact_write_items(TransactItems=[{"Put": claim}, *({"Update": add} for add in adds)])
 
     return process
 
 
-def powertools(dynamodb: Any, table: str = TABLE) -> Process:
+def powertools(dynamodb: Any, table: str = TABLE, counters: Counters = like_count) -> Process:
     from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
     from aws_lambda_powertools.utilities.data_classes.dynamo_db_stream_event import DynamoDBRecord
     from aws_lambda_powertools.utilities.idempotency import (
@@ -74,12 +89,15 @@ def powertools(dynamodb: Any, table: str = TABLE) -> Process:
     batches = BatchProcessor(event_type=EventType.DynamoDBStreams)
 
     @idempotent_function(data_keyword_argument="event_id", persistence_store=layer, config=IdempotencyConfig())
-    def count(event_id: str, record: dict[str, Any]) -> bool:
-        _add(dynamodb, table, record)
+    def count(event_id: str, adds: list[dict[str, Any]]) -> bool:
+        for add in adds:
+            dynamodb.update_item(**add)
         return True
 
     def handle(record: DynamoDBRecord) -> None:
-        count(event_id=record.raw_event["eventID"], record=record.raw_event)
+        adds = _adds(table, record.raw_event, counters)
+        if adds:
+            count(event_id=record.raw_event["eventID"], adds=adds)
 
     def process(records: list[dict[str, Any]]) -> None:
         with warnings.catch_warnings():
@@ -90,7 +108,33 @@ def powertools(dynamodb: Any, table: str = TABLE) -> Process:
     return process
 
 
-WAYS: dict[str, Callable[[Any, str], Process]] = {
+def conditional_puts(dynamodb: Any, table: str = TABLE) -> Process:
+    """For `workload.COPIES`: a copy unless one as new is there. Nothing is left of what was removed; it may come back."""
+
+    def process(records: list[dict[str, Any]]) -> None:
+        for record in records:
+            if record["eventName"] == "REMOVE":
+                continue
+            image = record["dynamodb"]["NewImage"]
+            post = image["SK"]["S"].removeprefix("LIKE#POST#")
+            with suppress(dynamodb.exceptions.ConditionalCheckFailedException):  # copied before
+                dynamodb.put_item(
+                    TableName=table,
+                    Item={
+                        "PK": {"S": f"LIKED#{post}"},
+                        "SK": {"S": f"BY#{image['userId']['S']}"},
+                        "likedAt": image["likedAt"],
+                        "at": {"S": record["dynamodb"]["SequenceNumber"].zfill(40)},
+                    },
+                    ConditionExpression="attribute_not_exists(#at) OR #at < :at",
+                    ExpressionAttributeNames={"#at": "at"},
+                    ExpressionAttributeValues={":at": {"S": record["dynamodb"]["SequenceNumber"].zfill(40)}},
+                )
+
+    return process
+
+
+WAYS: dict[str, Callable[..., Process]] = {
     "(a) plain ADD": plain_add,
     "(b) Powertools idempotency + ADD": powertools,
     "(c) claim in a transaction": claimed_add,

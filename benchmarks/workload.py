@@ -7,7 +7,7 @@ from typing import Any
 from projections.language.loader import loads
 from projections.language.program import Program
 
-__all__ = ["EIGHT_COUNTERS", "LIKES", "TABLE", "like", "likes", "program"]
+__all__ = ["COPIES", "EIGHT_COUNTERS", "LIKES", "TABLE", "like", "likes", "program"]
 
 TABLE = "main"
 
@@ -37,6 +37,15 @@ entities:
         ),
     ]
 )
+
+COPIES = """
+table: {key: [PK, SK]}
+entities:
+  Like:  {key: {PK: "USER#{userId}", SK: "LIKE#POST#{postId}"}}
+  Liked: {key: {PK: "LIKED#{postId}", SK: "BY#{userId}"}}
+projections:
+  likers: {from: Like, copy: {into: Liked, attributes: [likedAt]}}
+"""
 
 _ARN = f"arn:aws:dynamodb:us-east-1:000000000000:table/{TABLE}/stream/2026-01-01T00:00:00.000"
 

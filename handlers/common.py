@@ -1,6 +1,5 @@
 """What the functions share: how an invocation is logged and measured, and the entry point around it."""
 
-import gc
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -9,6 +8,7 @@ from aws_lambda_powertools.logging import Logger
 from aws_lambda_powertools.metrics import Metrics, MetricUnit
 
 from projections.engine.plan import Rejected
+from projections.operations.wiring import collect_seldom
 
 logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME", "projections"))
 metrics = Metrics(service=logger.service, namespace=os.environ.get("POWERTOOLS_METRICS_NAMESPACE", "Projections"))
@@ -32,8 +32,7 @@ def entry_point(handle: Callable[[Any, Callable[[], float]], dict[str, Any]]) ->
     def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         return handle(event, lambda: context.get_remaining_time_in_millis() / 1000)
 
-    gc.freeze()
-    gc.enable()
+    collect_seldom()
     if os.environ.get("POWERTOOLS_TRACE_DISABLED") != "false":
         return handler
     from aws_lambda_powertools.tracing import Tracer  # only then the package needs the X-Ray SDK

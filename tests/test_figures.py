@@ -35,6 +35,14 @@ def units(ministack_url: str) -> dict[str, Units]:
         ("(a) plain ADD: 100 likes of 10 posts", 100.0, 100),
         ("(b) Powertools idempotency + ADD: 100 likes of 10 posts", 300.0, 300),
         ("(c) claim in a transaction: 100 likes of 10 posts", 400.0, 100),
+        ("1000 unlikes of 10 posts", 3050.0, 1033),
+        ("1000 likes into 8 counters", 2184.0, 21),
+        ("100 copies", 100.0, 101),
+        ("(a) plain ADD: the same 100 delivered again", 100.0, 100),  # and counts them twice
+        ("(b) Powertools idempotency + ADD: the same 100 delivered again", 0.0, 100),
+        ("(b) Powertools idempotency + ADD: one like into 8 counters", 10.0, 10),
+        ("(c) claim in a transaction: one like into 8 counters", 18.0, 1),
+        ("(d) conditional put: 100 copies", 100.0, 100),
     ],
 )
 def test_units_and_calls(units: dict[str, Units], case: str, write_units: float, calls: int) -> None:

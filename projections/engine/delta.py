@@ -98,7 +98,9 @@ def _piece(old: Contributed, new: Contributed) -> Piece:
             piece.puts = sorted(member for member, held in has.items() if had.get(member) != held)
             piece.removes = sorted(had.keys() - has.keys())
         elif slot != SETTLED and slot != GENERATION:
-            piece.add(slot, WIDE.subtract(Decimal(new.get(slot, 0)), Decimal(old.get(slot, 0))))
+            amount = WIDE.subtract(Decimal(new.get(slot, 0)), Decimal(old.get(slot, 0)))
+            if amount:
+                piece.amounts[slot] = amount
     return piece
 
 

@@ -66,6 +66,9 @@ MOST_BYTES = 3_500_000
 _LONGEST_REASON = 500
 
 _OPEN = Missing((CLOSED,))
+_ZERO = Decimal(0)
+_ONE_MORE: Value = {"N": "1"}
+_FIRST = Generations()
 _ABSENT = Missing(("pk",))
 _NOTHING_BEFORE = Equal(("contributions",), {"S": "{}"})
 _NOTHING_OWED = Missing(("recent",))
@@ -101,12 +104,15 @@ class Change:
     """Rules whose contribution the ledger cannot hold, with the reason."""
     retracted: set[str] = field(default_factory=set)
     not_extreme: set[ItemKey] = field(default_factory=set)
-    opened: Generations = field(default_factory=Generations)
+    opened: Generations = _FIRST
     """The generations that `pieces` and `goal` are about: what is written must be about the same."""
     pieces: dict[Target, Piece] = field(default_factory=dict)
     goal: Contributions = field(default_factory=dict)
     text: str = "{}"
     """The goal as the entry will have it."""
+
+    before_text: str = "{}"
+    """What the goal was compared with, as the entry should have it."""
 
     actions: int = 1
     """How many actions of a transaction its pieces take."""
@@ -129,20 +135,16 @@ class Transaction:
     actions: int = 0
     size: int = 0
 
-    def cost(self, change: Change) -> int:
-        """The actions a change adds: groups that are in already cost nothing more."""
-        return change.actions - sum([target in self.groups for target in change.pieces])
-
-    def takes(self, change: Change) -> bool:
-        if not self.changes:
-            return True
-        return self.actions + self.cost(change) <= MOST_ACTIONS and self.size + change.size <= MOST_BYTES
-
-    def add(self, change: Change) -> None:
-        self.actions += self.cost(change)
-        self.size += change.size
+    def take(self, change: Change) -> bool:
+        """Adds a change if there is room: groups that are in already cost no action more. The first always has room."""
+        actions = self.actions + change.actions - sum([target in self.groups for target in change.pieces])
+        size = self.size + change.size
+        if self.changes and (actions > MOST_ACTIONS or size > MOST_BYTES):
+            return False
+        self.actions, self.size = actions, size
         self.groups.update(change.pieces)
         self.changes.append(change)
+        return True
 
 
 class Ledger:
@@ -196,6 +198,7 @@ class Ledger:
             if change.known:
                 self.generations.learn(self._now(change))
         opened = self.generations.as_now()
+        alike: dict[tuple[str, str], Change] = {}
         for change in changes:
             change.opened = opened
             if change.known:
@@ -204,13 +207,17 @@ class Ledger:
                 before = change.before = opened.stamped(change.before)
             removed = change.gone and not change.expired and bool(change.version)
             change.goal = self._goal(before, change.after.contributions, opened, removed=removed)
-            change.text = canonical_text(change.goal)
-            change.pieces = difference(before, change.goal, change.settle, change.version, opened.of)
-            change.actions = 1 + sum([piece.actions for piece in change.pieces.values()])
+            change.before_text, change.text = canonical_text(before), canonical_text(change.goal)
+            other = None if change.settle else alike.setdefault((change.before_text, change.text), change)
+            if other is None or other is change:
+                change.pieces = difference(before, change.goal, change.settle, change.version, opened.of)
+                change.retracted = _retracted(before, change.goal)
+                change.actions = 1 + sum([piece.actions for piece in change.pieces.values()])
+            else:  # as all likes of one post are
+                change.pieces, change.retracted, change.actions = other.pieces, other.retracted, other.actions
             change.size = 500 + 2 * len(change.text)
             if change.after.payloads:
                 change.size += sum(_put_sizes(change, target, piece) for target, piece in change.pieces.items())
-            change.retracted = _retracted(before, change.goal)
 
     def goal(self, before: Contributions, after: Contributions) -> Contributions:
         """What the entry shall say after a refresh."""
@@ -317,9 +324,11 @@ class Ledger:
             for target, piece in change.pieces.items():
                 totals = amounts.setdefault(target, {})
                 for slot, amount in piece.amounts.items():
-                    totals[slot] = WIDE.add(totals.get(slot, Decimal(0)), amount)
-                others.extend(self._member_writes(change, target, piece))
-                self._settle_extremes(change, target, piece, extremes)
+                    totals[slot] = WIDE.add(totals.get(slot, _ZERO), amount)
+                if piece.puts or piece.removes:
+                    others.extend(self._member_writes(change, target, piece))
+                if piece.settled:
+                    self._settle_extremes(change, target, piece, extremes)
         for target, totals in amounts.items():
             writes.append(self._group_write(target, totals, extremes, changes[0].opened.of(target)))
             roles.append(target)
@@ -339,7 +348,7 @@ class Ledger:
             values["version"] = {"S": ""}
         key = entry_key(change.source)
         values.update(whole_key(key, change.source))
-        add: dict[str, Value] = {"revision": {"N": "1"}}
+        add: dict[str, Value] = {"revision": _ONE_MORE}
         if change.retracted:
             add["recent"] = {"SS": sorted(change.retracted)}
         remove = ["ttl"]
@@ -353,7 +362,7 @@ class Ledger:
     def _group_write(
         self, target: Target, totals: dict[str, Decimal], extremes: Iterable[ItemKey], generation: int
     ) -> Update:
-        add: dict[str, Value] = {"version": {"N": "1"}}
+        add: dict[str, Value] = {"version": _ONE_MORE}
         for slot, amount in totals.items():
             if amount:
                 add[slot] = {"N": number_text(amount)}
@@ -599,7 +608,7 @@ def _entry_condition(change: Change) -> Condition:
     if not change.before:
         return AnyOf((_ABSENT, AllOf((older, _NOTHING_BEFORE, _NOTHING_OWED))))
     # An entry that owes publications is looked at, so that they are made and then forgotten.
-    return AllOf((older, Equal(("contributions",), {"S": canonical_text(change.before)}), _NOTHING_OWED))
+    return AllOf((older, Equal(("contributions",), {"S": change.before_text}), _NOTHING_OWED))
 
 
 def _retracted(before: Contributions, after: Contributions) -> set[str]:
@@ -632,13 +641,13 @@ def _pack(changes: Sequence[Change]) -> list[Transaction]:
     uses = Counter(target for change in changes for target in change.pieces)
 
     def busiest(change: Change) -> tuple[int, Target]:
-        return min(((-uses[target], target) for target in change.pieces), default=(0, ("", "")))
+        return min([(-uses[target], target) for target in change.pieces], default=(0, ("", "")))
 
     transactions: list[Transaction] = []
     for change in sorted(changes, key=busiest):
-        if not transactions or not transactions[-1].takes(change):
+        if not transactions or not transactions[-1].take(change):
             transactions.append(Transaction())
-        transactions[-1].add(change)
+            transactions[-1].take(change)
     return transactions
 
 

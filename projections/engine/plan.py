@@ -14,7 +14,7 @@ from projections.engine.ledger_items import Target
 from projections.engine.records import Record
 from projections.engine.store import Image
 from projections.errors import BadInput
-from projections.language.contribution import Contributions, Evaluated
+from projections.language.contribution import NOTHING, Contributions, Evaluated
 from projections.language.embeds import EmbedRule
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
@@ -99,12 +99,22 @@ def plan(program: Program, records: Iterable[Record]) -> Plan:
     if program.embeds_from:
         made.pushes = _pushes(program, recognised, reject)
         made.pulls = _pulls(program, recognised, reject)
+    for record, old, new in recognised:
+        if program.copy_rule_into:
+            made.copy_heals.extend(heals_of(program, record.key, old, new, record.sequence))
+        for target in _heals(program, record, old, new):
+            made.heals.setdefault(target, record.sequence)
+    if program.index_rules:
+        made.indexes = _indexes(program, recognised, reject)
+    return made
+
+
+def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[IndexWrite]:
+    """The index attributes of each item as the newest record shows it."""
+    found = []
     newest: dict[ItemKey, tuple[Record, Item | None]] = {}
     oldest: dict[ItemKey, Item | None] = {}
     for record, old, new in recognised:
-        made.copy_heals.extend(heals_of(program, record.key, old, new, record.sequence))
-        for target in _heals(program, record, old, new):
-            made.heals.setdefault(target, record.sequence)
         newest[record.key] = (record, new)
         oldest.setdefault(record.key, old)
     for record, item in newest.values():
@@ -112,12 +122,12 @@ def plan(program: Program, records: Iterable[Record]) -> Plan:
             continue
         write, problems = index_write(program, item, record.sequence)
         if write is not None:
-            made.indexes.append(write)
+            found.append(write)
         before = oldest[record.key]
         told = dict(index_write(program, before, record.sequence)[1]) if problems and before is not None else {}
         for rule, reason in problems:
             reject(record, rule, reason, told.get(rule))
-    return made
+    return found
 
 
 def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[list[Change]]:
@@ -133,16 +143,15 @@ def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[l
     evaluated: dict[int, Evaluated] = {}
 
     def evaluate(item: Item | None) -> Evaluated:
+        if item is None:
+            return NOTHING
         known = evaluated.get(id(item))
         if known is None:
             known = evaluated[id(item)] = program.contributions(item)
         return known
 
     for record, old, new in recognised:
-        if not any(item is not None and item.entity.name in program.ledger_rules for item in (old, new)):
-            continue
         before, after = evaluate(old), evaluate(new)
-        source = encode_key(record.key)
         for rule, reason in after.problems:
             reject(record, rule, reason, dict(before.problems).get(rule))
         settle = _settling(program, before.contributions) if record.expired else {}
@@ -151,7 +160,7 @@ def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[l
         wave, change = open_change.get(record.key, (-1, None))
         if change is None or settle or change.settle:
             wave += 1
-            change = Change(source, record.version, before.contributions, after)
+            change = Change(encode_key(record.key), record.version, before.contributions, after)
             open_change[record.key] = (wave, change)
             if wave == len(waves):
                 waves.append([])
@@ -159,7 +168,7 @@ def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[l
         change.version, change.after, change.gone = record.version, after, record.new is None
         change.settle, change.expired = settle, change.expired or record.expired
         change.sequences.append(record.sequence)
-        change.touched |= _targets(before.contributions) | _targets(after.contributions)
+        change.touched.update(_targets(before.contributions), _targets(after.contributions))
     return waves
 
 
@@ -180,16 +189,17 @@ def _settling(program: Program, contributions: Contributions) -> Contributions:
     return {rule: targets for rule, targets in contributions.items() if program.rules[rule].expired == "keep"}
 
 
-def _targets(contributions: Mapping[str, Mapping[str, object]]) -> set[Target]:
-    return {(rule, target) for rule, targets in contributions.items() for target in targets}
+def _targets(contributions: Mapping[str, Mapping[str, object]]) -> list[Target]:
+    return [(rule, target) for rule, targets in contributions.items() for target in targets]
 
 
 def _heals(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:
     """The groups that the record of a target asks to be published again, whatever the guard says."""
     target: str | None = None
     found: list[Target] = []
-    for entity in {item.entity.name: item.entity for item in (old, new) if item is not None}.values():
-        for rule in program.ledger_rules_into.get(entity.name, ()):
+    into = program.ledger_rules_into
+    for entity in dict.fromkeys([i.entity for i in (old, new) if i is not None and i.entity.name in into]):
+        for rule in into[entity.name]:
             before = old.image if old is not None and old.entity is entity else None
             after = new.image if new is not None and new.entity is entity else None
             if after is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -329,10 +330,11 @@ class _Batch:
                 if change.state == "failed":
                     failed.add(change.source)
                     self._fail(change.sequences, str(change.error))
-                self.tally.add({"applied": "applied", "duplicate": "duplicates"}.get(change.state, "failed"))
                 for rule, reason in change.rejected:
                     table = change.source.partition("|")[0]
                     self.rejected.append(Rejected(rule, reason, change.source, change.sequences[-1], table))
+            for state, number in Counter(change.state for change in changes).items():
+                self.tally.add({"applied": "applied", "duplicate": "duplicates"}.get(state, "failed"), number)
             done = [change for change in changes if change.state != "failed"]
             if done:
                 self._publish(done, publisher)
@@ -344,7 +346,7 @@ class _Batch:
             for change in changes:
                 self._fail(change.sequences, str(error))
             return
-        targets = {target for change in changes for target in change.touched}
+        targets = set().union(*[change.touched for change in changes])
         failures = publisher.publish(targets, self._effort)
         for target, failure in failures.items():
             sequences = [change.sequences[0] for change in changes if target in change.touched]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any, TypeGuard
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeGuard
 
 from projections.errors import BadInput
 from projections.language.keys import Image, ItemKey, Schema
@@ -20,8 +20,7 @@ _LONGEST_KEYS = (2048, 1024)
 """Bytes of a partition key and of a sort key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One change of one item. `old` is None for an insertion, `new` for a removal; `expired` is a removal by TTL."""
 
     key: ItemKey
@@ -69,7 +68,7 @@ def decode(
     arn = record.get("eventSourceARN")
     if not isinstance(arn, str) or ":table/" not in arn:
         raise BadInput('not a DynamoDB stream record: "eventSourceARN" names no table')
-    physical = arn.partition(":table/")[2].partition("/")[0]
+    physical, label = _named(arn)
     table = tables.get(physical)
     if table is None:
         known = ", ".join(sorted(tables))
@@ -78,10 +77,9 @@ def decode(
         )
     event = record.get("eventName")
     old, new = _image(change, "OldImage"), _image(change, "NewImage")
-    needed = {"INSERT": (new,), "MODIFY": (old, new), "REMOVE": (old,)}.get(event if isinstance(event, str) else "")
-    if needed is None:
+    if event not in ("INSERT", "MODIFY", "REMOVE"):
         raise BadInput(f"unknown eventName {str(event)[:40]!r}: a stream record is INSERT, MODIFY or REMOVE")
-    if None in needed:
+    if (old is None and event != "INSERT") or (new is None and event != "REMOVE"):
         raise BadInput(
             f"a {event} record lacks the images it needs; set the stream's view type to NEW_AND_OLD_IMAGES "
             f"(it is {str(change.get('StreamViewType', 'not said'))[:40]})"
@@ -98,13 +96,20 @@ def decode(
         and identity.get("type") == "Service"
         and identity.get("principalId") == "dynamodb.amazonaws.com"
     )
-    label = (labels or {}).get(table) or stream_label(arn)
+    if labels is not None:
+        label = labels.get(table) or label
     return Record(key, old, new, version_of(label, sequence), sequence, expired)
 
 
 def is_sequence(text: Any) -> TypeGuard[str]:
     """Whether this is a sequence number."""
     return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 40
+
+
+@lru_cache(maxsize=64)
+def _named(arn: str) -> tuple[str, str]:
+    """The table that a stream's ARN names, and the stream's label."""
+    return arn.partition(":table/")[2].partition("/")[0], stream_label(arn)
 
 
 def _key(change: Mapping[str, Any], schema: Schema, table: str, *images: Image | None) -> ItemKey:

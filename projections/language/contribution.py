@@ -15,15 +15,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from projections.errors import BadInput
 from projections.language.keys import Image
 from projections.language.values import EXACT, canonical, number_text
 
-__all__ = ["Contributed", "Contributions", "Evaluated", "canonical_text", "digest", "merge"]
+__all__ = ["NOTHING", "Contributed", "Contributions", "Evaluated", "canonical_text", "digest", "merge"]
 
 Contributed: TypeAlias = dict[str, Any]
 """What a source gives to one target under one rule: `{"n": 1, "=total": "12.5", "+": {…}}`."""
@@ -32,8 +32,7 @@ Contributions: TypeAlias = dict[str, dict[str, Contributed]]
 """Rule → encoded target key → what is contributed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluated:
+class Evaluated(NamedTuple):
     """All that a source item contributes now.
 
     `payloads` holds the attributes that members carry, by (rule, target, member). `problems` names the rules that could
@@ -41,7 +40,7 @@ class Evaluated:
     """
 
     contributions: Contributions
-    payloads: Mapping[tuple[str, str, str], Image] = field(default_factory=dict)
+    payloads: Mapping[tuple[str, str, str], Image] = MappingProxyType({})
     problems: Sequence[tuple[str, str]] = ()
 
 
@@ -49,11 +48,26 @@ NOTHING = Evaluated({})
 
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+_quoted = json.encoder.encode_basestring
+_COUNTED_ONCE = {"n": 1}
 
 
 def canonical_text(contributions: Contributions) -> str:
-    """One text for equal contributions, so that DynamoDB can compare them in a condition."""
-    return _encode(contributions) if contributions else "{}"
+    """One text for equal contributions, so that DynamoDB can compare them in a condition: JSON with its names in order.
+
+    json makes an encoder anew for each value, which takes longer than to write one; most contributions are plain counts.
+    """
+    if not contributions:
+        return "{}"
+    rules = []
+    for rule, targets in sorted(contributions.items()):
+        held = [f"{_quoted(target)}:{_contributed_text(targets[target])}" for target in sorted(targets)]
+        rules.append(f"{_quoted(rule)}:{{{','.join(held)}}}")
+    return f"{{{','.join(rules)}}}"
+
+
+def _contributed_text(contributed: Contributed) -> str:
+    return '{"n":1}' if contributed == _COUNTED_ONCE else _encode(contributed)
 
 
 def digest(payload: Image) -> str:

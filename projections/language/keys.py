@@ -52,11 +52,14 @@ class Schema:
     def key(self, table: str, image: Image) -> ItemKey:
         """The key of an item. Raises KeyError if the image lacks a key attribute or has it in another type."""
         name, kind = self.partition
-        partition = key_text(kind, image[name][kind])
+        partition = image[name][kind]
+        if kind == "N":
+            partition = key_text(kind, partition)
         if self.sort is None:
             return ItemKey(table, partition)
         name, kind = self.sort
-        return ItemKey(table, partition, key_text(kind, image[name][kind]))
+        sort = image[name][kind]
+        return ItemKey(table, partition, key_text(kind, sort) if kind == "N" else sort)
 
 
 def key_text(kind: str, text: str) -> str:
@@ -66,8 +69,11 @@ def key_text(kind: str, text: str) -> str:
 
 def encode_key(key: ItemKey) -> str:
     """A key as one text, reversible: `main|USER#1|PROFILE`; `|` and `%` inside the parts are written %7C and %25."""
-    parts = (key.table, key.partition) if key.sort is None else key
-    return "|".join(escape(part) for part in parts if part is not None)
+    table, partition, sort = key
+    text = f"{table}|{partition}" if sort is None else f"{table}|{partition}|{sort}"
+    if "%" not in text and text.count("|") == (1 if sort is None else 2):
+        return text
+    return "|".join([escape(part) for part in key if part is not None])
 
 
 def decode_key(text: str) -> ItemKey:

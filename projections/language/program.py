@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from projections.errors import BadInput
 from projections.language.contribution import NOTHING, Contributions, Evaluated
@@ -33,6 +33,9 @@ from projections.language.templates import KeyPattern, Template
 from projections.language.values import lookup, wire
 
 __all__ = ["LEDGER_SCHEMA", "Entity", "Program"]
+
+Match: TypeAlias = Callable[[str], dict[str, str] | None]
+"""Reads a key: gives the variables, or None if the text is not of this form."""
 
 LEDGER_SCHEMA = Schema(("pk", "S"), ("sk", "S"), ttl="ttl")
 """The keys of the ledger table, whose logical name is `ledger`."""
@@ -66,16 +69,18 @@ class Entity:
         """The key of the item these variables name; None if any is missing. Raises BadInput if it cannot be a key."""
         texts = []
         for position, pattern in enumerate(self.patterns):
-            variables = {}
-            for name in pattern.names:
-                value = resolve(name)
-                if value is None:
-                    return None
-                kind, content = next(iter(value.items()))
-                if kind not in ("S", "N"):
-                    raise BadInput(f'"{name}" is of type {kind}; a key needs a string or a number')
-                variables[name] = key_text(kind, content)
-            text = pattern.render(variables)
+            text = pattern.literal
+            if text is None:
+                variables = {}
+                for name in pattern.names:
+                    value = resolve(name)
+                    if value is None:
+                        return None
+                    kind, content = next(iter(value.items()))
+                    if kind not in ("S", "N"):
+                        raise BadInput(f'"{name}" is of type {kind}; a key needs a string or a number')
+                    variables[name] = content if kind == "S" else key_text(kind, content)
+                text = pattern.render(variables)
             attribute, kind = self.schema.sort if position and self.schema.sort else self.schema.partition
             texts.append(check_key(attribute, kind, text, SORT_KEY_BYTES if position else PARTITION_KEY_BYTES))
         return ItemKey(self.table, *texts)
@@ -115,12 +120,13 @@ class Program:
 
     def recognise(self, key: ItemKey, image: Image) -> Item | None:
         """The item as one of its entity, or None if it belongs to none."""
-        for entity in self._by_table.get(key.table, ()):
-            variables = entity.patterns[0].match(key.partition)
+        table, partition, sort = key
+        for entity, matches in self._recognisers.get(table, ()):
+            variables = matches[0](partition)
             if variables is None:
                 continue
-            if len(entity.patterns) > 1:
-                more = entity.patterns[1].match(key.sort or "")
+            if len(matches) > 1:
+                more = matches[1](sort or "")
                 if more is None:
                     continue
                 if not variables:
@@ -165,6 +171,14 @@ class Program:
             for (target, member), payload in carried.items():
                 payloads[rule.name, target, member] = payload
         return Evaluated(contributions, payloads, problems)
+
+    @cached_property
+    def _recognisers(self) -> Mapping[str, Sequence[tuple[Entity, Sequence[Match]]]]:
+        """By table: its entities, each with what reads its key's attributes."""
+        return {
+            table: [(entity, [pattern.match for pattern in entity.patterns]) for entity in entities]
+            for table, entities in self._by_table.items()
+        }
 
     @cached_property
     def _by_table(self) -> Mapping[str, tuple[Entity, ...]]:

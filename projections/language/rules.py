@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -97,16 +97,22 @@ class Rule:
     mode: str
     fingerprint: str
 
-    def scopes(self, item: Item) -> Iterator[tuple[Resolve, Resolve]]:
+    def scopes(self, item: Item) -> Iterable[tuple[Resolve, Resolve]]:
         """The scopes in which the rule applies to an item: none, one, or one per element of `each`.
 
         Each is two resolvers: of the source with the element, and of the variables of the target's key, which `bind` may
         name otherwise.
         """
         plain = resolver(item)
-        elements: Sequence[Mapping[str, Value]] = ({},)
         if self.each is not None:
-            elements = [{self.each.variable: element} for element in self.each.elements(plain)]
+            return self._scopes(item, plain, [{self.each.variable: one} for one in self.each.elements(plain)])
+        if self.bind:
+            return self._scopes(item, plain, ({},))
+        return ((plain, plain),) if self.where is None or self.where(plain) else ()
+
+    def _scopes(
+        self, item: Item, plain: Resolve, elements: Iterable[Mapping[str, Value]]
+    ) -> Iterator[tuple[Resolve, Resolve]]:
         for element in elements:
             resolve = resolver(item, element) if element else plain
             if self.where is not None and not self.where(resolve):

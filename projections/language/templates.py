@@ -369,23 +369,28 @@ class KeyPattern:
 
         return match
 
+    @cached_property
+    def _layout(self) -> str:
+        return "".join("%s" if isinstance(part, Field) else part.replace("%", "%%") for part in self.parts)
+
+    @cached_property
+    def _fields(self) -> tuple[tuple[str, bool], ...]:
+        return tuple((part.name, part.star) for part in self.parts if isinstance(part, Field))
+
     def render(self, variables: Mapping[str, str]) -> str:
         """The key. Raises BadInput for a value that could not be read back, KeyError for one that is missing."""
-        text = ""
-        for part in self.parts:
-            if isinstance(part, str):
-                text += part
-                continue
-            value = variables[part.name]
+        values = []
+        for name, star in self._fields:
+            value = variables[name]
             if not value:
-                raise BadInput(f'key "{self.text}": {part.name} is empty; at least one character is needed')
-            if not part.star and self.separator in value:
+                raise BadInput(f'key "{self.text}": {name} is empty; at least one character is needed')
+            if not star and self.separator in value:
                 raise BadInput(
-                    f'key "{self.text}": {part.name} is {shown({"S": value})}, which holds the separator '
-                    f"{self.separator!r}; write {{{part.name}*}} if it may"
+                    f'key "{self.text}": {name} is {shown({"S": value})}, which holds the separator '
+                    f"{self.separator!r}; write {{{name}*}} if it may"
                 )
-            text += value
-        return text
+            values.append(value)
+        return self._layout % tuple(values)
 
 
 # Questions about all texts of a pattern. An element consumed is a state: in state s, s elements have taken at least one

@@ -29,7 +29,7 @@ from projections.engine.store import (
     Value,
 )
 
-__all__ = ["Expressions", "expressions", "holds", "operands", "projection", "same", "shape"]
+__all__ = ["Expressions", "expressed", "expressions", "holds", "operands", "projection", "same", "shape"]
 
 ORDERED = frozenset("SNB")
 """The types that have an order; DynamoDB refuses `<` on others."""
@@ -129,21 +129,39 @@ class Expressions:
     operators: int
 
 
+# Tuples, made once: a union is made anew each time it is asked, which takes longer than the question.
+_JOINING = (AllOf, AnyOf)
+_WITHOUT_VALUE = (Exists, Missing)
+
+
 def shape(condition: Condition | None) -> Shape:
-    if condition is None:
-        return ()
-    if isinstance(condition, AllOf | AnyOf):
-        return (type(condition), tuple(map(shape, condition.conditions)))
-    return (type(condition), condition.path)
+    return () if condition is None else _taken_apart(condition, [])
+
+
+def _taken_apart(condition: Condition, values: list[Value]) -> Shape:
+    """The shape of a condition; its values, in the order of its expression, are added to `values`."""
+    kind = type(condition)
+    if isinstance(condition, _JOINING):
+        return (kind, tuple([_taken_apart(each, values) for each in condition.conditions]))
+    if not isinstance(condition, _WITHOUT_VALUE):
+        values.append(condition.value)
+    return (kind, condition.path)
 
 
 def expressions(update: Update | None, condition: Condition | None) -> Expressions:
     """The expressions of an update, or of a delete where `update` is None."""
+    return expressed(update, condition)[0]
+
+
+def expressed(update: Update | None, condition: Condition | None) -> tuple[Expressions, list[Value]]:
+    """The expressions of a write, and its values in the order in which they are numbered."""
     if update is None:
-        return _compiled((), (), (), (), shape(condition))
-    return _compiled(
-        tuple(update.set), tuple(update.remove), tuple(update.add), tuple(update.discard), shape(condition)
-    )
+        values: list[Value] = []
+        return _compiled((), (), (), (), _taken_apart(condition, values) if condition else ()), values
+    values = [*update.set.values(), *update.add.values(), *update.discard.values()]
+    tree = _taken_apart(condition, values) if condition else ()
+    texts = _compiled(tuple(update.set), tuple(update.remove), tuple(update.add), tuple(update.discard), tree)
+    return texts, values
 
 
 @lru_cache(maxsize=4096)

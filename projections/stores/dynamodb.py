@@ -44,7 +44,7 @@ from projections.errors import (
     TransactionCancelled,
     Transient,
 )
-from projections.stores.conditions import Expressions, expressions, operands, projection
+from projections.stores.conditions import Expressions, expressed, projection
 from projections.stores.statements import (
     BATCH_BYTES,
     BATCH_STATEMENTS,
@@ -108,7 +108,7 @@ class DynamoDBStore:
         self._logical = {name: logical for logical, name in tables.items()}
         self._schemas = dict(schemas)
         self._meter = meter
-        self._beginnings: dict[tuple[str, Expressions, bool], str] = {}
+        self._actions: dict[tuple[str, Expressions, bool], tuple[str, str, str]] = {}
         self._statements: bool | None = None
         """Whether the endpoint executes statements as DynamoDB does; None as long as nobody asked."""
         self._trial = threading.Lock()
@@ -364,29 +364,22 @@ class DynamoDBStore:
         """An action of a transaction as DynamoDB's JSON, which has binary as base64 text just as we do."""
         update = write if isinstance(write, Update) else None
         table = write.key.table
-        texts = expressions(update, write.condition)
-        before = self._beginnings.get((table, texts, update is None))
-        if before is None:
-            if len(self._beginnings) >= 4096:  # copies of all attributes have as many shapes as their sources
-                self._beginnings.clear()
-            before = self._beginnings[table, texts, update is None] = self._beginning(table, texts, update)
-        schema = self.schema(table)
-        partition, sort = schema.partition, schema.sort
-        key = f'{_QUOTED(partition[0])}:{{"{partition[1]}":{_QUOTED(write.key.partition)}}}'
-        if sort is not None:
-            key += f',{_QUOTED(sort[0])}:{{"{sort[1]}":{_QUOTED(write.key.sort or "")}}}'
-        values: list[Value] = []
-        if update is not None:
-            values += [*update.set.values(), *update.add.values(), *update.discard.values()]
-        if write.condition is not None:
-            values += [value for value, _ in operands(write.condition)]
+        texts, values = expressed(update, write.condition)
+        known = self._actions.get((table, texts, update is None))
+        if known is None:
+            if len(self._actions) >= 4096:  # copies of all attributes have as many shapes as their sources
+                self._actions.clear()
+            known = self._actions[table, texts, update is None] = self._action_texts(table, texts, update)
+        before, between, after = known
+        _, partition, sort = write.key
+        key = f"{_QUOTED(partition)}{between}{_QUOTED(sort or '')}" if between else _QUOTED(partition)
         if not values:
-            return f"{before}{{{key}}}}}}}"
+            return f"{before}{key}{after}}}}}"
         sent = ",".join([f'":{number}":{_value_json(value)}' for number, value in enumerate(values)])
-        return f'{before}{{{key}}},"ExpressionAttributeValues":{{{sent}}}}}}}'
+        return f'{before}{key}{after},"ExpressionAttributeValues":{{{sent}}}}}}}'
 
-    def _beginning(self, table: str, texts: Expressions, update: Update | None) -> str:
-        """All of an action that does not depend on its key and values, up to the key."""
+    def _action_texts(self, table: str, texts: Expressions, update: Update | None) -> tuple[str, str, str]:
+        """What of an action does not depend on its key and values: before, between and after the two parts of its key."""
         request: dict[str, Any] = {"TableName": self._name(table)}
         names = dict(texts.names)
         if texts.update:
@@ -400,11 +393,17 @@ class DynamoDBStore:
         if names:
             request["ExpressionAttributeNames"] = names
         kind = "Delete" if update is None else "Update"
-        return f'{{"{kind}":{json.dumps(request)[:-1]},"Key":'
+        schema = self.schema(table)
+        name, of = schema.partition
+        before = f'{{"{kind}":{_JSON(request)[:-1]},"Key":{{{_QUOTED(name)}:{{"{of}":'
+        if schema.sort is None:
+            return before, "", "}}"
+        name, of = schema.sort
+        return before, f'}},{_QUOTED(name)}:{{"{of}":', "}}"
 
     def _action(self, write: Write) -> dict[str, Any]:
         update = write if isinstance(write, Update) else None
-        texts = expressions(update, write.condition)
+        texts, values = expressed(update, write.condition)
         request: dict[str, Any] = {"TableName": self._name(write.key.table), "Key": self._key(write.key)}
         if texts.update:
             request["UpdateExpression"] = texts.update
@@ -413,11 +412,6 @@ class DynamoDBStore:
             request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         if texts.names:
             request["ExpressionAttributeNames"] = texts.names
-        values: list[Value] = []
-        if update is not None:
-            values += [*update.set.values(), *update.add.values(), *update.discard.values()]
-        if write.condition is not None:
-            values += [value for value, _ in operands(write.condition)]
         if values:
             sent = {f":{number}": _sent_value(value) for number, value in enumerate(values)}
             request["ExpressionAttributeValues"] = sent
@@ -520,6 +514,8 @@ def _value_json(value: Value) -> str:
         return f'{{"S":{_QUOTED(value["S"])}}}'
     if "M" in value:  # a guard: half the time that the encoder takes, which json makes anew for each value
         return f'{{"M":{{{",".join([f"{_QUOTED(name)}:{_value_json(each)}" for name, each in value["M"].items()])}}}}}'
+    if "N" in value:
+        return f'{{"N":{_QUOTED(value["N"])}}}'
     return _JSON(value)
 
 

@@ -21,10 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import boto3
-
 from projections.operations.wiring import stream_from_environment
-from projections.stores.aws import client
+from projections.stores.aws import client, session
 
 LIMIT = 60
 """Records a batch holds at most."""
@@ -44,10 +42,9 @@ class Worker:
         self._checkpoint = checkpoint
         self.order: dict[str, Any] = {}
         self._calls = 0
-        boto3.setup_default_session()
-        session: Any = boto3.DEFAULT_SESSION
+        events: Any = session().get_component("event_emitter")
         for when in ("before-call", "after-call"):  # of every client that is made from here on
-            session.events.register(f"{when}.dynamodb", self._called)
+            events.register(f"{when}.dynamodb", self._called)
         self._handle = stream_from_environment(os.environ).handle
         self._streams = client("dynamodbstreams")
 

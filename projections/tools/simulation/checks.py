@@ -212,7 +212,7 @@ def _is_due(program: Program, one: Rejected, record: Mapping[str, Any], ended: E
     expected = plan(program, [alone]).rejected
     if one not in expected and alone.new is not None:
         # an echo that came with the record that brought the mistake tells for both
-        expected = [replace(each, event=one.event) for each in plan(program, [replace(alone, old=None)]).rejected]
+        expected = [replace(each, event=one.event) for each in plan(program, [alone._replace(old=None)]).rejected]
     return one in expected or _refers_badly(program, one, ended)
 
 
