@@ -248,7 +248,7 @@ class _Round:
                 self._place.suspects.append(_Suspect(suspect.subject, _kept(look)))
 
     def _page(self, table: str, images: Sequence[Image]) -> None:
-        known = {suspect.subject for suspect in self._place.suspects}
+        known = {suspect.subject for suspect in (*self._place.suspects, *self._new)}
         subjects = of_ledger(self._scope, images) if table == LEDGER else of_items(self._scope, table, images)
         fresh = [_Suspect(text, ("", "", "", True)) for one in subjects if (text := one.text()) not in known]
         for suspect, finding in self._examined(fresh):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from projections.engine.registry import FILLING, Registry
+from projections.engine.registry import FILLING, REGISTRY, Registry
 from projections.errors import UsageError
 from projections.operations.caution import Cautious
 from projections.operations.verify.repair import Repair
@@ -148,13 +148,9 @@ def test_without_a_ledger_a_value_that_is_being_changed_by_hand_is_not_reported(
 
 def test_nothing_is_repaired_without_a_ledger() -> None:
     world = world_of(["likes"])
-    world.store.remove(world.store.schema("ledger").key("ledger", world.ledger("R")[0] and _registry(world)))
+    world.store.remove(REGISTRY)
     with verified(world) as one, pytest.raises(UsageError, match="not in force"):
         Repair(one.scope, Cautious(world.store, world.program, deletes=False), one.suspects)
-
-
-def _registry(world: World) -> Any:
-    return next(item for item in world.store.items("ledger") if item["sk"]["S"] == ".")
 
 
 def test_of_rules_that_fill_only_the_books_are_compared() -> None:
