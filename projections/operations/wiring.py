@@ -10,6 +10,7 @@
 | `NEW_RULES` | `live` (if absent) or `fill`: how rules start where the registry is empty |
 | `QUARANTINE_QUEUE_URL` | where records go that a rule cannot use; without it they are reported as failed |
 | `TASK_QUEUE_URL` | where long work goes; without it everything is done at once; the worker needs both queues |
+| `AUDIT_ITEMS` | how many items the audit reads in a run at most, at least 100; 10000 if absent |
 | `PUSH_WRITES_PER_SECOND` | how many children a function instance updates in a second, at least 25; 500 if absent |
 """
 
@@ -37,6 +38,7 @@ from projections.operations.quarantine import Quarantine
 from projections.operations.tasks import Tasks
 
 if TYPE_CHECKING:
+    from projections.operations.audit import Audited, AuditHandler
     from projections.operations.worker import Work, WorkerHandler
     from projections.stores.queues import Queue
 
@@ -47,6 +49,7 @@ __all__ = [
     "Settings",
     "StreamHandler",
     "at_once",
+    "audit_from_environment",
     "collect_seldom",
     "stream_from_environment",
     "worker_from_environment",
@@ -71,6 +74,9 @@ _NEW_RULES = {"live": LIVE, "fill": FILLING}
 
 _WRITES_PER_SECOND = 500
 """Half of what a partition takes; the other half is the application's."""
+
+_LEAST_AUDITED = 100
+"""Less is not worth an invocation."""
 
 _LEAST_WRITES_PER_SECOND = 25
 """Below, a single page (1000 children) would take more than an invocation has."""
@@ -202,6 +208,19 @@ def worker_from_environment(
         run=at_once(THREADS),
         new_rules=parts.settings.new_rules,
     )
+
+
+def audit_from_environment(
+    environ: Mapping[str, str], *, observe: Callable[[Audited], None] | None = None
+) -> AuditHandler:
+    """The handler of the audit's schedule. Raises `Misconfigured` or, for a rule file, `RulesError`."""
+    from projections.operations.audit import ITEMS, AuditHandler  # of which the other functions need nothing
+
+    text = environ.get("AUDIT_ITEMS") or str(ITEMS)
+    if not text.isdecimal() or int(text) < _LEAST_AUDITED:
+        raise Misconfigured(f"AUDIT_ITEMS is {text!r}. Set it to a whole number, at least {_LEAST_AUDITED}.")
+    parts = _parts(environ)
+    return AuditHandler(parts.program, parts.store, items=int(text), observe=observe, run=at_once(THREADS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -348,13 +348,14 @@ def test_without_the_registry_nothing_is_done_and_nothing_is_lost(error: StoreEr
     assert not delivery.rejected
 
 
-def test_a_batch_that_concerns_no_rule_needs_no_registry() -> None:
+def test_a_batch_that_means_nothing_to_the_rules_is_not_acknowledged_before_they_are_known_to_be_in_force() -> None:
     delivery = Delivery()
     delivery.store.fault = from_then_on(1, Transient("throttled"))
     unknown = [record for record in delivery.batch if record["dynamodb"]["Keys"]["PK"]["S"] == "UNKNOWN"]
     assert len(unknown) == 1
+    assert delivery.handle(unknown).failed == unknown[0]["dynamodb"]["SequenceNumber"]
+    delivery.store.fault = never
     assert delivery.handle(unknown).failed is None
-    assert delivery.store.calls == 0
 
 
 # Permanent.
@@ -550,7 +551,7 @@ def test_each_way_of_failing_has_an_alarm() -> None:
         assert alarm["AlarmActions"]["Fn::If"][0] == "HasAlarmTopic", metric
     for alarm in alarms:  # an alarm on a metric of ours names one that there is
         if alarm["Namespace"] == "Projections":
-            assert alarm["MetricName"] in {*COUNTS, "failures"}
+            assert alarm["MetricName"] in {*COUNTS, "failures", "driftPerMillion"}
     events = resources["StreamFunction"]["Properties"]["Events"]["Changes"]["Properties"]
     assert events["MetricsConfig"]["Metrics"] == ["EventCount"]  # what the last two are made of
     assert variables(template)["QUARANTINE_QUEUE_URL"] == {"Ref": "QuarantineQueue"}

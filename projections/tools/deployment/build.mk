@@ -18,10 +18,10 @@ endif
 lambda_packages = -r "$(ARTIFACTS_DIR)/handlers/requirements.txt" $(if $(BUNDLE_BOTO3),boto3) \
 	$(if $(TRACING),aws-xray-sdk)
 
-.PHONY: build-StreamFunction build-WorkerFunction
+.PHONY: build-StreamFunction build-WorkerFunction build-AuditFunction
 
 # One package for all functions; each names its own handler.
-build-StreamFunction build-WorkerFunction: $(build_needs)
+build-StreamFunction build-WorkerFunction build-AuditFunction: $(build_needs)
 	$(build_python) -m projections.tools.deployment.package "$(RULES)" "$(ARTIFACTS_DIR)"
 	$(build_python) -m pip install --quiet --disable-pip-version-check --no-compile --target "$(ARTIFACTS_DIR)" \
 		$(lambda_pip) $(lambda_packages)
