@@ -19,7 +19,7 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
 
 test: lint types $(SAM_READY) ## Lint, types and all tests, those of the deployment too
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
 lint: $(READY) ## Style and layout
 	$(BIN)/ruff check .

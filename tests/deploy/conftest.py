@@ -12,6 +12,13 @@ from emulators import ROOT, Unavailable, running
 from sam_cli import SAM, Sam, ministack_with_sam
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All in one process: they share what was built."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("deploy"))
+
+
 @pytest.fixture(scope="session")
 def sam() -> Iterator[Sam]:
     """Skips where SAM or MiniStack is missing; where REQUIRE_EMULATORS is set, as in CI, that is a failure."""
