@@ -14,7 +14,7 @@ logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME", "projections")
 metrics = Metrics(service=logger.service, namespace=os.environ.get("POWERTOOLS_METRICS_NAMESPACE", "Projections"))
 
 
-def tell(counts: Mapping[str, int], rejected: Iterable[Rejected], failed: Mapping[str, str]) -> None:
+def tell(counts: Mapping[str, float], rejected: Iterable[Rejected], failed: Mapping[str, str]) -> None:
     """Counts become metrics, reasons logs, those in `failed` by what is to be retried. Keys are told, contents never."""
     for name, count in {**counts, "failures": len(failed)}.items():
         metrics.add_metric(name, MetricUnit.Count, count)

@@ -10,6 +10,7 @@
 | `NEW_RULES` | `live` (if absent) or `fill`: how rules start where the registry is empty |
 | `QUARANTINE_QUEUE_URL` | where records go that a rule cannot use; without it they are reported as failed |
 | `TASK_QUEUE_URL` | where long work goes; without it everything is done at once; the worker needs both queues |
+| `AUDIT_SEGMENTS` | into how many segments the audit divides each table; 100 if absent |
 | `PUSH_WRITES_PER_SECOND` | how many children a function instance updates in a second, at least 25; 500 if absent |
 """
 
@@ -37,6 +38,7 @@ from projections.operations.tasks import Tasks
 from projections.operations.worker import Work, WorkerHandler
 
 if TYPE_CHECKING:
+    from projections.operations.audit import Audited, AuditHandler
     from projections.stores.queues import Queue
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "Settings",
     "StreamHandler",
     "at_once",
+    "audit_from_environment",
     "stream_from_environment",
     "worker_from_environment",
 ]
@@ -69,6 +72,9 @@ _NEW_RULES = {"live": LIVE, "fill": FILLING}
 
 _WRITES_PER_SECOND = 500
 """Half of what a partition takes; the other half is the application's."""
+
+_MOST_SEGMENTS = 1_000_000
+"""DynamoDB takes no more in a parallel scan."""
 
 _LEAST_WRITES_PER_SECOND = 25
 """Below, a single page (1000 children) would take more than an invocation has."""
@@ -198,6 +204,19 @@ def worker_from_environment(
         run=at_once(THREADS),
         new_rules=parts.settings.new_rules,
     )
+
+
+def audit_from_environment(
+    environ: Mapping[str, str], *, observe: Callable[[Audited], None] | None = None
+) -> AuditHandler:
+    """The handler of the audit's schedule. Raises `Misconfigured` or, for a rule file, `RulesError`."""
+    from projections.operations.audit import SEGMENTS, AuditHandler  # of which the other functions need nothing
+
+    text = environ.get("AUDIT_SEGMENTS") or str(SEGMENTS)
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_SEGMENTS:
+        raise Misconfigured(f"AUDIT_SEGMENTS is {text!r}. Set it to a whole number from 1 to {_MOST_SEGMENTS}.")
+    parts = _parts(environ)
+    return AuditHandler(parts.program, parts.store, segments=int(text), observe=observe, run=at_once(THREADS))
 
 
 @dataclass(frozen=True, slots=True)

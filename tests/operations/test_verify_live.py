@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 
 from projections.engine.store import ItemKey, Store
+from projections.operations.verify.drift import Drift
 from tests.engine.world import World
 from tests.operations.verify_scene import (
     assert_right,
     drifts,
+    edit,
     filled,
+    ledger_edit,
+    ledger_lose,
+    lost,
+    mend,
     verified,
 )
 
@@ -97,3 +103,77 @@ def test_nothing_is_reported_of_what_is_merely_late(seed: int) -> None:
     world.settle()
     assert_right(world)
     assert drifts(world) == []
+
+
+DAMAGE: list[Callable[[World], Any]] = [
+    lambda world: edit(world, "POST#9", "METADATA", likeCount=99),
+    lambda world: lost(world, lambda: world.like(9, 9, stars=1)),
+    lambda world: lost(world, lambda: world.remove("USER#8", "LIKE#9")),
+    lambda world: ledger_edit(world, "G|likes|main|POST#9", n={"N": "77"}),
+    lambda world: ledger_edit(world, "G|newest|main|POST#9", n={"N": "77"}),
+    lambda world: ledger_lose(world, "M|likes|main|POST#9"),
+    lambda world: ledger_lose(world, "E|main|USER#8|LIKE#9"),
+    lambda world: ledger_lose(world, "G|sharded|main|POST#9"),
+    lambda world: lost(world, lambda: world.remove("SEEN#8#9", "X")),
+    lambda world: edit(world, "USER#8", "PROFILE", city="unheard"),
+]
+"""To a post that the traffic leaves alone, and to two of its likes."""
+
+
+def with_an_own_post() -> World:
+    world = filled()
+    world.put("POST#9", "METADATA", owner="u9", tags=["t9"])
+    for user in (8, 10, 11):
+        world.put(f"USER#{user}", "PROFILE", name=f"m{user}", city=f"c{user}")
+        world.like(user, 9, stars=user)
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damage_is_found_and_repaired_while_the_application_writes(seed: int) -> None:
+    world = with_an_own_post()
+    DAMAGE[seed % len(DAMAGE)](world)
+    quiet = {(drift.kind, drift.rule, drift.target, drift.attribute) for drift in drifts(world)}
+    assert quiet
+    traffic = Traffic(world, seed)
+    store: Any = Live(world.store, traffic.step, 1 + seed % 5)
+    with verified(world, store, sleep=traffic.pause, patience=1.0, page=4 + seed % 9) as one:
+        found = list(one.drifts())
+        assert {(drift.kind, drift.rule, drift.target, drift.attribute) for drift in found} == quiet
+        mend(one, world, store)
+        assert list(one.drifts()) == []
+    world.settle()
+    assert drifts(world) == []
+    assert_right(world)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_ledger_that_was_restored_to_an_earlier_point_is_repaired_while_the_application_writes(seed: int) -> None:
+    world = with_an_own_post()
+    before = world.store.items("ledger")
+    traffic = Traffic(world, seed)
+    for _ in range(30):
+        traffic.write()
+    world.settle()
+    for item in world.store.items("ledger"):
+        world.store.remove(world.store.schema("ledger").key("ledger", item))
+    for item in before:
+        world.store.put("ledger", item)
+    store: Any = Live(world.store, traffic.step, 2 + seed % 5)
+    left: list[Drift] = []
+    for _ in range(4):  # what live traffic does with such a ledger meanwhile may be wrong in new ways
+        with verified(world, store, sleep=traffic.pause, patience=1.0) as one:
+            mend(one, world, store)
+            left = list(one.drifts())
+    assert left == []
+    world.settle()
+    repair_quietly(world)
+    assert drifts(world) == []
+    assert_right(world)
+
+
+def repair_quietly(world: World) -> None:
+    with verified(world) as one:
+        mend(one, world, world.store)
+    world.settle()

@@ -26,9 +26,9 @@ entities:
   User: {key: {PK: "USER#{userId}", SK: PROFILE}}
   ByName: {key: {PK: "NAME#{name}", SK: USER}}
   Seen: {key: {PK: "SEEN#{userId}#{postId}", SK: X}}
-  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}
   Visit: {key: {PK: "VISIT#{visitId}", SK: V}, expires: true}
 """
+TAG = '  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}\n'
 RULES = {
     "likes": "{from: Like, aggregate: {into: Post, set: {likeCount: count, best: max(stars), mean: avg(stars)}}}",
     "sharded": "{from: Like, aggregate: {into: Post, shards: 4, set: {starSum: sum(stars)}}}",
@@ -51,7 +51,8 @@ def rules_text(names: Collection[str] = (), shadow: Collection[str] = ()) -> str
 
 
 def world_of(names: Collection[str] = (), shadow: Collection[str] = (), **settings: Any) -> World:
-    return World(rules_text(names, shadow), HEAD + "projections:\n", **settings)
+    text = rules_text(names, shadow)
+    return World(text, HEAD + (TAG if "into: Tag" in text else "") + "projections:\n", **settings)
 
 
 def filled(names: Collection[str] = (), shadow: Collection[str] = (), **settings: Any) -> World:

@@ -103,7 +103,7 @@ class Examiner:
     def _source(self, source: str, entry: Entry | None, key: ItemKey, image: Image | None) -> Finding:
         held = entry.contributions if entry is not None else {}
         evaluated = self._program.contributions(self._recognised(key, image))
-        goal = goal_of(self._program, held, evaluated.contributions, image is None)
+        goal = goal_of(self._program, held, evaluated.contributions, image is None, self._scope.publishes)
         drifts: list[Drift] = []
         for rule in sorted(self._scope.booked & (held.keys() | goal.keys())):
             if entry is not None and rule in entry.refused:  # it is in quarantine, and there is no way to hold it

@@ -73,6 +73,10 @@ class Scope:
             return self.standing.state(rule)
         return SHADOW
 
+    def publishes(self, rule: Rule) -> bool:
+        """Whether a rule writes to its targets now."""
+        return self.standing is not None and self.standing.publishes(rule)
+
     def shadow(self, rule: Rule) -> bool:
         """Whether the rule writes nothing, so that guards say nothing of it."""
         return self.states[rule.name] == SHADOW

@@ -1,9 +1,7 @@
 """Suspects: examined, and looked at again after a pause. What is merely late is dropped, what stays wrong is drift.
 
-A suspect is dropped as soon as nothing is wrong with it, or as it shows what was known when it was looked at before: then
-it is late, not wrong. It is drift if nothing has happened to the item between two looks. If something has, it is looked at
-again: somebody may be putting right what is overwritten time and again. What was wrong in the same way at every look is
-drift after all; what was not is busy, and nothing can be told of it.
+What two looks say is in `looks`. A suspect that was wrong in the same way at every look is drift, also if its item kept
+changing; one that was not is busy, and nothing can be told of it.
 """
 
 from __future__ import annotations
@@ -12,15 +10,16 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from projections.engine.effort import Run, one_by_one
 from projections.operations.verify.drift import Drift
 from projections.operations.verify.examine import Examiner, Finding
+from projections.operations.verify.looks import DRIFT, FINE, Look, told_apart
 from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.subject import Subject
 
-__all__ = ["AGAIN", "AT_ONCE", "BUSY", "DRIFT", "DRIFTS", "FINE", "Look", "Suspects", "told_apart"]
+__all__ = ["AT_ONCE", "BUSY", "DRIFTS", "Suspects"]
 
 DRIFTS, BUSY = "drift", "busy"
 
@@ -28,29 +27,6 @@ AT_ONCE = 100
 """Subjects examined together: what a request reads at most."""
 
 _MOST_LOOKS = 4
-
-FINE, DRIFT, AGAIN = "fine", "drift", "again"
-
-
-class Look(NamedTuple):
-    """What is remembered of the last look at a suspect. `steady` if it was the same at all looks so far."""
-
-    state: str
-    known: str
-    image: str
-    steady: bool = True
-
-
-def told_apart(before: Look | None, now: Finding) -> tuple[str, Look]:
-    """What a look says of a suspect, `fine`, `drift` or `again`; and what is to be remembered of it."""
-    if before is None:
-        return (AGAIN if now.drifts else FINE), Look(now.state, now.known, now.image)
-    same = before.state == now.state
-    look = Look(now.state, now.known, now.image, before.steady and same)
-    late = bool(before.known and now.known and now.reached >= before.known)  # it shows what was known then
-    if late or not now.drifts:
-        return FINE, look
-    return (DRIFT if same and before.image == now.image else AGAIN), look
 
 
 class Suspects:

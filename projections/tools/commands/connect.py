@@ -67,8 +67,12 @@ def connect(
     region: str | None,
     *,
     threads: int = 10,
+    without_ledger: bool = False,
 ) -> Live:
-    """The tables these options name. Raises UsageError, with everything that is missing or does not fit the rules."""
+    """The tables these options name. Raises UsageError, with everything that is missing or does not fit the rules.
+
+    With `without_ledger` there need not be one: then `names` has none.
+    """
     from projections.language.program import LEDGER_SCHEMA, Program
     from projections.stores.aws import client
     from projections.stores.dynamodb import DynamoDBStore
@@ -77,10 +81,11 @@ def connect(
     program = Program.from_document(document)
     names = _names(tables, list(program.tables))
     ledger = ledger or os.environ.get("LEDGER_TABLE_NAME")
-    if not ledger:
+    if not ledger and not without_ledger:
         raise UsageError("which ledger table? Name it with --ledger NAME or LEDGER_TABLE_NAME; `sam deploy` prints it")
     alone = ledger not in names.values()
-    names[LEDGER] = ledger
+    if ledger:
+        names[LEDGER] = ledger
     dynamodb = client(endpoint_url=endpoint_url, region=region, max_pool_connections=threads)
     schemas = {**program.tables, LEDGER: LEDGER_SCHEMA}
     described = {logical: _described(dynamodb, name) for logical, name in names.items()}

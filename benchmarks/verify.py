@@ -1,0 +1,251 @@
+"""A verification beside a plain parallel scan of the same table: `python -m benchmarks.verify [ITEMS]`.
+
+On DynamoDB Local, both with the same segments, each a thread of its own, reading consistently. The plain scan is what one
+writes with boto3: it reads the application's table and counts its items, no more. The verification reads that table and the
+ledger, which holds as many entries. Time is a ratio within one run.
+
+`python -m benchmarks.verify --memory` verifies tables that are made up as they are read, of 10,000, 100,000 and 1,000,000
+items, each in a process of its own, and tells its memory above idle.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from projections.engine.ledger_items import group_key, member_key, members_key
+from projections.engine.registry import LIVE, Registered, Standing
+from projections.engine.store import Image, ItemKey, Page
+from projections.language.contribution import canonical_text
+from projections.language.keys import encode_key
+from projections.language.loader import loads
+from projections.language.ordering import decode_order
+from projections.language.program import LEDGER_SCHEMA, Program
+from projections.operations.backfill.backfill import Backfill
+from projections.operations.backfill.runner import Runner
+from projections.operations.verify.scope import Scope
+from projections.operations.verify.scratch import Scratch
+from projections.operations.verify.verification import Verification
+from projections.operations.wiring import at_once
+from projections.stores.aws import client, create_table, delete_table
+from projections.stores.dynamodb import DynamoDBStore
+
+__all__ = ["RULES", "Verified", "measure", "megabytes"]
+
+SEGMENTS = 4
+LIKES_PER_POST = 100
+
+_HEAD = """
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: METADATA}}
+  Like: {key: {PK: "POST#{postId}", SK: "LIKE#{userId}"}}
+  Seen: {key: {PK: "SEEN#{postId}", SK: "{userId}"}}
+projections:
+"""
+_COUNT = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
+_NEWEST = "  newest: {from: Like, top: {into: Post, as: newest, by: at, limit: 3, attributes: [userId]}}\n"
+_TITLE = '  title: {from: Post, embed: {into: Like, match: {postId: "{postId}"}, attributes: {postTitle: title}}}\n'
+RULES = {"count": _COUNT, "top": _NEWEST, "embed": _TITLE, "count, top and embed": _COUNT + _NEWEST + _TITLE}
+"""Every rule is about all likes; a `top` has a member in the ledger for each, which is read too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A verification and what it is compared with: items of the application's table a second, and items read for one."""
+
+    rule: str
+    items: int
+    per_second: float
+    scanned_per_second: float
+    read: float
+
+    @property
+    def ratio(self) -> float:
+        return self.per_second / self.scanned_per_second
+
+
+def _program(rule: str) -> Program:
+    return Program.from_document(loads(_HEAD + RULES[rule]).canonical())
+
+
+def _fill(dynamodb: Any, name: str, items: int) -> None:
+    posts = max(1, items // LIKES_PER_POST)
+
+    def put(start: int) -> None:
+        puts = [{"PutRequest": {"Item": _item(number, posts)}} for number in range(start, min(start + 25, items))]
+        dynamodb.batch_write_item(RequestItems={name: puts})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(put, range(0, items, 25)))
+
+
+def _item(number: int, posts: int) -> dict[str, Any]:
+    if number < posts:
+        return {"PK": {"S": f"POST#{number:06}"}, "SK": {"S": "METADATA"}, "title": {"S": "x" * 40}}
+    key = {"PK": {"S": f"POST#{number % posts:06}"}, "SK": {"S": f"LIKE#{number:07}"}}
+    return {**key, "at": {"N": str(number)}, "note": {"S": "x" * 60}}
+
+
+def _plain_scan(dynamodb: Any, name: str) -> tuple[float, int]:
+    """What one would write oneself to read a table: seconds, and how many items there were."""
+
+    def one(segment: int) -> int:
+        count, after = 0, dict[str, Any]()
+        while True:
+            page = dynamodb.scan(TableName=name, Segment=segment, TotalSegments=SEGMENTS, ConsistentRead=True, **after)
+            count += len(page["Items"])
+            if "LastEvaluatedKey" not in page:
+                return count
+            after = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+    started = time.perf_counter()
+    with ThreadPoolExecutor(SEGMENTS) as pool:
+        items = sum(pool.map(one, range(SEGMENTS)))
+    return time.perf_counter() - started, items
+
+
+def measure(endpoint: str, items: int, rounds: int = 3) -> Iterator[Verified]:
+    """The best of a few rounds of each, in turn."""
+    dynamodb = client(endpoint_url=endpoint, max_pool_connections=4 * SEGMENTS)
+    by_hand = client(endpoint_url=endpoint, max_pool_connections=4 * SEGMENTS)
+    for number, rule in enumerate(RULES):
+        program = _program(rule)
+        names = {"main": f"verify-{number}-main", "ledger": f"verify-{number}-ledger"}
+        schemas = {**program.tables, "ledger": LEDGER_SCHEMA}
+        for name, schema in schemas.items():
+            create_table(dynamodb, names[name], schema, stream=False)
+        try:
+            _fill(dynamodb, names["main"], items)
+            store = DynamoDBStore(dynamodb, names, schemas)
+            backfill = Backfill(program, store, now=lambda: datetime.now(UTC), run=at_once(3 * SEGMENTS))
+            Runner(backfill).work(backfill.begin(segments=SEGMENTS, wait=0.0))
+            standing = backfill.registry.look()
+            scanned, verified, read = float("inf"), float("inf"), 0
+            for _ in range(rounds):
+                seconds, count = _plain_scan(by_hand, names["main"])
+                assert count == items
+                scanned = min(scanned, seconds)
+                with Scratch() as scratch:
+                    one = Verification(Scope(program, standing), store, scratch, threads=SEGMENTS, patience=0.0)
+                    started = time.perf_counter()
+                    one.all()
+                    verified = min(verified, time.perf_counter() - started)
+                    assert one.suspects.count() == 0
+                    read = sum(one.counts.values())
+            yield Verified(rule, items, items / verified, items / scanned, read / items)
+        finally:
+            for name in names.values():
+                delete_table(dynamodb, name)
+
+
+class _MadeUp:
+    """Tables that nobody keeps: posts, likes, and a ledger in which everything is right."""
+
+    def __init__(self, program: Program, items: int) -> None:
+        self._program = program
+        self._items = items
+        self._posts = max(1, items // LIKES_PER_POST)
+
+    def scan(self, table: str, *, segment: int, segments: int, limit: int, after: Any) -> Page:
+        first = segment if after is None else after
+        numbers = range(first, self._items, segments)[:limit]
+        images = [image for number in numbers for image in self._made(table, number)]
+        following = numbers[-1] + segments if numbers else self._items
+        return Page(images, following if following < self._items else None)
+
+    def _made(self, table: str, number: int) -> Sequence[Image]:
+        item = _item(number, self._posts)
+        key = ItemKey("main", item["PK"]["S"], item["SK"]["S"])
+        if number >= self._posts:
+            return [item] if table == "main" else self._entry(key, item)
+        if table == "main":
+            newest = [{"M": {"userId": {"S": f"{one:07}"}}} for one in self._likes(number)[:-4:-1]]
+            count = {"N": str(len(self._likes(number)))}
+            guard = {"M": {"at": {"S": "0000.000000000000001"}, "n": count}}
+            return [{**item, "likeCount": count, "~likes": guard, "newest": {"L": newest}, "~newest": guard}]
+        target = encode_key(key)
+        return [
+            {
+                **LEDGER_SCHEMA.wire(group_key(rule, target)),
+                "n": {"N": str(len(self._likes(number)))},
+                "version": {"N": "1"},
+            }
+            for rule in ("likes", "newest")
+        ]
+
+    def _likes(self, post: int) -> range:
+        return range(self._posts + post, self._items, self._posts)
+
+    def _entry(self, key: ItemKey, item: Image) -> Sequence[Image]:
+        evaluated = self._program.contributions(self._program.recognise(key, item))
+        source = encode_key(key)
+        entry: dict[str, Any] = {
+            "pk": {"S": f"E|{source}"},
+            "sk": {"S": "."},
+            "contributions": {"S": canonical_text(evaluated.contributions)},
+            "version": {"S": "v"},
+            "revision": {"N": "1"},
+        }
+        members: list[Image] = []
+        for (rule, target, member), payload in evaluated.payloads.items():
+            order = member.partition("|")[2]
+            sort = member_key(rule, target, 0, member, source).sort or ""
+            members.append(
+                {
+                    "pk": {"S": members_key(rule, target)},
+                    "sk": {"S": sort},
+                    "s": {"S": source},
+                    "o": {"S": order},
+                    "v": decode_order(order),
+                    "a": {"M": payload},
+                }
+            )
+        return [entry, *members]
+
+
+def _made_up(items: int) -> float:
+    """Memory above idle, in MB, of a verification of so many items."""
+    program = Program.from_document(loads(_HEAD + _COUNT + _NEWEST).canonical())
+    rules = {name: Registered(rule.fingerprint, LIVE) for name, rule in program.rules.items()}
+    scope = Scope(program, Standing(1, program.fingerprint, frozenset(), rules))
+    idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with Scratch() as scratch:
+        store: Any = _MadeUp(program, items)
+        one = Verification(scope, store, scratch, threads=SEGMENTS, patience=0.0)
+        one.all()
+        assert one.suspects.count() == 0
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) / 1024
+
+
+def megabytes(items: int) -> float:
+    """The same, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.verify", "--made-up", str(items)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(json.loads(told.stdout))
+
+
+if __name__ == "__main__":
+    if "--made-up" in sys.argv:
+        print(json.dumps(_made_up(int(sys.argv[-1]))))
+    elif "--memory" in sys.argv:
+        for size in (10_000, 100_000, 1_000_000):
+            print(f"{size:>9,} items: {megabytes(size):.1f} MB above idle")
+    else:
+        from tests.emulators import dynamodb_local, running
+
+        with running(dynamodb_local) as url:
+            for found in measure(url, int(sys.argv[1]) if len(sys.argv) > 1 else 100_000):
+                print(
+                    f"{found.rule}: {found.per_second:,.0f} items a second, {found.read:.2f} items read for one; a plain "
+                    f"scan {found.scanned_per_second:,.0f}; ratio {found.ratio:.2f}",
+                    flush=True,
+                )

@@ -1,0 +1,20 @@
+"""Lambda function: on a schedule, a slice of the tables is verified. Its settings are in `projections.operations.wiring`."""
+
+import os
+
+from handlers.common import entry_point, logger, tell
+from projections.operations.audit import Audited
+from projections.operations.wiring import audit_from_environment
+
+
+def observe(audited: Audited) -> None:
+    tell(audited.counts, (), {})
+    if audited.skipped:
+        logger.warning("nothing was audited: %s", audited.skipped)
+    for drift in audited.drifts:  # keys are told, contents never
+        where = {"rule": drift.rule, "key": drift.target, "attribute": drift.attribute, "source": drift.source}
+        logger.warning("drift: %s", drift.kind, extra=where)
+
+
+# At import, for which Lambda lends a whole core.
+handler = entry_point(audit_from_environment(os.environ, observe=observe).handle)

@@ -1,0 +1,202 @@
+"""What `verify` prints: differences rule by rule for people, all of them for programs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from projections.language.keys import decode_key
+from projections.operations.verify.drift import KINDS, Drift
+from projections.tools.render import console, print_grid
+
+if TYPE_CHECKING:
+    from projections.operations.verify.repair import Repair
+    from projections.operations.verify.verification import Verification
+    from projections.tools.commands.connect import Live
+
+__all__ = ["Progress", "print_json", "print_table"]
+
+_LONGEST = 70
+
+
+class Progress:
+    """How far it is, on standard error: a line that moves on a terminal, a line for each step elsewhere."""
+
+    def __init__(self, live: Live, *, quiet: bool) -> None:
+        self._sizes = live.sizes
+        self._quiet = quiet
+        self._said: set[str] = set()
+        self._read: Counter[str] = Counter()
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        from rich.progress import Progress as Bar
+        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        out = console(stderr=True)
+        if out.is_terminal and not self._quiet:
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+            self._bar = Bar(*columns, console=out, transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task("")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def told(self, what: str, items: int) -> None:
+        """A page of a table was read, or, without items, something else begins."""
+        self._read[what] += items
+        text = f"reading: {', '.join(f'{self._of(table)} of {table}' for table in self._read if self._read[table])}"
+        if not items:
+            text = f"{what} …"
+        if self._bar is not None:
+            self._bar.update(self._task, description=text)
+        elif not self._quiet and what not in self._said:
+            self._said.add(what)
+            click.echo(f"reading {what} …" if items else text, err=True)
+
+    def _of(self, table: str) -> str:
+        size = self._sizes.get(table, 0)
+        return f"{self._read[table]:,}" + (f" (of about {size:,})" if size >= self._read[table] > 0 else "")
+
+    def end(self) -> None:
+        """Nothing moves any more."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def print_json(one: Verification, mended: Repair | None, withheld: Sequence[str], share: float | None) -> None:
+    """One object, written as it comes: there may be more drift than fits into memory."""
+    for name, drifts in (("drift", one.drifts()), ("busy", one.busy())):
+        click.echo(("{" if name == "drift" else "") + f'"{name}": [')
+        before = ""
+        for drift in drifts:
+            click.echo(before + drift.text(), nl=False)
+            before = ",\n"
+        click.echo("\n],")
+    rest = {
+        "rules": one.scope.states,
+        "read": dict(one.counts),
+        "sample": share,
+        "ledger": not one.scope.offline,
+        "takenAsGiven": one.scope.keeping,
+        "repaired": dict(mended.counts) if mended is not None else None,
+        "failed": mended.failed if mended is not None else {},
+        "rejected": mended.rejected if mended is not None else {},
+        "withheld": withheld,
+    }
+    click.echo(json.dumps(rest, ensure_ascii=False, indent=2)[1:])
+
+
+def print_table(
+    one: Verification, mended: Repair | None, withheld: Sequence[str], share: float | None, found: int, most: int
+) -> None:
+    """Differences rule by rule, as many of each as asked for; then what else there is to know."""
+    out = console()
+    kinds: Counter[str] = Counter()
+    several = len(one.scope.program.tables) > 1
+    for rule, drifts in groupby(one.drifts(), key=lambda drift: drift.rule):
+        rows: list[list[tuple[str, str]]] = []
+        more = 0
+        for drift in drifts:
+            kinds[drift.kind] += 1
+            if len(rows) < most:
+                rows.append(_row(drift, several))
+            else:
+                more += 1
+        out.print(f"[bold cyan]{rule}[/] [dim]({one.scope.states.get(rule, 'gone')})[/]", soft_wrap=True)
+        if more:
+            rows.append([("…", ""), (f"and {more:,} more: --show, or --json for all", "dim")])
+        print_grid(out, rows)
+    for kind, count in kinds.most_common():
+        click.echo(f"{count:>7,} × {kind}: {KINDS[kind]}")
+    for line in [*_notes(one, mended, share), *_busy(one)]:
+        click.echo(line)
+    if withheld:
+        shown = ", ".join(_key(text, several) for text in withheld)
+        click.echo(f"Not deleted without --allow-delete: {shown}.")
+    read = ", ".join(f"{count:,} of {table}" for table, count in sorted(one.counts.items()))
+    left = one.suspects.count()
+    if mended is not None:
+        said = f"{found:,} {'was' if found == 1 else 'were'} wrong, {left:,} {'is' if left == 1 else 'are'} left."
+    elif left:
+        said = f"{left:,} {'difference' if left == 1 else 'differences'}."
+    else:
+        said = "✓ No drift."
+    click.echo(f"{said} Items read: {read or 'none'}.")
+
+
+def _row(drift: Drift, several: bool) -> list[tuple[str, str]]:
+    said = f"is {_value(drift.actual)}, should be {_value(drift.expected)}"
+    if drift.kind == "rebuilding":
+        said = "nothing is published until it is ended: --repair"
+    behind = [f"source {_key(drift.source, several)}"] if drift.source else []
+    behind += [f"written at {drift.at}"] if drift.at else []
+    return [
+        (drift.kind, "yellow" if drift.shadow else "red"),
+        (_key(drift.target, several), ""),
+        (drift.attribute or "", "bold"),
+        (said, ""),
+        ("; ".join(behind), "dim"),
+    ]
+
+
+def _key(text: str, several: bool) -> str:
+    try:
+        table, *parts = decode_key(text)
+    except ValueError:
+        return text
+    return (f"{table}: " if several else "") + " · ".join(part for part in parts if part is not None)
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "absent"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _busy(one: Verification, most: int = 10) -> Iterator[str]:
+    drifts = list(_first(one.busy(), most + 1))
+    if not drifts:
+        return
+    yield "Could not be told, because it kept changing (--repair puts it right safely, right or not):"
+    for drift in drifts[:most]:
+        yield f"  {drift.rule}  {_key(drift.target, len(one.scope.program.tables) > 1)}"
+    if len(drifts) > most:
+        yield "  …"
+
+
+def _first(drifts: Iterator[Drift], most: int) -> Iterator[Drift]:
+    for _, drift in zip(range(most), drifts, strict=False):
+        yield drift
+
+
+def _notes(one: Verification, mended: Repair | None, share: float | None) -> Iterator[str]:
+    scope = one.scope
+    if scope.offline:
+        yield "There is no ledger yet: the tables were compared with what the rules would make of them."
+    for name in scope.filling:
+        yield f"{name} is filling: it publishes nothing until its backfill is complete, so only its sums were compared."
+    shadows = [name for name, state in scope.states.items() if state == "shadow" and not scope.offline]
+    if shadows:
+        yield f"In the shadow, compared with what is there: {', '.join(shadows)}."
+    if scope.keeping and share is None:
+        yield f"What has settled (expired: keep) is taken as given, no item tells it any more: {', '.join(scope.keeping)}."
+    if share is not None and scope.grouped:
+        yield "Sums of groups were not compared: only all entries together tell them."
+    if mended is not None:
+        for why, reasons in (("not repaired", mended.failed), ("cannot be stored", mended.rejected)):
+            for key, reason in reasons.items():
+                yield f"{why}: {key}: {reason}"

@@ -1,0 +1,197 @@
+"""The scheduled audit: everything is looked at in time, drift is told when it is certain, and until it is repaired."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from projections.engine.registry import REGISTRY
+from projections.engine.store import Update
+from projections.errors import Misconfigured, Transient
+from projections.operations.audit import AUDIT, Audited, AuditHandler
+from projections.operations.status import ACT, FINE
+from projections.operations.status import audit as finding
+from projections.operations.wiring import audit_from_environment
+from tests.engine.world import World
+from tests.operations.verify_scene import brief, edit, filled, lost, of, repaired
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+class Scheduled:
+    """An audit of a world, run after run. Each has time for so many pages, and pauses as told."""
+
+    def __init__(self, world: World, pause: Callable[[], None] = lambda: None, **settings: Any) -> None:
+        self.world = world
+        self.seen: list[Audited] = []
+        self.pauses = 0
+        self.time = NOON
+
+        def sleep(seconds: float) -> None:
+            self.pauses += 1
+            pause()
+
+        chosen = {"segments": 3, "page": 6, "patience": 1.0, "margin": 0.0, **settings}
+        self.handler = AuditHandler(
+            world.program, world.store, observe=self.seen.append, sleep=sleep, now=lambda: self.time, **chosen
+        )
+
+    def run(self, pages: int = 1000) -> Audited:
+        left = iter([9.0] * pages)
+        self.handler.handle({}, lambda: next(left, 0.0))
+        self.time += timedelta(minutes=5)
+        return self.seen[-1]
+
+    @property
+    def note(self) -> dict[str, Any]:
+        item = self.world.store.get(AUDIT)
+        assert item is not None
+        told: dict[str, Any] = json.loads(item["audit"]["S"])
+        return told
+
+
+def test_the_whole_table_is_looked_at_in_time() -> None:
+    world = filled()
+    audit = Scheduled(world)
+    runs = 0
+    while not audit.seen or audit.note["whole"] is None:
+        audit.run(pages=2)
+        runs += 1
+    assert runs > 5
+    assert sum(one.items for one in audit.seen) == len(world.store.items("main"))
+    assert {one.counts["drift"] for one in audit.seen} == {0}
+    audit.run(pages=2)  # and begins again
+    assert 0 < audit.seen[-1].items <= 12
+    assert audit.note["whole"] is not None
+
+
+def test_one_run_looks_at_everything_at_most_once() -> None:
+    world = filled()
+    assert Scheduled(world).run().items == len(world.store.items("main"))
+
+
+def test_drift_is_told_when_two_runs_have_seen_it_and_until_it_is_right() -> None:
+    world = filled()
+    edit(world, "POST#1", "METADATA", likeCount=99)
+    audit = Scheduled(world)
+    first = audit.run()
+    assert (first.drifts, first.counts["suspects"]) == ((), 1)
+    expected = {of("value", "likes", "POST#1|METADATA", "likeCount", 99, 3)}
+    for _ in range(3):
+        again = audit.run()
+        assert brief(again.drifts) == expected
+        assert again.counts["drift"] == 1
+    assert again.counts["driftPerMillion"] == pytest.approx(1e6 / len(world.store.items("main")))
+    assert finding(world.store.get(AUDIT), audit.time).level == ACT
+    assert repaired(world) == []
+    world.settle()
+    assert audit.run().drifts == ()
+    assert finding(world.store.get(AUDIT), audit.time).level == FINE
+
+
+def test_what_is_missing_is_found_from_the_ledger() -> None:
+    world = filled()
+    lost(world, lambda: world.remove("USER#3", "LIKE#1"))
+    lost(world, lambda: world.remove("TAG#t1", "STATS"))
+    audit = Scheduled(world)
+    audit.run()
+    found = {(drift.kind, drift.rule) for drift in audit.run().drifts}
+    assert found == {
+        ("entry extra", "likes"),
+        ("entry extra", "sharded"),
+        ("entry extra", "newest"),
+        ("copy extra", "seen"),
+        ("target missing", "tags"),
+    }
+
+
+def test_what_is_late_is_dropped_after_a_pause_or_in_the_next_run() -> None:
+    world = filled()
+    audit = Scheduled(world, pause=world.settle)
+    world.like(7, 1, stars=70)
+    world.put("USER#3", "PROFILE", name="n1", city="moved", tags=["a"])
+    one = audit.run()
+    assert (one.drifts, one.counts["suspects"], audit.pauses) == ((), 0, 1)
+    slow = Scheduled(world)
+    world.like(8, 1, stars=70)
+    assert slow.run().counts["suspects"] > 0
+    world.settle()
+    two = slow.run()
+    assert (two.drifts, two.counts["suspects"]) == ((), 0)
+
+
+def test_an_audit_writes_nothing_but_its_place() -> None:
+    world = filled()
+    edit(world, "POST#1", "METADATA", likeCount=99)
+    before = world.store.items("main"), [item for item in world.store.items("ledger") if item["sk"]["S"] != "audit"]
+    audit = Scheduled(world)
+    audit.run()
+    audit.run()
+    after = world.store.items("main"), [item for item in world.store.items("ledger") if item["sk"]["S"] != "audit"]
+    assert after == before
+
+
+def test_under_other_rules_nothing_is_audited() -> None:
+    world, other = filled(), filled(names=["likes"])
+    world.store = other.store
+    said = Scheduled(world).run()
+    assert (said.items, said.skipped) == (0, "other rules are in force than this function was deployed with")
+    assert world.store.get(AUDIT) is None
+
+
+def test_without_a_ledger_nothing_is_audited() -> None:
+    world = filled()
+    world.store.remove(REGISTRY)
+    assert Scheduled(world).run().skipped == "there is nothing in the ledger yet"
+
+
+def test_two_audits_at_once_do_not_undo_each_other() -> None:
+    world = filled()
+
+    def other() -> None:
+        world.store.write(Update(AUDIT, set={"place": {"S": "elsewhere"}}))
+
+    edit(world, "POST#1", "METADATA", likeCount=99)
+    audit = Scheduled(world, pause=other)
+    assert audit.run().skipped == "another audit ran at the same time"
+    assert world.store.get(AUDIT) is not None
+    item = world.store.get(AUDIT) or {}
+    assert item["place"] == {"S": "elsewhere"}
+
+
+def test_throttling_ends_a_run_early_and_the_next_one_goes_on() -> None:
+    world = filled()
+    audit = Scheduled(world)
+    scans = iter([None, Transient("throttled")])
+    scan = world.store.scan
+
+    def throttled(*arguments: Any, **options: Any) -> Any:
+        if (error := next(scans, None)) is not None:
+            raise error
+        return scan(*arguments, **options)
+
+    world.store.scan = throttled  # type: ignore[method-assign]
+    first = audit.run()
+    rest = audit.run()
+    assert 0 < first.items < len(world.store.items("main"))
+    assert first.items + rest.items == len(world.store.items("main"))
+
+
+def test_what_cannot_be_remembered_is_found_again() -> None:
+    """One item of the ledger holds no more than so much."""
+    world = filled(names=["likes"])
+    for user in range(1000):
+        edit(world, f"USER#{'x' * 200}{user}", "LIKE#1", stars=1)
+    audit = Scheduled(world, page=200)
+    audit.run()
+    assert len(str(world.store.get(AUDIT))) < 300_000
+    assert audit.run().counts["drift"] > 100
+
+
+def test_segments_are_checked() -> None:
+    with pytest.raises(Misconfigured, match="AUDIT_SEGMENTS is '0'"):
+        audit_from_environment({"AUDIT_SEGMENTS": "0"})

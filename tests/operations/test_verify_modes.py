@@ -1,0 +1,233 @@
+"""Verification of rules in the shadow, before there is a ledger, while rules fill, of some rules only, and of a sample."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from projections.engine.registry import FILLING, REGISTRY, Registry
+from projections.errors import UsageError
+from projections.operations.caution import Cautious
+from projections.operations.verify.repair import Repair
+from projections.operations.verify.scope import Scope
+from projections.operations.verify.scratch import Scratch
+from projections.operations.verify.verification import Verification
+from tests.engine.world import World
+from tests.operations.verify_scene import (
+    RULES,
+    brief,
+    drifts,
+    edit,
+    fill,
+    filled,
+    ledger_edit,
+    ledger_lose,
+    lost,
+    of,
+    repaired,
+    verified,
+    world_of,
+)
+
+POST = "POST#1|METADATA"
+
+
+def by_hand(world: World) -> None:
+    """What an application would have kept itself, rightly."""
+    for post in range(4):
+        likes = [user for user in range(6) if post < user % 5]
+        stars = [user * 10 + post for user in likes]
+        newest = [{"userId": str(user), "stars": user * 10 + post} for user in reversed(likes)][:2]
+        visits: dict[str, Any] = {"visits": 5, "longest": 4} if post == 1 else {"visits": 0}
+        edit(
+            world,
+            f"POST#{post}",
+            "METADATA",
+            likeCount=len(likes),
+            best=max(stars),
+            mean=sum(stars) / len(stars),
+            starSum=sum(stars),
+            newest=newest,
+            GSI1PK=f"BY#u{post % 2}",
+            GSI1SK=str(post),
+            **visits,
+        )
+    for user in range(6):
+        for post in range(user % 5):
+            edit(world, f"USER#{user}", f"LIKE#{post}", userCity=f"c{user}")
+            edit(world, f"SEEN#{user}#{post}", "X", stars=user * 10 + post)
+    for number in range(3):
+        edit(world, f"NAME#n{number}", "USER", userId=str(2 * number), city=f"c{2 * number}")
+    edit(world, "TAG#a", "STATS", posts=4, users=6)
+    for post in range(4):
+        edit(world, f"TAG#t{post}", "STATS", posts=1, users=0)
+
+
+def wrong_by_hand(world: World) -> None:
+    edit(world, "POST#1", "METADATA", likeCount=2, newest=[], GSI1PK="BY#nobody")
+    edit(world, "USER#3", "LIKE#1", userCity="elsewhere")
+    edit(world, "SEEN#3#1", "X", stars=0)
+    edit(world, "NAME#n1", "USER", city="elsewhere")
+    edit(world, "TAG#a", "STATS", posts=5)
+
+
+WRONG = {
+    of("value", "likes", POST, "likeCount", 2, 3),
+    of("value", "newest", POST, "newest", [], [{"userId": "4", "stars": 41}, {"userId": "3", "stars": 31}]),
+    of("index", "listed", POST, "GSI1PK", "BY#nobody", "BY#u1", POST),
+    of("embed", "author", "USER#3|LIKE#1", "userCity", "elsewhere", "c3", "USER#3|PROFILE"),
+    of("copy stale", "seen", "SEEN#3#1|X", "stars", 0, 31, "USER#3|LIKE#1"),
+    of("value", "names", "NAME#n1|USER", "city", "elsewhere", "c2", "USER#2|PROFILE"),
+    of("value", "tags", "TAG#a|STATS", "posts", 5, 4),
+}
+
+
+def in_shadow() -> World:
+    """A table whose values are kept by hand, and rules that only keep books."""
+    world = world_of(shadow=RULES)
+    fill(world)
+    world.settle()
+    by_hand(world)
+    return world
+
+
+def test_rules_in_the_shadow_are_compared_with_what_is_there() -> None:
+    world = in_shadow()
+    assert drifts(world) == []
+    wrong_by_hand(world)
+    found = drifts(world)
+    assert brief(found) == WRONG
+    assert {drift.shadow for drift in found} == {True}
+
+
+def test_what_rules_in_the_shadow_find_wrong_is_not_repaired_but_their_books_are() -> None:
+    world = in_shadow()
+    wrong_by_hand(world)
+    lost(world, lambda: world.remove("USER#4", "LIKE#3"))
+    items = world.store.items("main")
+    left = repaired(world)
+    assert world.store.items("main") == items
+    assert {drift.kind for drift in left if not drift.shadow} == set()
+    now = brief(drifts(world))
+    assert now >= WRONG
+    assert of("value", "likes", "POST#3|METADATA", "likeCount", 1, 0) in now
+
+
+@pytest.mark.parametrize("shadow", [(), RULES], ids=["live rules", "rules in the shadow"])
+def test_before_there_is_a_ledger_the_table_is_compared_with_what_the_rules_would_make(shadow: Any) -> None:
+    world = world_of(shadow=shadow)
+    fill(world)
+    by_hand(world)
+    for item in world.store.items("ledger"):
+        world.store.remove(world.store.schema("ledger").key("ledger", item))
+    assert drifts(world) == []
+    wrong_by_hand(world)
+    assert brief(drifts(world)) == WRONG
+    assert world.store.items("ledger") == []
+
+
+def test_without_a_ledger_a_value_that_is_being_changed_by_hand_is_not_reported() -> None:
+    world = world_of(["likes"])
+    fill(world)
+    by_hand(world)
+    for item in world.store.items("ledger"):
+        world.store.remove(world.store.schema("ledger").key("ledger", item))
+    edit(world, "POST#1", "METADATA", likeCount=2)
+    edit(world, "POST#2", "METADATA", likeCount=7)
+
+    def pause(seconds: float) -> None:
+        edit(world, "POST#1", "METADATA", likeCount=3)
+        edit(world, "POST#2", "METADATA", likeCount=8)
+
+    with verified(world, patience=1.0, sleep=pause) as one:
+        assert list(one.drifts()) == []
+        assert brief(list(one.busy())) == {of("value", "likes", "POST#2|METADATA", "likeCount", 8, 2)}
+
+
+def test_nothing_is_repaired_without_a_ledger() -> None:
+    world = world_of(["likes"])
+    world.store.remove(REGISTRY)
+    with verified(world) as one, pytest.raises(UsageError, match="not in force"):
+        Repair(one.scope, Cautious(world.store, world.program, deletes=False), one.suspects)
+
+
+def test_of_rules_that_fill_only_the_books_are_compared() -> None:
+    world = filled(new_rules=FILLING)
+    assert drifts(world) == []
+    lost(world, lambda: world.like(9, 1, stars=91))
+    edit(world, "POST#1", "METADATA", likeCount=99)
+    assert drifts(world) == []
+    ledger_edit(world, "G|likes|main|POST#1", n={"N": "12"})
+    assert brief(drifts(world)) == {of("group", "likes", POST, "contributions", 12, 3)}
+    assert repaired(world) == []
+    assert drifts(world) == []
+
+
+def test_rules_that_are_not_in_force_yet_are_filling() -> None:
+    world, other = filled(["likes", "seen"]), world_of(["likes", "seen", "listed"])
+    other.store = world.store
+    scope = Scope(other.program, Registry(other.program, world.store).look())
+    assert scope.states == {"likes": "live", "seen": "live", "listed": "filling"}
+    with Scratch() as scratch:
+        one = Verification(scope, world.store, scratch, threads=1)
+        one.all()
+        assert list(one.drifts()) == []
+        with pytest.raises(UsageError, match="not in force"):
+            Repair(scope, Cautious(world.store, other.program, deletes=False), one.suspects)
+
+
+def test_only_the_rules_that_are_named_are_verified_and_repaired() -> None:
+    world = filled()
+    edit(world, "POST#1", "METADATA", likeCount=99, GSI1PK="x")
+    ledger_edit(world, "G|sharded|main|POST#1", "0000|00", n={"N": "1"})
+    assert {drift.rule for drift in drifts(world, rules=["likes"])} == {"likes"}
+    assert {drift.rule for drift in drifts(world, rules=["listed"])} == {"listed"}
+    assert repaired(world, rules=["likes", "listed"]) == []
+    assert {drift.rule for drift in drifts(world)} == {"sharded"}
+
+
+def test_a_rule_that_is_not_there_is_a_mistake() -> None:
+    world = filled(["likes"])
+    with pytest.raises(UsageError, match="no rule is called 'like'; there are likes"):
+        Scope(world.program, None, ["like"])
+
+
+def test_deletions_are_withheld_unless_allowed() -> None:
+    world = filled()
+    lost(world, lambda: world.remove("USER#3", "LIKE#1"))
+    left = repaired(world, deletes=False)
+    assert brief(left) == {of("copy extra", "seen", "SEEN#3#1|X", None, {"stars": 31}, None, "USER#3|LIKE#1")}
+    assert repaired(world, deletes=True) == []
+    assert world.item("SEEN#3#1", "X") is None
+
+
+# Samples
+
+
+def sampled(world: World, share: float, seed: int = 1) -> Verification:
+    scope = Scope(world.program, Registry(world.program, world.store).look())
+    scratch = Scratch()
+    one = Verification(scope, world.store, scratch, threads=1, patience=0.0)
+    one.sample(share, random.Random(seed))
+    return one
+
+
+def test_a_sample_reads_about_its_share() -> None:
+    world = filled()
+    for user in range(2000):
+        edit(world, f"OTHER#{user}", "X", stars=1)
+    one = sampled(world, 0.1)
+    assert 100 < one.counts["main"] < 320
+    assert list(one.drifts()) == []
+
+
+def test_samples_find_what_is_wrong_with_items_and_entries_but_not_sums() -> None:
+    world = filled()
+    edit(world, "POST#1", "METADATA", likeCount=99)
+    lost(world, lambda: world.remove("USER#3", "LIKE#1"))
+    ledger_lose(world, "G|visits")
+    found = {drift.kind for seed in range(30) for drift in sampled(world, 0.3, seed).drifts()}
+    assert {"value", "entry extra", "copy extra"} <= found
+    assert "group" not in found
