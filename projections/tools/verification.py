@@ -115,7 +115,8 @@ def print_table(
                 rows.append(_row(drift, several))
             else:
                 more += 1
-        out.print(f"[bold cyan]{rule}[/] [dim]({one.scope.states.get(rule, 'gone')})[/]", soft_wrap=True)
+        state = "not deployed" if one.scope.offline else one.scope.states.get(rule, "gone")
+        out.print(f"[bold cyan]{rule}[/] [dim]({state})[/]", soft_wrap=True)
         if more:
             rows.append([("…", ""), (f"and {more:,} more: --show, or --json for all", "dim")])
         print_grid(out, rows)

@@ -53,7 +53,12 @@ def call(dynamodb_local_url: str, run: Run, tmp_path: Path) -> Iterator[Callable
 def test_before_a_ledger_exists_verify_says_what_the_rules_would_make(call: Any) -> None:
     code, out, _ = call("verify", "--patience", "0")
     assert code == 1
-    assert "value: main|POST#2|INFO likeCount: is absent, should be 3" in out
+    assert "likes (not deployed)\n" in out
+    assert ["value", "POST#2", "·", "INFO", "likeCount", "is", "absent,", "should", "be", "3"] in map(
+        str.split, out.splitlines()
+    )
+    assert "There is no ledger yet" in out
+    assert call("verify", "--repair")[0] == 2
 
 
 def test_drift_is_told_repaired_and_gone(call: Any) -> None:

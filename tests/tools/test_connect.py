@@ -1,0 +1,157 @@
+"""Commands on live tables say which one is missing, and what of it does not fit the rules."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from projections.engine.store import Schema
+from projections.errors import UsageError
+from projections.language.program import LEDGER_SCHEMA
+from projections.stores.aws import client, create_table, delete_table
+from projections.tools.commands.connect import Live, connect
+
+RULES = """
+table: {key: [PK, SK], indexes: {GSI1: {GSI1PK: S, GSI1SK: N}, Other: [a, b]}}
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: METADATA}}
+projections:
+  listed: {from: Post, index: {GSI1PK: ALL, GSI1SK: "{at}"}}
+"""
+SEVERAL = """
+tables: {posts: {key: [PK]}, likes: {key: [PK]}}
+entities:
+  Post: {table: posts, key: {PK: "POST#{postId}"}}
+  Like: {table: likes, key: {PK: "LIKE#{postId}#{userId}"}}
+projections:
+  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}
+"""
+INDEXES: Mapping[str, Any] = {
+    "GSI1": ((("GSI1PK", "S"),), (("GSI1SK", "N"),)),
+    "Other": ((("a", "S"),), (("b", "S"),)),
+}
+RIGHT = Schema(("PK", "S"), ("SK", "S"), INDEXES)
+
+
+class Tables:
+    """Tables on DynamoDB Local with names of their own."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        self.url = url
+        self.directory = directory
+        self.dynamodb = client(endpoint_url=url)
+        self.made: list[str] = []
+        self.ledger = self.table(LEDGER_SCHEMA, stream=False)
+
+    def table(self, schema: Schema, stream: bool = True) -> str:
+        name = f"connect-{uuid.uuid4().hex[:8]}"
+        create_table(self.dynamodb, name, schema, stream=stream)
+        self.made.append(name)
+        return name
+
+    def connect(self, rules: str, *tables: str, ledger: str | None = "") -> Live:
+        path = self.directory / "rules.yaml"
+        path.write_text(rules)
+        return connect(str(path), tables, self.ledger if ledger == "" else ledger, self.url, None)
+
+
+@pytest.fixture
+def tables(dynamodb_local_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tables]:
+    for name in ("TABLE_NAME", "TABLES", "LEDGER_TABLE_NAME", "RULES"):
+        monkeypatch.delenv(name, raising=False)
+    found = Tables(dynamodb_local_url, tmp_path)
+    yield found
+    for name in found.made:
+        delete_table(found.dynamodb, name)
+
+
+def test_a_table_that_fits(tables: Tables) -> None:
+    name = tables.table(RIGHT)
+    live = tables.connect(RULES, name)
+    assert live.names == {"main": name, "ledger": tables.ledger}
+    assert (live.sizes, live.warnings) == ({"main": 0, "ledger": 0}, [])
+    assert live.store.scan("main").items == live.store.scan("ledger").items == []
+    assert tables.connect(RULES, f"main={name}").names == live.names
+
+
+def test_names_come_from_the_environment_as_in_the_functions(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = tables.table(RIGHT)
+    monkeypatch.setenv("TABLE_NAME", name)
+    monkeypatch.setenv("LEDGER_TABLE_NAME", tables.ledger)
+    assert tables.connect(RULES, ledger=None).names == {"main": name, "ledger": tables.ledger}
+    posts, likes = (tables.table(Schema(("PK", "S"))) for _ in range(2))
+    monkeypatch.setenv("TABLES", json.dumps({"posts": posts, "likes": likes}))
+    assert tables.connect(SEVERAL).names == {"posts": posts, "likes": likes, "ledger": tables.ledger}
+
+
+@pytest.mark.parametrize(
+    ("rules", "given", "message"),
+    [
+        (RULES, (), "which table? Name it with --table NAME or TABLE_NAME"),
+        (RULES, ("other=x",), "the rules have no table 'other'; they have main"),
+        (RULES, ("x", "y"), "--table y: main is x already"),
+        (SEVERAL, ("x",), "--table x: which of posts, likes? Write --table LOGICAL=x"),
+        (SEVERAL, ("posts=x",), "which table is likes? Name it with --table likes=NAME or TABLES"),
+    ],
+)
+def test_a_name_that_is_missing_or_unknown_is_asked_for(
+    tables: Tables, rules: str, given: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        tables.connect(rules, *given)
+    assert message in str(error.value)
+
+
+def test_the_ledger_is_asked_for(tables: Tables) -> None:
+    with pytest.raises(UsageError, match="which ledger table"):
+        tables.connect(RULES, "x", ledger=None)
+
+
+@pytest.mark.parametrize("text", ["[]", "x", '"a"'])
+def test_names_in_the_environment_that_are_none_are_told(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("TABLES", text)
+    with pytest.raises(UsageError, match=r"TABLES is .* no JSON object"):
+        tables.connect(SEVERAL)
+
+
+def test_a_table_that_does_not_exist_is_named_with_its_place(tables: Tables) -> None:
+    with pytest.raises(UsageError, match=rf"there is no table nowhere at {tables.url}, us-east-1; check name"):
+        tables.connect(RULES, "nowhere")
+
+
+def test_everything_that_does_not_fit_is_told_at_once(tables: Tables) -> None:
+    wrong = {"GSI1": ((("GSI1PK", "S"),), (("GSI1SK", "S"),))}
+    name = tables.table(Schema(("PK", "S"), ("SK", "N"), wrong))
+    with pytest.raises(UsageError) as error:
+        tables.connect(RULES, name, ledger=name)
+    said = str(error.value).splitlines()
+    assert [line for line in said if "the rules say PK (S), SK (S)" in line]
+    assert [line for line in said if "has the key GSI1PK (S), GSI1SK (S), the rules say GSI1PK (S), GSI1SK (N)" in line]
+    assert [line for line in said if "has no index Other with the key a (S), b (S); it has GSI1" in line]
+    assert [line for line in said if "the rules say pk (S), sk (S)" in line]
+    assert [line for line in said if "the ledger is a table of its own" in line]
+    assert len(said) == 5
+
+
+def test_a_table_without_a_stream_is_warned_of(tables: Tables) -> None:
+    (warning,) = tables.connect(RULES, tables.table(RIGHT, stream=False)).warnings
+    assert "has no stream" in warning
+    name = tables.table(RIGHT, stream=False)
+    specification: Any = {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"}
+    tables.dynamodb.update_table(TableName=name, StreamSpecification=specification)
+    (warning,) = tables.connect(RULES, name).warnings
+    assert "carries KEYS_ONLY; projections need NEW_AND_OLD_IMAGES" in warning
+
+
+def test_an_endpoint_that_does_not_answer_is_told(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(RULES)
+    with pytest.raises(UsageError, match="table x: Could not connect"):
+        connect(str(rules), ["x"], "ledger", "http://127.0.0.1:9", None)
