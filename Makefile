@@ -87,14 +87,14 @@ lambda_compiler = python$(LAMBDA_PYTHON)
 endif
 lambda_packages = -r handlers/requirements.txt $(if $(BUNDLE_BOTO3),boto3) $(if $(TRACING),aws-xray-sdk)
 
-.PHONY: build-StreamFunction build-WorkerFunction validate
+.PHONY: build-StreamFunction build-WorkerFunction build-AuditFunction validate
 
 validate: $(READY) $(SAM_READY) ## The template, by cfn-lint and by SAM
 	$(BIN)/cfn-lint template.yaml
 	AWS_DEFAULT_REGION=$${AWS_DEFAULT_REGION:-us-east-1} .venv-sam/bin/sam validate --lint
 
 # One package for all functions; each names its own handler.
-build-StreamFunction build-WorkerFunction: $(if $(BUILD_PYTHON),,$(READY))
+build-StreamFunction build-WorkerFunction build-AuditFunction: $(if $(BUILD_PYTHON),,$(READY))
 	$(build_python) -m pip install --quiet --disable-pip-version-check --no-compile --target "$(ARTIFACTS_DIR)" \
 		$(lambda_pip) $(lambda_packages)
 	cp -R projections handlers "$(ARTIFACTS_DIR)"

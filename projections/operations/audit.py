@@ -32,12 +32,15 @@ from projections.operations.verify.looks import DRIFT, FINE, Look, told_apart
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.subject import Subject, of_items, of_ledger
 
-__all__ = ["AUDIT", "PATIENCE", "SEGMENTS", "AuditHandler", "Audited"]
+__all__ = ["AUDIT", "ITEMS", "PATIENCE", "SEGMENTS", "AuditHandler", "Audited"]
 
 AUDIT = ItemKey(LEDGER, "R", "audit")
 
 SEGMENTS = 100
-"""Into how many segments each table is divided, if nobody says: `status` tells how far a round is by them."""
+"""Into how many segments each table is divided: they tell how far a round is."""
+
+ITEMS = 10_000
+"""How many items a run reads at most, if nobody says; what belongs to them comes on top."""
 
 PATIENCE = 5.0
 """Seconds before what looks wrong is looked at again, within an invocation."""
@@ -83,7 +86,7 @@ class _Suspect:
 class _Place:
     """Where the next run goes on: which table, which segment of it, after which item; and what it looks at again.
 
-    `items` and `drift` count since the round began, in which everything is looked at once.
+    `items` are those of the application since the round began, in which everything is looked at once.
     """
 
     program: str
@@ -92,8 +95,10 @@ class _Place:
     segment: int = 0
     after: Any = None
     items: int = 0
+    size: int = 0
+    """Items of the application in the last round."""
     whole: str | None = None
-    """When the last round ended."""
+    """When that ended."""
     suspects: list[_Suspect] = field(default_factory=list)
 
     def text(self) -> str:
@@ -116,6 +121,7 @@ class AuditHandler:
         program: Program,
         store: Store,
         *,
+        items: int = ITEMS,
         segments: int = SEGMENTS,
         patience: float = PATIENCE,
         observe: Callable[[Audited], None] | None = None,
@@ -127,6 +133,7 @@ class AuditHandler:
     ) -> None:
         self._program = program
         self._store = store
+        self._items = items
         self._segments = segments
         self._patience = patience
         self._observe = observe
@@ -137,7 +144,10 @@ class AuditHandler:
         self._margin = margin
 
     def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]:
-        """`remaining` gives the seconds left. Raises Misconfigured, and Transient if not even its place can be read."""
+        """`remaining` gives the seconds left.
+
+        Raises Misconfigured, and Transient if not even its place, or what it remembers, can be read.
+        """
         del event
         audited = self._audit(remaining)
         if self._observe:
@@ -154,9 +164,10 @@ class AuditHandler:
         item = self._store.get(AUDIT)
         place = self._place(item)
         round_ = _Round(self, scope, place, lambda: remaining() - self._margin)
-        for step in (round_.look_again, round_.go_on, round_.settle):
-            with suppress(Transient):  # the next run does what is left
-                step()
+        round_.look_again()
+        with suppress(Transient):  # the next run goes on
+            round_.go_on()
+        round_.settle()
         return self._end(item, place, round_)
 
     def _place(self, item: Image | None) -> _Place:
@@ -184,7 +195,7 @@ class AuditHandler:
             self._store.write(Update(AUDIT, set=values, condition=condition))
         except ConditionFailed:
             return Audited(round_.items, (), {"audited": round_.items}, "another audit ran at the same time")
-        million = 1e6 * drift / max(1, place.items)
+        million = 1e6 * drift / max(1, place.items, place.size)
         counts = {"audited": round_.items, "drift": drift, "driftPerMillion": million, "suspects": len(place.suspects)}
         return Audited(round_.items, tuple(round_.drifts), counts)
 
@@ -202,6 +213,7 @@ class _Round:
         self.tables = [*scope.tables, *([LEDGER] if scope.ledger else [])]
         self.drifts: list[Drift] = []
         self.items = 0
+        self._read = 0
 
     def look_again(self) -> None:
         """At what looked wrong in earlier runs: now it is drift, or fine, or comes again."""
@@ -222,12 +234,14 @@ class _Round:
         place, handler = self._place, self._handler
         if place.table >= len(self.tables):  # the rules name fewer tables now, or the last run ended a round
             place.table, place.segment, place.after, place.items = 0, 0, None, 0
-        while self._left() > handler._patience and len(self._new) < _MOST_NEW:
+        while self._left() > handler._patience and len(self._new) < _MOST_NEW and self._read < handler._items:
             table = self.tables[place.table]
+            limit = min(handler._page, handler._items - self._read)
             page = handler._store.scan(
-                table, segment=place.segment, segments=place.segments, limit=handler._page, after=place.after
+                table, segment=place.segment, segments=place.segments, limit=limit, after=place.after
             )
             self._page(table, page.items)
+            self._read += len(page.items)
             place.after = page.after
             if page.after is not None:
                 continue
@@ -235,17 +249,20 @@ class _Round:
             if place.segment == place.segments:
                 place.segment, place.table = 0, place.table + 1
                 if place.table == len(self.tables):
-                    place.whole = handler._now().isoformat(timespec="seconds")
+                    place.whole, place.size = handler._now().isoformat(timespec="seconds"), place.items
                     return
 
     def settle(self) -> None:
-        """Looks at what is wrong once more: what still is, the next run looks at."""
+        """Looks at what is wrong once more: what still is, or cannot be read now, the next run looks at."""
         if self._new:
             self._handler._sleep(self._handler._patience)
-        for suspect, finding in self._examined(self._new):
-            verdict, look = told_apart(Look(*suspect.look), finding)
-            if verdict != FINE:
-                self._place.suspects.append(_Suspect(suspect.subject, _kept(look)))
+        try:
+            for suspect, finding in self._examined(self._new):
+                verdict, look = told_apart(Look(*suspect.look), finding)
+                if verdict != FINE:
+                    self._place.suspects.append(_Suspect(suspect.subject, _kept(look)))
+        except Transient:
+            self._place.suspects += self._new
 
     def _page(self, table: str, images: Sequence[Image]) -> None:
         known = {suspect.subject for suspect in (*self._place.suspects, *self._new)}
@@ -259,7 +276,10 @@ class _Round:
             self._place.items += len(images)
 
     def _examined(self, suspects: Sequence[_Suspect]) -> Iterator[tuple[_Suspect, Finding]]:
-        """Suspects with what they look like now; states as short as they are remembered."""
+        """Suspects with what they look like now; states as short as they are remembered.
+
+        Raises Transient, before the first.
+        """
         batches = [suspects[start : start + _AT_ONCE] for start in range(0, len(suspects), _AT_ONCE)]
         pieces = [partial(self._examiner.examine, [Subject.read(one.subject) for one in some]) for some in batches]
         for some, found in zip(batches, self._handler._run(pieces), strict=True):

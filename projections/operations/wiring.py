@@ -10,7 +10,7 @@
 | `NEW_RULES` | `live` (if absent) or `fill`: how rules start where the registry is empty |
 | `QUARANTINE_QUEUE_URL` | where records go that a rule cannot use; without it they are reported as failed |
 | `TASK_QUEUE_URL` | where long work goes; without it everything is done at once; the worker needs both queues |
-| `AUDIT_SEGMENTS` | into how many segments the audit divides each table; 100 if absent |
+| `AUDIT_ITEMS` | how many items the audit reads in a run at most, at least 100; 10000 if absent |
 | `PUSH_WRITES_PER_SECOND` | how many children a function instance updates in a second, at least 25; 500 if absent |
 """
 
@@ -73,8 +73,8 @@ _NEW_RULES = {"live": LIVE, "fill": FILLING}
 _WRITES_PER_SECOND = 500
 """Half of what a partition takes; the other half is the application's."""
 
-_MOST_SEGMENTS = 1_000_000
-"""DynamoDB takes no more in a parallel scan."""
+_LEAST_AUDITED = 100
+"""Less is not worth an invocation."""
 
 _LEAST_WRITES_PER_SECOND = 25
 """Below, a single page (1000 children) would take more than an invocation has."""
@@ -210,13 +210,13 @@ def audit_from_environment(
     environ: Mapping[str, str], *, observe: Callable[[Audited], None] | None = None
 ) -> AuditHandler:
     """The handler of the audit's schedule. Raises `Misconfigured` or, for a rule file, `RulesError`."""
-    from projections.operations.audit import SEGMENTS, AuditHandler  # of which the other functions need nothing
+    from projections.operations.audit import ITEMS, AuditHandler  # of which the other functions need nothing
 
-    text = environ.get("AUDIT_SEGMENTS") or str(SEGMENTS)
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_SEGMENTS:
-        raise Misconfigured(f"AUDIT_SEGMENTS is {text!r}. Set it to a whole number from 1 to {_MOST_SEGMENTS}.")
+    text = environ.get("AUDIT_ITEMS") or str(ITEMS)
+    if not text.isdecimal() or int(text) < _LEAST_AUDITED:
+        raise Misconfigured(f"AUDIT_ITEMS is {text!r}. Set it to a whole number, at least {_LEAST_AUDITED}.")
     parts = _parts(environ)
-    return AuditHandler(parts.program, parts.store, segments=int(text), observe=observe, run=at_once(THREADS))
+    return AuditHandler(parts.program, parts.store, items=int(text), observe=observe, run=at_once(THREADS))
 
 
 @dataclass(frozen=True, slots=True)

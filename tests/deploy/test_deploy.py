@@ -30,7 +30,7 @@ def stack(sam: Sam, built: Path) -> Outputs:
 def test_the_package_starts_with_nothing_but_itself(built: Path) -> None:
     """No pydantic, no YAML, no command line: with the standard library and the package alone the handlers are wired."""
     program = (
-        "import sys; sys.path.append(sys.argv[1]); import handlers.stream, handlers.worker; "
+        "import sys; sys.path.append(sys.argv[1]); import handlers.audit, handlers.stream, handlers.worker; "
         "print([n for n in ('pydantic', 'ruamel', 'click', 'rich', 'aws_xray_sdk') if n in sys.modules])"
     )
     environment = {
@@ -108,10 +108,44 @@ def test_a_new_name_reaches_every_comment_page_by_page(stack: Outputs, sam: Sam)
     put(PK="USER#ada", SK="PROFILE", userId="ada", name="Ada King")
     named(stack, sam.endpoint, "ada", "Ada King", children)
     eventually(lambda: waiting(stack, sam.endpoint), lambda found: set(found.values()) == {"0"})
-    done = worker_counts(stack, sam.endpoint)
+    done = metrics(stack["WorkerFunctionName"], sam.endpoint)
     assert done["embedded"] >= children - CHILDREN_PER_PAGE
     assert done["pushes"] > 0
     assert done["failures"] == 0
+
+
+def test_the_audit_finds_what_is_not_as_the_ledger_says(stack: Outputs, sam: Sam) -> None:
+    """Of a sum that was damaged in the ledger, where no stream tells of it, the second run is certain; it is a metric."""
+    assert schedules(sam.endpoint)["shipped"] == "ENABLED"
+    put, dynamodb = writer(stack, sam.endpoint), client(sam.endpoint, "dynamodb")
+    put(PK="USER#u5", SK="POST#2026-01-07T10:00:00Z#p5", postId="p5", userId="u5", title="Audited", status="draft")
+    put(PK="USER#u6", SK="LIKE#POST#p5", userId="u6", postId="p5")
+    eventually(lambda: read(stack, sam.endpoint, "POST#p5", "METADATA"), lambda item: number(item, "likeCount") == 1)
+
+    def audit() -> Mapping[str, Any]:
+        answer = client(sam.endpoint, "lambda").invoke(FunctionName=stack["AuditFunctionName"], Payload=b"{}")
+        found: Mapping[str, Any] = json.loads(answer["Payload"].read())
+        return found
+
+    eventually(audit, lambda found: found["items"] > 0 and found["drift"] == 0)
+    (group,) = (
+        item
+        for item in dynamodb.scan(TableName=stack["LedgerTableName"])["Items"]
+        if item["pk"]["S"].startswith("G|") and "POST#p5" in item["pk"]["S"] and item["n"] == {"N": "1"}
+    )
+    dynamodb.put_item(TableName=stack["LedgerTableName"], Item={**group, "n": {"N": "7"}})
+    found = eventually(audit, lambda found: found["drift"] > 0)
+    assert (found["drift"], found["skipped"]) == (1, None)
+    dynamodb.put_item(TableName=stack["LedgerTableName"], Item=group)
+    eventually(audit, lambda found: found["drift"] == 0)
+    told = metrics(stack["AuditFunctionName"], sam.endpoint)
+    assert (told["drift"], told["driftPerMillion"] > 0) == (1, True)
+
+
+def schedules(endpoint: str) -> Mapping[str, str]:
+    """The state of the rule that runs the audit, by stack."""
+    rules = client(endpoint, "events").list_rules()["Rules"]
+    return {rule["Name"].partition("-")[0]: rule["State"] for rule in rules}
 
 
 def test_an_existing_table_is_projected_as_well(sam: Sam, built: Path) -> None:
@@ -128,7 +162,9 @@ def test_an_existing_table_is_projected_as_well(sam: Sam, built: Path) -> None:
         ExistingTableName="mine",
         ExistingStreamArn=table["LatestStreamArn"],
         BatchingWindowSeconds="0",
+        AuditSchedule="off",
     )
+    assert schedules(sam.endpoint)["existing"] == "DISABLED"
     found = outputs("existing", sam.endpoint)
     assert found["TableName"] == "mine"
     writer(found, sam.endpoint)(PK="USER#u1", SK="POST#2026#p1", postId="p1", userId="u1", title="Mine", status="draft")
@@ -199,9 +235,9 @@ def waiting(stack: Outputs, endpoint: str) -> Mapping[str, str]:
     return found
 
 
-def worker_counts(stack: Outputs, endpoint: str) -> Mapping[str, float]:
-    """The sums of what the worker has told as metrics."""
-    function = client(endpoint, "lambda").get_function_configuration(FunctionName=stack["WorkerFunctionName"])
+def metrics(name: str, endpoint: str) -> Mapping[str, float]:
+    """The sums of what a function has told as metrics."""
+    function = client(endpoint, "lambda").get_function_configuration(FunctionName=name)
     pages = (
         client(endpoint, "logs")
         .get_paginator("filter_log_events")

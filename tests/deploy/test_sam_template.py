@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from sam_cli import AWS, SAM, TEMPLATE
 
 from projections.language.loader import load
 from projections.language.program import Program
+from projections.operations.audit import AUDIT
 
 
 def test_cfn_lint_finds_nothing() -> None:
@@ -53,7 +55,7 @@ def resources() -> Mapping[str, Any]:
     return found
 
 
-ROLES = ("StreamRole", "WorkerRole")
+ROLES = ("StreamRole", "WorkerRole", "AuditRole")
 
 
 def statements(role: str) -> list[Mapping[str, Any]]:
@@ -74,7 +76,7 @@ def test_a_role_names_every_action_and_never_a_put_on_a_table(role: str) -> None
     named = [action for statement in statements(role) for action in actions(statement)]
     assert not [action for action in named if "*" in action]
     assert not {"dynamodb:PutItem", "dynamodb:PartiQLInsert"} & set(named)
-    assert ("dynamodb:Scan" in named) == (role == "WorkerRole")  # for backfills
+    assert ("dynamodb:Scan" in named) == (role != "StreamRole")  # for backfills and audits
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -82,10 +84,31 @@ def test_only_tracing_has_no_resource_of_its_own(role: str) -> None:
     assert [statement["Sid"] for statement in statements(role) if statement["Resource"] == "*"] == ["Traces"]
 
 
-def test_both_functions_are_the_same_package_with_the_same_settings() -> None:
+def test_the_audit_may_read_and_write_nothing_but_its_place_in_the_ledger() -> None:
+    writes = [one for one in statements("AuditRole") if {"dynamodb:UpdateItem"} & set(actions(one))]
+    assert [one["Condition"] for one in writes] == [{"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["R"]}}]
+    named = {action for one in statements("AuditRole") for action in actions(one) if action.startswith("dynamodb:")}
+    assert named == {f"dynamodb:{name}" for name in ("BatchGetItem", "GetItem", "Query", "Scan", "UpdateItem")}
+
+
+def test_the_audit_runs_by_its_schedule_unless_that_is_off() -> None:
+    template, _ = decode(str(TEMPLATE))
+    event = resources()["AuditFunction"]["Properties"]["Events"]["Slice"]
+    assert event["Type"] == "Schedule"
+    assert event["Properties"]["Schedule"]["Fn::If"][:2] == ["IsAudited", {"Ref": "AuditSchedule"}]
+    assert event["Properties"]["State"] == {"Fn::If": ["IsAudited", "ENABLED", "DISABLED"]}
+    allowed = re.compile(template["Parameters"]["AuditSchedule"]["AllowedPattern"])
+    for text in ("off", "rate(1 hour)", "cron(0 3 * * ? *)", template["Parameters"]["AuditSchedule"]["Default"]):
+        assert allowed.fullmatch(text), text
+    assert not allowed.fullmatch("hourly")
+    assert AUDIT.partition == "R"  # what its role may write to
+
+
+def test_all_functions_are_the_same_package_with_the_same_settings() -> None:
     """What differs is what starts them and what they may do."""
     functions = [one for one in resources().values() if one["Type"] == "AWS::Serverless::Function"]
-    assert [one["Properties"]["Handler"] for one in functions] == ["handlers.stream.handler", "handlers.worker.handler"]
+    names = [one["Properties"]["Handler"] for one in functions]
+    assert names == ["handlers.stream.handler", "handlers.worker.handler", "handlers.audit.handler"]
     assert all(set(one["Properties"]) == {"Handler", "Role", "LoggingConfig", "Events"} for one in functions)
 
 
@@ -114,7 +137,7 @@ def test_what_holds_data_survives_the_stack(name: str) -> None:
 
 def test_the_dashboard_is_json_once_its_names_are_in() -> None:
     body = json.loads(resources()["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"])
-    assert len(body["widgets"]) == 6
+    assert len(body["widgets"]) == 8
 
 
 # What must agree with the rules.

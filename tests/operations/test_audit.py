@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from emulators import ROOT
 
 from projections.engine.registry import REGISTRY
 from projections.engine.store import Update
@@ -91,6 +93,34 @@ def test_drift_is_told_when_two_runs_have_seen_it_and_until_it_is_right() -> Non
     world.settle()
     assert audit.run().drifts == ()
     assert finding(world.store.get(AUDIT), audit.time).level == FINE
+
+
+def test_the_function_tells_it_by_metrics_and_keys(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = str(ROOT / "projections/rules/social.yaml")
+    for name, value in {"TABLE_NAME": "app", "LEDGER_TABLE_NAME": "ledger", "RULES_FILE": rules}.items():
+        monkeypatch.setenv(name, value)
+    function, metrics = importlib.import_module("handlers.audit"), importlib.import_module("handlers.common").metrics
+    world = filled()
+    edit(world, "POST#1", "METADATA", likeCount=99)
+    audit = Scheduled(world)
+    audit.run()
+    metrics.clear_metrics()
+    function.observe(audit.run())
+    said = metrics.serialize_metric_set()
+    metrics.clear_metrics()
+    items = len(world.store.items("main"))
+    assert {name: said[name] for name in ("audited", "drift", "driftPerMillion", "suspects", "failures")} == {
+        "audited": [items],
+        "drift": [1.0],
+        "driftPerMillion": [pytest.approx(1e6 / items)],
+        "suspects": [1.0],
+        "failures": [0.0],
+    }
+    (line,) = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "drift" in line]
+    assert (line["message"], line["rule"], line["key"]) == ("drift: value", "likes", "main|POST#1|METADATA")
+    assert "99" not in line.values()
 
 
 def test_what_is_missing_is_found_from_the_ledger() -> None:
@@ -192,6 +222,58 @@ def test_what_cannot_be_remembered_is_found_again() -> None:
     assert audit.run().counts["drift"] > 100
 
 
-def test_segments_are_checked() -> None:
-    with pytest.raises(Misconfigured, match="AUDIT_SEGMENTS is '0'"):
-        audit_from_environment({"AUDIT_SEGMENTS": "0"})
+def test_a_run_reads_no_more_items_than_it_may() -> None:
+    world = filled()
+    audit = Scheduled(world, items=10)
+    items = audit.run().items, audit.run().items
+    assert items == (10, 10)
+    assert audit.note["whole"] is None
+
+
+def test_the_share_of_drift_is_of_all_items_also_when_a_round_begins() -> None:
+    world = filled()
+    edit(world, "POST#1", "METADATA", likeCount=99)
+    audit = Scheduled(world)
+    audit.run()
+    assert audit.run(pages=2).counts["driftPerMillion"] == pytest.approx(1e6 / len(world.store.items("main")))
+
+
+def test_known_drift_is_not_forgotten_because_it_cannot_be_read() -> None:
+    world = filled()
+    edit(world, "POST#1", "METADATA", likeCount=99)
+    audit = Scheduled(world)
+    audit.run()
+    note, read = audit.note, world.store.get_many
+
+    def throttled(*arguments: Any, **options: Any) -> Any:
+        raise Transient("throttled")
+
+    world.store.get_many = throttled  # type: ignore[method-assign]
+    with pytest.raises(Transient):
+        audit.run()
+    assert audit.note == note
+    world.store.get_many = read  # type: ignore[method-assign]
+    assert audit.run().counts["drift"] == 1
+
+
+def test_what_cannot_be_looked_at_again_now_is_by_the_next_run() -> None:
+    world = filled()
+    edit(world, "POST#1", "METADATA", likeCount=99)
+    read = world.store.get_many
+
+    def throttled(*arguments: Any, **options: Any) -> Any:
+        raise Transient("throttled")
+
+    def fail() -> None:
+        world.store.get_many = throttled  # type: ignore[method-assign]
+
+    audit = Scheduled(world, pause=fail)
+    assert audit.run().counts["suspects"] == 1
+    world.store.get_many = read  # type: ignore[method-assign]
+    assert audit.run().counts["drift"] == 1
+
+
+@pytest.mark.parametrize("text", ["0", "99", "-1", "many", "1e5"])
+def test_how_many_items_it_may_read_is_checked(text: str) -> None:
+    with pytest.raises(Misconfigured, match=f"AUDIT_ITEMS is '{text}'"):
+        audit_from_environment({"AUDIT_ITEMS": text})

@@ -551,7 +551,7 @@ def test_each_way_of_failing_has_an_alarm() -> None:
         assert alarm["AlarmActions"]["Fn::If"][0] == "HasAlarmTopic", metric
     for alarm in alarms:  # an alarm on a metric of ours names one that there is
         if alarm["Namespace"] == "Projections":
-            assert alarm["MetricName"] in {*COUNTS, "failures"}
+            assert alarm["MetricName"] in {*COUNTS, "failures", "driftPerMillion"}
     events = resources["StreamFunction"]["Properties"]["Events"]["Changes"]["Properties"]
     assert events["MetricsConfig"]["Metrics"] == ["EventCount"]  # what the last two are made of
     assert variables(template)["QUARANTINE_QUEUE_URL"] == {"Ref": "QuarantineQueue"}

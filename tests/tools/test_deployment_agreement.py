@@ -321,12 +321,15 @@ def test_a_setting_that_the_function_itself_would_refuse() -> None:
     assert any("Give the ledger its own" in reason for _, _, reason in wrong(template))
 
 
-def test_a_worker_that_is_missing_is_a_warning_and_a_stream_function_an_error() -> None:
+def test_a_worker_or_an_audit_that_is_missing_is_a_warning_and_a_stream_function_an_error() -> None:
     template = written(deployment())
     del template["Resources"]["WorkerFunction"]
     assert only(template) == ("warning", "functions", "no function here has the handler handlers.worker.handler")
+    del template["Resources"]["AuditFunction"]
+    assert {one[:2] for one in wrong(template)} == {("warning", "functions")}
+    assert "no function here has the handler handlers.audit.handler" in [one[2] for one in wrong(template)]
     del template["Resources"]["StreamFunction"]
-    assert [one[0] for one in wrong(template)] == ["error", "warning"]
+    assert sorted(one[0] for one in wrong(template)) == ["error", "warning", "warning"]
 
 
 def test_a_handler_of_ones_own_around_ours_is_recognised() -> None:

@@ -87,6 +87,16 @@ def test_a_function_has_all_that_its_deployment_takes() -> None:
     assert "dynamodb:DeleteItem" in statements["ApplicationTable"].Action
 
 
+def test_the_audit_has_a_schedule_and_a_condition_on_what_it_writes() -> None:
+    function = manifest(deployment(SOCIAL)).functions["AuditFunction"]
+    event = function.events["Slice"]
+    assert (event.type, event.source) == ("Schedule", None)
+    assert event.settings == {"Schedule": "rate(1 hour)", "State": "ENABLED"}
+    written = {one["Sid"]: one for one in function.model_dump()["statements"]}
+    assert written["Place"]["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["R"]}}
+    assert "Condition" not in written["Ledger"]
+
+
 def test_queues_say_where_what_failed_goes() -> None:
     queues = manifest(deployment(SOCIAL)).queues
     redrive = queues["TaskQueue"].redrive

@@ -173,6 +173,7 @@ def test_a_function_may_do_with_a_table_only_what_its_rules_need() -> None:
     assert actions(template, "StreamRole", "ApplicationTableStats") == {
         *("BatchGetItem", "GetItem", "UpdateItem", "DeleteItem")
     }
+    assert actions(template, "AuditRole", "ApplicationTableStats") == {"BatchGetItem", "GetItem", "Scan"}
     backfill = {"BatchGetItem", "DeleteItem", "GetItem", "Scan", "UpdateItem"}
     assert actions(template, "WorkerRole", "ApplicationTableStats") == backfill
     template = parsed(sam_template(deployment(EMBEDS)))

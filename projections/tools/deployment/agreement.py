@@ -25,7 +25,7 @@ from projections.tools.deployment.tables import table_findings
 
 __all__ = ["disagreements"]
 
-_HOW = ("POWERTOOLS_", "PUSH_")
+_HOW = ("POWERTOOLS_", "PUSH_", "AUDIT_")
 """Beginnings of variables that everyone sets as they like."""
 
 _NAMED = ("TABLE_NAME", "TABLES", "LEDGER_TABLE_NAME")

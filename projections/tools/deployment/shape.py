@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 __all__ = [
     "Alarm",
@@ -63,7 +63,9 @@ class Event(Part):
     source: str | None = Field(
         description="The ARN of the stream or queue; null where there is none, as for a schedule."
     )
-    settings: dict[str, Any] = Field(description="As Lambda's CreateEventSourceMapping names them.")
+    settings: dict[str, Any] = Field(
+        description="As Lambda's CreateEventSourceMapping names them; of a schedule: `Schedule` and `State`."
+    )
     filters: list[dict[str, Any]] = Field(
         description="Event patterns, of which one has to match; none: all records arrive."
     )
@@ -76,6 +78,12 @@ class Statement(Part):
     Effect: Literal["Allow"]
     Action: list[str] = Field(min_length=1)
     Resource: list[str] = Field(min_length=1)
+    Condition: dict[str, Any] | None = Field(default=None, description="Left out where there is none.")
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        said: dict[str, Any] = write(self)
+        return {name: value for name, value in said.items() if value is not None}
 
 
 class Function(Part):
