@@ -16,13 +16,27 @@ from typing import Any
 from unittest.mock import patch
 
 import projections
-from projections.engine import copies, embeds, guards, indexes, ledger, plan, processor, publishing
+from projections.engine import (
+    copies,
+    embeds,
+    groups,
+    guards,
+    indexes,
+    ledger,
+    plan,
+    processor,
+    publishing,
+    rebuild,
+    refresh,
+    registry,
+)
 from projections.engine.store import AllOf, Below, Condition, Delete, Equal, Exists, Missing
 from projections.errors import ConditionFailed
 from projections.language.contribution import canonical_text
 from projections.language.loader import load
 from projections.language.rules import CopyRule
 from projections.language.values import same
+from projections.operations.backfill import pages
 from projections.tools.simulation.application import OPERATIONS
 from projections.tools.simulation.odds import Odds
 from projections.tools.simulation.scene import Scene
@@ -519,4 +533,93 @@ def failures_are_not_reported() -> Iterator[None]:
 @mutant("social")
 def the_highest_failure_is_reported() -> Iterator[None]:
     with patch.object(processor, "min", max, create=True):
+        yield
+
+
+# The registry
+
+
+@mutant("aggregates", change=True, warm=10)
+def functions_with_old_rules_go_on() -> Iterator[None]:
+    with patch.object(registry.Standing, "outdated", lambda *_: False):
+        yield
+
+
+# Refreshes
+
+
+@mutant("aggregates", base=GUARDED, refreshes=15, freeze=0.1, faults=30, shards=3, invocations=4)
+def a_refresh_reads_the_item_before_its_entry() -> Iterator[None]:
+    entries = "entries = self._store.get_many([entry_key(source) for source in sources.values()])"
+    with reworded(
+        refresh.Refresher,
+        "_changes",
+        (entries, f"early = self._store.get_many(list(images))\n    {entries}"),
+        ("now = self._store.get_many(list(again))", "now = early"),
+    ):
+        yield
+
+
+@mutant("aggregates", refreshes=5, freeze=0.1, faults=30)
+def a_refresh_commits_whatever_the_entry_says_by_then() -> Iterator[None]:
+    original = ledger._entry_condition
+
+    def condition(change: ledger.Change) -> Condition:
+        return ALWAYS if change.known and not change.version else original(change)
+
+    with patch.object(ledger, "_entry_condition", condition):
+        yield
+
+
+# Rebuilds
+
+
+@mutant("aggregates", rebuilds=3, damage=1.0)
+def entries_move_without_their_generation() -> Iterator[None]:
+    with patch.object(groups.Generations, "stamped", lambda self, contributions: contributions):
+        yield
+
+
+@mutant("aggregates", rebuilds=3, freeze=0.1, faults=30)
+def a_group_is_rebuilt_and_the_old_one_not_closed() -> Iterator[None]:
+    with patch.object(ledger, "_OPEN", ALWAYS):
+        yield
+
+
+@mutant("expiry", rebuilds=5, freeze=0.1, faults=30, shards=3, invocations=4)
+def what_settles_while_a_group_is_closed_is_lost() -> Iterator[None]:
+    with reworded(rebuild, "_close_shard", ("condition=AllOf(tuple(unchanged))", "condition=Missing((CLOSED,))")):
+        yield
+
+
+# Backfills
+
+
+@mutant("aggregates", base=GUARDED, change=True)
+def what_gone_items_contributed_under_old_rules_stays() -> Iterator[None]:
+    with reworded(pages._Work, "do", ("return self.refresher.sources(", "return (lambda *_: None)(")):
+        yield
+
+
+@mutant("aggregates", change=True)
+def what_is_filled_is_not_published() -> Iterator[None]:
+    with patch.object(pages._Work, "_publish", lambda *_: None):
+        yield
+
+
+@mutant("derived", change=True)
+def what_is_filled_creates_no_items() -> Iterator[None]:
+    with patch.object(pages._Work, "_create", lambda *_: None):
+        yield
+
+
+@mutant("shards", base=GUARDED, change=True)
+def what_retired_rules_wrote_stays() -> Iterator[None]:
+    with patch.object(pages._Work, "_retire", lambda *_: None):
+        yield
+
+
+@mutant("copies", base=GUARDED, change=True)
+def copies_that_nobody_makes_any_more_stay() -> Iterator[None]:
+    with patch.object(copies.Copier, "orphans", lambda *_: []):
         yield
