@@ -1,4 +1,4 @@
-"""A backfill beside a plain parallel scan with one conditional write per item: `python -m benchmarks.backfill [ITEMS]`.
+"""A backfill beside a plain parallel scan with one conditional write per item: `python -m benchmarks.backfill [--items N]`.
 
 On DynamoDB Local, both with the same segments, each a thread of its own. Time is a ratio within one run. Each backfill is a
 process of its own, so that its memory can be told.
@@ -6,6 +6,7 @@ process of its own, so that its memory can be told.
 
 from __future__ import annotations
 
+import argparse
 import json
 import resource
 import subprocess
@@ -163,4 +164,6 @@ if __name__ == "__main__":
         endpoint, rule, names, segments = sys.argv[2:]
         print(json.dumps(_backfill(endpoint, rule, json.loads(names), int(segments))))
     else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
+        parser = argparse.ArgumentParser(prog="python -m benchmarks.backfill")
+        parser.add_argument("--items", type=int, default=10_000, help="items of the table under `count` (10,000)")
+        main(parser.parse_args().items)

@@ -1,15 +1,17 @@
-"""A verification beside a plain parallel scan of the same table: `python -m benchmarks.verify [ITEMS]`.
+"""A verification beside a plain parallel scan of the same table: `python -m benchmarks.verify [--items N]`.
 
 On DynamoDB Local, both with the same segments, each a thread of its own, reading consistently. The plain scan is what one
 writes with boto3: it reads the application's table and counts its items, no more. The verification reads that table and the
-ledger, which holds as many entries. Time is a ratio within one run.
+ledger, which holds as many entries, and under a `top` as many members again. Time is a ratio within one run: by items of the
+table, and by all items that are read.
 
-`python -m benchmarks.verify --memory` verifies tables that are made up as they are read, of 10,000, 100,000 and 1,000,000
-items, each in a process of its own, and tells its memory above idle.
+Then its memory above idle: of tables that are made up as they are read, a tenth of N, N and ten times N items, each in a
+process of its own.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import resource
 import subprocess
@@ -71,6 +73,11 @@ class Verified:
     @property
     def ratio(self) -> float:
         return self.per_second / self.scanned_per_second
+
+    @property
+    def reading(self) -> float:
+        """The ratio by items read."""
+        return self.read * self.ratio
 
 
 def _program(rule: str) -> Program:
@@ -233,19 +240,27 @@ def megabytes(items: int) -> float:
     return float(json.loads(told.stdout))
 
 
-if __name__ == "__main__":
-    if "--made-up" in sys.argv:
-        print(json.dumps(_made_up(int(sys.argv[-1]))))
-    elif "--memory" in sys.argv:
-        for size in (10_000, 100_000, 1_000_000):
-            print(f"{size:>9,} items: {megabytes(size):.1f} MB above idle")
-    else:
-        from tests.emulators import dynamodb_local, running
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.verify")
+    parser.add_argument("--items", type=int, default=10_000, help="items of the table (10,000)")
+    parser.add_argument("--made-up", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.made_up is not None:
+        print(json.dumps(_made_up(given.made_up)))
+        return
+    from tests.emulators import dynamodb_local, running
 
-        with running(dynamodb_local) as url:
-            for found in measure(url, int(sys.argv[1]) if len(sys.argv) > 1 else 100_000):
-                print(
-                    f"{found.rule}: {found.per_second:,.0f} items a second, {found.read:.2f} items read for one; a plain "
-                    f"scan {found.scanned_per_second:,.0f}; ratio {found.ratio:.2f}",
-                    flush=True,
-                )
+    print(f"{'rules':<22} {'items/s':>9} {'plain scan':>11} {'ratio':>6} {'read for one':>13} {'ratio of reading':>17}")
+    with running(dynamodb_local) as url:
+        for one in measure(url, given.items):
+            print(
+                f"{one.rule:<22} {one.per_second:>9,.0f} {one.scanned_per_second:>11,.0f} {one.ratio:>6.2f} "
+                f"{one.read:>13.2f} {one.reading:>17.2f}",
+                flush=True,
+            )
+    for size in (given.items // 10, given.items, 10 * given.items):
+        print(f"{size:>9,} items: {megabytes(size):.1f} MB above idle", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -66,8 +66,11 @@ def key_text(kind: str, text: str) -> str:
 
 def encode_key(key: ItemKey) -> str:
     """A key as one text, reversible: `main|USER#1|PROFILE`; `|` and `%` inside the parts are written %7C and %25."""
-    parts = (key.table, key.partition) if key.sort is None else key
-    return "|".join(escape(part) for part in parts if part is not None)
+    table, partition, sort = key
+    text = f"{table}|{partition}" if sort is None else f"{table}|{partition}|{sort}"
+    if "%" not in text and text.count("|") == (1 if sort is None else 2):  # nearly always
+        return text
+    return "|".join(escape(part) for part in key if part is not None)
 
 
 def decode_key(text: str) -> ItemKey:
