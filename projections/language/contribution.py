@@ -48,7 +48,8 @@ class Evaluated:
 NOTHING = Evaluated({})
 
 
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
+_encode_ascii = json.JSONEncoder(sort_keys=True, check_circular=False).encode
 
 
 def canonical_text(contributions: Contributions) -> str:
@@ -60,7 +61,7 @@ def digest(payload: Image) -> str:
     """16 hexadecimal digits that change when the attributes a member carries change."""
     if not payload:
         return ""
-    text = json.dumps({name: canonical(value) for name, value in payload.items()}, sort_keys=True)
+    text = _encode_ascii({name: canonical(value) for name, value in payload.items()})
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 

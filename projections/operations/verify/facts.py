@@ -30,6 +30,9 @@ _P, _Q = 2_147_483_629, 2_147_483_587
 """Primes below 2³¹: 2³² of them can be added up in SQLite's 64 bits."""
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
+
+
 def digest(text: str) -> Residues:
     """The residues of a text's hash."""
     number = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
@@ -78,7 +81,7 @@ class Page:
 
     def view(self, account: str, role: int, subject: str, content: Any) -> None:
         """Adds to a view; roles say in which order the rows of an account come."""
-        self.views.append((account, role, subject, json.dumps(content, ensure_ascii=False)))
+        self.views.append((account, role, subject, _encode(content)))
 
 
 class Facts:

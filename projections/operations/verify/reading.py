@@ -346,9 +346,12 @@ def _view(rule: str, target: str) -> str:
     return "P" + members_key(rule, target)[1:]
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
+
+
 def _image_text(image: Image) -> str:
     """One text for equal attributes."""
-    return json.dumps({name: canonical(image[name]) for name in sorted(image)}, ensure_ascii=False)
+    return _encode({name: canonical(image[name]) for name in sorted(image)})
 
 
 def _text(value: Value | None) -> str | None:
