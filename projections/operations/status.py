@@ -14,7 +14,7 @@ from typing import Any
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import FILLING, LIVE, RETIRING, SHADOW, Standing
-from projections.engine.store import ItemKey, Store
+from projections.engine.store import Store
 from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.operations.backfill.progress import Run
@@ -23,8 +23,6 @@ __all__ = ["ACT", "FINE", "LOOK", "UNKNOWN", "Finding", "Noted", "audit", "backf
 
 FINE, LOOK, ACT, UNKNOWN = "fine", "look", "act", "unknown"
 """Nothing to do; somebody should look, or wait, and come back; something is wrong or lost until somebody acts; not told."""
-
-AUDIT = ItemKey(LEDGER, "R", "audit")
 
 _LATE, _VERY_LATE = 60.0, 300.0
 """Seconds. The second is what the template's alarm takes."""
@@ -215,6 +213,8 @@ def audit(item: Mapping[str, Any] | None, now: datetime) -> Finding:
     said = f"{items:,} items {_ago(at, now)}: {drift:,} not as they should be"
     whole = told.get("whole")
     said += f"; the last whole round ended {_ago(str(whole), now)}" if whole else ""
+    segment, segments = told.get("segment", 0), told.get("segments", 1)
+    said += f"; {segment / segments:.0%} of the present round is done" if 0 < segment < segments else ""
     if drift:
         return Finding(
             "audit", ACT, said, "Run `projections verify` to see which and why, with --repair to correct them."

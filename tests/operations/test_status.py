@@ -226,6 +226,11 @@ def test_a_queue_is_empty_or_waits_or_needs_somebody() -> None:
             FINE,
             "the last whole round ended 2 d ago",
         ),
+        (
+            {"time": "2026-01-05T11:00:00+00:00", "items": 1, "drift": 0, "whole": None, "segment": 3, "segments": 200},
+            FINE,
+            "; 2% of the present round is done",
+        ),
     ],
 )
 def test_the_last_audit_is_told(told: Any, level: str, says: str) -> None:

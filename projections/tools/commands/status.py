@@ -99,13 +99,14 @@ def _ledger(live: Live, now: datetime) -> Iterator[Finding]:
     """What the ledger tells."""
     from projections.engine.registry import Registry
     from projections.operations import status
+    from projections.operations.audit import AUDIT
     from projections.operations.backfill.progress import Progress
 
     standing = Registry(live.program, live.store).look()
     yield from status.rules(live.program, standing)
     run = Progress(live.store).run()
     yield status.backfill(run, status.noted(live.store, run) if run is not None else None, standing, now)
-    yield status.audit(live.store.get(status.AUDIT), now)
+    yield status.audit(live.store.get(AUDIT), now)
 
 
 def _known(subject: str, name: str | None, ask: Callable[[], Finding], *, optional: bool = False) -> Finding:
