@@ -63,8 +63,11 @@ def test_before_a_ledger_exists_verify_says_what_the_rules_would_make(call: Any)
 
 def test_drift_is_told_repaired_and_gone(call: Any) -> None:
     assert call("backfill", "--wait", "0")[0] == 0
-    code, out, _ = call("verify", "--patience", "0")
+    code, out, said = call("verify", "--patience", "0")
     assert (code, out.split(".")[0]) == (0, "✓ No drift")
+    first, second, *rest = said.splitlines()
+    assert {first, second} == {"reading main …", "reading ledger …"}
+    assert rest == ["comparing …", "examining …", "comparing groups …"]
     call.dynamodb.update_item(
         TableName="verify-app",
         Key={"PK": {"S": "POST#1"}, "SK": {"S": "INFO"}},

@@ -186,7 +186,8 @@ class Verification:
     def _count(self, table: str, items: int) -> None:
         with self._lock:
             self.counts[table] += items
-        self._told(table, items)
+        if items:
+            self._told(table, items)
 
     def _pause(self, seconds: float) -> None:
         if seconds > 0:
