@@ -9,7 +9,7 @@ SAM_READY := .venv-sam/.ready
 HISTORIES ?= 8500# for each of two dozen rule files
 JOBS ?= 2
 SEED ?= 1000000
-SOURCES ?= 3000
+SOURCES ?= 5000
 SAM_VERSION := aws-sam-cli>=1.140,<2
 
 .DEFAULT_GOAL := help

@@ -27,7 +27,7 @@ from projections.stores.dynamodb import DynamoDBStore
 
 __all__ = ["TARGETS", "Grown", "Rate", "growth", "rates"]
 
-TARGETS = {1: 1_000_000, 10: 1_000_000, 1000: 10_000}
+TARGETS = {1: 1_000_000, 10: 1_000_000, 1000: 3000}
 """Over how many targets the likes are spread, and up to how many of them: where they share none, each is published alone."""
 
 _BATCH = 100

@@ -168,7 +168,7 @@ def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[l
         change.version, change.after, change.gone = record.version, after, record.new is None
         change.settle, change.expired = settle, change.expired or record.expired
         change.sequences.append(record.sequence)
-        change.touched.update(_targets(before.contributions), _targets(after.contributions))
+        change.touched |= _targets(before.contributions) | _targets(after.contributions)
     return waves
 
 
@@ -189,8 +189,8 @@ def _settling(program: Program, contributions: Contributions) -> Contributions:
     return {rule: targets for rule, targets in contributions.items() if program.rules[rule].expired == "keep"}
 
 
-def _targets(contributions: Mapping[str, Mapping[str, object]]) -> list[Target]:
-    return [(rule, target) for rule, targets in contributions.items() for target in targets]
+def _targets(contributions: Mapping[str, Mapping[str, object]]) -> set[Target]:
+    return {(rule, target) for rule, targets in contributions.items() for target in targets}
 
 
 def _heals(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from backends import SCHEMAS, backend
+from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError, NoCredentialsError, ReadTimeoutError
 from emulators import free_port
 
@@ -211,3 +213,28 @@ def test_a_missing_table_and_a_missing_index_are_misconfigurations(request: pyte
     local = aws.client(endpoint_url=request.getfixturevalue("dynamodb_local_url"))
     with pytest.raises(Misconfigured, match="prod-app"):
         over(local).get(KEY)
+
+
+def test_requests_say_who_asks() -> None:
+    said: list[str] = []
+
+    def answer(request: Any, **_: Any) -> AWSResponse:
+        said.append(request.headers["User-Agent"].decode())
+        return AWSResponse(request.url, 200, {}, SimpleNamespace(stream=lambda: [b"{}"]))
+
+    dynamodb = aws.client(endpoint_url="http://127.0.0.1:1")
+    dynamodb.meta.events.register("before-send.dynamodb", answer)
+    dynamodb.delete_item(TableName="app", Key={"PK": {"S": "p"}})
+    assert [text.split("/")[0] for text in said[0].split(" ")[:3]] == ["dynamodb-projections", "Botocore", "Python"]
+
+
+def test_numbers_and_texts_of_a_transaction_are_json_whatever_they_hold() -> None:
+    """Written without an encoder: quotes, controls and other alphabets must come out as JSON all the same."""
+    table = DynamoDBStore(Answers(), {"app": 'a"pp'}, SCHEMAS)
+    key = ItemKey("app", 'p"\\', "s\n\u00e9")
+    said = json.loads(
+        table._action_json(Update(key, set={"n": {"N": "1.5"}, "t": {"S": '"\t'}}, add={"v": {"N": "1"}}))
+    )
+    assert said["Update"]["Key"] == {"PK": {"S": 'p"\\'}, "SK": {"S": "s\n\u00e9"}}
+    assert said["Update"]["ExpressionAttributeValues"] == {":0": {"N": "1.5"}, ":1": {"S": '"\t'}, ":2": {"N": "1"}}
+    assert said["Update"]["TableName"] == 'a"pp'
