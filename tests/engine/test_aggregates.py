@@ -87,8 +87,10 @@ def test_a_lone_like_is_one_transaction_one_read_and_one_publish() -> None:
     world.settle()
     world.store.calls.clear()
     world.like(1, 1)
-    world.settle()
+    world.deliver()
     assert world.store.calls == {"get": 1, "transact": 1, "get_many": 1, "update": 1}
+    world.settle()
+    assert world.store.calls == {"get": 2, "transact": 1, "get_many": 1, "update": 1}, "of its echo only the registry"
     assert len(world.store.transactions[-1]) == 2
 
 
@@ -99,7 +101,7 @@ def test_99_likes_of_one_post_are_one_transaction() -> None:
     world.store.calls.clear()
     for user in range(99):
         world.like(user, 1)
-    world.settle()
+    world.deliver()
     assert world.store.calls == {"get": 1, "transact": 1, "get_many": 1, "update": 1}
     assert world.post() == {"likeCount": 99}
 
