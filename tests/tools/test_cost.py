@@ -300,10 +300,12 @@ def test_a_sample_costs_what_its_rehearsal_spent() -> None:
     rules = program()
     records = likes(300, 6)
     found = sample_estimate(rules, records, Assumptions(), Delivery(batch=100), 50.0)
-    spent = rehearse(rules, records, batch_size=100).spent
+    rehearsal = rehearse(rules, records, batch_size=100)
+    spent, echoes = rehearsal.spent, len(rehearsal.batches) - 3  # of an echo the registry alone is read
+    assert echoes == 1
     assert found.ours.write_units * 300 == pytest.approx(spent.write_units)
-    assert found.ours.read_units * 300 == pytest.approx(spent.read_units)
-    assert found.ours.calls * 300 == pytest.approx(spent.call_count)
+    assert found.ours.read_units * 300 == pytest.approx(spent.read_units - echoes * figures.REGISTRY_READ_UNITS)
+    assert found.ours.calls * 300 == pytest.approx(spent.call_count - echoes * figures.REGISTRY_CALLS)
     assert sum(rule.write_units for rule in found.rules.values()) * 3 == pytest.approx(spent.write_units)
     assert found.changes == {"a new Like": 300.0}
 

@@ -175,13 +175,13 @@ class _Work:
         return self._retire(images)
 
     def _sources(self, items: Sequence[Image]) -> list[ItemKey]:
-        """The items whose entries these are, as far as these are entries that say something."""
+        """The items whose entries these are, but for entries that say nothing and expire."""
         found = []
         for item in items:
             partition = item["pk"]["S"]
             if not partition.startswith("E|"):
                 continue
-            if item.get("contributions", {}).get("S", "{}") == "{}" and "recent" not in item:
+            if item.get("contributions", {}).get("S", "{}") == "{}" and "recent" not in item and "ttl" in item:
                 continue
             key = decode_key(item["key"]["S"] if "key" in item else partition[2:])
             if key.table in self._program.tables:  # else nobody can say what became of it
