@@ -114,7 +114,7 @@ def cost(document: Mapping[str, Any], name: str) -> Cost:
 
     - Aggregate, list, claimed copy: an entry per item is read, and once more, with its item, when the ledger is read
       through; a transaction writes entries, members and groups (two units each). Then per target its group, members and
-      item are read and it is written once; where rules make the target, it is looked at twice.
+      item are read and it is written once; where rules make the target, it is looked for first, and all is read twice.
     - Guarded copy: the copy and its source are read, and both again after it was created; one write.
     - Index: one write, and one to each index.
     - Embed, per child: fence and parent are read once per parent; one write. Through an index every child is read again.
@@ -132,8 +132,8 @@ def cost(document: Mapping[str, Any], name: str) -> Cost:
         extremes = [one for one in rule["set"].values() if one["function"] in ("min", "max")]
         members = len({(one["expression"], str(one["where"])) for one in extremes})
         queries, sharded = len(extremes), int(rule["shards"] > 1)
-    looks = 2 if _made_by_group(document, rule) else 1
-    return Cost(source, 3000, looks * (2 + queries + sharded), 2000 + 2000 * members, 3 + sharded)
+    made = int(_made_by_group(document, rule))
+    return Cost(source, 3000, (1 + made) * (2 + queries + sharded) + made, 2000 + 2000 * members, 3 + sharded)
 
 
 def _made_by_group(document: Mapping[str, Any], rule: Mapping[str, Any]) -> bool:
