@@ -93,7 +93,7 @@ def _written(document: Document, rule: Document) -> Iterator[tuple[str, str]]:
                 yield target, str(value["template"] if "template" in value else value["constant"])
             entity = document["entities"][rule["into"]]
             for attribute in entity["match"] or {}:
-                yield attribute, f"marks a {rule['into']}"
+                yield attribute, f"marks it as {rule['into']}"
         case "aggregate":
             for target, measure in rule["set"].items():
                 yield target, _measure(measure, source)

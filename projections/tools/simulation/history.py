@@ -553,11 +553,11 @@ class History:
         if self._cast.change:
             self._warm = self._odds.warm
             self._note(f"the rules change: {self._cast.change}")
-        for job in self._jobs:
-            if isinstance(job, Backfill):
-                job.begun_again(self._edition)
         jobs = [self._backfill() for _ in range(1 + (self._random() < 0.3))]
-        for job in jobs:
+        going = [job for job in self._jobs if isinstance(job, Backfill)]
+        for job in going:
+            job.begun_again(self._edition)
+        for job in (*going, *jobs):
             job.ready = self._time() + self._wait  # who puts the rules before in force may still be at it
         self._jobs += jobs[1:]
         return jobs[0]
