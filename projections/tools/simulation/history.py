@@ -554,7 +554,7 @@ class History:
             self._warm = self._odds.warm
             self._note(f"the rules change: {self._cast.change}")
         jobs = [self._backfill() for _ in range(1 + (self._random() < 0.3))]
-        going = [job for job in self._jobs if isinstance(job, Backfill)]
+        going: list[Job] = [job for job in self._jobs if isinstance(job, Backfill)]
         for job in going:
             job.begun_again(self._edition)
         for job in (*going, *jobs):
