@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 from projections.language.loader import load, loads
@@ -39,3 +40,11 @@ def test_the_rules_it_shows_are_rules_and_those_of_the_shipped_file() -> None:
 def test_every_make_target_it_names_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"make ([a-z-]+)", "\n".join(blocks("sh")))) <= targets
+
+
+def test_the_test_it_shows_passes(tmp_path: Path) -> None:
+    (shown,) = blocks("python")
+    (tmp_path / "test_rules.py").write_text(textwrap.dedent(shown))
+    (tmp_path / "rules.yaml").write_text((ROOT / "projections/rules/social.yaml").read_text())
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout
