@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import (
-    AllOf,
-    AnyOf,
-    Condition,
-    Delete,
-    Image,
-    ItemKey,
-    Page,
-    Schema,
-    Store,
-    Update,
-    Value,
-    Write,
-)
+from projections.engine.store import Delete, Store, Update, Write
 from projections.errors import ConditionFailed, StoreError
 from projections.language.keys import encode_key
 from projections.language.program import Program
-from projections.stores.conditions import holds
+from projections.stores.conditions import holds, paths
+from projections.stores.wrapped import WrappedStore
 
 __all__ = ["MOST_EXAMPLES", "Cautious", "Effects"]
 
@@ -46,7 +33,7 @@ class Effects:
             return _LEDGER.get(write.key.partition.partition("|")[0], "")
         prefix = self._program.guard_prefix
         names = [*write.set, *write.remove] if isinstance(write, Update) else []
-        for name in [*names, *_names(write.condition)]:
+        for name in [*names, *(path[0] for path in paths(write.condition))]:
             if name.startswith(prefix):
                 return name.removeprefix(prefix)
         for entity in self._program.entities_at(write.key):
@@ -56,19 +43,7 @@ class Effects:
         return ""
 
 
-def _names(condition: Condition | None) -> Iterator[str]:
-    """The attributes that a condition is about."""
-    match condition:
-        case None:
-            return
-        case AllOf(conditions) | AnyOf(conditions):
-            for each in conditions:
-                yield from _names(each)
-        case _:
-            yield condition.path[0]
-
-
-class Cautious:
+class Cautious(WrappedStore):
     """Wraps a store. Without `deletes` no item of the application is deleted: whoever asks is told that it was.
 
     `done` counts what was written: `entries`, `groups`, `members`, and by rule as `written|<rule>`, `deleted|<rule>`.
@@ -79,7 +54,7 @@ class Cautious:
     def __init__(
         self, store: Store, program: Program, *, deletes: bool, pace: Callable[[int], None] = lambda writes: None
     ) -> None:
-        self._store = store
+        super().__init__(store)
         self._effects = Effects(program)
         self._deletes = deletes
         self._pace = pace
@@ -87,21 +62,6 @@ class Cautious:
         self.done: Counter[str] = Counter()
         self.withheld: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
-
-    def schema(self, table: str) -> Schema:
-        return self._store.schema(table)
-
-    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
-        return self._store.get(key, attributes)
-
-    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
-        return self._store.get_many(keys)
-
-    def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
-        return self._store.query(table, values, **options)
-
-    def scan(self, table: str, **options: Any) -> Page:
-        return self._store.scan(table, **options)
 
     def write(self, write: Write) -> None:
         if isinstance(write, Delete) and write.key.table != LEDGER and not self._deletes:

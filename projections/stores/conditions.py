@@ -7,7 +7,7 @@ are compiled once per shape (names and structure, without the values), since an 
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -29,10 +29,22 @@ from projections.engine.store import (
     Value,
 )
 
-__all__ = ["Expressions", "expressed", "expressions", "holds", "operands", "projection", "same", "shape"]
+__all__ = ["Expressions", "expressed", "expressions", "holds", "operands", "paths", "projection", "same", "shape"]
 
 ORDERED = frozenset("SNB")
 """The types that have an order; DynamoDB refuses `<` on others."""
+
+
+def paths(condition: Condition | None) -> Iterator[Path]:
+    """The paths that a condition is about, as often as it names them; None is no condition."""
+    match condition:
+        case None:
+            return
+        case AllOf(conditions) | AnyOf(conditions):
+            for each in conditions:
+                yield from paths(each)
+        case _:
+            yield condition.path
 
 
 # In memory

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Condition, Delete, Image, ItemKey, Page, Schema, Store, Update, Value, Write
+from projections.engine.store import Delete, ItemKey, Store, Update, Value, Write
 from projections.errors import ConditionFailed, StoreError
 from projections.language.program import Program
 from projections.language.rules import IndexRule
+from projections.stores.conditions import paths
+from projections.stores.wrapped import WrappedStore
 
 __all__ = ["Seen", "WatchedStore", "Written"]
 
@@ -44,11 +46,11 @@ class Seen:
     ledger: int = 0
 
 
-class WatchedStore:
+class WatchedStore(WrappedStore):
     """Does what `store` does, and remembers what it wrote (`taken`). Safe for threads if `store` is."""
 
     def __init__(self, store: Store, program: Program) -> None:
-        self._store = store
+        super().__init__(store)
         self._program = program
         self._seen = Seen()
         self._lock = threading.Lock()
@@ -58,21 +60,6 @@ class WatchedStore:
         with self._lock:
             seen, self._seen = self._seen, Seen()
         return seen
-
-    def schema(self, table: str) -> Schema:
-        return self._store.schema(table)
-
-    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
-        return self._store.get(key, attributes)
-
-    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
-        return self._store.get_many(keys)
-
-    def query(self, table: str, values: Sequence[Value], **asked: Any) -> Page:
-        return self._store.query(table, values, **asked)
-
-    def scan(self, table: str, **asked: Any) -> Page:
-        return self._store.scan(table, **asked)
 
     def write(self, write: Write) -> None:
         with self._watching():
@@ -113,7 +100,7 @@ class WatchedStore:
         prefix = self._program.guard_prefix
         if isinstance(write, Delete):
             guards = sorted(
-                {path[0].removeprefix(prefix) for path in _paths(write.condition) if path[0].startswith(prefix)}
+                {path[0].removeprefix(prefix) for path in paths(write.condition) if path[0].startswith(prefix)}
             )
             return Written(write.key, tuple(guards), {}, (), True)
         touched = [*write.set, *write.remove]
@@ -131,12 +118,3 @@ class WatchedStore:
 def _sets(rule: Any, touched: Sequence[str]) -> bool:
     """Whether these are attributes of an index rule, whose writes have no guard."""
     return isinstance(rule, IndexRule) and any(name in touched for name, _, _ in rule.attributes)
-
-
-def _paths(condition: Condition | None) -> list[tuple[str, ...]]:
-    if condition is None:
-        return []
-    parts = getattr(condition, "conditions", None)
-    if parts is None:
-        return [condition.path]  # type: ignore[union-attr]
-    return [path for part in parts for path in _paths(part)]

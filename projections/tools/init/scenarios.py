@@ -134,15 +134,10 @@ def _ref(one: Invented, items: Sequence[Invented]) -> str:
     return f'ITEMS["{one.entity}"][{position}]'
 
 
-# --- aggregates ---
-
-
-def _aggregate(rule: Rule, parent: Invented, children: Sequence[Invented], items: Sequence[Invented]) -> str:
-    measures: Mapping[str, str] = rule.body["aggregate"]["set"]
-    all_of = _measured(measures, children)
-    fewer = _measured(measures, children[:-1])
-    if all_of is None or fewer is None:
-        return ""
+def _family_test(
+    rule: Rule, parent: Invented, children: Sequence[Invented], items: Sequence[Invented], *then: str
+) -> str:
+    """A test in which a parent gets its children one by one, with the rule live; `then` are its last lines."""
     refs = [_ref(child, items) for child in children]
     lines = [
         "",
@@ -153,12 +148,30 @@ def _aggregate(rule: Rule, parent: Invented, children: Sequence[Invented], items
         "    projections.given(parent)",
         "    for child in children:",
         "        projections.put(child)",
-        f"    projections.then({{**parent, {_members(all_of)}}})",
-        "    projections.delete(children[-1])",
-        f"    projections.then({{**parent, {_members(fewer)}}})",
+        *then,
         "",
     ]
     return "\n".join(lines)
+
+
+# --- aggregates ---
+
+
+def _aggregate(rule: Rule, parent: Invented, children: Sequence[Invented], items: Sequence[Invented]) -> str:
+    measures: Mapping[str, str] = rule.body["aggregate"]["set"]
+    all_of = _measured(measures, children)
+    fewer = _measured(measures, children[:-1])
+    if all_of is None or fewer is None:
+        return ""
+    return _family_test(
+        rule,
+        parent,
+        children,
+        items,
+        f"    projections.then({{**parent, {_members(all_of)}}})",
+        "    projections.delete(children[-1])",
+        f"    projections.then({{**parent, {_members(fewer)}}})",
+    )
 
 
 def _measured(measures: Mapping[str, str], children: Sequence[Invented]) -> dict[str, Value] | None:
@@ -208,19 +221,12 @@ def _embed(rule: Rule, parent: Invented, children: Sequence[Invented], items: Se
     now = {mine: parent.item[theirs] for mine, theirs in attributes.items()}
     later = {theirs: changed(parent.item[theirs]) for theirs in attributes.values()}
     then = {mine: later[theirs] for mine, theirs in attributes.items()}
-    refs = [_ref(child, items) for child in children]
-    lines = [
-        "",
-        "",
-        f"@pytest.mark.projections(rules=live({json.dumps(rule.name)}))",
-        f"def {_name(rule)}(projections):",
-        f"    parent, children = {_ref(parent, items)}, [{', '.join(refs)}]",
-        "    projections.given(parent)",
-        "    for child in children:",
-        "        projections.put(child)",
+    return _family_test(
+        rule,
+        parent,
+        children,
+        items,
         f"    projections.then(*({{**child, {_members(now)}}} for child in children))",
         f"    projections.update(parent, {{{_members(later)}}})",
         f"    projections.then(*({{**child, {_members(then)}}} for child in children))",
-        "",
-    ]
-    return "\n".join(lines)
+    )

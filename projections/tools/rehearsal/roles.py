@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from projections.engine.ledger_items import LEDGER, SHARD_COUNT
 from projections.engine.registry import REGISTRY
-from projections.engine.store import AllOf, AnyOf, Condition, Delete, Image, ItemKey, Update, Write
+from projections.engine.store import Delete, Image, ItemKey, Update, Write
 from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, Rule
+from projections.stores.conditions import paths
 from projections.tools.rehearsal.recorder import Action
 
 __all__ = ["ROLES", "Role", "role_of", "whole_text"]
@@ -54,7 +55,7 @@ def role_of(program: Program, action: Action) -> Role:
         return _of_ledger(write, action.before)
     about = encode_key(write.key)
     if isinstance(write, Delete):
-        return Role("delete", _guarded(program, {path[0] for path in _paths(write.condition)}), about)
+        return Role("delete", _guarded(program, {path[0] for path in paths(write.condition)}), about)
     named = {*write.set, *write.remove}
     guarded = _guarded(program, named)
     if not guarded:
@@ -103,11 +104,3 @@ def _indexing(program: Program, key: ItemKey, before: Image | None, named: Colle
     entities = [item.entity] if item is not None else program.entities_at(key)
     rules = [rule for entity in entities for rule in program.index_rules.get(entity.name, ())]
     return tuple(rule.name for rule in rules if any(name in named for name, _, _ in rule.attributes))
-
-
-def _paths(condition: Condition | None) -> Iterator[tuple[str, ...]]:
-    if isinstance(condition, AllOf | AnyOf):
-        for each in condition.conditions:
-            yield from _paths(each)
-    elif condition is not None:
-        yield condition.path

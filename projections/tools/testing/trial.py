@@ -254,7 +254,7 @@ class Trial:
     def assert_simulation(self, histories: int = 200, *, seed: int = 0) -> None:
         """Asserts that random histories end right, whatever Lambda, DynamoDB and the application do to these rules.
 
-        As `projections simulate`; some 50 a second. The message of a failure has seed, problems, trace, and the command
+        As `projections simulate`; 27 to 60 a second. The message of a failure has seed, problems, trace, and the command
         that plays it again.
         """
         __tracebackhide__ = True
