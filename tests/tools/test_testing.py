@@ -46,6 +46,8 @@ Run = Callable[..., pytest.RunResult]
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs pytest on files in a directory that holds RULES, with our plugin and no other."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    for variable in ("CI", "BUILD_NUMBER", "PYTEST_ADDOPTS"):  # with the first two, pytest's summary is longer
+        monkeypatch.delenv(variable, raising=False)
     (pytester.path / "rules.yaml").write_text(RULES)
 
     def run(*arguments: str, **files: str) -> pytest.RunResult:
