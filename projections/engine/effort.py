@@ -1,15 +1,21 @@
-"""How long to try: the time that remains, and pauses that grow and scatter."""
+"""How long to try: the time that remains, and pauses that grow and scatter; and many updates tried as long as that."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
 from typing import TypeVar
 
-from projections.errors import Transient
+from projections.engine.store import Store, Update
+from projections.errors import StoreError, Transient
 
-__all__ = ["Effort", "OutOfTime", "Run", "one_by_one"]
+__all__ = ["Effort", "OutOfTime", "Run", "one_by_one", "write_all"]
+
+_AT_ONCE = 25
+"""Updates in a piece of work: as many as a batch of statements takes (BatchExecuteStatement)."""
 
 T = TypeVar("T")
 Run = Callable[[Sequence[Callable[[], T]]], list[T]]
@@ -64,3 +70,37 @@ class Effort:
         if self._remaining() - seconds <= self._margin:
             raise OutOfTime("the invocation's time is nearly up")
         self._sleep(seconds)
+
+
+def write_all(
+    store: Store, writes: Sequence[Update], effort: Effort, run: Run[list[StoreError | None]]
+) -> list[StoreError | None]:
+    """Each update on its own, as `Store.write_each` makes them, and again while it is throttled and there is time.
+
+    The answers are position by position: None where it is done, else ConditionFailed, InvalidRequest or Transient.
+    """
+    slices = [writes[start : start + _AT_ONCE] for start in range(0, len(writes), _AT_ONCE)]
+    return list(chain.from_iterable(run([partial(_write_some, store, some, effort) for some in slices])))
+
+
+def _write_some(store: Store, writes: Sequence[Update], effort: Effort) -> list[StoreError | None]:
+    answers: list[StoreError | None] = [None] * len(writes)
+    left = list(range(len(writes)))
+    attempt = 0
+    while True:
+        told: Sequence[StoreError | None]
+        try:
+            effort.check()
+            told = store.write_each([writes[place] for place in left])
+        except Transient as error:
+            told = [error] * len(left)
+        for place, answer in zip(left, told, strict=True):
+            answers[place] = answer
+        left = [place for place, answer in zip(left, told, strict=True) if isinstance(answer, Transient)]
+        if not left:
+            return answers
+        attempt += 1
+        try:
+            effort.pause(attempt)
+        except OutOfTime:
+            return answers

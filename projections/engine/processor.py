@@ -16,7 +16,7 @@ from projections.engine.embeds import Embedder, Push
 from projections.engine.groups import Generations
 from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.ledger import Change, Ledger
-from projections.engine.ledger_items import Entry, Target
+from projections.engine.ledger_items import Target
 from projections.engine.limits import refusal
 from projections.engine.plan import Plan, Rejected, plan
 from projections.engine.publishing import Publisher
@@ -351,15 +351,11 @@ class _Batch:
         for target, failure in failures.items():
             sequences = [change.sequences[0] for change in changes if target in change.touched]
             self._failed(sequences, failure, rule=target[0], key=target[1])
-        self._run([partial(self._forget, change, entry, failures) for change, entry in indebted])
-
-    def _forget(self, change: Change, entry: Entry, failures: Mapping[Target, StoreError]) -> None:
-        """Takes published targets out of `recent`, if the entry is still as it was before they were published."""
-        try:
-            self._effort.check()
-            forget(self._store, change.source, entry, change.touched - failures.keys(), self._processor._clock())
-        except StoreError as error:
-            self._failed(change.sequences[:1], error, rule=None, key=change.source)
+        published = [(change.source, entry, change.touched - failures.keys()) for change, entry in indebted]
+        owing_still = forget(self._store, published, self._processor._clock(), self._effort, self._run)
+        for change, _ in indebted:
+            if change.source in owing_still:
+                self._failed(change.sequences[:1], owing_still[change.source], rule=None, key=change.source)
 
     # Copies and indexes.
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from projections.engine.effort import Effort, Run, one_by_one
+from projections.engine.effort import Effort, Run, one_by_one, write_all
 from projections.engine.groups import Generations, Group, read_groups, read_members
 from projections.engine.guards import as_read, guard_value, older
 from projections.engine.ledger_items import Target
@@ -80,12 +80,15 @@ class Publisher:
             groups = read_groups(self._store, list(known), self._generations)
         except Transient as error:
             return dict.fromkeys(known, error)
+        alone = {target: rule for target, rule in known.items() if creates(rule) or rule.member_queries}
         self._run(
             [
                 partial(self._try, target, partial(self._publish_one, rule, target, groups[target]), effort, failures)
-                for target, rule in known.items()
+                for target, rule in alone.items()
             ]
         )
+        together = [target for target in known if target not in alone and not groups[target].rebuilding]
+        self._publish_each({target: known[target] for target in together}, groups, effort, failures)
         return failures
 
     def heal(self, targets: Iterable[Target], effort: Effort) -> dict[Target, StoreError]:
@@ -152,6 +155,36 @@ class Publisher:
             return
         self._tally.add("published")
 
+    def _publish_each(
+        self,
+        rules: Mapping[Target, LedgerRule],
+        groups: Mapping[Target, Group],
+        effort: Effort,
+        failures: dict[Target, StoreError],
+    ) -> None:
+        """Targets that are there or are left alone, in few requests: what creates or deletes items needs its own."""
+        writes = []
+        for target, rule in rules.items():
+            group, guard = groups[target], self._program.guard(rule.name)
+            values = {**rule.published(group.totals, {}), guard: guard_value(group.at, by=None, n=group.totals.n)}
+            key = decode_key(target[1])
+            writes.append(_update(key, values, self._on_target(rule, key, older(guard, group.at))))
+        for target, answer in zip(rules, write_all(self._store, writes, effort, self._run), strict=True):
+            if answer is None:
+                self._tally.add("published")
+            elif not isinstance(
+                answer, ConditionFailed
+            ):  # which is: no such item, or published by one who knew as much
+                failures[target] = answer
+
+    def _on_target(self, rule: LedgerRule, key: ItemKey, condition: Condition) -> Condition:
+        """The condition, and that there is an item of the kind that the rule writes to.
+
+        What `match` says outright is checked; an item that changes its kind appears, and is healed.
+        """
+        kind = tuple(Equal((name,), value) for name, value in rule.into.constants.items())
+        return AllOf((Exists((self._store.schema(key.table).partition[0],)), *kind, condition))
+
     def _heal_one(
         self, rule: LedgerRule, target: Target, read: list[tuple[Image | None, Group]], effort: Effort
     ) -> None:
@@ -204,9 +237,8 @@ class Publisher:
         wanted = {**rule.into.constants, **values, guard: stamp} if makes else {**values, guard: stamp}
         shown = item is not None and all(same(item.get(name), value) for name, value in wanted.items())
         if not shown:
-            if not makes:  # what `match` says outright is checked; an item that changes its kind appears, and is healed
-                kind = tuple(Equal((name,), value) for name, value in rule.into.constants.items())
-                condition = AllOf((exists, *kind, condition))
+            if not makes:
+                condition = self._on_target(rule, key, condition)
             elif n == 0:  # zeros never create: creating and deleting would chase each other forever
                 condition = AllOf((exists, condition))
             self._store.write(_update(key, wanted, condition))

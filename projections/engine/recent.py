@@ -6,12 +6,13 @@ before the publish: had somebody committed in between, the target would have to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
+from projections.engine.effort import Effort, Run, write_all
 from projections.engine.ledger import Change
-from projections.engine.ledger_items import Entry, Target, entry_key, recent_element
-from projections.engine.store import Equal, Store, Update, Value
-from projections.errors import ConditionFailed
+from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, recent_element
+from projections.engine.store import AllOf, Equal, Exists, Store, Update, Value
+from projections.errors import ConditionFailed, StoreError
 
 __all__ = ["TOMBSTONE_SECONDS", "forget", "owing"]
 
@@ -38,23 +39,37 @@ def owing(store: Store, changes: Sequence[Change]) -> list[tuple[Change, Entry]]
     return found
 
 
-def forget(store: Store, source: str, entry: Entry, published: Iterable[Target], now: float) -> None:
+def forget(
+    store: Store,
+    published: Iterable[tuple[str, Entry, Set[Target]]],
+    now: float,
+    effort: Effort,
+    run: Run[list[StoreError | None]],
+) -> dict[str, StoreError]:
     """Takes published targets out of `recent`; an entry that says nothing any more expires. `now` in seconds since 1970.
 
-    Raises StoreError; an entry that was committed to since is left to whoever did that.
+    `published` has sources with their entries and what of them was published. An entry that was committed to since is left
+    to whoever did that. Gives the failures by source.
     """
-    done = {recent_element(target) for target in published} & entry.recent
-    ended = not entry.contributions and done == entry.recent and not entry.expires
-    if not done and not ended:
-        return
     expiry: Value = {"N": str(int(now) + TOMBSTONE_SECONDS)}
-    update = Update(
-        entry_key(source),
-        set={"ttl": expiry} if ended else {},
-        discard={"recent": {"SS": sorted(done)}} if done else {},
-        condition=Equal(("revision",), {"N": str(entry.revision)}),
-    )
-    try:
-        store.write(update)
-    except ConditionFailed:
-        return
+    exists = Exists((store.schema(LEDGER).partition[0],))
+    updates: dict[str, Update] = {}
+    for source, entry, targets in published:
+        done = {recent_element(target) for target in targets} & entry.recent
+        ended = not entry.contributions and done == entry.recent and not entry.expires
+        if not done and not ended:
+            continue
+        some = done != entry.recent  # all of it may go as a whole: while the revision stays, nothing is added
+        updates[source] = Update(
+            entry_key(source),
+            set={"ttl": expiry} if ended else {},
+            remove=("recent",) if done and not some else (),
+            discard={"recent": {"SS": sorted(done)}} if some else {},
+            condition=AllOf((exists, Equal(("revision",), {"N": str(entry.revision)}))),
+        )
+    answers = write_all(store, list(updates.values()), effort, run)
+    return {
+        source: answer
+        for source, answer in zip(updates, answers, strict=True)
+        if answer is not None and not isinstance(answer, ConditionFailed)
+    }

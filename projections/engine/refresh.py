@@ -283,14 +283,13 @@ class Refresher:
             for _, entry in indebted:
                 targets |= entry.owed
         failures = self.publish(targets, effort)
-        self._run(
-            [partial(self._forget, change, entry, targets - failures.keys(), effort) for change, entry in indebted]
-        )
+        published = [(change.source, entry, targets - failures.keys()) for change, entry in indebted]
+        for source, failure in forget(self._store, published, self._clock(), effort, self._run).items():
+            if isinstance(failure, InvalidRequest):
+                self._reject(None, refusal(str(failure)), source)
+            else:
+                self.failed[source] = str(failure)
         return None
-
-    def _forget(self, change: Change, entry: Entry, published: set[Target], effort: Effort) -> None:
-        work = partial(forget, self._store, change.source, entry, published, self._clock())
-        self._attempt(change.source, effort, work)
 
     # What is derived from an item itself
 

@@ -359,7 +359,8 @@ KEEP = {"Statement": {"Effect": "Allow", "Action": ["s3:*"], "Resource": "*"}}
 def test_policy_templates_of_sam_are_understood() -> None:
     tables = [{"DynamoDBCrudPolicy": {"TableName": {"Ref": name}}} for name in ("ApplicationTable", "LedgerTable")]
     assert [one[2] for one in wrong(replaced_role([*tables, *SEND, KEEP]))] == [
-        "StreamFunction may not dynamodb:PartiQLUpdate on dynamodb table/${ApplicationTable}"
+        "StreamFunction may not dynamodb:PartiQLUpdate on dynamodb table/${ApplicationTable}",
+        "StreamFunction may not dynamodb:PartiQLUpdate on dynamodb table/${LedgerTable}",
     ]
     partiql = {"Statement": [{"Effect": "Allow", "Action": "dynamodb:PartiQL*", "Resource": "*"}]}
     assert wrong(replaced_role([*tables, *SEND, KEEP, partiql])) == []

@@ -123,11 +123,14 @@ class Context:
         inside: Mapping[str, float],
         changed: frozenset[str],
         why: str,
+        *,
+        calls: bool = True,
     ) -> None:
+        """Writes to items of an entity; `calls`: each is a call of its own."""
         table = write_units(round(self.assumed.bytes_of(entity)))
         indexes = self.index_units(entity, inside, changed)
         said = f"{why}; {table} for the item" + (f", {indexes:.4g} for its indexes" if indexes else "")
-        cost.terms.append(Term((rule,), what, count, said, write_units=table + indexes, calls=1))
+        cost.terms.append(Term((rule,), what, count, said, write_units=table + indexes, calls=float(calls)))
         cost.records += count
 
     def deleted(self, cost: BatchCost, rule: str, entity: str, count: float, why: str) -> None:

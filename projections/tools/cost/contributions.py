@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from projections.language.rules import CopyRule, PickRule
+from projections.stores.statements import BATCH_STATEMENTS
 from projections.tools.cost.context import LITTLE, BatchCost, Context, Effects
 from projections.tools.cost.facts import RuleFacts
 from projections.tools.cost.flow import EDIT, INSERT, REMOVE, Flow
@@ -113,7 +114,9 @@ def _forget(at: Context, shapes: Mapping[Shape, float], retracting: Mapping[Shap
         if owing > LITTLE:
             rules = tuple(pieces.rule for pieces in shape.pieces)
             why = f"{shape.name} takes back what it gave; its entry notes that this is published"
-            cost.terms.append(Term(rules, "forget", owing, why, write_units=1, read_units=1, calls=1))
+            cost.terms.append(Term(rules, "forget", owing, why, write_units=1, read_units=1))
+            why = f"{BATCH_STATEMENTS} entries a call"
+            cost.terms.append(Term(rules, "forget", batched(owing, BATCH_STATEMENTS), why, calls=1))
             calls = batched(owing)
             cost.terms.append(Term(rules, "entry read", calls, "the entries that owe something", calls=1))
 
@@ -126,8 +129,9 @@ def _publish(
     cost: BatchCost,
     effects: Mapping[Flow, Effects],
 ) -> None:
-    asked = 0.0
+    asked, together = 0.0, 0.0
     sharing: list[str] = []
+    batching: list[str] = []
     for rule, number in packed.targets.items():
         facts = at.facts[rule]
         if not facts.writes_targets:
@@ -138,14 +142,22 @@ def _publish(
         asked += number + others
         if others > LITTLE:
             why = "targets of the same sources that stay as they are: looked at again, and found as they should be"
-            cost.terms.append(Term((rule,), "in vain", others, why, write_units=1, calls=1))
+            calls = float(facts.creates or bool(facts.queries))
+            cost.terms.append(Term((rule,), "in vain", others, why, write_units=1, calls=calls))
         sharing.append(rule)
         cost.targets[rule] = cost.targets.get(rule, 0.0) + number
         cost.pieces[rule] = cost.pieces.get(rule, 0.0) + sum(shapes[shape] for shape in concerned)
         own = at.different(facts) is None
         fresh = own and facts.creates and all(owner[shape].kind == INSERT for shape in concerned)
-        made = _published(at, facts, number, cost, fresh=fresh, emptied=own and gone)
+        alone = facts.creates or bool(facts.queries)
+        if not alone:
+            together += number + others
+            batching.append(rule)
+        made = _published(at, facts, number, cost, fresh=fresh, emptied=own and gone, alone=alone)
         effects[owner[concerned[0]]].add(made, number)
+    if together > LITTLE:
+        why = f"{BATCH_STATEMENTS} targets a call"
+        cost.terms.append(Term(tuple(batching), "publish", batched(together, BATCH_STATEMENTS), why, calls=1))
     if asked > LITTLE:
         why = f"the groups of {asked:.4g} targets, at most {KEYS_PER_REQUEST} a call"
         rules = tuple(sharing)
@@ -163,7 +175,9 @@ def _others(at: Context, facts: RuleFacts, shapes: Mapping[Shape, float]) -> flo
     return number if different is None else min(number, different)
 
 
-def _published(at: Context, facts: RuleFacts, number: float, cost: BatchCost, *, fresh: bool, emptied: bool) -> Flow:
+def _published(
+    at: Context, facts: RuleFacts, number: float, cost: BatchCost, *, fresh: bool, emptied: bool, alone: bool
+) -> Flow:
     """Writing what groups say; the change that comes of it."""
     entity = facts.into
     gone = emptied and facts.creates
@@ -172,7 +186,7 @@ def _published(at: Context, facts: RuleFacts, number: float, cost: BatchCost, *,
     why = "one for each different target of the batch, however many events it has"
     if not (gone and claim):
         inside: Mapping[str, float] = {} if fresh else at.settled(entity)
-        at.written(cost, facts.name, "publish", entity, number, inside, facts.writes, why)
+        at.written(cost, facts.name, "publish", entity, number, inside, facts.writes, why, calls=alone)
     if gone:
         left = Flow(entity, REMOVE)
         at.deleted(cost, facts.name, entity, number, "nothing contributes to it any more")
@@ -191,6 +205,6 @@ def queried(at: Context, facts: RuleFacts, number: float, cost: BatchCost) -> No
         cost.terms.append(Term((facts.name,), "query", number * facts.queries, why, read_units=units, calls=1))
 
 
-def batched(number: float) -> float:
-    """Calls that look for so many keys; less than one key, on average, is less than one call."""
-    return math.ceil(number / KEYS_PER_REQUEST) if number >= 1 else number
+def batched(number: float, most: int = KEYS_PER_REQUEST) -> float:
+    """Calls for so many keys; less than one key, on average, is less than one call."""
+    return math.ceil(number / most) if number >= 1 else number

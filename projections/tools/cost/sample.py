@@ -151,8 +151,8 @@ def _rules(action: Action, role: Role) -> tuple[str, ...]:
     if role.rules or not isinstance(write, Update):
         return role.rules
     if role.kind == "forget":
-        owed = write.discard.get("recent", {"SS": []})["SS"]
-        return tuple(sorted({read_recent(element)[0] for element in owed}))
+        owed = write.discard.get("recent") or (action.before or {}).get("recent") or {"SS": []}
+        return tuple(sorted({read_recent(element)[0] for element in owed["SS"]}))
     images = [image for image in (action.before, write.set) if image is not None]
     texts = [image["contributions"]["S"] for image in images if "contributions" in image]
     return tuple(sorted({rule for text in texts for rule in json.loads(text)}))
