@@ -21,7 +21,7 @@ from projections.stores.memory import MemoryStore
 from projections.stores.queues import Queue
 from projections.tools.cli import COMMANDS, main
 from projections.tools.deployment.cloudformation import read_template
-from tests.operations.backfill.stage import ALL, Stage
+from tests.operations.backfill.stage import ALL, LIKE, POST, USER, Stage
 
 PAGE = (DOCS / "operations.md").read_text()
 TEMPLATE: Mapping[str, Any] = read_template(ROOT / "template.yaml").data
@@ -294,3 +294,15 @@ def test_rules_that_were_in_force_are_rolled_back_by_a_backfill_with_the_old_one
     back.filled()
     back.right()
     assert back.standing().program == stage.program.fingerprint
+
+
+def test_rules_that_are_all_retired_leave_nothing_behind() -> None:
+    stage = lived()
+    before = {name for item in stage.store.items("main") for name in item}
+    entities = POST + LIKE + USER
+    retired = ", ".join(f"{name}: remove" for name in stage.program.rules)
+    after = stage.under(f"entities:\n{entities}projections: {{}}\n", f"{{{retired}}}")
+    after.filled()
+    left = {name for item in after.store.items("main") for name in item}
+    assert before > left == {"PK", "SK", "owner", "tags", "stars", "name", "city"}
+    assert after.standing().rules == {}
