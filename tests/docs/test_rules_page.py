@@ -10,6 +10,7 @@ import pytest
 from guide import DOCS, Example, examples, headings, said
 from ruamel.yaml import YAML
 
+from projections.language.findings import CODES
 from projections.language.loader import loads
 from projections.language.models import KINDS, Entity, Projection, Rules, Table
 from projections.language.patterns import Pattern
@@ -153,3 +154,13 @@ def test_the_list_at_the_top_links_what_is_there() -> None:
     there = {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for level, text in headings(PAGE) if level == 2}
     linked = set(re.findall(r"\]\(#([\w-]+)\)", PAGE))
     assert linked == there
+
+
+def test_findings_that_the_guides_name_are_findings() -> None:
+    named = {
+        code
+        for page in DOCS.glob("*.md")
+        for code in re.findall(r"`(?:# check: ignore )?(hot-[a-z-]+)`", page.read_text())
+    }
+    assert named
+    assert named <= set(CODES)
