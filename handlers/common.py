@@ -15,7 +15,10 @@ metrics = Metrics(service=logger.service, namespace=os.environ.get("POWERTOOLS_M
 
 
 def tell(counts: Mapping[str, float], rejected: Iterable[Rejected], failed: Mapping[str, str]) -> None:
-    """Counts become metrics, reasons logs, those in `failed` by what is to be retried. Keys are told, contents never."""
+    """Counts become metrics, reasons logs, those in `failed` by what is to be retried.
+
+    Keys are told; of contents only the value that a reason is about, up to 40 characters.
+    """
     for name, count in {**counts, "failures": len(failed)}.items():
         metrics.add_metric(name, MetricUnit.Count, count)
     for one in rejected:

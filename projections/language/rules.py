@@ -227,7 +227,7 @@ def check_key(name: str, kind: str, text: str, most: int) -> str:
         try:
             return number_text(CONTEXT.create_decimal(text))
         except ArithmeticError:
-            raise BadInput(f'key attribute "{name}" is a number, "{text[:60]}" is none') from None
+            raise BadInput(f'key attribute "{name}" is a number, "{text[:40]}" is none') from None
     if not text:
         raise BadInput(f'key attribute "{name}" would be empty, which DynamoDB refuses; guard the rule with a "where"')
     if len(text) * 4 > most and (size := len(text.encode())) > most:

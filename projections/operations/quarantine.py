@@ -1,6 +1,7 @@
 """The quarantine: records a rule could not use, kept with rule, reason and keys until somebody redrives them.
 
-Keys are told, contents never: a quarantine is read by more people than the table is.
+Keys are told, and of contents no more than the value a reason is about, up to 40 characters: a quarantine is read by more
+people than the table is.
 """
 
 from __future__ import annotations

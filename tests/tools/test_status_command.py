@@ -47,7 +47,9 @@ def test_what_works_is_fine_and_what_waits_is_told_with_what_to_do(place: Place)
     told = finding(said, "quarantine")
     assert (told["says"], told["value"]) == ("1 record that a rule could not use", 1)
     assert (said["epoch"], said["rules"]) == (1, {"postById": "live", "likes": "live", "author": "live"})
-    assert "projections redrive" in finding(said, "quarantine")["todo"]
+    assert f"`projections redrive --quarantine {place.quarantine}`" in finding(said, "quarantine")["todo"]
+    assert f"`projections redrive --dead-letters {place.dead}`" in finding(said, "dead letters")["todo"]
+    assert f"`projections redrive --bucket {place.bucket}`" in finding(said, "discarded")["todo"]
     code, out, err = place.say("status", *everything)
     assert (code, err) == (1, "")
     lines = out.splitlines()

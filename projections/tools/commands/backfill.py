@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 
 import click
@@ -10,6 +9,7 @@ import click
 from projections.errors import UsageError
 from projections.tools.commands.connect import connect, live_options
 from projections.tools.commands.options import as_json
+from projections.tools.commands.stack import deployed, stack_option
 
 __all__ = ["command"]
 
@@ -19,6 +19,7 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
 
 @click.command("backfill")
 @live_options
+@stack_option
 @as_json
 @click.option("--rule", "only", multiple=True, metavar="NAME", help="Only for this rule; may be repeated.")
 @click.option("--segments", type=click.IntRange(1, 200), default=4, show_default=True, help="Segments scanned at once.")
@@ -41,7 +42,7 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
     is_flag=False,
     flag_value=_ENVIRONMENT,
     metavar="[URL]",
-    help="Leave the work to the worker function, by its task queue. [without URL: $TASK_QUEUE_URL]",
+    help="Leave the work to the worker function, by its task queue. [without URL: of --stack, or $TASK_QUEUE_URL]",
 )
 def command(
     rules: str | None,
@@ -49,6 +50,7 @@ def command(
     ledger: str | None,
     endpoint_url: str | None,
     region: str | None,
+    stack: str | None,
     as_json: bool,
     only: tuple[str, ...],
     segments: int,
@@ -78,10 +80,11 @@ def command(
         raise UsageError(
             "--queue leaves the work to functions, which have a pace of their own; without --dry-run, --rate"
         )
-    queue_url = os.environ.get("TASK_QUEUE_URL") if queue == _ENVIRONMENT else queue
+    names = deployed(stack, region)
+    queue_url = names.name(None, "TaskQueueUrl", "TASK_QUEUE_URL") if queue == _ENVIRONMENT else queue
     if queue is not None and not queue_url:
-        raise UsageError("which queue? Name it with --queue URL or TASK_QUEUE_URL; `sam deploy` prints it")
-    live = connect(rules, tables, ledger, endpoint_url, region, threads=4 * segments)
+        raise UsageError("which queue? Name it with --queue URL, --stack or TASK_QUEUE_URL; `sam deploy` prints it")
+    live = connect(rules, names.tables(tables, rules), names.ledger(ledger), endpoint_url, region, threads=4 * segments)
     backfill = Backfill(
         live.program,
         live.store,

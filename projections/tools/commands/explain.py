@@ -7,6 +7,7 @@ import click
 from projections.errors import UsageError
 from projections.tools.commands.connect import connect, live_options
 from projections.tools.commands.options import as_json, document_of, find_rules
+from projections.tools.commands.stack import deployed, stack_option
 
 __all__ = ["command"]
 
@@ -14,6 +15,7 @@ __all__ = ["command"]
 @click.command("explain")
 @click.argument("events", nargs=-1, metavar="[EVENTS…]")
 @live_options
+@stack_option
 @as_json
 @click.option("--item", metavar="KEY", help="Explain an item of a live table instead, as PK=POST#p1,SK=METADATA.")
 @click.option(
@@ -31,6 +33,7 @@ def command(
     ledger: str | None,
     endpoint_url: str | None,
     region: str | None,
+    stack: str | None,
     as_json: bool,
     item: str | None,
     batch_size: int,
@@ -52,7 +55,8 @@ def command(
     if bool(events) == bool(item):
         raise UsageError("explain what? Name event files, or an item with --item KEY")
     if item is not None:
-        return _item(item, rules, tables, ledger, endpoint_url, region, as_json)
+        names = deployed(stack, region)
+        return _item(item, rules, names.tables(tables, rules), names.ledger(ledger), endpoint_url, region, as_json)
     for option, given in (
         ("--table", tables),
         ("--ledger", ledger),

@@ -24,8 +24,6 @@ __all__ = ["command"]
 _MOST_OBJECTS = 1000
 """That are looked for in the bucket."""
 
-_REDRIVE = "Mend the items or the rule it names, then run `projections redrive"
-
 
 @click.command("status")
 @live_options
@@ -67,25 +65,27 @@ def command(
     now = datetime.now(UTC)
     findings = [*_ledger(live, now), *(status.Finding("table", status.LOOK, text) for text in live.warnings)]
     findings.append(_lag(names.name(function, "StreamFunctionName"), region, now))
+    quarantine = names.name(quarantine, "QuarantineQueueUrl", "QUARANTINE_QUEUE_URL")
+    dead_letters = names.name(dead_letters, "TaskDeadLettersUrl")
     queues = {
         "quarantine": (
-            names.name(quarantine, "QuarantineQueueUrl", "QUARANTINE_QUEUE_URL"),
+            quarantine,
             "record",
             "that a rule could not use",
-            f"{_REDRIVE}`.",
+            f"Mend the items or the rule it names, then run {_redrive(stack, 'quarantine', quarantine)}.",
         ),
         "tasks": (names.name(queue, "TaskQueueUrl", "TASK_QUEUE_URL"), "task", "for the worker", ""),
         "dead letters": (
-            names.name(dead_letters, "TaskDeadLettersUrl"),
+            dead_letters,
             "task",
             "that failed ten times",
-            "The worker's log says why. Then run `projections redrive --dead-letters`.",
+            f"The worker's log says why. Then run {_redrive(stack, 'dead-letters', dead_letters)}.",
         ),
     }
     for subject, (url, *words) in queues.items():
         findings.append(_known(subject, url, partial(_depth, subject, url, region, words)))
     name = names.name(bucket, "DiscardedBucketName")
-    findings.append(_known("discarded", name, partial(_discarded, name, prefix, region)))
+    findings.append(_known("discarded", name, partial(_discarded, name, prefix, region, stack)))
     attention = any(finding.level in (status.LOOK, status.ACT) for finding in findings)
     if as_json:
         report = {"attention": attention, "findings": [_plain(finding) for finding in findings], **_registry(live)}
@@ -140,13 +140,18 @@ def _depth(subject: str, url: str | None, region: str | None, words: Sequence[st
     return status.queue(subject, Queue(client("sqs", region=region), url or "").depth().total, *words)
 
 
-def _discarded(name: str | None, prefix: str, region: str | None) -> Finding:
+def _redrive(stack: str | None, option: str, name: str | None) -> str:
+    """The command that redrives what was found, as it can be copied."""
+    return f"`projections redrive --stack {stack}`" if stack else f"`projections redrive --{option} {name}`"
+
+
+def _discarded(name: str | None, prefix: str, region: str | None, stack: str | None) -> Finding:
     from projections.operations import status
     from projections.stores.aws import client
     from projections.stores.buckets import Bucket
 
     found = list(islice(Bucket(client("s3", region=region), name or "").pending(prefix), _MOST_OBJECTS))
-    todo = "Look at the function's log for the reason, then run `projections redrive --bucket`."
+    todo = f"Look at the function's log for the reason, then run {_redrive(stack, 'bucket', name)}."
     return status.queue("discarded", len(found), "batch", "given up", todo, most=len(found) == _MOST_OBJECTS)
 
 

@@ -9,6 +9,7 @@ import click
 from projections.errors import UsageError
 from projections.tools.commands.connect import Live, connect, live_options
 from projections.tools.commands.options import as_json
+from projections.tools.commands.stack import deployed, stack_option
 
 if TYPE_CHECKING:
     from projections.operations.verify.repair import Repair
@@ -19,6 +20,7 @@ __all__ = ["command"]
 
 @click.command("verify")
 @live_options
+@stack_option
 @as_json
 @click.option("--rule", "only", multiple=True, metavar="NAME", help="Only this rule; may be repeated.")
 @click.option("--sample", metavar="PERCENT", help="Read only this share of the tables, as 1%.")
@@ -46,6 +48,7 @@ def command(
     ledger: str | None,
     endpoint_url: str | None,
     region: str | None,
+    stack: str | None,
     as_json: bool,
     only: tuple[str, ...],
     sample: str | None,
@@ -77,7 +80,16 @@ def command(
     share = _share(sample)
     if allow_delete and not repair:
         raise UsageError("--allow-delete is for --repair; verification alone changes nothing")
-    live = connect(rules, tables, ledger, endpoint_url, region, threads=4 * segments, without_ledger=True)
+    names = deployed(stack, region)
+    live = connect(
+        rules,
+        names.tables(tables, rules),
+        names.ledger(ledger),
+        endpoint_url,
+        region,
+        threads=4 * segments,
+        without_ledger=True,
+    )
     standing = Registry(live.program, live.store).look() if "ledger" in live.names else None
     scope = Scope(live.program, standing, only)
     if repair and scope.offline:

@@ -1,0 +1,308 @@
+"""docs/operations.md: its commands run, it knows every alarm, parameter and metric, and what it advises works."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from guide import DOCS, ROOT, blocks, headings
+from place import MENDED, RULES, Place
+
+from projections.engine.processor import OUTDATED, Processor
+from projections.operations.audit import AuditHandler
+from projections.operations.pacing import Pacer
+from projections.operations.worker import WorkerHandler
+from projections.stores.memory import MemoryStore
+from projections.stores.queues import Queue
+from projections.tools.cli import COMMANDS, main
+from projections.tools.deployment.cloudformation import read_template
+from tests.operations.backfill.stage import ALL, LIKE, POST, USER, Stage
+
+PAGE = (DOCS / "operations.md").read_text()
+TEMPLATE: Mapping[str, Any] = read_template(ROOT / "template.yaml").data
+LINES = [(block.line, line) for block in blocks(PAGE) if block.language == "sh" for line in block.text.splitlines()]
+
+
+def commands(program: str) -> list[list[str]]:
+    """The arguments of each command of a program, once each, without settings before it and files after it."""
+    found = [shlex.split(re.sub(r" > \S+$", "", re.sub(r"^([A-Z_]+=\S+ )+", "", line))) for _, line in LINES]
+    return list({tuple(words): words[1:] for words in found if words[0] == program}.values())
+
+
+def section(heading: str) -> str:
+    found = re.search(rf"^(#+) {heading}\n(.*?)(?=^##? |^\1 |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    assert found is not None, heading
+    return found[2]
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading, without its head."""
+    table = re.search(r"^\|.*?\n(?=\n|\Z)", section(heading), re.DOTALL | re.MULTILINE)
+    assert table is not None
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[0].splitlines()[2:]]
+
+
+def tick(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def resources(kind: str) -> dict[str, Any]:
+    return {name: one for name, one in TEMPLATE["Resources"].items() if one["Type"] == kind}
+
+
+# --- nothing of the template is left out, and nothing is named that is not there ---
+
+
+def test_every_alarm_has_its_section() -> None:
+    titles = re.findall(r"^### (.*)$", section("Alarms"), re.MULTILINE)
+    assert sorted(titles) == sorted(resources("AWS::CloudWatch::Alarm"))
+
+
+def test_every_parameter_is_there_with_its_default() -> None:
+    shown = {tick(name)[0]: next(iter(tick(default)), "") for name, default, _ in rows("Parameters")}
+    assert shown == {name: str(one.get("Default", "")) for name, one in TEMPLATE["Parameters"].items()}
+
+
+def test_every_metric_is_there() -> None:
+    stage = Stage()
+    told: list[Mapping[str, float]] = []
+    outcome = Processor(stage.program, stage.store, tables={}).process([], remaining=lambda: 60.0)
+    stage.fill()
+    AuditHandler(
+        stage.program, stage.store, observe=lambda audited: told.append(audited.counts), sleep=lambda seconds: None
+    ).handle({}, lambda: 60.0)
+    WorkerHandler(
+        stage.program, stage.store, send=lambda *task: None, quarantine=lambda rejected: None, pacer=Pacer(500),
+        observe=lambda work: told.append(work.counts),
+    ).handle({"Records": []}, lambda: 60.0)  # fmt: skip
+    known = {"failures", *outcome.counts, *(name for counts in told for name in counts)}
+    assert sorted(tick(row[0])[0] for row in rows("Metrics")) == sorted(known)
+    dashboard = str(TEMPLATE["Resources"]["Dashboard"])
+    assert set(re.findall(r'"Projections", "(\w+)"', dashboard)) <= known
+
+
+@pytest.mark.parametrize(("role", "actions"), [(tick(role)[0], tick(actions)) for role, actions in rows("Permissions")])
+def test_a_role_has_no_more_than_the_page_says(role: str, actions: list[str]) -> None:
+    statements = TEMPLATE["Resources"][role]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
+    granted = set()
+    for one in statements:
+        if one["Sid"].startswith("Application"):
+            given = one["Action"]
+            granted.update([given] if isinstance(given, str) else given)
+    assert granted == {f"dynamodb:{action}" for action in actions}
+
+
+def test_every_command_is_explained_that_keeps_live_tables_right() -> None:
+    assert {"status", "verify", "backfill", "redrive", "explain"} <= set(re.findall(r"^\*\*(\w+)", PAGE, re.MULTILINE))
+
+
+def test_links_lead_to_headings() -> None:
+    there = {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for _, text in headings(PAGE)}
+    assert set(re.findall(r"\]\(#([\w-]+)\)", PAGE)) <= there
+    assert {
+        re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for level, text in headings(PAGE) if level == 2
+    } <= set(re.findall(r"\]\(#([\w-]+)\)", PAGE))
+
+
+def test_what_it_quotes_of_a_log_is_what_is_logged() -> None:
+    quoted = "other rules are in force than this function was deployed with"
+    assert quoted in " ".join(PAGE.split())
+    assert OUTDATED.startswith(quoted)
+
+
+# --- commands ---
+
+
+@pytest.mark.parametrize("arguments", commands("projections"), ids=" ".join)
+def test_a_command_has_the_options_the_page_gives_it(arguments: list[str]) -> None:
+    name, *rest = arguments
+    assert name in COMMANDS
+    command = importlib.import_module(f"projections.tools.commands.{name}").command
+    command.make_context(name, rest)
+
+
+def operation(service: str, words: str) -> Any:
+    import botocore.session
+
+    model = botocore.session.get_session().get_service_model(service)
+    return model.operation_model("".join(word.capitalize() for word in words.split("-")))
+
+
+@pytest.mark.parametrize("arguments", commands("aws"), ids=lambda words: " ".join(words[:2]))
+def test_a_command_of_aws_has_the_parameters_the_page_gives_it(arguments: list[str]) -> None:
+    service, words, *rest = arguments
+    known = {re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower() for name in operation(service, words).input_shape.members}
+    given = {re.sub(r"^--(no-)?", "", word) for word in rest if word.startswith("--")}
+    assert given - {"query", "output"} <= {name.replace("u-u-i-d", "uuid") for name in known}
+
+
+def test_what_is_deployed_has_the_parameters_the_page_gives_it() -> None:
+    given = [word for words in commands("sam") for word in words if "=" in word]
+    assert given
+    assert {word.partition("=")[0] for word in given} <= set(TEMPLATE["Parameters"])
+    assert {words[0] for words in commands("sam")} == {"build", "deploy"}
+
+
+def test_no_other_programs_are_called() -> None:
+    programs = {shlex.split(re.sub(r"^([A-Z_]+=\S+ )+", "", line))[0] for _, line in LINES}
+    assert programs == {"projections", "aws", "sam", "git"}
+
+
+def test_parameters_of_several_tables_are_named_as_the_page_says(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(
+        "tables: {orders: {key: [pk]}, stock: {key: [sku]}}\n"
+        "entities:\n  Line: {table: orders, key: {pk: 'LINE#{sku}#{line}'}}\n"
+        "  Article: {table: stock, key: {sku: '{sku}'}}\n"
+        "projections: {sold: {from: Line, aggregate: {into: Article, set: {sold: count}}}}\n"
+    )
+    with pytest.raises(SystemExit):
+        main(["template", str(tmp_path / "rules.yaml"), "-o", str(tmp_path / "template.yaml")])
+    template = read_template(tmp_path / "template.yaml").data
+    named = set(re.findall(r"Existing\w+Orders", PAGE))
+    assert len(named) == 2
+    assert named <= set(template["Parameters"])
+
+
+LIVE = [words for words in commands("projections") if "--stack" in words]
+LOCAL = [words for words in commands("projections") if "--stack" not in words]
+
+
+def test_the_commands_work_on_a_deployment(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In the order of the page, on tables with a drift, a quarantined record and a discarded batch."""
+    place.deliver(place.put("USER#a", "POST#p1", title="t"), place.put("USER#b", "LIKE#p1", weight=1))
+    place.put("USER#c", "LIKE#p1", weight=1)  # of which nobody hears
+    place.discard("1", place.put("USER#d", "LIKE#p1", weight=1))
+    (tmp_path / "old.yaml").write_text(RULES)
+    monkeypatch.chdir(tmp_path)
+    receive = Queue.receive  # an empty queue of the emulator stays empty
+    monkeypatch.setattr(Queue, "receive", lambda queue, seconds, *, wait=2: receive(queue, seconds, wait=0))
+    name, outputs = place.stack()
+    place.sqs.send_message(QueueUrl=outputs["QuarantineQueueUrl"], MessageBody="{}")
+    shown_outputs = [block.text for block in blocks(PAGE) if block.language == "text"]
+    printed = []
+    for words in LIVE:
+        arguments = [{"shop": name}.get(word, word) for word in words]
+        if words[0] == "verify":
+            arguments += ["--patience", "0"]
+        code, out, err = place.say(*arguments)
+        assert code in (0, 1), (arguments, out, err)
+        printed.append("\n".join(line.rstrip() for line in out.replace(name, "shop").splitlines()) + "\n")
+    assert place.item("POST#p1", "METADATA")["likeCount"] == 3
+    assert place.right()
+    assert [shown for shown in shown_outputs if not any(shown in one for one in printed)] == []
+
+
+def test_the_commands_on_files_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rules.yaml").write_text(MENDED)
+    (tmp_path / "old.yaml").write_text(RULES)
+    for words in LOCAL:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code in (0, 1), (words, capsys.readouterr())
+    assert {words[0] for words in LOCAL} == {"check", "template", "diff", "cost"}
+
+
+# --- what it advises ---
+
+
+def lived() -> Stage:
+    stage = Stage(ALL)
+    stage.fill()
+    stage.filled()
+    for user in range(4):
+        stage.like(user, 1, stars=user)
+    stage.settle()
+    stage.right()
+    return stage
+
+
+def test_what_nobody_heard_of_is_made_right_by_a_backfill() -> None:
+    """The stream was off: items were written and removed, and no record will ever tell."""
+    stage = lived()
+    stage.like(5, 2, stars=50)
+    stage.remove("USER#1", "LIKE#1")
+    stage.remove("POST#3", "METADATA")
+    stage.lose()
+    with pytest.raises(AssertionError):
+        stage.right()
+    stage.filled()
+    stage.right()
+
+
+def test_a_restored_table_is_made_right_by_a_backfill() -> None:
+    """The table is as it was some time ago; the ledger knows of all that came later."""
+    stage = lived()
+    before = stage.store.items("main")
+    stage.like(5, 2, stars=50)
+    stage.remove("USER#1", "LIKE#1")
+    stage.put("POST#9", "METADATA", owner="u9", tags=["new"])
+    stage.settle()
+    for item in stage.store.items("main"):
+        stage.remove(item["PK"]["S"], item["SK"]["S"])
+    for item in before:
+        stage.store.put("main", item)
+    stage.lose()
+    stage.filled()
+    stage.right()
+
+
+def test_a_ledger_that_was_lost_is_made_again_by_a_backfill() -> None:
+    stage = lived()
+    store = stage.store
+    assert isinstance(store, MemoryStore)
+    for key in [store.schema("ledger").key("ledger", item) for item in store.items("ledger")]:
+        store.remove(key)
+    anew = stage.under(ALL)
+    anew.filled()
+    anew.right()
+
+
+CHANGED = ALL.replace("likes: {from: Like,", "likes: {from: Like, where: {stars: [{numeric: ['>', 2]}]},")
+
+
+def test_changed_rules_that_were_not_in_force_yet_are_rolled_back_by_a_backfill_with_the_old_ones() -> None:
+    stage = lived()
+    newer = stage.under(CHANGED)
+    newer.like(3, 1, stars=1)
+    newer.settle()
+    back = newer.under(ALL)
+    back.like(4, 1, stars=9)
+    back.settle()
+    with pytest.raises(AssertionError):
+        back.right()
+    back.filled()
+    back.right()
+
+
+def test_rules_that_were_in_force_are_rolled_back_by_a_backfill_with_the_old_ones() -> None:
+    stage = lived()
+    stage.under(CHANGED).filled()
+    stage.like(5, 3, stars=1)
+    stopped = Processor(stage.program, stage.store, tables={"main": "main"}).process(
+        stage.store.stream("main")[-1:], remaining=lambda: 60.0
+    )
+    assert stopped.failed_reason == OUTDATED
+    back = stage.under(ALL)
+    back.filled()
+    back.right()
+    assert back.standing().program == stage.program.fingerprint
+
+
+def test_rules_that_are_all_retired_leave_nothing_behind() -> None:
+    stage = lived()
+    before = {name for item in stage.store.items("main") for name in item}
+    entities = POST + LIKE + USER
+    retired = ", ".join(f"{name}: remove" for name in stage.program.rules)
+    after = stage.under(f"entities:\n{entities}projections: {{}}\n", f"{{{retired}}}")
+    after.filled()
+    left = {name for item in after.store.items("main") for name in item}
+    assert before > left == {"PK", "SK", "owner", "tags", "stars", "name", "city"}
+    assert after.standing().rules == {}

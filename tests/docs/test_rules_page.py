@@ -1,0 +1,166 @@
+"""docs/rules.md: its examples are rules without mistakes, and make of items what it shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from guide import DOCS, Example, examples, headings, said
+from ruamel.yaml import YAML
+
+from projections.language.findings import CODES
+from projections.language.loader import loads
+from projections.language.models import KINDS, Entity, Projection, Rules, Table
+from projections.language.patterns import Pattern
+from projections.language.pipes import PIPES
+from projections.language.templates import Template
+from projections.language.values import lookup, plain_item, wire
+from projections.tools.testing.cases import Case
+from projections.tools.testing.items import value_of, wire_item
+from projections.tools.testing.rulebook import Rulebook
+from projections.tools.testing.trial import Trial
+from tests.operations.backfill.stage import Stage
+
+PAGE = (DOCS / "rules.md").read_text()
+EXAMPLES = list(examples(PAGE))
+
+of_examples = pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: f"{one.heading}-{one.line}")
+
+
+def rulebook(example: Example) -> Rulebook:
+    return Rulebook(loads(example.rules).canonical(), None)
+
+
+def plain(text: str) -> Any:
+    return YAML(typ="safe").load(text)
+
+
+@of_examples
+def test_check_says_of_an_example_what_the_page_says_and_else_nothing(example: Example) -> None:
+    assert said(example.rules) == (example.findings or []), "python tests/docs/guide.py writes it again"
+
+
+@pytest.mark.parametrize("redeliver", [False, True], ids=["once", "again"])
+@pytest.mark.parametrize(
+    "example", [one for one in EXAMPLES if one.case and not one.before], ids=lambda one: f"{one.heading}-{one.line}"
+)
+def test_an_example_makes_of_items_what_the_page_shows(example: Example, redeliver: bool) -> None:
+    assert example.case is not None
+    assert example.case.keys() >= {"when", "then"}
+    Case(example.heading, example.line, example.case).play(Trial(rulebook(example), redeliver=redeliver))
+
+
+@pytest.mark.parametrize("example", [one for one in EXAMPLES if one.before], ids=lambda one: one.heading)
+def test_rules_that_come_later_make_of_the_same_tables_what_the_page_shows(example: Example) -> None:
+    assert example.before is not None
+    assert example.before.case is not None
+    assert example.case is not None
+    stage = Stage(_tail(example.before.rules))
+    for step in example.before.case["when"]:
+        stage.store.put("main", wire_item(step["put"], "put"))
+    stage.settle()
+    assert sorted_items(stage) >= plainly(example.before.case["then"])
+    later = stage.under(_tail(example.rules))
+    later.filled()
+    assert [one for one in sorted_items(later) if one["SK"] == "METADATA"] == plainly(example.case["then"])
+
+
+def _tail(rules: str) -> str:
+    """Without the table, which the stage has already."""
+    return re.sub(r"^table:.*\n", "", rules, flags=re.MULTILINE)
+
+
+def plainly(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted((plain_item(wire_item(item, "then")) for item in items), key=str)
+
+
+def sorted_items(stage: Stage) -> list[dict[str, Any]]:
+    items = [
+        {name: value for name, value in item.items() if not name.startswith("~")} for item in stage.store.items("main")
+    ]
+    return sorted(map(plain_item, items), key=str)
+
+
+# --- tables of the page ---
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading, without its head."""
+    section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    assert section is not None
+    table = re.search(r"^\|.*?\n\n", section[1], re.DOTALL | re.MULTILINE)
+    assert table is not None
+    cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table[0].strip().splitlines()]
+    return [[cell.strip().strip("`").replace("\\|", "|") for cell in row] for row in cells[2:]]
+
+
+@pytest.mark.parametrize(("pattern", "fits", "not_"), rows("where"), ids=lambda text: str(text))
+def test_a_pattern_fits_what_the_page_says(pattern: str, fits: str, not_: str) -> None:
+    matches = Pattern.parse(plain(pattern)).matches
+
+    def fitting(item: Mapping[str, Any]) -> bool:
+        image = {name: value_of(value) for name, value in item.items()}
+        return matches(lambda name: lookup(image, name))
+
+    assert fitting(plain(fits))
+    assert not fitting(plain(not_))
+
+
+@pytest.mark.parametrize(("template", "value", "text"), rows("Templates and pipes"), ids=lambda text: str(text))
+def test_a_template_makes_the_text_that_the_page_shows(template: str, value: str, text: str) -> None:
+    number = re.fullmatch(r"[0-9.]+", value)
+    given = {"N": value} if number else wire(value)
+    assert Template.parse(template).render(lambda name: given if name == "x" else None) == text
+
+
+# --- nothing is left out ---
+
+
+def fields(model: type[Any]) -> list[str]:
+    return [name.removesuffix("_") for name in model.model_fields]
+
+
+@pytest.mark.parametrize("name", sorted({*fields(Rules), *fields(Table), *fields(Entity), *fields(Projection)}))
+def test_every_construct_is_on_the_page(name: str) -> None:
+    assert re.search(rf"(?<!\w){name}(?!\w)", PAGE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_option_of_a_kind_is_in_an_example(kind: str) -> None:
+    rules = [rule for _, rule in used() if kind in rule]
+    assert rules
+    annotation = Projection.model_fields["copy_" if kind == "copy" else kind].annotation
+    options = next((fields(one) for one in getattr(annotation, "__args__", ()) if hasattr(one, "model_fields")), [])
+    given = {option for rule in rules for option in rule[kind]} if options else set()
+    assert set(options) <= given
+
+
+def used() -> Iterator[tuple[str, dict[str, Any]]]:
+    for example in EXAMPLES:
+        if not example.findings:
+            yield from plain(example.rules)["projections"].items()
+
+
+def test_every_pipe_and_every_measure_is_in_an_example() -> None:
+    templates = " ".join(row[0] for row in rows("Templates and pipes"))
+    assert {pipe for pipe in PIPES if not re.search(rf"\|{pipe}\b", templates)} == set()
+    measures = str([rule["aggregate"]["set"] for _, rule in used() if "aggregate" in rule])
+    assert {name for name in ("count", "sum(", "avg(", "min(", "max(", "'where'") if name not in measures} == set()
+
+
+def test_the_list_at_the_top_links_what_is_there() -> None:
+    there = {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for level, text in headings(PAGE) if level == 2}
+    linked = set(re.findall(r"\]\(#([\w-]+)\)", PAGE))
+    assert linked == there
+
+
+def test_findings_that_the_guides_name_are_findings() -> None:
+    named = {
+        code
+        for page in DOCS.glob("*.md")
+        for code in re.findall(r"`(?:# check: ignore )?(hot-[a-z-]+)`", page.read_text())
+    }
+    assert named
+    assert named <= set(CODES)
