@@ -146,11 +146,41 @@ def _publish(
         fresh = own and facts.creates and all(owner[shape].kind == INSERT for shape in concerned)
         made = _published(at, facts, number, cost, fresh=fresh, emptied=own and gone)
         effects[owner[concerned[0]]].add(made, number)
+    for facts, number in _unchanged(at, shapes, owner, packed):
+        asked += number
+        sharing.append(facts.name)
+        queried(at, facts, number, cost)
+        why = "targets of the same sources to which an edit makes no difference: looked at again"
+        cost.terms.append(Term((facts.name,), "in vain", number, why, write_units=1, calls=1))
     if asked > LITTLE:
         why = f"the groups of {asked:.4g} targets, at most {KEYS_PER_REQUEST} a call"
         rules = tuple(sharing)
         cost.terms.append(Term(rules, "group read", asked, why, read_units=1))
         cost.terms.append(Term(rules, "group read", batched(asked), why, calls=1))
+
+
+def _unchanged(
+    at: Context, shapes: Mapping[Shape, float], owner: Mapping[Shape, Flow], packed: Packed
+) -> Iterator[tuple[RuleFacts, float]]:
+    """Rules that an edit does not concern while it concerns others of its source: whose entry changes, all its targets
+    are published. Each with the number of targets that nothing else of the batch publishes.
+    """
+    numbers: dict[str, float] = {}
+    for shape, count in shapes.items():
+        if owner[shape].kind != EDIT:
+            continue
+        concerned = {pieces.rule for pieces in shape.pieces}
+        for facts in at.from_entity.get(owner[shape].entity, ()):
+            if facts.ledger and facts.writes_targets and facts.name not in concerned:
+                elements = at.assumed.elements_of(facts.name) if facts.rule.each is not None else 1
+                share = min(1.0, at.assumed.share(facts.name) / max(map(at.assumed.share, concerned)))
+                numbers[facts.name] = numbers.get(facts.name, 0.0) + count * share * elements
+    for rule, number in numbers.items():
+        facts = at.facts[rule]
+        different = at.different(facts)
+        left = number if different is None else min(number, different - packed.targets.get(rule, 0.0))
+        if left > LITTLE:
+            yield facts, left
 
 
 def _others(at: Context, facts: RuleFacts, shapes: Mapping[Shape, float]) -> float:
