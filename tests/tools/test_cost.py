@@ -217,7 +217,9 @@ def test_dollars_are_units_and_time_by_their_prices() -> None:
 def test_batches_fill_with_events_and_with_what_comes_back_of_our_own_writes() -> None:
     slow, fast = social("Like=0.01"), social("Like=2000", targets={"": 1.0}, matching=UNLISTED)
     assert slow.events == pytest.approx(1.0, abs=0.05)
-    assert slow.ours.write_units == pytest.approx(13.0, abs=0.2)  # entry 2, group 2, publish 3, index attributes 2 and 4
+    assert slow.ours.write_units == pytest.approx(
+        13.0, abs=0.2
+    )  # entry 2, group 2, publish 3, index attributes 2 and 4
     assert fast.records == pytest.approx(500, rel=0.001)
     assert fast.events > 480
     assert fast.ours.write_units < 2.2

@@ -205,8 +205,8 @@ WORKLOADS = [
         before=lambda: [user(0, name="Ada")],
     ),
     Workload(
-        "7 edits that concern one of two rules", COUNT + TOP, {Flow("Like", EDIT, frozenset({"at"})): 7}, likes(7, 2, at="2"),
-        before=both(posts(2), likes(7, 2, at="1")), assumptions=assume(targets={"": 2}),
+        "7 edits that concern one of two rules", COUNT + TOP, {Flow("Like", EDIT, frozenset({"at"})): 7},
+        likes(7, 2, at="2"), before=both(posts(2), likes(7, 2, at="1")), assumptions=assume(targets={"": 2}),
     ),
     Workload(
         "a parent of 60 children is renamed", AUTHOR, {Flow("User", EDIT, frozenset({"name"})): 1},

@@ -172,7 +172,7 @@ def _unchanged(
         concerned = {pieces.rule for pieces in shape.pieces}
         for facts in at.from_entity.get(owner[shape].entity, ()):
             if facts.ledger and facts.writes_targets and facts.name not in concerned:
-                elements = at.assumed.elements_of(facts.name) if facts.rule.each is not None else 1
+                elements = at.assumed.elements_of(facts.name) if facts.rule.each is not None else 1.0
                 share = min(1.0, at.assumed.share(facts.name) / max(map(at.assumed.share, concerned)))
                 numbers[facts.name] = numbers.get(facts.name, 0.0) + count * share * elements
     for rule, number in numbers.items():
