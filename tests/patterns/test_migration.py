@@ -202,6 +202,28 @@ def test_the_runbook_moves_everything_while_the_application_writes(team: Team) -
     assert functions.rejected == functions.failed == []
 
 
+def test_tables_that_are_both_written_are_compared_before_anything_is_deployed(
+    team: Team, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, schema in team.program.tables.items():
+        create_table(team.dynamodb, team.names[name], schema, stream=False)
+    for row in ({"user_id": "7", "full_name": "Ines"}, {"user_id": "8", "full_name": "Tom"}):
+        item = {name: {"S": value} for name, value in row.items()}
+        team.dynamodb.put_item(TableName=team.names["users"], Item=item)
+    for number, name in (("7", "Ines"), ("8", "Tim")):
+        user = {"PK": f"USER#{number}", "SK": "PROFILE", "type": "User", "userId": number, "name": name}
+        counts = {"orderCount": {"N": "0"}, "spent": {"N": "0"}}
+        item = {name: {"S": value} for name, value in user.items()} | counts
+        team.dynamodb.put_item(TableName=team.names["shop"], Item=item)
+    tables = {name: team.names[name] for name in team.program.tables}
+    monkeypatch.setenv("TABLES", json.dumps(tables))
+    (command,) = re.findall(r"before anything is\ndeployed, `projections (.+?)`", PAGE)
+    with pytest.raises(SystemExit) as ended:
+        main([*shlex.split(command), "--patience", "0"])
+    out = capsys.readouterr().out
+    assert (ended.value.code, 'is "Tim", should be "Tom"' in out, "1 difference." in out) == (1, True, True), out
+
+
 def write_back(path: Path) -> None:
     """As step 8 says."""
     before, rules = (YAML(typ="safe").load(RULES / f"{name}.yaml") for name in ("migration", "migrated"))

@@ -146,12 +146,12 @@ def _publish(
         fresh = own and facts.creates and all(owner[shape].kind == INSERT for shape in concerned)
         made = _published(at, facts, number, cost, fresh=fresh, emptied=own and gone)
         effects[owner[concerned[0]]].add(made, number)
-    for facts, number in _unchanged(at, shapes, owner, packed):
-        asked += number
+    for facts, again in _unchanged(at, shapes, owner, packed):
+        asked += again
         sharing.append(facts.name)
-        queried(at, facts, number, cost)
+        queried(at, facts, again, cost)
         why = "targets of the same sources to which an edit makes no difference: looked at again"
-        cost.terms.append(Term((facts.name,), "in vain", number, why, write_units=1, calls=1))
+        cost.terms.append(Term((facts.name,), "in vain", again, why, write_units=1, calls=1))
     if asked > LITTLE:
         why = f"the groups of {asked:.4g} targets, at most {KEYS_PER_REQUEST} a call"
         rules = tuple(sharing)
