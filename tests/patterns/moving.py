@@ -312,6 +312,10 @@ class Deployed:
 
     def items(self, table: str) -> list[Item]:
         """What a table holds, without the guards of rules."""
-        pages = self._dynamodb.get_paginator("scan").paginate(TableName=self._names[table], ConsistentRead=True)
-        images = [image for page in pages for image in page["Items"]]
+        images = self.images(table)
         return in_order([plain_item({n: v for n, v in image.items() if n[0] != "~"}) for image in images])
+
+    def images(self, table: str) -> list[Item]:
+        """What a table holds, in DynamoDB's form."""
+        pages = self._dynamodb.get_paginator("scan").paginate(TableName=self._names[table], ConsistentRead=True)
+        return [image for page in pages for image in page["Items"]]
