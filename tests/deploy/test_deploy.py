@@ -203,11 +203,12 @@ def read(stack: Outputs, endpoint: str, partition: str, sort: str) -> Mapping[st
     return item
 
 
-def comment(number: int, user: str) -> dict[str, dict[str, str]]:
+def comment(number: int, user: str) -> dict[str, Any]:
+    """Hidden: so that a new name is nothing but a push."""
     at = f"2026-01-05T10:00:00.{number:03}Z"
     fields = {"commentId": f"c{number}", "createdAt": at, "userId": user, "text": "Well said."}
     keys = {"PK": "POST#p2", "SK": f"COMMENT#{at}#c{number}", "GSI1PK": f"AUTHOR#{user}", "GSI1SK": at}
-    return {name: {"S": text} for name, text in {**keys, "postId": "p2", **fields}.items()}
+    return {"hidden": {"BOOL": True}} | {name: {"S": text} for name, text in {**keys, "postId": "p2", **fields}.items()}
 
 
 def named(stack: Outputs, endpoint: str, user: str, name: str, comments: int) -> None:

@@ -2,13 +2,12 @@
 
 `cases/NAME.yaml` holds `items`, the tables in the end, and `asks`: for each line of the page's table of access patterns one
 Query. `of` is the partition, `index` where it is, `begins` how sort keys begin, `from` and `order` as one would say them;
-`gives` lists some attributes of every item of the answer, in its order.
+`gives` lists some attributes of every item of the answer, in its order, and `table` says which of several it is asked of.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from projections.language.loader import loads
+from projections.language.loader import load
 from projections.language.program import Program
 from projections.tools.event_source.stream import Record
 
@@ -44,12 +43,7 @@ class Pattern:
 
     @cached_property
     def program(self) -> Program:
-        """The rules that ship, with those that the page adds to them."""
-        document = YAML(typ="safe").load(self.rules)
-        for text in re.findall(r"```yaml\n(.*?)```", self.page.read_text(), re.DOTALL):
-            for part, added in YAML(typ="safe").load(text).items():
-                document[part] |= added
-        return Program.from_document(loads(json.dumps(document), self.rules.name).canonical())
+        return Program.from_document(load(self.rules).canonical())
 
     @cached_property
     def records(self) -> list[Record]:

@@ -74,11 +74,12 @@ def test_the_events_end_in_the_expected_items_and_every_access_pattern_is_one_qu
 
 def answer(pattern: Pattern, store: Store, ask: dict[str, Any]) -> list[dict[str, Any]]:
     """The items that one Query gives."""
-    schema = store.schema("main")
+    table = ask.get("table", "main")
+    schema = store.schema(table)
     partition = schema.indexes[ask["index"]][0] if "index" in ask else [schema.partition]
     assert list(ask["of"]) == [name for name, _ in partition]
     page = store.query(
-        "main",
+        table,
         [wire(value) for value in ask["of"].values()],
         index=ask.get("index"),
         prefix=ask.get("begins"),

@@ -87,7 +87,7 @@ def test_check_prints_each_rule_with_its_source_its_target_key_and_what_it_write
     assert "postById  copy of Post → PostMeta  POST#{postId} · METADATA" in out
     assert "PUBLISHED#{publishedAt|date(%Y-%m)} or DRAFTS#{userId}" in out
     assert "praiseCount   count of Comment where stars >= 4" in out
-    assert "7 rules, no mistakes" in out
+    assert "9 rules, no mistakes" in out
     assert "\x1b" not in out
 
 

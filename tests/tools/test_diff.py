@@ -337,7 +337,7 @@ def edited(tmp_path: Path) -> Path:
 def test_nothing_to_do_is_exit_code_0(run: Run) -> None:
     code, out, err = run("diff", "social", str(SOCIAL))
     assert (code, err) == (0, "")
-    assert "7 unchanged. Nothing needs doing." in out
+    assert "9 unchanged. Nothing needs doing." in out
 
 
 def test_something_to_do_is_exit_code_1_and_reads_well(run: Run, tmp_path: Path) -> None:

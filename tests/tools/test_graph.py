@@ -212,7 +212,7 @@ def test_mermaid_text() -> None:
     assert text.startswith("flowchart LR\n")
     assert 'e0["<b>User</b><br/>USER#35;#123;userId#125;<br/>PROFILE"]' in text
     assert 'e2 --> r1(["<b>engagement</b><br/>aggregate: likeCount"]) --> e4' in text
-    assert 'e4 --- r4(["<b>listed</b><br/>index: GSI1"])' in text
+    assert 'e4 --- r6(["<b>listed</b><br/>index: GSI1"])' in text
 
 
 @pytest.fixture(scope="module")
@@ -364,7 +364,7 @@ def test_the_command_writes_the_form_that_the_files_ending_names(
     target = tmp_path / name
     assert run("graph", "social", "-o", str(target)) == 0
     assert target.read_text().startswith(begins)
-    assert capsys.readouterr() == ("", f"{target}: 7 rules of social.yaml\n")
+    assert capsys.readouterr() == ("", f"{target}: 9 rules of social.yaml\n")
 
 
 def test_the_json_has_rules_with_keys_paths_and_findings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -204,7 +204,7 @@ def test_a_click_shows_keys_conditions_cost_and_findings(opened: Callable[..., P
         "DRAFTS#{userId}",
         "2\npasses",
         "note hot-partition",
-        "social.yaml:64:17",
+        "social.yaml:75:17",
         "→",
     ):
         assert part in text or part == "→"

@@ -205,6 +205,10 @@ WORKLOADS = [
         before=lambda: [user(0, name="Ada")],
     ),
     Workload(
+        "7 edits that concern one of two rules", COUNT + TOP, {Flow("Like", EDIT, frozenset({"at"})): 7},
+        likes(7, 2, at="2"), before=both(posts(2), likes(7, 2, at="1")), assumptions=assume(targets={"": 2}),
+    ),
+    Workload(
         "a parent of 60 children is renamed", AUTHOR, {Flow("User", EDIT, frozenset({"name"})): 1},
         lambda: [user(0, name="Bea")], before=both(lambda: [user(0, name="Ada")], comments(60)),
         assumptions=assume(children={"": 60}, item_bytes={"Comment": 170}),
@@ -221,7 +225,7 @@ WORKLOADS = [
     ),
     Workload(
         "12 social likes of one post", "social", {LIKE: 12},
-        lambda: [item(f"USER#{n}", "LIKE#POST#p1") for n in range(12)],
+        lambda: [item(f"USER#{n}", "LIKE#POST#p1", likedAt="2026-03-02T01:00:00Z") for n in range(12)],
         before=lambda: [item("USER#ada", "PROFILE", name="Ada"), social_post()], assumptions=assume(targets={"": 1}),
     ),
     Workload(

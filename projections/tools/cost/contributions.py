@@ -142,27 +142,60 @@ def _publish(
         asked += number + others
         if others > LITTLE:
             why = "targets of the same sources that stay as they are: looked at again, and found as they should be"
-            calls = float(facts.creates or bool(facts.queries))
-            cost.terms.append(Term((rule,), "in vain", others, why, write_units=1, calls=calls))
+            cost.terms.append(Term((rule,), "in vain", others, why, write_units=1, calls=float(facts.alone)))
         sharing.append(rule)
         cost.targets[rule] = cost.targets.get(rule, 0.0) + number
         cost.pieces[rule] = cost.pieces.get(rule, 0.0) + sum(shapes[shape] for shape in concerned)
         own = at.different(facts) is None
         fresh = own and facts.creates and all(owner[shape].kind == INSERT for shape in concerned)
-        alone = facts.creates or bool(facts.queries)
-        if not alone:
+        if not facts.alone:
             together += number + others
             batching.append(rule)
-        made = _published(at, facts, number, cost, fresh=fresh, emptied=own and gone, alone=alone)
+        made = _published(at, facts, number, cost, fresh=fresh, emptied=own and gone)
         effects[owner[concerned[0]]].add(made, number)
+    for facts, again in _unchanged(at, shapes, owner, packed):
+        asked += again
+        sharing.append(facts.name)
+        queried(at, facts, again, cost)
+        if not facts.alone:
+            together += again
+            batching.append(facts.name)
+        why = "targets of the same sources to which an edit makes no difference: looked at again"
+        cost.terms.append(Term((facts.name,), "in vain", again, why, write_units=1, calls=float(facts.alone)))
     if together > LITTLE:
         why = f"{BATCH_STATEMENTS} targets a call"
-        cost.terms.append(Term(tuple(batching), "publish", batched(together, BATCH_STATEMENTS), why, calls=1))
+        cost.terms.append(
+            Term(tuple(dict.fromkeys(batching)), "publish", batched(together, BATCH_STATEMENTS), why, calls=1)
+        )
     if asked > LITTLE:
         why = f"the groups of {asked:.4g} targets, at most {KEYS_PER_REQUEST} a call"
         rules = tuple(sharing)
         cost.terms.append(Term(rules, "group read", asked, why, read_units=1))
         cost.terms.append(Term(rules, "group read", batched(asked), why, calls=1))
+
+
+def _unchanged(
+    at: Context, shapes: Mapping[Shape, float], owner: Mapping[Shape, Flow], packed: Packed
+) -> Iterator[tuple[RuleFacts, float]]:
+    """Rules that an edit does not concern while it concerns others of its source: whose entry changes, all its targets
+    are published. Each with the number of targets that nothing else of the batch publishes.
+    """
+    numbers: dict[str, float] = {}
+    for shape, count in shapes.items():
+        if owner[shape].kind != EDIT:
+            continue
+        concerned = {pieces.rule for pieces in shape.pieces}
+        for facts in at.from_entity.get(owner[shape].entity, ()):
+            if facts.ledger and facts.writes_targets and facts.name not in concerned:
+                elements = at.assumed.elements_of(facts.name) if facts.rule.each is not None else 1.0
+                share = min(1.0, at.assumed.share(facts.name) / max(map(at.assumed.share, concerned)))
+                numbers[facts.name] = numbers.get(facts.name, 0.0) + count * share * elements
+    for rule, number in numbers.items():
+        facts = at.facts[rule]
+        different = at.different(facts)
+        left = number if different is None else min(number, different - packed.targets.get(rule, 0.0))
+        if left > LITTLE:
+            yield facts, left
 
 
 def _others(at: Context, facts: RuleFacts, shapes: Mapping[Shape, float]) -> float:
@@ -175,9 +208,7 @@ def _others(at: Context, facts: RuleFacts, shapes: Mapping[Shape, float]) -> flo
     return number if different is None else min(number, different)
 
 
-def _published(
-    at: Context, facts: RuleFacts, number: float, cost: BatchCost, *, fresh: bool, emptied: bool, alone: bool
-) -> Flow:
+def _published(at: Context, facts: RuleFacts, number: float, cost: BatchCost, *, fresh: bool, emptied: bool) -> Flow:
     """Writing what groups say; the change that comes of it."""
     entity = facts.into
     gone = emptied and facts.creates
@@ -186,7 +217,7 @@ def _published(
     why = "one for each different target of the batch, however many events it has"
     if not (gone and claim):
         inside: Mapping[str, float] = {} if fresh else at.settled(entity)
-        at.written(cost, facts.name, "publish", entity, number, inside, facts.writes, why, calls=alone)
+        at.written(cost, facts.name, "publish", entity, number, inside, facts.writes, why, calls=facts.alone)
     if gone:
         left = Flow(entity, REMOVE)
         at.deleted(cost, facts.name, entity, number, "nothing contributes to it any more")

@@ -85,6 +85,11 @@ class RuleFacts:
         """Queries for members that publishing one target takes."""
         return len(self.rule.member_queries) if isinstance(self.rule, LedgerRule) and self.ledger else 0
 
+    @property
+    def alone(self) -> bool:
+        """Whether each publish is a call of its own; the others go in batches of statements."""
+        return self.creates or bool(self.queries)
+
     def changed(self, attributes: frozenset[str] | None) -> frozenset[str]:
         """Those of its attributes that an edit changes; None stands for an edit of all."""
         return self.reads if attributes is None else self.reads & attributes
