@@ -15,6 +15,7 @@ import botocore.session
 from botocore.config import Config
 
 from projections.engine.store import Schema
+from projections.stores.models import Models
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
@@ -89,7 +90,9 @@ def session() -> botocore.session.Session:
     """The session of this process's clients. It is all that boto3 would use, but for resources and transfers to S3, which
     are a sixth of a cold start.
     """
-    return botocore.session.get_session()
+    made = botocore.session.get_session()
+    made.register_component("data_loader", Models(made.get_component("data_loader").search_paths))
+    return made
 
 
 def create_table(dynamodb: DynamoDBClient, name: str, schema: Schema, *, stream: bool = True) -> None:

@@ -1,0 +1,74 @@
+"""The models of services as botocore itself would load them, found in fewer places."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import DataNotFoundError
+from botocore.loaders import Loader
+from botocore.session import get_session
+
+from projections.stores import aws
+from projections.stores.models import Models
+
+KINDS = ("service-2", "endpoint-rule-set-1", "paginators-1", "waiters-2")
+
+
+@pytest.mark.parametrize("service", ["dynamodb", "dynamodbstreams", "sqs", "lambda", "s3"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_is_as_botocore_loads_it(service: str, kind: str) -> None:
+    botocores = Loader()
+    ours = Models(botocores.search_paths)
+    try:
+        expected = botocores.load_service_model(service, kind)
+    except DataNotFoundError:
+        with pytest.raises(DataNotFoundError):
+            ours.load_service_model(service, kind)
+        return
+    found = ours.load_service_model(service, kind)
+    assert found == expected
+    assert json.dumps(found) == json.dumps(expected)  # in the same order
+
+
+@pytest.mark.parametrize("name", ["endpoints", "partitions", "_retry", "sdk-default-configuration"])
+def test_what_belongs_to_no_service_is_as_botocore_loads_it(name: str) -> None:
+    botocores = Loader()
+    assert json.dumps(Models(botocores.search_paths).load_data(name)) == json.dumps(botocores.load_data(name))
+
+
+def test_an_unknown_service_has_no_model() -> None:
+    with pytest.raises(DataNotFoundError, match="nonsense"):
+        Models(Loader().search_paths).load_service_model("nonsense", "service-2")
+
+
+def test_models_of_the_user_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`AWS_DATA_PATH` means what it means to botocore."""
+    own = tmp_path / "dynamodb" / "2099-01-01"
+    own.mkdir(parents=True)
+    (own / "service-2.json").write_text('{"metadata": {"serviceId": "own"}}')
+    monkeypatch.setenv("AWS_DATA_PATH", str(tmp_path))
+    aws.session.cache_clear()
+    try:
+        loader = aws.session().get_component("data_loader")
+        assert loader.search_paths == get_session().get_component("data_loader").search_paths
+        assert loader.load_service_model("dynamodb", "service-2") == {"metadata": {"serviceId": "own"}}
+    finally:
+        aws.session.cache_clear()
+
+
+def test_other_services_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+    listing = os.listdir
+
+    def noted(path: Any = ".") -> list[str]:
+        listed.append(str(path))
+        return listing(path)
+
+    monkeypatch.setattr(os, "listdir", noted)
+    Models(Loader().search_paths).load_service_model("dynamodb", "service-2")
+    assert listed
+    assert {Path(path).name for path in listed} == {"dynamodb"}
