@@ -26,7 +26,7 @@ from projections.language.loader import load
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.stores.memory import MemoryStore
 
-__all__ = ["Cold", "measure"]
+__all__ = ["OURS", "PLAIN", "Cold", "measure", "run", "surroundings"]
 
 _ROOT = Path(__file__).parent.parent
 _RULES = _ROOT / "projections/rules/social.yaml"
@@ -37,7 +37,7 @@ started = time.process_time()
 {program}
 print((time.process_time() - started) * 1000)
 """
-_OURS = """
+OURS = """
 from handlers.stream import handler
 class Context:
     function_name, memory_limit_in_mb, aws_request_id = "stream", 1024, "request"
@@ -46,7 +46,7 @@ class Context:
         return 60_000
 print(json.dumps(handler(json.loads(sys.argv[1]), Context())))
 """
-_PLAIN = """
+PLAIN = """
 import boto3
 dynamodb = boto3.client("dynamodb")
 def handler(event, context):
@@ -61,7 +61,7 @@ from aws_lambda_powertools.logging import Logger
 from aws_lambda_powertools.metrics import Metrics
 logger, metrics = Logger(service="plain"), Metrics(service="plain", namespace="Plain")
 """
-    + _PLAIN
+    + PLAIN
 )
 
 
@@ -82,14 +82,28 @@ class Cold:
 
 
 def measure(rounds: int = 7) -> Cold:
+    """The processes take turns; the first of each writes bytecode, which the functions' package has."""
+    found: dict[str, list[float]] = {OURS: [], PLAIN: [], _LOGGED: []}
+    with surroundings() as environment:
+        for turn in range(rounds + 1):
+            for text, spent in found.items():
+                milliseconds = float(run(text, environment, _TIMED))
+                if turn:
+                    spent.append(milliseconds)
+    return Cold(*(min(spent) for spent in found.values()))
+
+
+@contextmanager
+def surroundings() -> Iterator[Mapping[str, str]]:
+    """The environment in which the handlers find their tables."""
     program = Program.from_document(load(_RULES).canonical())
     memory = MemoryStore({**program.tables, "ledger": LEDGER_SCHEMA})
     Registry(program, memory).standing()
-    found: dict[str, list[float]] = {_OURS: [], _PLAIN: [], _LOGGED: []}
     with _served(answers(memory.get(REGISTRY))) as endpoint, tempfile.TemporaryDirectory() as directory:
         rules = Path(directory, "rules.json")
         rules.write_text(json.dumps(program.document))
-        settings = {
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        yield kept | {
             "AWS_ENDPOINT_URL": endpoint,
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
@@ -98,28 +112,23 @@ def measure(rounds: int = 7) -> Cold:
             "LEDGER_TABLE_NAME": "ledger",
             "RULES_FILE": str(rules),
         }
-        for turn in range(rounds + 1):  # the first of each writes bytecode, as the package has it
-            for text, spent in found.items():
-                milliseconds = _run(text, settings)
-                if turn:
-                    spent.append(milliseconds)
-    return Cold(*(min(spent) for spent in found.values()))
 
 
-def _run(text: str, settings: Mapping[str, str]) -> float:
+def run(text: str, environment: Mapping[str, str], around: str) -> str:
+    """What a new process prints last, which runs a handler's text with `around` around it."""
     event = json.dumps({"Records": [like(1, user=1, post=1)]})
     done = subprocess.run(
-        [sys.executable, "-c", _TIMED.format(program=text), event],
+        [sys.executable, "-c", around.replace("{program}", text), event],
         cwd=_ROOT,
-        env={**os.environ, **settings},
+        env=environment,
         check=True,
         capture_output=True,
         text=True,
         timeout=120,
     )
-    *_, answer, milliseconds = done.stdout.splitlines()
+    *_, answer, found = done.stdout.splitlines()
     assert json.loads(answer) == {"batchItemFailures": []}, done.stdout
-    return float(milliseconds)
+    return found
 
 
 @contextmanager
