@@ -23,6 +23,9 @@ from projections.stores.limits import item_size
 from projections.stores.memory import MemoryStore
 from projections.tools.rehearsal.recorder import RecordingStore, Spent
 
+UNITS, PUSHES = pytest.mark.xdist_group("units"), pytest.mark.xdist_group("pushes")
+"""What takes long to measure is measured in one process."""
+
 
 @pytest.fixture(scope="module")
 def units(ministack_url: str) -> dict[tuple[str, str], Units]:
@@ -91,6 +94,7 @@ EXACT = {
 }
 
 
+@UNITS
 @pytest.mark.parametrize("case", EXACT)
 def test_units_and_calls(units: dict[tuple[str, str], Units], case: str) -> None:
     """What DynamoDB charges for a batch, in every way that is measured."""
@@ -98,6 +102,7 @@ def test_units_and_calls(units: dict[tuple[str, str], Units], case: str) -> None
     assert {way: (each.write_units, each.read_units, each.calls) for way, each in found.items()} == EXACT[case]
 
 
+@UNITS
 def test_what_is_charged_is_what_ministack_reports_where_nothing_fails(units: dict[tuple[str, str], Units]) -> None:
     """It reports nothing for cancelled transactions, failed conditions and reads in batches, all of which AWS charges."""
     assert {case for _, case in units} == EXACT.keys()
@@ -107,6 +112,7 @@ def test_what_is_charged_is_what_ministack_reports_where_nothing_fails(units: di
         assert each.spent.reported_read_units == (1 if way.startswith("ours") else 0), (way, case)
 
 
+@UNITS
 def test_what_is_charged_is_what_a_rehearsal_says(units: dict[tuple[str, str], Units]) -> None:
     """The account of `explain` and `cost`, which knows the sizes of items, on the same records."""
     rules = program()
@@ -143,6 +149,7 @@ def pushes(dynamodb_local_url: str) -> Iterator[Pushes]:
         yield found
 
 
+@PUSHES
 def test_a_push_in_statements(pushes: Pushes) -> None:
     """One statement for each child, in as few calls as hold them; for each page the fence, the parent and the children."""
     pushed = pushes.push()
@@ -162,6 +169,7 @@ def test_a_push_in_single_updates(ministack_url: str) -> None:
     assert (first.write_units, second.write_units) == (101.0, 101.0)
 
 
+@PUSHES
 def test_a_push_is_faster_than_a_loop(pushes: Pushes, record_property: Callable[[str, object], None]) -> None:
     """Some milliseconds away, as AWS is. On a quiet machine it is 9 times; a busy one slows the emulator down."""
     pushed = pushes.push(away=0.005, looped=30)
@@ -172,6 +180,7 @@ def test_a_push_is_faster_than_a_loop(pushes: Pushes, record_property: Callable[
     assert pushed.per_second > 3 * pushed.looped_per_second
 
 
+@PUSHES
 def test_the_memory_of_a_push_does_not_grow_with_its_pages(pushes: Pushes, monkeypatch: pytest.MonkeyPatch) -> None:
     push_page, most = Embedder.push_page, []
 

@@ -14,6 +14,8 @@ from benchmarks.figures import OURS
 
 Record = Callable[[str, object], None]
 THOUSAND = OURS[1000]
+CPU = pytest.mark.xdist_group("cpu")
+"""Measured once, in one process."""
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +24,7 @@ def spent() -> Mapping[str, float]:
     return cpu.measure_all(rounds=4)
 
 
+@CPU
 def test_an_event_takes_a_fraction_of_the_cpu_of_what_one_would_write_instead(
     spent: Mapping[str, float], record_property: Record
 ) -> None:
@@ -36,6 +39,7 @@ def test_an_event_takes_a_fraction_of_the_cpu_of_what_one_would_write_instead(
     assert times["(c)"] > 7
 
 
+@CPU
 def test_a_core_leaves_a_shard_behind(spent: Mapping[str, float], record_property: Record) -> None:
     """A shard gives at most 1000 records a second."""
     per_second = 1e6 / spent[THOUSAND]
