@@ -11,7 +11,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -28,10 +28,13 @@ _PACKAGES = ("dynamodb-projections", "boto3", "botocore", "aws-lambda-powertools
 
 def _beside_others() -> Iterator[Figure]:
     """What has a column for each way."""
+    _say("units and calls")
     with emulators.running(emulators.ministack) as endpoint:
         yield from units.figures(units.measure_all(endpoint))
+    _say("CPU")
     yield from cpu.figures(cpu.measure_all())
     for name, emulator in (("DynamoDB Local", emulators.dynamodb_local), ("MiniStack", emulators.ministack)):
+        _say(f"throughput and latency on {name}")
         try:
             with emulators.running(emulator) as endpoint:
                 yield from throughput.measure(name, endpoint, 1000)
@@ -41,6 +44,7 @@ def _beside_others() -> Iterator[Figure]:
 
 def _alone() -> Iterator[Figure]:
     """What is ours, or a comparison of two."""
+    _say("cold start, profile")
     found = cold.measure()
     milliseconds = "milliseconds of CPU from the first import to the first answer"
     for case, value in (
@@ -52,6 +56,15 @@ def _alone() -> Iterator[Figure]:
     yield Figure("cold start", "times", "ours to the handler that only writes", "value", found.ratio)
     for share in profile.measure():
         yield Figure("where a batch's CPU goes, HTTP stubbed", "percent", share.part, "value", share.percent)
+
+
+def _grown(sources: int) -> Iterator[Figure]:
+    _say(f"growth to {sources:,} source items")
+    yield from growth.figures(growth.measure(sources))
+
+
+def _say(what: str) -> None:
+    print(f"measuring {what} …", file=sys.stderr, flush=True)
 
 
 def _told(figures: Iterable[Figure], title: str) -> list[Figure]:
@@ -96,11 +109,11 @@ def _commit() -> str:
         return "unknown"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--sources", type=int, default=_SOURCES, metavar="N", help="grow tables to N items (100,000)")
     parser.add_argument("--json", type=Path, default=_RESULTS, metavar="FILE", help=f"where to write ({_RESULTS})")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     started = datetime.now(UTC)
     results: dict[str, Any] = {
         "date": started.isoformat(timespec="seconds"),
@@ -111,7 +124,7 @@ def main() -> int:
     parts: dict[str, Callable[[], Iterable[Figure]]] = {
         "An event, beside what one would write instead; ours in batches of 100 and of 1000": _beside_others,
         "Ours alone": _alone,
-        "As the source items grow in number": lambda: growth.figures(growth.measure(given.sources)),
+        "As the source items grow in number": lambda: _grown(given.sources),
     }
     figures = [figure for title, measure in parts.items() for figure in _told(measure(), title)]
     results["seconds"] = round((datetime.now(UTC) - started).total_seconds())

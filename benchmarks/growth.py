@@ -20,7 +20,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from benchmarks.apart import StoreApart, effort
 from benchmarks.cpu import ours
@@ -67,6 +68,9 @@ class Held:
     events: int
     microseconds: float
     megabytes: float
+
+
+Measured: TypeAlias = list[Grown] | list[Held]
 
 
 class _Growing:
@@ -179,11 +183,16 @@ def stubbed(events: int) -> list[Held]:
     return found
 
 
-def measure(sources: int, targets: Iterable[int] = TARGETS) -> Iterator[list[Grown] | list[Held]]:
+def measure(sources: int, targets: Iterable[int] = TARGETS) -> Iterator[Measured]:
     """Each in a process of its own, which looks for garbage as seldom as the deployed handler does."""
-    for work, arguments in (*((grow, (sources, each)) for each in targets), (stubbed, (sources,))):
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), collect_seldom) as pool:
-            yield pool.submit(work, *arguments).result()
+    for each in targets:
+        yield _apart(partial(grow, sources, each))
+    yield _apart(partial(stubbed, sources))
+
+
+def _apart(piece: Callable[[], Measured]) -> Measured:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), collect_seldom) as pool:
+        return pool.submit(piece).result()
 
 
 _OF_GROWN: Mapping[str, Mapping[str, Callable[[Grown], float]]] = {
@@ -202,7 +211,7 @@ _OF_HELD: Mapping[str, Callable[[Held], float]] = {
 }
 
 
-def figures(found: Iterable[list[Grown] | list[Held]]) -> list[Figure]:
+def figures(found: Iterable[Measured]) -> list[Figure]:
     """The columns are the numbers of source items."""
     each = [one for some in found for one in some]
     grown = [one for one in each if isinstance(one, Grown)]
