@@ -43,6 +43,8 @@ def charged(operation: str, request: Mapping[str, Any]) -> tuple[float, float]:
             return 1.0, 0.0
         case "TransactWriteItems":
             return 2.0 * len(request["TransactItems"]), 0.0
+        case "BatchExecuteStatement":
+            return float(len(request["Statements"])), 0.0  # updates, in whose place they stand
         case "BatchWriteItem":
             return float(sum(map(len, request["RequestItems"].values()))), 0.0
         case "GetItem":
@@ -57,20 +59,27 @@ def _read(request: Mapping[str, Any]) -> float:
 
 
 def metered(dynamodb: Any) -> Charges:
-    """Counts all that a client sends from now on; botocore's own retries too, as DynamoDB does."""
+    """Counts all that a client sends from now on, one request after the other; what botocore repeats, too."""
     found = Charges()
+    last = (0.0, 0.0)
 
     def ask(params: dict[str, Any], **_: Any) -> None:
         params["ReturnConsumedCapacity"] = "TOTAL"
 
     def send(request: Any, **_: Any) -> None:
+        nonlocal last
         operation = request.headers["X-Amz-Target"].decode().rpartition(".")[2]
-        writes, reads = charged(operation, json.loads(request.body))
+        last = charged(operation, json.loads(request.body))
         found.calls += 1
-        found.write_units += writes
-        found.read_units += reads
+        found.write_units += last[0]
+        found.read_units += last[1]
 
     def answered(model: Any, parsed: dict[str, Any], **_: Any) -> None:
+        if (
+            parsed.get("Error", {}).get("Code") == "ValidationException"
+        ):  # a request that is none is a call, and no more
+            found.write_units -= last[0]
+            found.read_units -= last[1]
         consumed = parsed.get("ConsumedCapacity") or []
         units = sum(one.get("CapacityUnits", 0.0) for one in ([consumed] if isinstance(consumed, dict) else consumed))
         if model.name in ("GetItem", "BatchGetItem"):
