@@ -99,6 +99,18 @@ class _Growing:
         self._number += 3_000_000  # what comes next is later
         return found
 
+    def old(self, sources: int) -> list[int]:
+        """As many users as a batch has, spread over all there are, who like as many posts as any batch is about."""
+        blocks, found = sources // _BATCH, []
+        for number in range(_BATCH):
+            slot = number % self._width
+            if self._targets == self._width:  # all blocks like the same posts
+                found.append(number * blocks // _BATCH * _BATCH + number)
+            else:
+                found.append(slot * blocks // self._width * _BATCH + number)
+        assert len({self.post(user) for user in found}) == self._width
+        return found
+
     def warm_up(self) -> None:
         """A batch that leaves nothing but what the ledger keeps of items that are gone."""
         nobody = range(10**9, 10**9 + _BATCH)
@@ -158,7 +170,7 @@ def grow(sources: int, targets: int) -> list[Grown]:
 def _measured(
     growing: _Growing, store: StoreApart, sources: int, targets: int, last: list[tuple[float, float]]
 ) -> Grown:
-    old = range(0, sources, sources // _BATCH)
+    old = growing.old(sources)
     gone, again = [], []
     for _ in range(_ROUNDS):
         gone.append(growing.spent(growing.unlikes(old)))
