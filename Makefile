@@ -9,7 +9,7 @@ SAM_READY := .venv-sam/.ready
 HISTORIES ?= 17000# for each of twelve rule files, and a tenth for each of the other patterns
 JOBS ?= 2
 SEED ?= 1000000
-SOURCES ?= 5000
+SOURCES ?= 100000
 SAM_VERSION := aws-sam-cli>=1.140,<2
 
 .DEFAULT_GOAL := help
@@ -44,8 +44,8 @@ simulate: $(READY) ## 200,000 histories of the engine under all our rule files (
 	  $(BIN)/projections simulate --rules $${rules%:*} --histories $${rules##*:} --jobs $(JOBS) --seed $(SEED) || exit 1; \
 	done
 
-bench: $(READY) ## Units, calls, CPU, cold start, throughput, beside what one would write instead (to SOURCES items)
-	$(BIN)/python -m benchmarks $(SOURCES)
+bench: $(READY) ## What an event costs beside what one would write instead; growth to SOURCES items (full: SOURCES=1000000)
+	$(BIN)/python -m benchmarks --sources $(SOURCES)
 
 template: $(READY) ## Write template.yaml again, for the shipped rules
 	$(BIN)/projections template social -o template.yaml

@@ -116,6 +116,8 @@ def conditional_puts(dynamodb: Any, table: str = TABLE) -> Process:
             if record["eventName"] == "REMOVE":
                 continue
             image = record["dynamodb"]["NewImage"]
+            if image["likedAt"] == record["dynamodb"].get("OldImage", {}).get("likedAt"):
+                continue
             post = image["SK"]["S"].removeprefix("LIKE#POST#")
             with suppress(dynamodb.exceptions.ConditionalCheckFailedException):  # copied before
                 dynamodb.put_item(

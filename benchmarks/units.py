@@ -1,9 +1,12 @@
-"""Write units, read units and API calls per event, exact: from the consumed capacity that MiniStack reports."""
+"""Write units, read units and API calls per event, exact, beside what one would write instead: `python -m benchmarks.units`.
+
+Each case runs on MiniStack and is checked to have counted right. Units are those DynamoDB charges for the requests made
+(`benchmarks.charges`), and those MiniStack reports.
+"""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +21,9 @@ from benchmarks.baselines import (
     counters_of,
     like_count,
 )
-from benchmarks.workload import COPIES, EIGHT_COUNTERS, TABLE, like, likes, program
+from benchmarks.charges import Charges, metered
+from benchmarks.figures import OURS, Figure, lines
+from benchmarks.workload import COPIES, EIGHT_COUNTERS, TABLE, edited, like, likes, program, removed
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
 from projections.engine.store import Schema
@@ -26,181 +31,170 @@ from projections.language.program import LEDGER_SCHEMA, Program
 from projections.stores.aws import client, create_table, delete_table
 from projections.stores.dynamodb import DynamoDBStore, Meter
 
-__all__ = ["Units", "measure_all"]
+__all__ = ["COPIED", "Units", "figures", "measure_all"]
+
+COPIED = "(d) conditional put"
+
+_HUNDRED, _THOUSAND = OURS[100], OURS[1000]
+_COUNTER_ITEMS = [{"PK": {"S": f"COUNTER{number}#x"}, "SK": {"S": "S"}} for number in range(8)]
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What a case cost in all, and for how many events, in one of the ways. `case` names the way too, if it is not ours."""
+    """What a case cost in all, in one of the ways, and for how many events."""
 
     case: str
+    way: str
     events: int
-    write_units: float
-    read_units: float
-    calls: int
-    way: str = "ours"
-
-    @property
-    def row(self) -> dict[str, float | str | int]:
-        return {
-            "way": self.way,
-            "case": self.case.removeprefix(f"{self.way}: "),
-            "events": self.events,
-            "write units per event": round(self.write_units / self.events, 3),
-            "read units per event": round(self.read_units / self.events, 3),
-            "calls per event": round(self.calls / self.events, 4),
-        }
+    spent: Charges
 
 
 class Bench:
-    """Fresh tables on an endpoint, and a processor whose requests are metered."""
+    """Fresh tables on an endpoint, and all ways to keep what the rules say, metered."""
 
-    def __init__(self, endpoint: str, rules: Program, posts: int) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: str, rules: Program, posts: int = 0) -> None:
         self._client = client(endpoint_url=endpoint)
         schemas: Mapping[str, Schema] = {**rules.tables, "ledger": LEDGER_SCHEMA}
         self._names = {name: f"bench-{name}" for name in schemas}
         for name, schema in schemas.items():
             create_table(self._client, self._names[name], schema, stream=name != "ledger")
-        self.meter = Meter()
-        store = DynamoDBStore(self._client, self._names, schemas, self.meter)
+        for name in (CLAIMS, IDEMPOTENCY):
+            create_table(self._client, name, Schema(("id", "S")), stream=False)
+        ours, self._theirs = client(endpoint_url=endpoint), client(endpoint_url=endpoint)
+        store = DynamoDBStore(
+            ours, self._names, schemas, Meter()
+        )  # which asks for units in the bodies it writes itself
         Registry(rules, store).standing()  # the first invocation ever makes it
         self._processor = Processor(rules, store, tables={TABLE: "main"})
-        for post in range(posts):
-            item = {"PK": {"S": f"POST#{post}"}, "SK": {"S": "METADATA"}, "title": {"S": f"Post {post}"}}
-            self._client.put_item(TableName=self._names["main"], Item=item)
-        for number in range(8):
-            item = {"PK": {"S": f"COUNTER{number}#x"}, "SK": {"S": "S"}}
-            self._client.put_item(TableName=self._names["main"], Item=item)
+        self._metered, self._metered_theirs = metered(ours), metered(self._theirs)
+        items = [{"PK": {"S": f"POST#{post}"}, "SK": {"S": "METADATA"}, "title": {"S": "T"}} for post in range(posts)]
+        items += _COUNTER_ITEMS
+        for start in range(0, len(items), 25):
+            puts = [{"PutRequest": {"Item": item}} for item in items[start : start + 25]]
+            self._client.batch_write_item(RequestItems={self._names["main"]: puts})
 
-    def run(self, case: str, records: list[dict[str, Any]]) -> Units:
-        self.meter.calls.clear()
-        self.meter.read_units = self.meter.write_units = 0.0
+    def ours(self, case: str, records: list[dict[str, Any]]) -> Units:
         outcome = self._processor.process(records, remaining=lambda: 900.0)
         assert outcome.failed is None, outcome.failed_reason
         assert not outcome.rejected, outcome.rejected
-        return Units(case, len(records), self.meter.write_units, self.meter.read_units, sum(self.meter.calls.values()))
+        return Units(case, _THOUSAND if len(records) > 100 else _HUNDRED, len(records), self._metered.take())
 
-    def run_way(self, case: str, name: str, way: Callable[[Any, str], Process], records: list[dict[str, Any]]) -> Units:
-        """The same by one of the baselines, metered through botocore's events."""
-        counted = client(endpoint_url=self._endpoint)
-        spent = {"units": 0.0, "calls": 0}
+    def other(self, case: str, name: str, way: Callable[[Any, str], Process], records: list[dict[str, Any]]) -> Units:
+        """The same by one of the baselines."""
+        way(self._theirs, self._names["main"])(records)
+        return Units(case, name, len(records), self._metered_theirs.take())
 
-        def ask(params: dict[str, Any], **_: Any) -> None:
-            params["ReturnConsumedCapacity"] = "TOTAL"
-
-        def count(parsed: dict[str, Any], **_: Any) -> None:
-            consumed = parsed.get("ConsumedCapacity") or []
-            each = [consumed] if isinstance(consumed, dict) else consumed
-            spent["units"] += sum(one.get("CapacityUnits", 0.0) for one in each)
-            spent["calls"] += 1
-
-        counted.meta.events.register("before-parameter-build.dynamodb", ask)
-        counted.meta.events.register("after-call.dynamodb", count)
-        way(counted, self._names["main"])(records)
-        return Units(f"{name}: {case}", len(records), spent["units"], 0.0, int(spent["calls"]), name)
-
-    def run_ways(self, case: str, records: list[dict[str, Any]], counters: Counters = like_count) -> list[Units]:
+    def others(self, case: str, records: list[dict[str, Any]], counters: Counters = like_count) -> Iterator[Units]:
         """The same by all baselines that count."""
-        return [self.run_way(case, name, partial(way, counters=counters), records) for name, way in WAYS.items()]
+        for name, way in WAYS.items():
+            yield self.other(case, name, partial(way, counters=counters), records)
 
-    def value(self, post: int, attribute: str) -> str | None:
-        item = self._client.get_item(
-            TableName=self._names["main"], Key={"PK": {"S": f"POST#{post}"}, "SK": {"S": "METADATA"}}
-        ).get("Item", {})
-        return item.get(attribute, {}).get("N")
-
-    def side_tables(self) -> None:
-        for name in (CLAIMS, IDEMPOTENCY):
-            create_table(self._client, name, Schema(("id", "S")), stream=False)
-            self._names[name] = name
+    def count(self, post: int) -> int:
+        key = {"PK": {"S": f"POST#{post}"}, "SK": {"S": "METADATA"}}
+        found = self._client.get_item(TableName=self._names["main"], Key=key)["Item"]
+        return int(found.get("likeCount", {}).get("N", "0"))
 
     def close(self) -> None:
-        for name in self._names.values():
+        for name in (*self._names.values(), CLAIMS, IDEMPOTENCY):
             delete_table(self._client, name)
 
 
 def measure_all(endpoint: str) -> list[Units]:
-    """All cases; each is checked to have counted right. What others do per record they do for a hundred."""
-    return [*_likes(endpoint), *_eight_counters(endpoint), *_copies(endpoint)]
-
-
-def _likes(endpoint: str) -> list[Units]:
-    found = []
-    bench = Bench(endpoint, program(), posts=1000)
+    """All cases in all ways: ours in batches of 100 and of 1000, the others with 100 records, or 10 into eight counters."""
+    found: list[Units] = []
+    for rules, posts, cases in ((program(), 1000, _likes), (program(EIGHT_COUNTERS), 0, _eight_counters)):
+        bench = Bench(endpoint, rules, posts)
+        try:
+            found += cases(bench)
+        finally:
+            bench.close()
+    bench = Bench(endpoint, program(COPIES))
     try:
-        found.append(bench.run("a lone like", likes(1, 1)))
-        found.append(bench.run("1000 likes of one post", likes(1000, 1, first=1000)))
-        assert bench.value(0, "likeCount") == "1001"
-        spread = likes(1000, 10, first=10_000)
-        found.append(bench.run("1000 likes of 10 posts", spread))
-        assert bench.value(1, "likeCount") == "100"
-        found.append(bench.run("the same 1000 delivered again", spread))
-        assert bench.value(1, "likeCount") == "100"
-        found.append(bench.run("1000 likes of 1000 posts", likes(1000, 1000, first=20_000)))
-        found.append(bench.run("1000 edits that change nothing we keep", [_edited(r) for r in spread]))
-        found.append(bench.run("1000 unlikes of 10 posts", [_removed(r) for r in spread]))
-        assert bench.value(1, "likeCount") == "1"
-        bench.side_tables()
-        hundred = likes(100, 10, first=50_000)
-        for case, records in (
-            ("a lone like", likes(1, 1, first=40_000)),
-            ("100 likes of 10 posts", hundred),
-            ("the same 100 delivered again", hundred),
-            ("100 edits that change nothing we keep", [_edited(r) for r in hundred]),
-        ):
-            found += bench.run_ways(case, records)
-        assert bench.value(1, "likeCount") == "41", (
-            "1, and 10 by each way, and 10 again where nobody saw that it was again"
-        )
+        found += _copies(bench)
     finally:
         bench.close()
     return found
 
 
-def _eight_counters(endpoint: str) -> list[Units]:
-    bench = Bench(endpoint, program(EIGHT_COUNTERS), posts=0)
-    try:
-        counters = {f"c{number}": {"S": "x"} for number in range(8)}
-        found = [bench.run("one like into 8 counters", [like(1, user=1, post=1, extra=counters)])]
-        many = [like(100 + n, user=100 + n, post=1, extra=counters) for n in range(1000)]
-        found.append(bench.run("1000 likes into 8 counters", many))
-        bench.side_tables()
-        one = [like(2000, user=2000, post=1, extra=counters)]
-        found += bench.run_ways("one like into 8 counters", one, counters_of)
-    finally:
-        bench.close()
-    return found
+def _likes(bench: Bench) -> Iterator[Units]:
+    """One like; then likes of one post, of ten, of as many as there are likes; then the ten's again, edited, removed."""
+    lone, hot, spread, each = "a lone like", "likes of one post", "likes of 10 posts", "likes of a post each"
+    yield bench.ours(lone, likes(1, 1))
+    first = 1000
+    for size in (100, 1000):
+        many, before = likes(size, 10, first=first + 10_000), bench.count(1)
+        yield bench.ours(hot, likes(size, 1, first=first))
+        yield bench.ours(spread, many)
+        assert bench.count(1) - before == size // 10
+        yield bench.ours(f"{spread}, delivered again", many)
+        assert bench.count(1) - before == size // 10
+        yield bench.ours(each, likes(size, size, first=first + 20_000))
+        yield bench.ours("edits that change nothing we keep", [edited(record) for record in many])
+        yield bench.ours("unlikes of 10 posts", [removed(record) for record in many])
+        assert bench.count(1) - before == 1
+        first += 50_000
+    hundred, before = likes(100, 10, first=500_000), bench.count(1)
+    yield from bench.others(lone, likes(1, 1, first=600_000))
+    yield from bench.others(hot, likes(100, 1, first=610_000))
+    yield from bench.others(spread, hundred)
+    assert bench.count(1) - before == 30
+    yield from bench.others(f"{spread}, delivered again", hundred)
+    assert bench.count(1) - before == 40, "plain ADD alone counts twice"
+    yield from bench.others(each, likes(100, 100, first=620_000))
+    yield from bench.others("edits that change nothing we keep", [edited(record) for record in hundred])
+    yield from bench.others("unlikes of 10 posts", [removed(record) for record in hundred])
+    assert bench.count(1) - before == 13
 
 
-def _copies(endpoint: str) -> list[Units]:
-    bench = Bench(endpoint, program(COPIES), posts=0)
-    try:
-        hundred, again = likes(100, 10), likes(100, 10, first=1000)
-        found = [bench.run("a lone copy", likes(1, 1, first=500)), bench.run("100 copies", hundred)]
-        found.append(bench.run("the same 100 copies again", hundred))
-        name = "(d) conditional put"
-        for case, records in (("100 copies", again), ("the same 100 copies again", again)):
-            found.append(bench.run_way(case, name, conditional_puts, records))
-    finally:
-        bench.close()
-    return found
+def _eight_counters(bench: Bench) -> Iterator[Units]:
+    case, counters = "a lone like into 8 counters", {f"c{number}": {"S": "x"} for number in range(8)}
+    yield bench.ours(case, [like(1, user=1, post=1, extra=counters)])
+    for size in (100, 1000):
+        many = [like(number, user=number, post=1, extra=counters) for number in range(size * 10, size * 11)]
+        yield bench.ours("likes into the same 8 counters", many)
+    yield from bench.others(case, [like(20_000, user=20_000, post=1, extra=counters)], counters_of)
+    many = [like(number, user=number, post=1, extra=counters) for number in range(30_000, 30_010)]
+    yield from bench.others("likes into the same 8 counters", many, counters_of)
 
 
-def _edited(record: dict[str, Any]) -> dict[str, Any]:
-    edited = copy.deepcopy(record)
-    change = edited["dynamodb"]
-    change["OldImage"] = copy.deepcopy(change["NewImage"])
-    change["NewImage"]["note"] = {"S": "edited"}
-    edited["eventName"] = "MODIFY"
-    change["SequenceNumber"] = str(int(change["SequenceNumber"]) + 1_000_000)
-    return edited
+def _copies(bench: Bench) -> Iterator[Units]:
+    lone, copies, again, edits = (
+        "a lone copy",
+        "copies",
+        "copies, delivered again",
+        "copies, edits of what is not copied",
+    )
+    yield bench.ours(lone, likes(1, 1))
+    yield bench.other(lone, COPIED, conditional_puts, likes(1, 1, first=10))
+    ours, theirs = likes(100, 10, first=100), likes(100, 10, first=1000)
+    for case, change in ((copies, None), (again, None), (edits, edited)):
+        yield bench.ours(case, [change(record) for record in ours] if change else ours)
+        yield bench.other(case, COPIED, conditional_puts, [change(record) for record in theirs] if change else theirs)
 
 
-def _removed(record: dict[str, Any]) -> dict[str, Any]:
-    removed = copy.deepcopy(record)
-    change = removed["dynamodb"]
-    change["OldImage"] = change.pop("NewImage")
-    removed["eventName"] = "REMOVE"
-    change["SequenceNumber"] = str(int(change["SequenceNumber"]) + 2_000_000)
-    return removed
+_CHARGED = "charged by DynamoDB"
+_REPORTED = "reported by MiniStack, which leaves out what fails and what is read in batches"
+_PER_EVENT: Mapping[tuple[str, str], Callable[[Charges], float]] = {
+    (_CHARGED, "write units per event"): lambda spent: spent.write_units,
+    (_CHARGED, "read units per event"): lambda spent: spent.read_units,
+    ("requests", "API calls per event"): lambda spent: spent.calls,
+    (_REPORTED, "write units per event"): lambda spent: spent.reported_write_units,
+    (_REPORTED, "read units per event"): lambda spent: spent.reported_read_units,
+}
+
+
+def figures(found: list[Units]) -> list[Figure]:
+    """Per event. A lone event is a batch of its own, whatever the size of batches."""
+    return [
+        Figure(group, unit, one.case, way, value(one.spent) / one.events)
+        for (group, unit), value in _PER_EVENT.items()
+        for one in found
+        for way in (OURS.values() if one.way == _HUNDRED and one.events == 1 else (one.way,))
+    ]
+
+
+if __name__ == "__main__":
+    from tests.emulators import ministack, running
+
+    with running(ministack) as url:
+        print(*lines(figures(measure_all(url))), sep="\n")

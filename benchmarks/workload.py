@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from projections.language.loader import loads
 from projections.language.program import Program
 
-__all__ = ["COPIES", "EIGHT_COUNTERS", "LIKES", "TABLE", "like", "likes", "program"]
+__all__ = ["COPIES", "EIGHT_COUNTERS", "LIKES", "TABLE", "edited", "like", "likes", "program", "removed"]
 
 TABLE = "main"
 
@@ -83,3 +84,28 @@ def like(number: int, *, user: int, post: int, extra: dict[str, Any] | None = No
 def likes(count: int, posts: int, *, first: int = 0) -> list[dict[str, Any]]:
     """Likes by as many users, spread over posts in turn."""
     return [like(first + number, user=first + number, post=number % posts) for number in range(count)]
+
+
+def edited(record: dict[str, Any]) -> dict[str, Any]:
+    """A later record of the same item, which only changes what no rule reads."""
+    later = _later(record, 1_000_000, "MODIFY")
+    change = later["dynamodb"]
+    change["OldImage"] = copy.deepcopy(change["NewImage"])
+    change["NewImage"]["note"] = {"S": "edited"}
+    return later
+
+
+def removed(record: dict[str, Any]) -> dict[str, Any]:
+    """A later record of the same item, which is gone."""
+    later = _later(record, 2_000_000, "REMOVE")
+    change = later["dynamodb"]
+    change["OldImage"] = change.pop("NewImage")
+    return later
+
+
+def _later(record: dict[str, Any], by: int, name: str) -> dict[str, Any]:
+    later = copy.deepcopy(record)
+    later["eventName"] = name
+    later["eventID"] = f"{record['eventID']}-{name}"
+    later["dynamodb"]["SequenceNumber"] = str(int(record["dynamodb"]["SequenceNumber"]) + by)
+    return later

@@ -35,6 +35,16 @@ def started(program: Callable[[int], Program]) -> Iterator[str]:
         pytest.skip(str(error))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tells what tests recorded as `measured`, which pytest keeps to itself where they pass."""
+    reports = [report for some in terminalreporter.stats.values() for report in some]
+    found = [text for each in reports for name, text in getattr(each, "user_properties", ()) if name == "measured"]
+    if found:
+        terminalreporter.section("measured")
+        for text in dict.fromkeys(found):  # each phase of a test has a report
+            terminalreporter.write_line(str(text))
+
+
 @pytest.fixture(scope="session")
 def dynamodb_local_url() -> Iterator[str]:
     """The address of DynamoDB Local, AWS's own engine: where emulators differ, it is right."""

@@ -1,38 +1,89 @@
-"""CPU beside what one would write instead: ratios within one run, printed (`-rP`) and held with slack for busy machines."""
+"""Times beside what one would write instead: ratios within one run, held with slack for busy machines.
+
+They are told at the end of a run (`measured`, see conftest.py), so that a log of CI shows how they move.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import pytest
 
-from benchmarks import cpu, profile
+from benchmarks import cpu, growth, profile, throughput
+from benchmarks.figures import OURS
 
-Rows = Mapping[str, Mapping[str, Any]]
+Record = Callable[[str, object], None]
+THOUSAND = OURS[1000]
+CPU = pytest.mark.xdist_group("cpu")
+"""Measured once, in one process."""
 
 
 @pytest.fixture(scope="module")
-def rows() -> Rows:
-    found = cpu.rows(cpu.measure_all(rounds=4))
-    for row in found:
-        print(row)
-    return {str(row["way"])[:3]: row for row in found}
+def spent() -> Mapping[str, float]:
+    """Microseconds of CPU per event, by way."""
+    return cpu.measure_all(rounds=4)
 
 
-def test_an_event_takes_a_fraction_of_the_cpu_of_what_one_would_write_instead(rows: Rows) -> None:
+@CPU
+def test_an_event_takes_a_fraction_of_the_cpu_of_what_one_would_write_instead(
+    spent: Mapping[str, float], record_property: Record
+) -> None:
     """`make bench` finds 10 times for a plain ADD, 35 for Powertools' idempotency, 12 for a claim in a transaction."""
-    assert rows["(a)"]["times ours"] > 6
-    assert rows["(b)"]["times ours"] > 20
-    assert rows["(c)"]["times ours"] > 7
+    times = {way[:3]: taken / spent[THOUSAND] for way, taken in spent.items() if way.startswith("(")}
+    for way, taken in spent.items():
+        record_property(
+            "measured", f"CPU per event, {way}: {taken:.0f} µs, {taken / spent[THOUSAND]:.1f} times {THOUSAND}"
+        )
+    assert times["(a)"] > 6
+    assert times["(b)"] > 20
+    assert times["(c)"] > 7
 
 
-def test_a_core_leaves_a_shard_behind(rows: Rows) -> None:
+@CPU
+def test_a_core_leaves_a_shard_behind(spent: Mapping[str, float], record_property: Record) -> None:
     """A shard gives at most 1000 records a second."""
-    assert rows["our"]["records a second on a core"] > 5000
+    per_second = 1e6 / spent[THOUSAND]
+    record_property(
+        "measured", f"records a second on a core: {per_second:,.0f}, {per_second / cpu.SHARD:.1f} times a shard's"
+    )
+    assert per_second > 5 * cpu.SHARD
 
 
 def test_a_profile_accounts_for_all_of_a_batch() -> None:
     shares = profile.measure(batches=1)
     assert 99.9 < sum(share.percent for share in shares) < 100.1
     assert {share.part for share in shares} > {"decoding records", "requests as text"}
+
+
+def test_an_event_costs_as_much_after_ten_thousand_as_after_one_thousand(record_property: Record) -> None:
+    """The engine's CPU and memory, its store being a process of its own. What grows with the items grows tenfold here.
+
+    `make bench` goes on to 100,000 items and as many targets.
+    """
+    few, many = growth.grow(10_000, 10)
+    record_property(
+        "measured",
+        f"CPU of an event after 10,000 source items to that after 1,000: {many.new / few.new:.2f} (new), "
+        f"{many.gone / few.gone:.2f} (gone), {many.again / few.again:.2f} (again); "
+        f"{many.megabytes - few.megabytes:+.1f} MB, the store {many.store_megabytes - few.store_megabytes:+.1f} MB",
+    )
+    assert many.new < 3 * few.new
+    assert many.gone < 3 * few.gone
+    assert many.again < 3 * few.again
+    assert many.megabytes - few.megabytes < 4.0, "400 bytes an event"
+    assert many.store_megabytes - few.store_megabytes > 9.0, "or there was nothing to remember"
+
+
+def test_projections_follow_their_writes(ministack_url: str, record_property: Record) -> None:
+    """Through the stream of an emulator, beside Powertools' idempotency with `ADD`."""
+    ours, theirs = (
+        throughput.throughput(ministack_url, way, 200) for way in (OURS[100], "(b) Powertools idempotency + ADD")
+    )
+    waited = throughput.latency(ministack_url, OURS[100], rate=20.0, seconds=1.0)
+    record_property(
+        "measured",
+        f"end to end on MiniStack: {ours:,.0f} events a second, {ours / theirs:.1f} times (b); "
+        f"{waited.p50:.0f} ms from write to projection (p50)",
+    )
+    assert ours > 1.5 * theirs
+    assert 0 < waited.p50 <= waited.p95
