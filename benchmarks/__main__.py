@@ -29,8 +29,8 @@ _PACKAGES = ("dynamodb-projections", "boto3", "botocore", "aws-lambda-powertools
 def _beside_others() -> Iterator[Figure]:
     """What has a column for each way."""
     _say("units and calls")
-    with emulators.running(emulators.ministack) as endpoint:
-        yield from units.figures(units.measure_all(endpoint))
+    with emulators.running(emulators.dynamodb_local) as local, emulators.running(emulators.ministack) as endpoint:
+        yield from units.figures(units.measure_all(local), units.measure_all(endpoint))
     _say("CPU")
     yield from cpu.figures(cpu.measure_all())
     for name, emulator in (("DynamoDB Local", emulators.dynamodb_local), ("MiniStack", emulators.ministack)):

@@ -1,7 +1,7 @@
 """Write units, read units and API calls per event, exact, beside what one would write instead: `python -m benchmarks.units`.
 
-Each case runs on MiniStack and is checked to have counted right. Units are those DynamoDB charges for the requests made
-(`benchmarks.charges`), and those MiniStack reports.
+Each case is checked to have counted right. Calls are those that DynamoDB Local gets, units those DynamoDB charges for them
+(`benchmarks.charges`); beside them those MiniStack reports, which refuses statements and gets single updates instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.baselines import (
     counters_of,
     like_count,
 )
-from benchmarks.charges import Charges, metered
+from benchmarks.charges import Charges, metered, try_statements
 from benchmarks.figures import OURS, Figure, lines
 from benchmarks.workload import COPIES, EIGHT_COUNTERS, TABLE, edited, like, likes, program, removed
 from projections.engine.processor import Processor
@@ -63,8 +63,9 @@ class Bench:
         ours, self._theirs = client(endpoint_url=endpoint), client(endpoint_url=endpoint)
         store = DynamoDBStore(
             ours, self._names, schemas, Meter()
-        )  # which asks for units in the bodies it writes itself
+        )  # it asks for units in the bodies that it writes itself
         Registry(rules, store).standing()  # the first invocation ever makes it
+        try_statements(store)
         self._processor = Processor(rules, store, tables={TABLE: "main"})
         self._metered, self._metered_theirs = metered(ours), metered(self._theirs)
         items = [{"PK": {"S": f"POST#{post}"}, "SK": {"S": "METADATA"}, "title": {"S": "T"}} for post in range(posts)]
@@ -174,27 +175,31 @@ def _copies(bench: Bench) -> Iterator[Units]:
 
 _CHARGED = "charged by DynamoDB"
 _REPORTED = "reported by MiniStack, which leaves out what fails and what is read in batches"
-_PER_EVENT: Mapping[tuple[str, str], Callable[[Charges], float]] = {
+_Values = Mapping[tuple[str, str], Callable[[Charges], float]]
+_DONE: _Values = {
     (_CHARGED, "write units per event"): lambda spent: spent.write_units,
     (_CHARGED, "read units per event"): lambda spent: spent.read_units,
     ("requests", "API calls per event"): lambda spent: spent.calls,
+}
+_TOLD: _Values = {
     (_REPORTED, "write units per event"): lambda spent: spent.reported_write_units,
     (_REPORTED, "read units per event"): lambda spent: spent.reported_read_units,
 }
 
 
-def figures(found: list[Units]) -> list[Figure]:
+def figures(on_dynamodb_local: list[Units], on_ministack: list[Units]) -> list[Figure]:
     """Per event. A lone event is a batch of its own, whatever the size of batches."""
     return [
         Figure(group, unit, one.case, way, value(one.spent) / one.events)
-        for (group, unit), value in _PER_EVENT.items()
+        for values, found in ((_DONE, on_dynamodb_local), (_TOLD, on_ministack))
+        for (group, unit), value in values.items()
         for one in found
         for way in (OURS.values() if one.way == _HUNDRED and one.events == 1 else (one.way,))
     ]
 
 
 if __name__ == "__main__":
-    from tests.emulators import ministack, running
+    from tests.emulators import dynamodb_local, ministack, running
 
-    with running(ministack) as url:
-        print(*lines(figures(measure_all(url))), sep="\n")
+    with running(dynamodb_local) as local, running(ministack) as url:
+        print(*lines(figures(measure_all(local), measure_all(url))), sep="\n")
