@@ -6,10 +6,9 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
 from typing import TypeVar
 
-from projections.engine.store import Store, Update
+from projections.engine.store import Store, Update, rounds
 from projections.errors import StoreError, Transient
 
 __all__ = ["Effort", "OutOfTime", "Run", "one_by_one", "write_all"]
@@ -77,10 +76,18 @@ def write_all(
 ) -> list[StoreError | None]:
     """Each update on its own, as `Store.write_each` makes them, and again while it is throttled and there is time.
 
-    The answers are position by position: None where it is done, else ConditionFailed, InvalidRequest or Transient.
+    The answers are position by position: None where it is done, else ConditionFailed, InvalidRequest or Transient. Updates
+    of one item may be made in any order: a batch takes none twice, and they should not wait for each other.
     """
-    slices = [writes[start : start + _AT_ONCE] for start in range(0, len(writes), _AT_ONCE)]
-    return list(chain.from_iterable(run([partial(_write_some, store, some, effort) for some in slices])))
+    slices = [
+        places[start : start + _AT_ONCE] for places in rounds(writes) for start in range(0, len(places), _AT_ONCE)
+    ]
+    told = run([partial(_write_some, store, [writes[place] for place in places], effort) for places in slices])
+    answers: list[StoreError | None] = [None] * len(writes)
+    for places, some in zip(slices, told, strict=True):
+        for place, answer in zip(places, some, strict=True):
+            answers[place] = answer
+    return answers
 
 
 def _write_some(store: Store, writes: Sequence[Update], effort: Effort) -> list[StoreError | None]:

@@ -37,7 +37,7 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule
 from projections.language.values import same
 
-__all__ = ["Publisher", "creates"]
+__all__ = ["Publisher", "creates", "shares_calls"]
 
 _MOST_TRIES = 20
 
@@ -80,7 +80,7 @@ class Publisher:
             groups = read_groups(self._store, list(known), self._generations)
         except Transient as error:
             return dict.fromkeys(known, error)
-        alone = {target: rule for target, rule in known.items() if creates(rule) or rule.member_queries}
+        alone = {target: rule for target, rule in known.items() if not shares_calls(rule)}
         self._run(
             [
                 partial(self._try, target, partial(self._publish_one, rule, target, groups[target]), effort, failures)
@@ -182,8 +182,10 @@ class Publisher:
 
         What `match` says outright is checked; an item that changes its kind appears, and is healed.
         """
-        kind = tuple(Equal((name,), value) for name, value in rule.into.constants.items())
-        return AllOf((Exists((self._store.schema(key.table).partition[0],)), *kind, condition))
+        schema = self._store.schema(key.table)
+        constants = rule.into.constants.items()
+        kind = tuple(Equal((name,), value) for name, value in constants if name not in schema.key_attributes)
+        return AllOf((Exists((schema.partition[0],)), *kind, condition))
 
     def _heal_one(
         self, rule: LedgerRule, target: Target, read: list[tuple[Image | None, Group]], effort: Effort
@@ -284,6 +286,11 @@ class Publisher:
 def creates(rule: LedgerRule) -> bool:
     """Whether a publish may bring the target to life: a claimed copy, or a derived entity that no copy makes."""
     return isinstance(rule, CopyRule) or (rule.into.derived and not rule.into.copied)
+
+
+def shares_calls(rule: LedgerRule) -> bool:
+    """Whether publishes go together as batches of statements, which create nothing and read nothing first."""
+    return not creates(rule) and not rule.member_queries
 
 
 def _update(key: ItemKey, values: Mapping[str, Value | None], condition: Condition) -> Update:

@@ -34,6 +34,7 @@ __all__ = [
     "Value",
     "Write",
     "key_text",
+    "rounds",
 ]
 
 Path: TypeAlias = tuple[str, ...]
@@ -131,6 +132,18 @@ class Page:
 
     items: Sequence[Image]
     after: Any = None
+
+
+def rounds(writes: Sequence[Update]) -> list[list[int]]:
+    """The places of the writes in rounds, one after the other: no item occurs twice in one, since a batch may not."""
+    seen: dict[ItemKey, int] = {}
+    found: list[list[int]] = []
+    for place, write in enumerate(writes):
+        number = seen[write.key] = seen.get(write.key, -1) + 1
+        if number == len(found):
+            found.append([])
+        found[number].append(place)
+    return found
 
 
 class Store(Protocol):

@@ -34,6 +34,7 @@ from projections.engine.store import (
     Update,
     Value,
     Write,
+    rounds,
 )
 from projections.errors import (
     ConditionFailed,
@@ -50,7 +51,6 @@ from projections.stores.statements import (
     BATCH_STATEMENTS,
     parameters,
     require_items,
-    rounds,
     statement,
 )
 
@@ -296,8 +296,14 @@ class DynamoDBStore:
             told = self._statements_answer(list(batch.values()), tables)
         else:
             told = [InvalidRequest("not asked as a statement")] * len(batch)
+        refused = []
         for place, answer in zip(batch, told, strict=True):
-            answers[place] = self._answer(writes[place]) if isinstance(answer, InvalidRequest) else answer
+            if isinstance(answer, InvalidRequest):
+                refused.append(place)
+            else:
+                answers[place] = answer
+        for place in refused:  # the first that is throttled ends it: each has been tried for seconds by then
+            answers[place] = self._answer(writes[place])
 
     def _statements_answer(self, statements: Sequence[bytes], tables: Collection[str]) -> list[StoreError | None]:
         names = ", ".join(sorted(map(self._name, tables)))
@@ -318,7 +324,7 @@ class DynamoDBStore:
             self.write(write)
         except ConditionFailed:
             return ConditionFailed()  # without the item, as of a statement
-        except (InvalidRequest, Transient) as error:
+        except InvalidRequest as error:
             return error.with_traceback(None)
         return None
 

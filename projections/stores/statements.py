@@ -6,7 +6,7 @@ documented syntax is used: `IS MISSING` where expressions have `attribute_not_ex
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -18,7 +18,6 @@ from projections.engine.store import (
     Condition,
     Equal,
     Exists,
-    ItemKey,
     NotEqual,
     Path,
     Schema,
@@ -27,7 +26,7 @@ from projections.engine.store import (
 )
 from projections.stores.conditions import Shape, operands, shape
 
-__all__ = ["BATCH_BYTES", "BATCH_STATEMENTS", "parameters", "require_items", "rounds", "statement"]
+__all__ = ["BATCH_BYTES", "BATCH_STATEMENTS", "parameters", "require_items", "statement"]
 
 BATCH_STATEMENTS = 25
 BATCH_BYTES = 1024 * 1024
@@ -48,18 +47,6 @@ def _requires(condition: Condition | None, term: Exists) -> bool:
     if isinstance(condition, AllOf):
         return any(_requires(each, term) for each in condition.conditions)
     return condition == term
-
-
-def rounds(writes: Sequence[Update]) -> list[list[int]]:
-    """The places of the writes in rounds, one after the other: no item occurs twice in one, since a batch may not."""
-    seen: dict[ItemKey, int] = {}
-    found: list[list[int]] = []
-    for place, write in enumerate(writes):
-        number = seen[write.key] = seen.get(write.key, -1) + 1
-        if number == len(found):
-            found.append([])
-        found[number].append(place)
-    return found
 
 
 def statement(table: str, schema: Schema, update: Update) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from projections.language.keys import encode_key
 from projections.language.loader import loads
 from projections.language.program import Program
 from projections.stores.memory import MemoryStore
-from projections.stores.statements import rounds
 from projections.tools.events import read
 from projections.tools.explain.document import BatchTold, Explanation, explain
 from projections.tools.explain.healing import copy_reason, group_reason, healing_reason, pull_reason
@@ -87,13 +85,6 @@ class Spy(MemoryStore):
 
     def write(self, write: Write) -> None:
         self._watched("single", [write], lambda: super(Spy, self).write(write))
-
-    def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
-        """In the order of DynamoDB's batches, which take no item twice."""
-        answers: list[StoreError | None] = [None] * len(writes)
-        for place in chain.from_iterable(rounds(writes)):
-            (answers[place],) = super().write_each([writes[place]])
-        return answers
 
     def transact(self, writes: Sequence[Write]) -> None:
         self._watched("transaction", writes, lambda: super(Spy, self).transact(writes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 
 from projections.language.rules import CopyRule, PickRule
 from projections.stores.statements import BATCH_STATEMENTS
@@ -109,16 +110,20 @@ def _pieces(at: Context, facts: RuleFacts, flow: Flow) -> tuple[Pieces | None, f
 
 def _forget(at: Context, shapes: Mapping[Shape, float], retracting: Mapping[Shape, float], cost: BatchCost) -> None:
     """What takes something back owes its publication until it is made."""
+    all_owing, sharing = 0.0, list[str]()
     for shape, count in shapes.items():
         owing = count * retracting[shape]
         if owing > LITTLE:
             rules = tuple(pieces.rule for pieces in shape.pieces)
             why = f"{shape.name} takes back what it gave; its entry notes that this is published"
             cost.terms.append(Term(rules, "forget", owing, why, write_units=1, read_units=1))
-            why = f"{BATCH_STATEMENTS} entries a call"
-            cost.terms.append(Term(rules, "forget", batched(owing, BATCH_STATEMENTS), why, calls=1))
-            calls = batched(owing)
-            cost.terms.append(Term(rules, "entry read", calls, "the entries that owe something", calls=1))
+            all_owing += owing
+            sharing += rules
+    if all_owing > LITTLE:
+        rules = tuple(dict.fromkeys(sharing))
+        why = f"{BATCH_STATEMENTS} entries a call"
+        cost.terms.append(Term(rules, "forget", batched(all_owing, BATCH_STATEMENTS), why, calls=1))
+        cost.terms.append(Term(rules, "entry read", batched(all_owing), "the entries that owe something", calls=1))
 
 
 def _publish(
@@ -129,9 +134,9 @@ def _publish(
     cost: BatchCost,
     effects: Mapping[Flow, Effects],
 ) -> None:
-    asked, together = 0.0, 0.0
+    asked = 0.0
     sharing: list[str] = []
-    batching: list[str] = []
+    together: dict[str, dict[str, float]] = {}
     for rule, number in packed.targets.items():
         facts = at.facts[rule]
         if not facts.writes_targets:
@@ -149,8 +154,7 @@ def _publish(
         own = at.different(facts) is None
         fresh = own and facts.creates and all(owner[shape].kind == INSERT for shape in concerned)
         if not facts.alone:
-            together += number + others
-            batching.append(rule)
+            together.setdefault(facts.into, {})[rule] = number + others
         made = _published(at, facts, number, cost, fresh=fresh, emptied=own and gone)
         effects[owner[concerned[0]]].add(made, number)
     for facts, again in _unchanged(at, shapes, owner, packed):
@@ -158,20 +162,30 @@ def _publish(
         sharing.append(facts.name)
         queried(at, facts, again, cost)
         if not facts.alone:
-            together += again
-            batching.append(facts.name)
+            numbers = together.setdefault(facts.into, {})
+            numbers[facts.name] = numbers.get(facts.name, 0.0) + again
         why = "targets of the same sources to which an edit makes no difference: looked at again"
         cost.terms.append(Term((facts.name,), "in vain", again, why, write_units=1, calls=float(facts.alone)))
-    if together > LITTLE:
-        why = f"{BATCH_STATEMENTS} targets a call"
-        cost.terms.append(
-            Term(tuple(dict.fromkeys(batching)), "publish", batched(together, BATCH_STATEMENTS), why, calls=1)
-        )
+    _batches(together, cost)
     if asked > LITTLE:
         why = f"the groups of {asked:.4g} targets, at most {KEYS_PER_REQUEST} a call"
         rules = tuple(sharing)
         cost.terms.append(Term(rules, "group read", asked, why, read_units=1))
         cost.terms.append(Term(rules, "group read", batched(asked), why, calls=1))
+
+
+def _batches(together: Mapping[str, Mapping[str, float]], cost: BatchCost) -> None:
+    """The calls of publishes that share calls, given their numbers by entity and rule.
+
+    No item is in a batch twice: where several rules have the same targets, as is assumed of those of one entity, each has a
+    batch of its own, in which it meets the rules of other entities.
+    """
+    ranked = [sorted(numbers.values(), reverse=True) for numbers in together.values()]
+    rules = tuple(rule for numbers in together.values() for rule in numbers)
+    for numbers in zip_longest(*ranked, fillvalue=0.0):
+        if sum(numbers) > LITTLE:
+            why = f"{BATCH_STATEMENTS} targets a call"
+            cost.terms.append(Term(rules, "publish", batched(sum(numbers), BATCH_STATEMENTS), why, calls=1))
 
 
 def _unchanged(

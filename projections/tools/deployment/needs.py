@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from projections.engine.publishing import shares_calls
 from projections.errors import UsageError
 from projections.language.embeds import EmbedRule
 from projections.language.keys import Schema
 from projections.language.program import Entity, Program
-from projections.language.rules import Rule
+from projections.language.rules import LedgerRule, Rule
 from projections.tools.deployment.filters import Filters, filters, key_prefixes
 
 __all__ = ["MAIN", "Deployment", "TableNeeds", "entities_of"]
@@ -37,7 +38,9 @@ class TableNeeds:
     deletes: bool
     """Rules create and delete items in it: copies and derived items."""
     children: bool
-    """Children of embeds are in it, which a push queries and updates in bulk."""
+    """Children of embeds are in it, which a push queries and updates in batches of statements."""
+    published: bool
+    """Rules publish to its items in batches of statements."""
     queried: tuple[str, ...]
     """The indexes through which it finds them."""
 
@@ -86,6 +89,9 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
         updates=removed or bool(targets),
         deletes=removed or any(target.owned_by_rules for target in targets),
         children=bool(children),
+        published=any(
+            isinstance(rule, LedgerRule) and shares_calls(rule) for rule in rules if _target(rule).table == name
+        ),
         queried=tuple(dict.fromkeys(rule.children.index for rule in children if rule.children.index)),
     )
 

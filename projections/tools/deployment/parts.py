@@ -24,6 +24,7 @@ def facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
             "updates": table.updates,
             "deletes": table.deletes,
             "has children": table.children,
+            "takes statements": table.children or table.published,
             "looks up children": bool(table.queried),
         }
     return found

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from projections.engine.store import Image, ItemKey, Page, Schema, Update, Value, Write
+from projections.engine.store import Image, ItemKey, Page, Schema, Update, Value, Write, rounds
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled
 from projections.stores.limits import item_size
 from projections.stores.memory import MemoryStore
-from projections.stores.statements import BATCH_STATEMENTS, rounds
+from projections.stores.statements import BATCH_STATEMENTS
 from projections.tools.rehearsal.capacity import TRANSACTIONAL, Projections, Units, read_units, written
 
 __all__ = ["Action", "Read", "RecordingStore", "Request", "Spent"]
