@@ -12,8 +12,9 @@ from emulators import ROOT, Unavailable, running
 from sam_cli import SAM, Sam, ministack_with_sam
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All in one process: they share what was built."""
+    """All in one process: they share what was built. First, because xdist looks for groups in the same hook."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("deploy"))

@@ -27,7 +27,6 @@ from projections.engine import (
     processor,
     publishing,
     rebuild,
-    recent,
     refresh,
     registry,
 )
@@ -362,12 +361,6 @@ def duplicates_are_not_published() -> Iterator[None]:
             original(self, applied, publisher)
 
     with patch.object(processor._Batch, "_publish", publish):
-        yield
-
-
-@mutant("aggregates", base=GUARDED, freeze=0.1, faults=30, invocations=4)
-def what_is_owed_is_forgotten_whatever_was_committed_since() -> Iterator[None]:
-    with patch.object(recent, "Equal", lambda *_: ALWAYS):
         yield
 
 
