@@ -9,6 +9,8 @@ import pytest
 from emulators import Program, Unavailable, dynamodb_local, ministack, running
 from hypothesis import settings
 
+from projections.stores.aws import session
+
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.load_profile("default")
 
@@ -22,6 +24,7 @@ os.environ |= {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     "AWS_EC2_METADATA_DISABLED": "true",
 }
+session().get_credentials()  # kept for good: not those that moto has in the environment while it mocks
 
 
 def started(program: Callable[[int], Program]) -> Iterator[str]:

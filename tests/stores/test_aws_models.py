@@ -57,7 +57,9 @@ def test_models_of_the_user_come_first(tmp_path: Path, monkeypatch: pytest.Monke
         assert loader.search_paths == get_session().get_component("data_loader").search_paths
         assert loader.load_service_model("dynamodb", "service-2") == {"metadata": {"serviceId": "own"}}
     finally:
+        monkeypatch.undo()
         aws.session.cache_clear()
+        aws.session().get_credentials()  # as in conftest.py
 
 
 def test_other_services_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
