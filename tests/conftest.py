@@ -24,7 +24,12 @@ os.environ |= {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     "AWS_EC2_METADATA_DISABLED": "true",
 }
-session().get_credentials()  # kept for good: not those that moto has in the environment while it mocks
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _credentials() -> None:
+    """Kept for the life of the process: not those that moto has in the environment while it mocks. After moto's import."""
+    session().get_credentials()
 
 
 def started(program: Callable[[int], Program]) -> Iterator[str]:
