@@ -9,8 +9,6 @@ import pytest
 from emulators import Program, Unavailable, dynamodb_local, ministack, running
 from hypothesis import settings
 
-from projections.stores.aws import session
-
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.load_profile("default")
 
@@ -24,12 +22,6 @@ os.environ |= {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     "AWS_EC2_METADATA_DISABLED": "true",
 }
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _credentials() -> None:
-    """Kept for the life of the process: not those that moto has in the environment while it mocks. After moto's import."""
-    session().get_credentials()
 
 
 def started(program: Callable[[int], Program]) -> Iterator[str]:

@@ -51,15 +51,9 @@ def test_models_of_the_user_come_first(tmp_path: Path, monkeypatch: pytest.Monke
     own.mkdir(parents=True)
     (own / "service-2.json").write_text('{"metadata": {"serviceId": "own"}}')
     monkeypatch.setenv("AWS_DATA_PATH", str(tmp_path))
-    aws.session.cache_clear()
-    try:
-        loader = aws.session().get_component("data_loader")
-        assert loader.search_paths == get_session().get_component("data_loader").search_paths
-        assert loader.load_service_model("dynamodb", "service-2") == {"metadata": {"serviceId": "own"}}
-    finally:
-        monkeypatch.undo()
-        aws.session.cache_clear()
-        aws.session().get_credentials()  # as in conftest.py
+    loader = aws.session.__wrapped__().get_component("data_loader")  # the process's own session stays as it is
+    assert loader.search_paths == get_session().get_component("data_loader").search_paths
+    assert loader.load_service_model("dynamodb", "service-2") == {"metadata": {"serviceId": "own"}}
 
 
 def test_other_services_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
