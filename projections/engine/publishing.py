@@ -172,9 +172,7 @@ class Publisher:
         for target, answer in zip(rules, write_all(self._store, writes, effort, self._run), strict=True):
             if answer is None:
                 self._tally.add("published")
-            elif not isinstance(
-                answer, ConditionFailed
-            ):  # which is: no such item, or published by one who knew as much
+            elif not isinstance(answer, ConditionFailed):  # no such item, or published by one who knew as much
                 failures[target] = answer
 
     def _on_target(self, rule: LedgerRule, key: ItemKey, condition: Condition) -> Condition:

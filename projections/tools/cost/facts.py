@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from projections.engine.publishing import shares_calls
 from projections.language.embeds import EmbedRule
 from projections.language.expressions import Expression
 from projections.language.patterns import Pattern
@@ -88,7 +89,7 @@ class RuleFacts:
     @property
     def alone(self) -> bool:
         """Whether each publish is a call of its own; the others go in batches of statements."""
-        return self.creates or bool(self.queries)
+        return not (isinstance(self.rule, LedgerRule) and shares_calls(self.rule))
 
     def changed(self, attributes: frozenset[str] | None) -> frozenset[str]:
         """Those of its attributes that an edit changes; None stands for an edit of all."""
