@@ -369,9 +369,9 @@ class History:
         return invocation
 
     def _time(self) -> float:
-        """Seconds since 1970. It passes with the steps, but never beyond the time-out of an invocation under way."""
+        """Seconds since 1970. It passes with the steps, but never reaches the time-out of an invocation under way."""
         time = self._steps * SETTLE_SECONDS / SETTLED
-        times = [invocation.born + self._wait for invocation in self._invocations]
+        times = [invocation.born + 0.99 * self._wait for invocation in self._invocations]
         return min([_BEGINNING + time, *times])
 
     def _now(self) -> datetime:
