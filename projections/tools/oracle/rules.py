@@ -152,9 +152,12 @@ def _ancestors(value: Value, separator: str) -> Iterator[Value]:
 
 def _list(value: Value) -> list[Value]:
     ((kind, content),) = value.items()
-    if kind not in ("L", "SS", "NS", "BS"):
-        raise Unfit(f"neither list nor set: {value}")
-    return list(content) if kind == "L" else [{kind[0]: member} for member in content]
+    if kind not in ("L", "SS", "NS"):
+        raise Unfit(f"neither list nor set of texts or numbers: {value}")
+    elements: list[Value] = list(content) if kind == "L" else [{kind[0]: member} for member in content]
+    if any(element.keys().isdisjoint(("S", "N", "M")) for element in elements):
+        raise Unfit(f"elements that are neither texts nor numbers nor maps: {value}")
+    return elements
 
 
 def _by(value: Value) -> tuple[Any, ...]:
