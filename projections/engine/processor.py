@@ -149,13 +149,13 @@ class _Batch:
         """Whether the rules are in force; if not, or if that cannot be told now, all records are reported as failed."""
         reason = OUTDATED
         try:
-            self._standing = self._patiently(self._processor._registry.standing)
+            self._standing = self._patiently(self._processor._registry.admit)
             if not self._standing.outdated(self._program):
                 return True
         except Misconfigured:
             raise
         except StoreError as error:
-            reason = f"the registry could not be read: {error}"
+            reason = f"the registry could not be read or written: {error}"
         self.rejected.clear()  # by rules that may not be in force
         self._fail(_sequences(records), reason)
         return False

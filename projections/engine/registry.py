@@ -10,6 +10,9 @@ an invocation of an older program then stops, because it would record under rule
 
 What a rule wrote before it changed (attributes it sets no more, items under keys it makes no more) is retired like a rule
 that is gone, under the name `<name>@<fingerprint>`.
+
+Functions may have rules that are not in force: new ones, before their backfill. They record, so they say so first, under
+the same names: *tried*. If such rules are rolled back before they come into force, the next backfill undoes what they did.
 """
 
 from __future__ import annotations
@@ -44,6 +47,8 @@ __all__ = [
     "REGISTRY",
     "RETIRING",
     "SHADOW",
+    "TRIED",
+    "WITHOUT",
     "Registered",
     "Registry",
     "Replaced",
@@ -56,7 +61,12 @@ SHADOW = "shadow"
 FILLING = "filling"
 LIVE = "live"
 RETIRING = "retiring"
-"""Of a rule that is gone, or of a former version of one, whose traces a backfill is to remove."""
+"""Of a rule that is gone, or of another version of one, whose traces a backfill is to remove."""
+TRIED = "tried"
+"""Of a version of a rule that functions have worked with and that was not in force."""
+
+WITHOUT = "-"
+"""Stands for the fingerprint of a rule in the rules of functions that have worked without it."""
 
 REGISTRY = ItemKey(LEDGER, "R", ".")
 
@@ -72,7 +82,7 @@ def rule_key(rule: str) -> ItemKey:
 
 
 def former(rule: str, fingerprint: str) -> str:
-    """The name of what a rule was under another fingerprint; no rule can be called so."""
+    """The name of what a rule was, or may become, under another fingerprint; no rule can be called so."""
     return f"{rule}@{fingerprint}"
 
 
@@ -112,6 +122,23 @@ class Standing:
         """Whether these rules were replaced by others: then they must not be applied any more."""
         return program.fingerprint in self.past
 
+    def beside(self, program: Program) -> list[str]:
+        """What of these rules is not in force, by name and version: new and changed rules, and what they are `WITHOUT`."""
+        if program.fingerprint == self.program:
+            return []
+        in_force = {
+            name: one.fingerprint for name, one in self.rules.items() if "@" not in name and one.state != RETIRING
+        }
+        theirs = {name: rule.fingerprint for name, rule in program.rules.items()}
+        names = [former(name, version) for name, version in theirs.items() if in_force.get(name) != version]
+        return names + [former(name, WITHOUT) for name in in_force if name not in theirs]
+
+    def tried(self, program: Program) -> dict[str, Registered]:
+        """What functions have tried that is neither in force nor these rules' own, by the names of rules."""
+        own = {name: rule.fingerprint for name, rule in program.rules.items()}
+        found = {name: one for name, one in self.rules.items() if one.state == TRIED}
+        return {_base(name): one for name, one in found.items() if own.get(_base(name), WITHOUT) != one.fingerprint}
+
     def state(self, rule: Rule) -> str:
         """`shadow`, `filling` or `live`."""
         if rule.mode == SHADOW:
@@ -146,9 +173,29 @@ class Registry:
             if item is not None:
                 return Standing.read(item)
             first = self._first()
-            if self._put(first, Missing(("pk",)), self._program.rules):
+            if self._put(first, Missing(("pk",)), {name: self._defined(name) for name in self._program.rules}):
                 return first
         raise Transient("the registry keeps appearing and disappearing")
+
+    def admit(self) -> Standing:
+        """The registry, for those who are about to record by these rules: what is not in force is noted in it as tried.
+
+        That is one write, once per deployment with other rules (and again if a backfill undid what was noted). Of `outdated`
+        rules nothing is noted. The definition is kept where traces may be left on items. Raises Transient or Misconfigured.
+        """
+        for _ in range(_MOST_TRIES):
+            now = self.standing()
+            tried = {name for name, one in now.rules.items() if one.state == TRIED}
+            new = [name for name in now.beside(self._program) if name not in tried]  # though it be retiring: once more
+            if not new or now.outdated(self._program):
+                return now
+            noted = {name: Registered(name.partition("@")[2], TRIED) for name in new}
+            then = Standing(now.epoch, now.program, now.past, {**now.rules, **noted})
+            rules = {name: self._program.rules[_base(name)] for name in new if _base(name) in self._program.rules}
+            texts = {name: self._defined(rule.name, tried=True) for name, rule in rules.items() if now.publishes(rule)}
+            if self._put(then, _as_read(now), texts):
+                return then
+        raise Transient("the registry keeps changing")
 
     def look(self) -> Standing | None:
         """The registry if there is one. Raises Transient or Misconfigured."""
@@ -165,16 +212,20 @@ class Registry:
             after = self._after(now)
             if after == now:
                 return now
-            changed = [
-                name for name, rule in self._program.rules.items() if now.rules.get(name) != after.rules.get(name)
-            ]
-            if self._put(after, _as_read(now), changed, self._former_definitions(now, after)):
+            texts = self._former_definitions(now, after)
+            texts |= {
+                name: self._defined(name) for name in self._program.rules if now.rules.get(name) != after.rules[name]
+            }
+            dropped = [name for name in now.rules if "@" in name and name not in after.rules]
+            texts |= self._kept_definitions(dropped)
+            if self._put(after, _as_read(now), texts, dropped):
                 return after
         raise Transient("the registry keeps changing")
 
     def _after(self, now: Standing) -> Standing:
         program = self._program
-        gone = [name for name in now.rules if _base(name) not in program.rules and _base(name) not in program.retired]
+        known_of = program.rules.keys() | program.retired.keys()
+        gone = [name for name in now.rules if "@" not in name and name not in known_of]
         if gone:
             one = len(gone) == 1
             raise Misconfigured(
@@ -190,7 +241,7 @@ class Registry:
         for name, known in now.rules.items():
             base = _base(name)
             if base not in program.rules:
-                if program.retired[base] == "remove":
+                if self._fate(base) == "remove":
                     rules[name] = Registered(known.fingerprint, RETIRING)
             elif known.fingerprint != program.rules[base].fingerprint:
                 rules[former(base, known.fingerprint)] = Registered(known.fingerprint, RETIRING)
@@ -201,6 +252,12 @@ class Registry:
             return now
         past = (now.past | {now.program}) - {program.fingerprint}
         return Standing(now.epoch + 1, program.fingerprint, past, rules)
+
+    def _fate(self, rule: str) -> str:
+        """What becomes of other versions of a rule that these do not have. Of what was only tried nobody has to say it."""
+        if rule in self._program.retired:
+            return self._program.retired[rule]
+        return "remove" if self.definition(rule) is None else "keep"  # as it was, once
 
     def preview(self) -> Standing:
         """What `enforce` would make of the registry, without writing it. Raises Misconfigured as that does."""
@@ -224,26 +281,30 @@ class Registry:
             if after == dict(now.rules):
                 return now
             then = Standing(now.epoch, now.program, now.past, after)
-            if self._put(then, _as_read(now), ()):
+            if self._put(then, _as_read(now)):
                 return then
         raise Transient("the registry keeps changing")
 
     def forget(self, rules: Iterable[str]) -> None:
         """The traces of these retired rules are removed: nothing has to be known of them any more."""
-        names = set(rules)
-        for _ in range(_MOST_TRIES):
+        names, tries = set(rules), 0
+        while tries < _MOST_TRIES:
             now = self.standing()
             self._in_force(now)
-            gone = {name for name in names if name in now.rules and now.rules[name].state == RETIRING}
-            left = {name: known for name, known in now.rules.items() if name not in gone}
-            if not gone or self._put(Standing(now.epoch, now.program, now.past, left), _as_read(now), ()):
-                for name in sorted(gone):
-                    self._store.write(Delete(rule_key(name)))
+            retired = sorted(name for name in names if name in now.rules and now.rules[name].state == RETIRING)
+            if not retired:
                 return
+            gone = retired[:_AT_ONCE]
+            left = {name: known for name, known in now.rules.items() if name not in gone}
+            # In one transaction: a function may note at any time that it has tried one of them again, and define it.
+            tries += not self._put(Standing(now.epoch, now.program, now.past, left), _as_read(now), gone=gone)
         raise Transient("the registry keeps changing")
 
     def definition(self, rule: str) -> dict[str, Any] | None:
-        """A rule as it was registered, `{"rule": …, "entities": {…}, …}` in canonical form; None if nobody wrote it down."""
+        """A rule as it was registered, `{"rule": …, "entities": {…}, …}` in canonical form; None if nobody wrote it down.
+
+        `tried` is true in the definition of one that was not in force when it was written down.
+        """
         item = self._store.get(rule_key(rule))
         return json.loads(item["definition"]["S"]) if item is not None else None
 
@@ -263,18 +324,28 @@ class Registry:
                 texts[was] = item["definition"]["S"]
         return texts
 
+    def _kept_definitions(self, dropped: Iterable[str]) -> dict[str, str]:
+        """The definitions of rules that were only tried, and are kept, as if in force once: for a later removal."""
+        texts: dict[str, str] = {}
+        for name in dropped:
+            base = _base(name)
+            item = self._store.get(rule_key(name)) if base not in self._program.rules else None
+            if item is not None and self.definition(base) is None:
+                texts[base] = item["definition"]["S"]
+        return texts
+
     def _put(
         self,
         standing: Standing,
         condition: Condition,
-        defined: Iterable[str],
-        formers: Mapping[str, str] | None = None,
+        texts: Mapping[str, str] | None = None,
+        gone: Iterable[str] = (),
     ) -> bool:
-        """Writes the registry and the definitions of rules. False if the condition did not hold."""
-        texts = {**(formers or {}), **{name: json.dumps(self._defined(name), ensure_ascii=False) for name in defined}}
+        """Writes the registry and definitions of rules, and deletes those that are `gone`. False if the condition fails."""
         definitions: list[Write] = [
-            Update(rule_key(name), set={"definition": {"S": text}}) for name, text in texts.items()
+            Update(rule_key(name), set={"definition": {"S": text}}) for name, text in (texts or {}).items()
         ]
+        definitions += [Delete(rule_key(name)) for name in sorted(gone)[: _AT_ONCE - len(definitions) % _AT_ONCE]]
         values: dict[str, Value] = {
             "epoch": {"N": str(standing.epoch)},
             "program": {"S": standing.program},
@@ -299,16 +370,17 @@ class Registry:
             raise Transient(str(cancelled)) from cancelled
         return True
 
-    def _defined(self, name: str) -> dict[str, Any]:
+    def _defined(self, name: str, *, tried: bool = False) -> str:
         document = self._program.document
         rule = document["projections"][name]
         names = {rule["from"], rule.get("into", rule["from"])}
-        return {
+        definition = {
             "rule": rule,
             "entities": {entity: document["entities"][entity] for entity in sorted(names)},
             "tables": document["tables"],
             "guard_prefix": document["guard_prefix"],
         }
+        return json.dumps({**definition, "tried": True} if tried else definition, ensure_ascii=False)
 
 
 def _base(name: str) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Delete, Store, Update, Write
+from projections.engine.store import Delete, ItemKey, Store, Update, Write
 from projections.errors import ConditionFailed, StoreError
 from projections.language.keys import encode_key
 from projections.language.program import Program
@@ -96,10 +96,12 @@ class Cautious(WrappedStore):
         image = self._store.get(write.key)
         if write.condition is not None and not holds(write.condition, image):
             raise ConditionFailed(image)
-        if image is None:
-            return
-        rule = self._effects.of(write)
+        if image is not None:
+            self.withhold(write.key, self._effects.of(write))
+
+    def withhold(self, key: ItemKey, rule: str) -> None:
+        """Notes that something of a rule was not removed from an item."""
         with self._lock:
             self.withheld[rule] += 1
             if len(self.examples) < MOST_EXAMPLES:
-                self.examples[encode_key(write.key)] = rule
+                self.examples[encode_key(key)] = rule

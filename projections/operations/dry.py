@@ -91,6 +91,13 @@ class DryStore:
             return error.with_traceback(None)
         return None
 
+    def withhold(self, key: ItemKey, rule: str) -> None:
+        """Notes what would be removed from an item where deletions are allowed."""
+        with self._lock:
+            self.withheld[rule] += 1
+            if len(self.examples) < MOST_EXAMPLES:
+                self.examples[encode_key(key)] = rule
+
     def _rehearse(self, write: Write) -> None:
         if write.key.table == LEDGER:
             self.done["write units"] += _write_units(_size(write))

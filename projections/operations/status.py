@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.registry import FILLING, LIVE, RETIRING, SHADOW, Standing
+from projections.engine.registry import FILLING, LIVE, RETIRING, SHADOW, WITHOUT, Standing
 from projections.engine.store import Store
 from projections.language.program import Program
 from projections.language.rules import Rule
@@ -73,12 +73,19 @@ def rules(program: Program, standing: Standing | None) -> Iterator[Finding]:
         if known.state == FILLING:
             yield Finding(f"rule {name}", LOOK, f"filling: {_filling(standing, rule)}", "Run `projections backfill`.")
         elif known.state == RETIRING:
-            yield Finding(
-                f"rule {plain}",
-                LOOK,
-                f"{'what it wrote before it changed' if former else 'retired: what it wrote'} is not removed yet",
-                "Run `projections backfill`; with --allow-delete if it says that deletions were withheld.",
-            )
+            says = f"{'what another version of it wrote' if former else 'retired: what it wrote'} is not removed yet"
+            if known.fingerprint == WITHOUT:
+                says = "what functions missed that worked without it is not caught up yet"
+            todo = "Run `projections backfill`; with --allow-delete if it says that deletions were withheld."
+            yield Finding(f"rule {plain}", LOOK, says, todo)
+    for name, tried in sorted(standing.tried(program).items()):
+        worked = "without it" if tried.fingerprint == WITHOUT else "with another version of it"
+        yield Finding(
+            f"rule {name}",
+            ACT,
+            f"functions have worked {worked}, which is not in force",
+            "Run `projections backfill` with the rules that are to stay: it undoes what others did.",
+        )
 
 
 def _filling(standing: Standing, rule: Rule | None) -> str:
@@ -90,7 +97,7 @@ def _filling(standing: Standing, rule: Rule | None) -> str:
 
 
 def _not_in_force(program: Program, standing: Standing) -> Iterator[Finding]:
-    known = {name: one for name, one in standing.rules.items() if one.state != RETIRING}
+    known = {name: one for name, one in standing.rules.items() if "@" not in name and one.state != RETIRING}
     kinds = {
         "new": [name for name in program.rules if name not in known],
         "changed": [n for n, rule in program.rules.items() if n in known and known[n].fingerprint != rule.fingerprint],

@@ -166,13 +166,13 @@ class _Invocation:
         if not self._waiting:
             return False
         try:
-            if not self._handler._registry.standing().outdated(self._handler._program):
+            if not self._handler._registry.admit().outdated(self._handler._program):
                 return True
             reason = OUTDATED
         except Misconfigured:
             raise
         except StoreError as error:
-            reason = f"the registry could not be read: {error}"
+            reason = f"the registry could not be read or written: {error}"
         self.failed.update((task.message, reason) for task in self._waiting)
         return False
 

@@ -171,7 +171,8 @@ def report(backfill: Backfill, run: Run, runner: Runner, *, as_json: bool) -> in
     for key in runner.withheld:
         click.echo(f"not deleted: {key}", err=True)
     if withheld:
-        click.echo(f"{withheld:,} items were not deleted; --allow-delete deletes them", err=True)
+        what = "items were not deleted, or not freed of what a rolled back rule may have written"
+        click.echo(f"{withheld:,} {what}; --allow-delete does that", err=True)
     for key, reason in runner.failed.items():
         click.echo(f"failed: {key}: {reason}", err=True)
     if not run.done:

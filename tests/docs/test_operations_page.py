@@ -185,14 +185,25 @@ def test_the_commands_work_on_a_deployment(place: Place, monkeypatch: pytest.Mon
     place.sqs.send_message(QueueUrl=outputs["QuarantineQueueUrl"], MessageBody="{}")
     shown_outputs = [block.text for block in blocks(PAGE) if block.language == "text"]
     printed = []
+
+    def say(*arguments: str) -> None:
+        code, out, err = place.say(*arguments)
+        assert code in (0, 1), (arguments, out, err)
+        printed.append("\n".join(line.rstrip() for line in out.replace(name, "shop").splitlines()) + "\n")
+
     for words in LIVE:
         arguments = [{"shop": name}.get(word, word) for word in words]
         if words[0] == "verify":
             arguments += ["--patience", "0"]
-        code, out, err = place.say(*arguments)
-        assert code in (0, 1), (arguments, out, err)
-        printed.append("\n".join(line.rstrip() for line in out.replace(name, "shop").splitlines()) + "\n")
+        say(*arguments)
     assert place.item("POST#p1", "METADATA")["likeCount"] == 3
+    assert place.right()
+    place.deploy(RULES.replace("sum(weight)", "max(weight)"))
+    place.deliver(place.put("USER#e", "LIKE#p1", weight=5))
+    place.deploy(RULES)  # rolled back
+    say("status", "--stack", name)
+    say("backfill", "--stack", name, "--wait", "0")
+    assert place.item("POST#p1", "METADATA")["total"] == 8
     assert place.right()
     assert [shown for shown in shown_outputs if not any(shown in one for one in printed)] == []
 

@@ -16,6 +16,8 @@ from projections.engine.registry import (
     REGISTRY,
     RETIRING,
     SHADOW,
+    TRIED,
+    WITHOUT,
     Registry,
     Standing,
     former,
@@ -82,8 +84,8 @@ def was(rules: Program, name: str = "likes") -> str:
 class Meddled(MemoryStore):
     """Somebody else does something just before the next write of the registry."""
 
-    def __init__(self) -> None:
-        super().__init__({**program(TAGS).tables, "ledger": LEDGER_SCHEMA})
+    def __init__(self, rules: Program | None = None) -> None:
+        super().__init__({**(rules or program(TAGS)).tables, "ledger": LEDGER_SCHEMA})
         self.meddlers: list[Callable[[], Any]] = []
         self.sizes: list[int] = []
 
@@ -293,6 +295,152 @@ def test_a_definition_that_was_kept_by_somebody_who_died_is_not_overwritten_by_t
     for name in old.rules:
         assert (registry.definition(was(old, name)) or {})["rule"] == old.document["projections"][name]
         assert (registry.definition(name) or {})["rule"] == new.document["projections"][name]
+
+
+# What functions have tried without its being in force.
+
+MORE = COUNT.replace("likes", "more").replace("likeCount", "moreCount")
+
+
+def test_functions_note_what_of_their_rules_is_not_in_force_before_they_work() -> None:
+    store, old, new = Meddled(), program(COUNT + TAGS), program(HEAVY + MORE, "retired: {tags: keep}\n")
+    before = Registry(old, store).standing()
+    registry = Registry(new, store)
+    standing = registry.admit()
+    tried = {was(new): TRIED, was(new, "more"): TRIED, former("tags", WITHOUT): TRIED}
+    assert formers(standing) == formers(registry.standing()) == tried
+    assert (standing.epoch, standing.program, states(standing)) == (1, before.program, states(before))
+    assert registry.definition(was(new)) is registry.definition(was(new, "more")) is None, "they publish nothing"
+    store.meddlers = [lambda: pytest.fail("once is enough")]
+    assert registry.admit() == standing
+
+
+def kinds(old: str = "", new: str = "", tail: str = "") -> Program:
+    return Program.from_document(loads(KINDS.replace("MODE ", "").replace(old, new) + tail).canonical())
+
+
+def test_of_what_may_leave_traces_on_items_the_definition_is_kept() -> None:
+    old, new = kinds(), kinds("x}", "y}")
+    store = MemoryStore({**old.tables, "ledger": LEDGER_SCHEMA})
+    Registry(old, store).standing()
+    registry = Registry(new, store)
+    registry.admit()
+    listed = registry.definition(was(new, "listed")) or {}
+    assert (listed["rule"], listed["tried"]) == (new.document["projections"]["listed"], True)
+    registry.enforce()
+    assert registry.definition(was(new, "listed")) is None, "it is in force, and defined as such"
+    assert (registry.definition("listed") or {}).keys() == listed.keys() - {"tried"}
+
+
+def test_nothing_is_noted_of_rules_that_are_in_force_or_were_replaced() -> None:
+    store, old, new = memory(), program(COUNT + TAGS), program(HEAVY + TAGS)
+    assert formers(Registry(old, store).admit()) == {}
+    standing = Registry(new, store).enforce()
+    assert Registry(new, store).admit() == Registry(old, store).admit() == standing
+    assert standing.outdated(old)
+
+
+def test_two_that_note_at_once_both_find_it_noted() -> None:
+    store, new, newest = Meddled(), program(HEAVY), program(HEAVY + MORE)
+    Registry(program(COUNT), store).standing()
+    store.meddlers = [lambda: Registry(newest, store).admit()]
+    assert formers(Registry(new, store).admit()).keys() == {was(newest), was(newest, "more")}
+
+
+def test_rules_that_were_tried_and_come_into_force_are_theirs_no_more() -> None:
+    store, old, new = memory(), program(COUNT), program(HEAVY + MORE)
+    Registry(old, store).standing()
+    Registry(new, store).admit()
+    standing = Registry(new, store).enforce()
+    assert states(standing) == {"likes": FILLING, "more": FILLING}
+    assert formers(standing) == {was(old): RETIRING}
+
+
+def test_rules_that_were_tried_and_rolled_back_are_retired() -> None:
+    """Nobody has to write down what becomes of a rule that was never in force."""
+    store, old, new = memory(), program(COUNT + TAGS), program(HEAVY + MORE, "retired: {tags: remove}\n")
+    registry = Registry(old, store)
+    registry.standing()
+    Registry(new, store).admit()
+    assert registry.preview() == registry.enforce()
+    standing = registry.standing()
+    names = [was(new), was(new, "more"), former("tags", WITHOUT)]
+    assert formers(standing) == dict.fromkeys(names, RETIRING)
+    assert (standing.epoch, states(standing)) == (2, {"likes": LIVE, "tags": LIVE})
+    registry.forget(names)
+    assert formers(registry.standing()) == {}
+    assert registry.enforce().epoch == 2
+
+
+LISTED = '  listed: {from: PostMeta, index: {GSI1PK: "T#{title}", GSI1SK: x}}\n'
+
+
+def test_a_rule_that_was_tried_may_be_kept_and_removed_later() -> None:
+    new, old = kinds(), kinds(LISTED)
+    store = MemoryStore({**new.tables, "ledger": LEDGER_SCHEMA})
+    Registry(old, store).standing()
+    Registry(new, store).admit()
+    kept = Registry(kinds(LISTED, tail="retired: {listed: keep}\n"), store)
+    assert formers(kept.enforce()) == {}
+    assert kept.definition(was(new, "listed")) is None
+    removed = Registry(kinds(LISTED, tail="retired: {listed: remove}\n"), store)
+    assert removed.enforce().rules["listed"].state == RETIRING
+    assert (removed.definition("listed") or {})["rule"] == new.document["projections"]["listed"]
+
+
+def test_what_was_kept_once_is_kept_when_another_version_was_tried() -> None:
+    new, old = kinds("x}", "y}"), kinds(LISTED)
+    store = MemoryStore({**new.tables, "ledger": LEDGER_SCHEMA})
+    Registry(kinds(), store).standing()
+    Registry(kinds(LISTED, tail="retired: {listed: keep}\n"), store).enforce()
+    Registry(new, store).admit()
+    assert formers(Registry(old, store).enforce()) == {}
+
+
+def test_what_is_tried_again_while_its_traces_are_removed_is_to_be_removed_once_more() -> None:
+    """What its functions do behind the backfill's back is found by the next one."""
+    store, old, new = memory(), program(COUNT), program(HEAVY)
+    registry = Registry(old, store)
+    registry.standing()
+    Registry(new, store).admit()
+    registry.enforce()
+    assert formers(Registry(new, store).admit()) == {was(new): TRIED}
+    registry.forget([was(new)])
+    assert formers(registry.standing()) == {was(new): TRIED}
+    standing = registry.enforce()
+    assert (standing.epoch, formers(standing)) == (3, {was(new): RETIRING})
+
+
+def test_what_is_tried_again_just_when_it_is_forgotten_stays_defined() -> None:
+    new, old = kinds("x}", "y}"), kinds()
+    store = Meddled(old)
+    registry = Registry(old, store)
+    registry.standing()
+    Registry(new, store).admit()
+    registry.enforce()
+    store.meddlers = [lambda: Registry(new, store).admit()]
+    registry.forget([was(new, "listed")])
+    assert formers(registry.standing()) == {was(new, "listed"): TRIED}
+    assert registry.definition(was(new, "listed")) is not None
+
+
+def test_a_function_notes_its_rules_before_it_records_by_them() -> None:
+    w = World(COUNT)
+    w.put("POST#1", "METADATA")
+    w.settle()
+    new = w.under(HEAVY)
+    new.like(1, 1, weight=9)
+    seen: list[dict[str, str]] = []
+    transact = new.store.transact
+
+    def watched(writes: Any) -> None:
+        seen.append(formers(new.registry().standing()))
+        transact(writes)
+
+    new.store.transact = watched  # type: ignore[method-assign]
+    new.settle()
+    assert seen
+    assert all(noted == {was(new.program): TRIED} for noted in seen)
 
 
 # Who may work.

@@ -364,7 +364,7 @@ def test_without_the_registry_nothing_is_done_and_nothing_is_lost(error: StoreEr
     bad = {**delivery.batch[3], "dynamodb": {**delivery.batch[3]["dynamodb"], "NewImage": "none"}}
     outcome = delivery.handle([*delivery.batch[:3], bad, *delivery.batch[4:]])
     assert outcome.failed == delivery.batch[0]["dynamodb"]["SequenceNumber"]
-    assert "the registry could not be read" in (outcome.failed_reason or "")
+    assert "the registry could not be read or written" in (outcome.failed_reason or "")
     assert (delivery.store.items("main"), delivery.store.items("ledger")) == before
     assert not delivery.rejected
     delivery.again(outcome)

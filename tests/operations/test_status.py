@@ -106,8 +106,22 @@ def test_what_a_rule_was_before_it_changed_is_told_beside_what_it_is() -> None:
     assert findings[0].says == "epoch 2: 1 filling, 1 retiring"
     assert [(one.subject, one.says) for one in findings[1:]] == [
         ("rule listed", "filling: what was there before it is not projected yet"),
-        ("rule listed", "what it wrote before it changed is not removed yet"),
+        ("rule listed", "what another version of it wrote is not removed yet"),
     ]
+
+
+def test_rules_that_functions_have_worked_with_and_that_are_not_in_force_need_somebody() -> None:
+    store, other = memory(BOTH), program(LISTED.replace("x}", "y}"), "retired: {likes: remove}\n")
+    Registry(other, store).admit()
+    found = judged(store, program(BOTH))
+    assert found["rules"].says == "epoch 1: 2 live, 2 tried"
+    assert (found["rule listed"].level, found["rule likes"].level) == (ACT, ACT)
+    assert found["rule listed"].says == "functions have worked with another version of it, which is not in force"
+    assert found["rule likes"].says == "functions have worked without it, which is not in force"
+    assert "projections backfill" in found["rule listed"].todo
+    theirs = judged(store, other)
+    assert theirs.keys() == {"rules", "rule file"}, "of the file that is deployed it is known already"
+    assert theirs["rule file"].says == "not in force (changed: listed; retired: likes)"
 
 
 # Backfills.

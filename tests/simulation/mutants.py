@@ -388,6 +388,27 @@ def constants_are_not_healed() -> Iterator[None]:
         yield
 
 
+# Rules that change
+
+
+@mutant("index", change=True, rollback=True)
+def rules_that_were_tried_are_not_noted() -> Iterator[None]:
+    with patch.object(registry.Registry, "admit", registry.Registry.standing):
+        yield
+
+
+@mutant("index", change=True, rollback=True)
+def rules_that_were_tried_are_forgotten_without_a_backfill() -> Iterator[None]:
+    after = registry.Registry._after
+
+    def forgetful(self: Any, now: registry.Standing) -> registry.Standing:
+        rules = {name: one for name, one in now.rules.items() if one.state != registry.TRIED}
+        return after(self, replace(now, rules=rules))
+
+    with patch.object(registry.Registry, "_after", forgetful):
+        yield
+
+
 # Healing
 
 

@@ -116,6 +116,11 @@ class Backfill:
         """
         names = self._named(rules)
         known = self.progress.run()
+        if names and (now := self.registry.look()) is not None and now.tried(self._program):
+            raise UsageError(
+                "functions have worked with rules that are not in force (`projections status` says which), and may have "
+                "done so to items of all rules: run the backfill of all rules first"
+            )
         standing = self.registry.enforce()
         wanted = (self.fingerprint, standing.epoch, names, allow_delete)
         going = known if known is not None and not known.done and not restart else None

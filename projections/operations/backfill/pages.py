@@ -226,10 +226,11 @@ class _Work:
         if not past:
             return
         attempt = 0
+        withhold = self._store.withhold if not self._run.allow_delete else None
         for key, image in images.items():
             while True:
                 try:
-                    self.counts.update(retire(past, {key: image}, self._program, self._store))
+                    self.counts.update(retire(past, {key: image}, self._program, self._store, withhold))
                 except Transient as error:
                     attempt += 1
                     try:

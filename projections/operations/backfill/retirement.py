@@ -5,12 +5,15 @@ wrote and no rule of today owns; if the rule made the item and no rule of today 
 have no guard: they are taken for the rule's on items of its source entity.
 
 Done when all rules of today have written: what was renamed is then held by its new name, and never gone in between.
+
+Of a version that was only tried nobody has said that its attributes are a rule's: the application may have written them, on
+items that this version never touched. So what it may have left is removed only where deletions are allowed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from projections.engine.guards import as_read
@@ -45,6 +48,8 @@ class Past:
         self.name = name
         self.rule, _, version = name.partition("@")
         self.kind: str = rule["kind"]
+        self.tried: bool = definition.get("tried", False)
+        """Whether it was never in force."""
         self.guard: str = definition["guard_prefix"] + self.rule
         into = definition["entities"][rule.get("into", rule["from"])]
         self.makes = self.kind == "copy" or (bool(into["derived"]) and self.kind not in ("index", "embed"))
@@ -73,17 +78,39 @@ class Past:
         rule = today.rules.get(self.rule)
         return rule is not None and item is not None and getattr(rule, "into", rule.source) is item.entity
 
+    def left(self, image: Image, item: Item | None, today: Program) -> frozenset[str]:
+        """The attributes on an item that it wrote, and no rule of today owns."""
+        owned = _owned(item, today)
+        if owned is None:
+            return frozenset()
+        wrote = self.attributes if self.attributes is not None else _unguarded(image, today)
+        return (wrote - owned - set(today.tables[self._table].key_attributes)) & image.keys()
 
-def retire(past: Sequence[Past], images: Mapping[ItemKey, Image], today: Program, store: Store) -> Counter[str]:
+
+def retire(
+    past: Sequence[Past],
+    images: Mapping[ItemKey, Image],
+    today: Program,
+    store: Store,
+    withhold: Callable[[ItemKey, str], None] | None = None,
+) -> Counter[str]:
     """Removes the traces of rules from items as they were read just now. Counts the items changed, as `retired|<rule>`.
 
-    Raises StoreError.
+    With `withhold` those of versions that were only tried stay, and it is told of them: the item and the rule. Raises
+    StoreError.
     """
     counts: Counter[str] = Counter()
     for key, image in images.items():
         traces = [one for one in past if one.wrote(key, image)]
+        tried = [one for one in traces if one.tried] if withhold is not None else []
+        traces = [one for one in traces if one not in tried]
         if traces:
             counts.update(_free(key, image, traces, today, store))
+        if withhold is not None and tried:
+            item = today.recognise(key, image)
+            for one in tried:
+                if one.left(image, item, today) or (one.guard in image and not one.writes_still(item, today)):
+                    withhold(key, one.rule)
     return counts
 
 
@@ -112,11 +139,8 @@ def _remove(key: ItemKey, image: Image, traces: Sequence[Past], today: Program, 
             store.write(Delete(key, AllOf((*conditions, *nobody))))
             return ()
     names = set(guards)
-    owned = _owned(item, today)
     for one in traces:
-        if owned is not None:
-            wrote = one.attributes if one.attributes is not None else _unguarded(image, today)
-            names |= (wrote - owned - set(store.schema(key.table).key_attributes)) & image.keys()
+        names |= one.left(image, item, today)
         if one.kind == "index":
             conditions += [Equal((name,), image[name]) for name in sorted(one.attributes or ()) if name in names]
     if not names:

@@ -34,7 +34,12 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
     metavar="SECONDS",
     help="How long a function runs at most, its Timeout: changed rules wait for functions that know the old ones.",
 )
-@click.option("--allow-delete", is_flag=True, help="Delete copies and derived items that nothing stands for any more.")
+@click.option(
+    "--allow-delete",
+    is_flag=True,
+    help="Delete copies and derived items that nothing stands for any more, and attributes that rolled back rules may have "
+    "written.",
+)
 @click.option("--restart", is_flag=True, help="Begin anew instead of going on where the last run stopped.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; say what would be written, and about what it would cost.")
 @click.option(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from rich.markup import escape
 
-from projections.engine.registry import LIVE, Registry
+from projections.engine.registry import FILLING, LIVE, Registry
 from projections.errors import Misconfigured, UsageError
 from projections.language.findings import Finding
 from projections.language.program import Program
@@ -82,7 +82,7 @@ class InForce:
                 "other rules are in force on these tables, and deployed functions that have them would stop. Use tables of "
                 "your own; or say --backfill or --no-backfill, and these rules take over"
             )
-        program = self._without_vanished(program, standing.rules)
+        program = self._without_vanished(program, [name for name in standing.rules if "@" not in name])
         unfinished = Progress(store).run()
         if (
             Registry(program, store).preview() != standing
@@ -125,9 +125,10 @@ class InForce:
         """Puts rules in force and makes right what the tables hold already. May be interrupted, and goes on next time."""
         store = self._projector.store_for(program)
         if self._wanted is False or self._undecided:
-            standing = Registry(program, store).enforce()
+            registry = Registry(program, store)
+            standing = registry.standing() if self._undecided else registry.enforce()  # undecided: in force already
             self._projector.use(program, store)
-            filling = [name for name, one in standing.rules.items() if one.state != LIVE]
+            filling = [name for name, one in standing.rules.items() if one.state == FILLING]
             if filling:
                 text = f"[yellow]{', '.join(filling)}: incomplete, and so not published, before a backfill[/]"
                 self._tell.note(text, "filling", rules=filling)

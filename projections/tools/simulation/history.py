@@ -22,7 +22,7 @@ from projections.engine.effort import one_by_one
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import Target
 from projections.engine.processor import SETTLE_SECONDS, Processor, Rejected
-from projections.engine.registry import FILLING, LIVE, Registry, Replaced
+from projections.engine.registry import FILLING, LIVE, TRIED, Registry, Replaced
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Transient, UsageError
 from projections.operations.backfill.progress import Progress
@@ -37,6 +37,7 @@ from projections.tools.simulation.application import Application
 from projections.tools.simulation.checks import Ended, Lived
 from projections.tools.simulation.damage import damage
 from projections.tools.simulation.maintenance import (
+    BEGIN,
     DONE,
     Backfill,
     Bench,
@@ -131,8 +132,8 @@ class History:
         self._random = rng.random
         self._odds = scene.odds(rng)
         self._cast = cast = scene.cast(self._odds, rng)
-        self._edition = cast.first
-        """The rules deployed now."""
+        self._edition = self._before = cast.first
+        """The rules deployed now, and those before them."""
         self._warm = 0
         """How many invocations may still have the rules before."""
         self._world = _World()
@@ -219,7 +220,7 @@ class History:
                 self._world.records,
                 self._rejected,
                 tuple(self._refused),
-                tuple({id(edition): edition.program for edition in (self._cast.first, self._cast.last)}.values()),
+                tuple(edition.program for edition in self._cast.editions),
             )
             outcome.problems += self._cast.last.checks.problems(ended)
             outcome.problems += self._left_behind()
@@ -358,7 +359,7 @@ class History:
         edition = self._edition
         if self._warm and self._random() < 0.5:
             self._warm -= 1
-            edition = self._cast.first
+            edition = self._before
         return self._numbered(edition, finish)
 
     def _numbered(self, edition: Edition, finish: Finish, what: str = "invocation") -> Invocation:
@@ -476,14 +477,19 @@ class History:
 
     def _left_behind(self) -> Iterator[str]:
         """What a backfill, if there was to be one, has left undone."""
-        last = self._cast.last.program
-        if not self._odds.fill and not self._cast.change:
+        cast = self._cast
+        last, other = cast.last.program, cast.tried or cast.first
+        if not self._odds.fill and not cast.change:
             return
         run = Progress(self._store).run()
         if run is None or not run.done or run.rules or run.program != last.fingerprint:
             yield f"the backfill has not come to its end: {run}"
-        elif self._cast.change:
-            yield from traces(self._cast.first.program, last, self._world.items, self._application.touched)
+        elif cast.change:
+            touched = self._application.touched
+            yield from traces(other.program, last, self._world.items, touched, tried=cast.tried is not None)
+            rules = Registry(last, self._store).standing().rules
+            if tried := [name for name, one in rules.items() if one.state == TRIED]:
+                yield f"{', '.join(tried)}: the registry still says that this was tried"
 
     # What operators do
 
@@ -494,7 +500,11 @@ class History:
         starts += [self._backfill] * odds.backfills
         if odds.fill or self._cast.change:
             starts.append(self._deploy)
-        return sorted(((int(self._random() * (odds.writes + 1)), start) for start in starts), key=lambda one: one[0])
+        planned = [(int(self._random() * (odds.writes + 1)), start) for start in starts]
+        if self._cast.tried is not None:  # before that
+            left = planned[-1][0]
+            planned.append((left + int(self._random() * (odds.writes + 1 - left)), self._try))
+        return sorted(planned, key=lambda one: one[0])
 
     def _start(self, begin: Callable[[], Job | None]) -> None:
         job = begin()
@@ -534,10 +544,13 @@ class History:
 
     def _backfill(self, *, resumes: bool = False) -> Job:
         """Of all rules, or at first of one."""
-        random, rules = self._random, self._edition.program.rules
+        edition = self._edition
+        if edition is self._cast.tried and not self._cast.retires:
+            edition = self._cast.last  # for after the other it could not be put in force again
+        random, rules = self._random, edition.program.rules
         queued = self._odds.queue and random() < 0.5 and not resumes
         return Backfill(
-            self._edition,
+            edition,
             rules=[list(rules)[int(random() * len(rules))]] if not queued and random() < 0.2 else [],
             queued=queued,
             restart=random() < 0.2,
@@ -545,14 +558,38 @@ class History:
             wait=self._wait,
         )
 
-    def _deploy(self) -> Job | None:
-        """Other rules, or those that fill, are put in force; the ones before have been, since somebody used them."""
+    def _try(self) -> Job | None:
+        """Rules are deployed that will be rolled back: before anybody puts them in force, or after."""
+        cast = self._cast
+        assert cast.tried is not None
+        self._used()
+        self._edition, self._warm = cast.tried, self._odds.warm
+        self._note(f"the rules change: {cast.change}")
+        if not cast.retires or self._random() < 0.7:
+            return None
+        job = self._backfill()
+        job.ready = self._time() + self._wait
+        return job
+
+    def _used(self) -> None:
+        """The rules that are deployed have been in force, since somebody used them."""
         Registry(self._edition.program, self._store, self._new_rules).standing()
         self._lived.look()
-        self._edition = self._cast.last
-        if self._cast.change:
+
+    def _deploy(self) -> Job | None:
+        """Other rules, or those that fill, are put in force, or those of before again."""
+        cast = self._cast
+        if cast.tried is None:
+            self._used()
+        self._before, self._edition = self._edition, cast.last
+        if cast.tried is not None:
+            # Nobody begins with the rolled back rules any more; who has begun is waited for.
+            self._warm = 0
+            self._jobs = [job for job in self._jobs if job.begun_again(cast.last)]
+            self._note("the rules are rolled back")
+        elif cast.change:
             self._warm = self._odds.warm
-            self._note(f"the rules change: {self._cast.change}")
+            self._note(f"the rules change: {cast.change}")
         jobs = [self._backfill() for _ in range(1 + (self._random() < 0.3))]
         going: list[Job] = [job for job in self._jobs if isinstance(job, Backfill)]
         for job in going:
@@ -615,7 +652,7 @@ class History:
                 quarantine=self._refuse,
                 page=self._odds.scanned,
             )
-            return OUTDATED if bench.outdated else job.work(place, bench)
+            return OUTDATED if bench.outdated and place != BEGIN else job.work(place, bench)
         except Replaced:
             return OUTDATED
         except (Transient, UsageError):  # a usage error is that another backfill began at the same time
@@ -623,6 +660,8 @@ class History:
 
     def _advanced(self, job: Job, place: Place | None, error: Exception | None) -> None:
         job.busy = False
+        if job not in self._jobs:
+            return
         if place is OUTDATED:
             if not job.begun_again(self._cast.last):
                 self._jobs.remove(job)
@@ -732,6 +771,8 @@ class History:
             world.items[key] = image
             if any(guard in image for guard in self._cast.copy_guards):
                 world.guarded[key] = None
+            elif key in world.guarded and self._odds.warm and self._changing():
+                del world.guarded[key]  # who hears of it may know nothing of the copy, and nothing tells it apart later
             item = program.recognise(key, image)
             if item is not None and item.entity.owned_by_rules:
                 world.made.setdefault(item.entity.name, {})[key] = None
@@ -749,6 +790,11 @@ class History:
         self._streams[table].append(record)
         if self._trace is not None:
             self._trace.change(self._who, record)
+
+    def _changing(self) -> bool:
+        """Whether rules are deployed that are not in force yet: others may still be at work too."""
+        standing = Registry(self._edition.program, self._store).look()
+        return standing is not None and standing.program != self._edition.program.fingerprint
 
     def _lagging(self, table: str) -> Store:
         """The table as its indexes may still show it: as it was within the last few steps."""

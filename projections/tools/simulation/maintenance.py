@@ -32,7 +32,7 @@ from projections.tools.tables import LEDGER
 if TYPE_CHECKING:
     from projections.tools.simulation.scene import Edition
 
-__all__ = ["DONE", "Backfill", "Bench", "Job", "Place", "Rebuild", "Refresh", "groups_of", "is_rebuilding"]
+__all__ = ["BEGIN", "DONE", "Backfill", "Bench", "Job", "Place", "Rebuild", "Refresh", "groups_of", "is_rebuilding"]
 
 
 class Place(NamedTuple):
@@ -46,6 +46,8 @@ class Place(NamedTuple):
         return " ".join(str(part) for part in self if part is not None)
 
 
+BEGIN = Place("begin")
+"""Of a backfill, which puts rules in force, also such as were replaced."""
 DONE = Place("done")
 
 
@@ -78,7 +80,7 @@ class Bench:
         self._sleep = invocation.sleep
         self._quarantine = quarantine
         self._page = page
-        self._standing = Registry(edition.program, store, new_rules).standing()
+        self._standing = Registry(edition.program, store, new_rules).admit()
         self.outdated = self._standing.outdated(edition.program)
         self.refresher = Refresher(
             edition.program,
@@ -237,11 +239,11 @@ class Backfill(Job):
         self._options = options
 
     def first(self) -> Place:
-        return Place("begin")
+        return BEGIN
 
     def work(self, place: Place, bench: Bench) -> Place:
         backfill = bench.backfill()
-        if place.phase == "begin":
+        if place == BEGIN:
             (rules, self._rules), (restart, self._restart) = (self._rules, ()), (self._restart, False)
             run = backfill.begin(rules=rules, restart=restart, allow_delete=True, **self._options)
             if self._queued and bench.tasks is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 from typing import Any
@@ -39,7 +39,11 @@ class Edition:
 
 @dataclass(frozen=True)
 class Cast:
-    """The rules of a history. Where they change in its middle, `first` and `last` differ, by what `change` says."""
+    """The rules of a history. Where they change in its middle, `first` and `last` differ, by what `change` says.
+
+    Where they are rolled back, it is `tried` that differs from the two. Then `retires` tells whether the rules at the end
+    say what becomes of those that only it has, as they must if those were ever in force.
+    """
 
     first: Edition
     last: Edition
@@ -48,12 +52,18 @@ class Cast:
     pools: Pools
     change: str = ""
     expires: bool = True
+    tried: Edition | None = None
+    retires: bool = False
+
+    @cached_property
+    def editions(self) -> list[Edition]:
+        """All that are ever deployed."""
+        return list({id(one): one for one in (self.first, self.tried, self.last) if one is not None}.values())
 
     @cached_property
     def rules(self) -> list[Rule]:
         """All that anybody's rules ever were."""
-        editions = [self.first] if self.first is self.last else [self.first, self.last]
-        return [rule for edition in editions for rule in edition.program.rules.values()]
+        return [rule for edition in self.editions for rule in edition.program.rules.values()]
 
     @cached_property
     def regards(self) -> bool:
@@ -86,6 +96,7 @@ class Scene:
         edition = Edition(document)
         self._alone = Cast(edition, edition, edition.program, Pools(edition.program))
         self._changed: dict[int, Cast] = {}
+        self._rolled_back: dict[tuple[int, bool], Cast] = {}
         self.schemas = schemas(edition.program)
         self.without = without
         self.odds = odds
@@ -97,7 +108,13 @@ class Scene:
         number = int(rng.random() * _CHANGES)
         if number not in self._changed:
             self._changed[number] = self._change(number)
-        return self._changed[number]
+        cast = self._changed[number]
+        if odds.rollback and cast.change:
+            retires = rng.random() < 0.5
+            if (number, retires) not in self._rolled_back:
+                self._rolled_back[number, retires] = _rolled_back(cast, retires)
+            cast = self._rolled_back[number, retires]
+        return cast
 
     def _change(self, number: int) -> Cast:
         alone = self._alone
@@ -118,3 +135,14 @@ class Scene:
 
     def play(self, seed: int, *, trace: bool = False) -> Outcome:
         return History(self, seed, Trace() if trace else None).play()
+
+
+def _rolled_back(cast: Cast, retires: bool) -> Cast:
+    """The same change, taken back before the history ends."""
+    before, tried = cast.first, cast.last
+    added = tried.program.rules.keys() - before.program.rules.keys()
+    last = before
+    if retires and added:
+        last = Edition({**before.document, "retired": {**before.document["retired"], **dict.fromkeys(added, "remove")}})
+    words = f"{cast.change}; and that is rolled back"
+    return replace(cast, last=last, change=words, tried=tried, retires=retires or not added)

@@ -14,12 +14,21 @@ __all__ = ["traces"]
 
 
 def traces(
-    before: Program, after: Program, items: Mapping[ItemKey, Image], touched: Collection[ItemKey]
+    before: Program,
+    after: Program,
+    items: Mapping[ItemKey, Image],
+    touched: Collection[ItemKey],
+    *,
+    tried: bool = False,
 ) -> Iterator[str]:
-    """Guards and attributes of rules that were retired by removal, or changed; not on items that were tampered with."""
+    """Guards and attributes of rules that were retired by removal, or changed; not on items that were tampered with.
+
+    Of rules that were only `tried` nothing stays, unless they are to be kept.
+    """
+    silence = "remove" if tried else "keep"
     for rule in before.rules.values():
         now = after.rules.get(rule.name)
-        if rule.mode == "shadow" or (now is None and after.retired.get(rule.name) != "remove"):
+        if rule.mode == "shadow" or (now is None and after.retired.get(rule.name, silence) != "remove"):
             continue
         entity, guard = _into(rule), before.guard(rule.name)
         moved = now is None or _into(now) != entity

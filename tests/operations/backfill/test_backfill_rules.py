@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from projections.engine.registry import LIVE, RETIRING, Registry, former
+from projections.engine.registry import LIVE, RETIRING, TRIED, WITHOUT, Registry, former
 from projections.errors import Misconfigured, UsageError
 from tests.operations.backfill.stage import (
     ALL,
@@ -174,6 +174,90 @@ projections:
     assert after.item("SEEN#other", "Y") is not None
     assert after.states() == {"seen": LIVE}
     after.right()
+
+
+# Rules that are rolled back before they came into force.
+
+
+def test_what_functions_did_with_rules_that_were_rolled_back_is_undone() -> None:
+    """Each kind in another version, and a copy that is new: none of it can be seen from the old rules."""
+    rules = LIKES + TAGS + NAMES + LISTED + AUTHOR
+    stage = lived(rules)
+    before = {name for item in stage.store.items("main") for name in item}
+    changed = (
+        STRICT.replace("best: max(stars)", "worst: min(stars)")
+        + TAGS.replace("each: {tag: tags}", 'each: {one: tags}, bind: {tag: "NEW{one}"}')
+        + NAMES.replace("[userId, city]", "{userId: userId, town: city}")
+        + LISTED.replace("GSI1SK", "GSI2SK").replace("GSI1PK", "GSI2PK")
+        + AUTHOR.replace("userCity: city", "userTown: city")
+    )
+    newer = stage.under(changed + SIGHT)
+    chance = random.Random(5)
+    for _ in range(40):
+        newer.act(chance)
+        newer.settle()
+    back = newer.under(rules)
+    back.act(chance)
+    back.settle()
+    assert {"userTown", "GSI2PK", "~seen"} <= {name for item in back.store.items("main") for name in item}
+    with pytest.raises(AssertionError):
+        back.right()
+    back.filled(allow_delete=False)
+    assert any(item["PK"]["S"].startswith("SEEN") for item in back.store.items("main")), "nobody allowed to delete it"
+    back.filled()
+    assert {name for item in back.store.items("main") for name in item} <= before
+    assert not [item for item in back.store.items("main") if item["PK"]["S"].startswith("SEEN")]
+    assert back.states() == dict.fromkeys(("likes", "tags", "names", "listed", "author"), LIVE)
+    back.right()
+
+
+def test_what_the_application_keeps_stays_though_a_rule_was_tried_for_it() -> None:
+    """A rule was to take over what the application writes: a count, and the keys of an index. Then it was rolled back."""
+    stage = Stage(LIKES)
+    for post in range(3):
+        stage.put(f"POST#{post}", "METADATA", owner="u1", score=post, GSI1PK=f"MINE#{post}", GSI1SK="x")
+    stage.settle()
+    newer = stage.under(LIKES.replace("best: max(stars)", "score: sum(stars)") + LISTED)
+    newer.like(1, 1, stars=7)
+    newer.put("POST#2", "METADATA", owner="u2", score=2, GSI1PK="MINE#2", GSI1SK="x")
+    newer.settle()
+    assert [newer.post(post)["GSI1PK"] for post in range(3)] == ["MINE#0", "MINE#1", "BY#u2"]
+    back = newer.under(LIKES)
+    report = back.filled(allow_delete=False)
+    assert report["targets"]["withheld|listed"] == 3, "which of them it wrote nobody knows"
+    assert [back.post(post)["score"] for post in range(3)] == [0, 1, 2]
+    assert [back.post(post)["GSI1PK"] for post in range(3)] == ["MINE#0", "MINE#1", "BY#u2"]
+    assert list(back.states().values()) == [LIVE, RETIRING]
+    back.filled()
+    assert not [post for post in range(3) if "GSI1PK" in back.post(post)]
+    assert [back.post(post)["score"] for post in range(3)] == [0, 1, 2]
+    assert back.states() == {"likes": LIVE}
+    back.right()
+
+
+def test_a_backfill_of_some_rules_is_refused_where_functions_have_tried_others() -> None:
+    stage = lived(LIKES + TAGS)
+    newer = stage.under(STRICT + TAGS + NAMES)
+    newer.like(7, 1, stars=99)
+    newer.settle()
+    with pytest.raises(UsageError, match="run the backfill of all rules first"):
+        newer.under(LIKES + TAGS).filled(rules=["tags"])
+    newer.filled(rules=["likes", "names"])
+    assert newer.states()["likes"] == LIVE, "of their own rules it may be"
+
+
+def test_what_functions_missed_that_had_a_rule_no_more_is_caught_up() -> None:
+    stage = lived(LIKES + TAGS)
+    newer = stage.under(TAGS, "{likes: keep}")
+    newer.like(7, 1, stars=99)
+    newer.settle()
+    back = newer.under(LIKES + TAGS)
+    assert back.states() == {"likes": LIVE, "tags": LIVE, former("likes", WITHOUT): TRIED}
+    with pytest.raises(AssertionError):
+        back.right()
+    back.filled()
+    assert back.states() == {"likes": LIVE, "tags": LIVE}
+    back.right()
 
 
 def test_a_rule_that_goes_into_the_shadow_leaves_what_it_published() -> None:
