@@ -188,7 +188,11 @@ class CopyRule(Rule):
 
     def published(self, totals: Totals, members: Members) -> dict[str, Value | None]:
         claims = members["claim"]
-        return dict(claims[0].payload) if claims else {}
+        payload = claims[0].payload if claims else {}
+        if self.attributes is None:
+            return dict(payload)
+        owned = self.owned()  # another version of the rule, which was rolled back, may have recorded more
+        return {name: value for name, value in payload.items() if name in owned}
 
 
 @dataclass(frozen=True, slots=True)
