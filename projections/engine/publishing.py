@@ -204,7 +204,7 @@ class Publisher:
             if item is not None and not creates(rule) and not self._fits(rule, key, item):
                 return
             held = item.get(guard) if item is not None else None
-            if item is None and group.totals.n == 0:
+            if item is None and (group.totals.n == 0 or not self._makes_at(rule, key)):
                 return
             try:
                 if self._write(rule, key, target, group, as_read(guard, held), item):
@@ -214,6 +214,10 @@ class Publisher:
                 if failed.item is None and not creates(rule):
                     return
         raise Transient(f"{rule.name}: the guard of a target kept changing while it was healed")
+
+    def _makes_at(self, rule: LedgerRule, key: ItemKey) -> bool:
+        """Whether a rule may bring an item to life under a key: another version of it may have recorded other targets."""
+        return any(entity is rule.into for entity in self._program.entities_at(key))
 
     def _fits(self, rule: LedgerRule, key: ItemKey, image: Image) -> bool:
         """Whether an item is of the entity that the rule writes to, by key and `match`."""
@@ -239,8 +243,10 @@ class Publisher:
         if not shown:
             if not makes:
                 condition = self._on_target(rule, key, condition)
-            elif n == 0:  # zeros never create: creating and deleting would chase each other forever
-                condition = AllOf((exists, condition))
+            elif n == 0 or not self._makes_at(rule, key):
+                condition = AllOf(
+                    (exists, condition)
+                )  # zeros never create: that and deleting would chase each other forever
             self._store.write(_update(key, wanted, condition))
         if makes and n == 0:
             self._delete_empty(rule, key)
@@ -277,6 +283,8 @@ class Publisher:
         wanted = {**gone, **values, guard: stamp}
         if item is not None and all(same(item.get(name), value) for name, value in wanted.items()):
             return False
+        if not self._makes_at(rule, key):
+            condition = AllOf((Exists((self._store.schema(key.table).partition[0],)), condition))
         self._store.write(_update(key, wanted, condition))
         return True
 
