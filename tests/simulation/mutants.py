@@ -166,16 +166,7 @@ def unhealed() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def unseen() -> Iterator[None]:
-    """A copy that appears is not looked at. Where the application makes none, and gives none away, all still ends well."""
-    heals_of = copies.heals_of
-    with patch.object(plan, "heals_of", lambda p, k, old, new, s: [] if old is None else heals_of(p, k, old, new, s)):
-        yield
-
-
 GUARDED = Base(GENTLE, unhealed)
-DESTROYING = Base((GENTLE | {"update"}) - {"destroy"}, unseen)
 FORGING = Base(GENTLE - {"forge", "clone"})
 
 
@@ -454,29 +445,6 @@ def a_guard_from_the_future_does_not_heal() -> Iterator[None]:
 def what_the_application_removes_is_not_made_again() -> Iterator[None]:
     original = plan._heals
     with patch.object(plan, "_heals", lambda p, r, old, new: [] if new is None else original(p, r, old, new)):
-        yield
-
-
-@mutant(
-    "copies",
-    base=DESTROYING,
-    freeze=0.1,
-    faults=30,
-    shards=3,
-    invocations=4,
-    abandon=0.0,
-    redeliver=0.0,
-    rewind=0.0,
-    discard=0.0,
-    refreshes=0,
-    backfills=0,
-    change=False,
-    fill=False,
-)
-def a_copy_made_by_healing_is_not_compared_again() -> Iterator[None]:
-    with reworded(
-        copies.Copier, "heal", ("if item is not None:\n            return\n        # round", "return\n        # round")
-    ):
         yield
 
 
