@@ -369,7 +369,7 @@ def the_group_is_read_before_the_guard_when_healing() -> Iterator[None]:
 
 @mutant("derived")
 def zeros_create_items() -> Iterator[None]:
-    with reworded(publishing.Publisher, "_write", ("elif n == 0:", "elif False:")):
+    with reworded(publishing.Publisher, "_write", ("elif n == 0 or not", "elif not")):
         yield
 
 
@@ -397,6 +397,12 @@ def rules_that_were_tried_are_forgotten_without_a_backfill() -> Iterator[None]:
         return after(self, replace(now, rules=rules))
 
     with patch.object(registry.Registry, "_after", forgetful):
+        yield
+
+
+@mutant("derived", change=True, rollback=True)
+def items_are_made_where_another_version_of_a_rule_recorded() -> Iterator[None]:
+    with reworded(publishing.Publisher, "_write", ("elif n == 0 or not self._makes_at(rule, key):", "elif n == 0:")):
         yield
 
 
