@@ -205,8 +205,8 @@ class Embedder:
         Raises Transient if any child could not be updated now: the page is to be repeated, which costs what is missing.
         """
         rule = self._program.rules.get(push.rule)
-        if not isinstance(rule, EmbedRule):
-            return None, []  # the rule is gone
+        if not isinstance(rule, EmbedRule) or rule.mode == "shadow":
+            return None, []  # gone, or in the shadow by now
         effort.check()
         fence = self._fence(push.rule, push.parent)
         if fence > push.version:

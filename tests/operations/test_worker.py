@@ -255,6 +255,16 @@ def test_a_newer_change_overtakes_an_older_push() -> None:
     assert scene.seen[-1].counts["embedded"] == 0
 
 
+def test_a_rule_that_went_into_the_shadow_meanwhile_writes_nothing() -> None:
+    """Its functions were rolled back, or changed, while a page was in the queue."""
+    scene = Scene(ada=2)
+    push = scene.rename("ada")
+    scene.world = scene.world.under(RULES.replace("{from: User,", "{from: User, mode: shadow,"), HEAD)
+    assert scene.handle(write(push)) == []
+    scene.drain()
+    assert scene.names("ada") == ["old", "old"]
+
+
 def test_a_rule_that_is_gone_leaves_nothing_to_do() -> None:
     scene = Scene(ada=1)
     assert scene.handle(write(Push("gone", "main|USER#ada|PROFILE", "1"))) == []
