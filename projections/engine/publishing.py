@@ -244,9 +244,8 @@ class Publisher:
             if not makes:
                 condition = self._on_target(rule, key, condition)
             elif n == 0 or not self._makes_at(rule, key):
-                condition = AllOf(
-                    (exists, condition)
-                )  # zeros never create: that and deleting would chase each other forever
+                # zeros never create: creating and deleting would chase each other forever
+                condition = AllOf((exists, condition))
             self._store.write(_update(key, wanted, condition))
         if makes and n == 0:
             self._delete_empty(rule, key)

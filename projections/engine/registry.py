@@ -122,13 +122,16 @@ class Standing:
         """Whether these rules were replaced by others: then they must not be applied any more."""
         return program.fingerprint in self.past
 
+    @property
+    def in_force(self) -> dict[str, Registered]:
+        """The rules as they are in force, without other versions and those that are retired."""
+        return {name: one for name, one in self.rules.items() if "@" not in name and one.state != RETIRING}
+
     def beside(self, program: Program) -> list[str]:
         """What of these rules is not in force, by name and version: new and changed rules, and what they are `WITHOUT`."""
         if program.fingerprint == self.program:
             return []
-        in_force = {
-            name: one.fingerprint for name, one in self.rules.items() if "@" not in name and one.state != RETIRING
-        }
+        in_force = {name: one.fingerprint for name, one in self.in_force.items()}
         theirs = {name: rule.fingerprint for name, rule in program.rules.items()}
         names = [former(name, version) for name, version in theirs.items() if in_force.get(name) != version]
         return names + [former(name, WITHOUT) for name in in_force if name not in theirs]
@@ -185,8 +188,8 @@ class Registry:
         """
         for _ in range(_MOST_TRIES):
             now = self.standing()
-            tried = {name for name, one in now.rules.items() if one.state == TRIED}
-            new = [name for name in now.beside(self._program) if name not in tried]  # though it be retiring: once more
+            # what is being retired is noted too: that has to be done once more
+            new = [n for n in now.beside(self._program) if n not in now.rules or now.rules[n].state != TRIED]
             if not new or now.outdated(self._program):
                 return now
             noted = {name: Registered(name.partition("@")[2], TRIED) for name in new}

@@ -97,7 +97,7 @@ def _filling(standing: Standing, rule: Rule | None) -> str:
 
 
 def _not_in_force(program: Program, standing: Standing) -> Iterator[Finding]:
-    known = {name: one for name, one in standing.rules.items() if "@" not in name and one.state != RETIRING}
+    known = standing.in_force
     kinds = {
         "new": [name for name in program.rules if name not in known],
         "changed": [n for n, rule in program.rules.items() if n in known and known[n].fingerprint != rule.fingerprint],

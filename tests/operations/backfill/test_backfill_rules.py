@@ -223,6 +223,10 @@ def test_what_the_application_keeps_stays_though_a_rule_was_tried_for_it() -> No
     newer.settle()
     assert [newer.post(post)["GSI1PK"] for post in range(3)] == ["MINE#0", "MINE#1", "BY#u2"]
     back = newer.under(LIKES)
+    dry = back.backfill(dry=True)
+    runner = back.runner(dry)
+    runner.rehearse(dry.rehearsed((), 2))
+    assert sorted(runner.withheld) == [f"main|POST#{post}|METADATA" for post in range(3)], "a dry run names them"
     report = back.filled(allow_delete=False)
     assert report["targets"]["withheld|listed"] == 3, "which of them it wrote nobody knows"
     assert [back.post(post)["score"] for post in range(3)] == [0, 1, 2]
