@@ -184,7 +184,8 @@ def test_a_session_as_people_have_it(dynamodb_local_url: str, rules: Path) -> No
         running.until("quarantined by months  USER#a · POST#2")
         rules.write_text(RULES)
         running.until("board, months: gone, so what it wrote is removed", "- months")
-        wait_for(lambda: table.item("MONTH#2025-05", "STATS") is None, lambda: running.text)
+        wait_for(lambda: running.text.count("items read") == 2, lambda: running.text)
+        assert table.item("MONTH#2025-05", "STATS") is None
         assert table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 2}
 
         assert running.end(signal.SIGINT) == 0, running.text
