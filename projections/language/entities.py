@@ -107,20 +107,27 @@ def _index_key_mistakes(entity: Entity, table: Table, name: str, place: Location
             yield Mistake((*place, "index_key", attribute), typed(attribute, types[attribute]))
 
 
-def _overlap(rules: Rules, name: str, first: str, second: str) -> Iterator[Mistake]:
+def shared_key(rules: Rules, name: str, first: str, second: str) -> str:
+    """A key that items of two entities of a table could have, in words; empty if there is none."""
     table = rules.all_tables[name]
-    one, two = rules.entities[first], rules.entities[second]
     witness = {}
     for attribute in key_names(table):
-        patterns = (KeyPattern.parse(entity.key[attribute], table.separator) for entity in (one, two))
+        patterns = (KeyPattern.parse(rules.entities[one].key[attribute], table.separator) for one in (first, second))
         text = overlap(*patterns)
         if text is None:
-            return
+            return ""
         witness[attribute] = text
+    return ", ".join(f'{attribute} "{text}"' for attribute, text in witness.items())
+
+
+def _overlap(rules: Rules, name: str, first: str, second: str) -> Iterator[Mistake]:
+    one, two = rules.entities[first], rules.entities[second]
+    key = shared_key(rules, name, first, second)
+    if not key:
+        return
     mine, other = listed_values(one.match), listed_values(two.match)
     if any(not mine[attribute] & other[attribute] for attribute in mine.keys() & other.keys()):
         return
-    key = ", ".join(f'{attribute} "{text}"' for attribute, text in witness.items())
     way_out = "make the keys differ, or give both a `match` on one attribute with different values"
     yield Mistake(("entities", second), f"an item with {key} would be {first} and {second}: {way_out}", at_key=True)
 

@@ -133,6 +133,31 @@ projections:
     assert reviewed(text.replace("SK: META", 'SK: "META#{post}"')).findings == ()
 
 
+SHARED = """\
+table: {key: [PK, SK]}
+entities:
+  Like: {key: {PK: "USER#{user}", SK: "LIKE#{post}"}}
+  Note: {key: {PK: "POST#{note}", SK: INFO}, match: {type: Note}}
+  Stats: {key: {PK: "POST#{post}", SK: "{part}"}, match: {type: Stats}, derived: true}
+projections:
+  likes: {from: Like, bind: {part: INFO}, aggregate: {into: Stats, set: {likes: count}}}
+"""
+
+
+def test_items_that_rules_make_under_keys_of_what_the_application_writes() -> None:
+    (one,) = reviewed(SHARED).findings
+    assert str(one).startswith(
+        '<rules>:5:3: entities.Stats: warning [shared-key]: rules create and delete Stats items, and with PK "POST#'
+    )
+    assert str(one).endswith(
+        "one could replace an item that the application wrote as Note: `match` tells what an item is, but one key holds "
+        "only one → give Stats items keys that no Note item has"
+    )
+    assert reviewed(SHARED.replace('SK: "{part}"', "SK: STATS").replace("bind: {part: INFO}, ", "")).findings == ()
+    alone = SHARED.replace(", derived: true", "")
+    assert "shared-key" not in [finding.code for finding in reviewed(alone).findings], "the application makes both"
+
+
 # --- the rule files of this repository, each judged by hand ---
 
 JUDGED = {

@@ -52,6 +52,7 @@ CODES = (
     "hot-group",
     "many-contributions",
     "long-chain",
+    "shared-key",
     "not-derived",
     "claimed-copy",
     "copied-index-key",

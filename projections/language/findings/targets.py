@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.binding import each_variable
-from projections.language.entities import attribute_types
+from projections.language.entities import attribute_types, shared_key
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
 from projections.language.findings.lengths import LONG_TEXTS
@@ -21,7 +21,9 @@ _TEXT_BYTES, _OTHER_BYTES = 2000, 40
 
 
 def targets(facts: Facts) -> Iterator[Remark]:
-    """Findings about targets, rule by rule."""
+    """Findings about targets: entity by entity, then rule by rule."""
+    for name in facts.rules.entities:
+        yield from _shared_key(facts, name)
     for name, rule in facts.projections.items():
         yield from _not_derived(facts, name, rule)
         if rule.copy_ is not None:
@@ -31,6 +33,26 @@ def targets(facts: Facts) -> Iterator[Remark]:
             yield from _wrong_type(facts, name, rule)
         if rule.top is not None:
             yield from _long_list(name, rule)
+
+
+def _shared_key(facts: Facts, name: str) -> Iterator[Remark]:
+    """`match` tells items apart, but under one key there is only one."""
+    if not facts.made_by_rules(name):
+        return
+    table = facts.rules.table_of(name)
+    for other in facts.rules.entities:
+        if facts.made_by_rules(other) or table is None or facts.rules.table_of(other) != table:
+            continue
+        if key := shared_key(facts.rules, table, name, other):
+            yield Remark(
+                "shared-key",
+                "warning",
+                ("entities", name),
+                f"rules create and delete {name} items, and with {key} one could replace an item that the application "
+                f"wrote as {other}: `match` tells what an item is, but one key holds only one",
+                f"give {name} items keys that no {other} item has",
+                at_key=True,
+            )
 
 
 def _not_derived(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
