@@ -20,7 +20,8 @@ from projections.engine.ledger_items import (
 from projections.engine.store import Image, Store
 from projections.language.contribution import Contributions
 from projections.language.keys import escape
-from projections.language.rules import LedgerRule, Member, MemberQuery, Totals
+from projections.language.program import Program
+from projections.language.rules import AggregateRule, LedgerRule, Member, MemberQuery, Totals
 
 __all__ = [
     "EXTREMES",
@@ -31,6 +32,7 @@ __all__ = [
     "parts_of",
     "read_groups",
     "read_members",
+    "spread",
     "summed",
 ]
 
@@ -99,6 +101,12 @@ class Group:
 def extreme_sort(generation: int, slot: str, which: str) -> str:
     """The sort key of the item that holds the least or greatest settled value of a slot."""
     return f"{generation:04d}|{which} {escape(slot)}"
+
+
+def spread(program: Program, target: Target) -> int:
+    """Over how many shards the rules spread a group."""
+    rule = program.rules.get(target[0])
+    return rule.shards if isinstance(rule, AggregateRule) else 1
 
 
 def read_groups(store: Store, targets: Iterable[Target], generations: Generations) -> dict[Target, Group]:

@@ -20,7 +20,7 @@ from functools import partial
 
 from projections.engine.delta import SETTLED, WIDE, Load, Piece, difference, steps, unmarked
 from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
-from projections.engine.groups import EXTREMES, Generations, extreme_sort
+from projections.engine.groups import EXTREMES, Generations, extreme_sort, spread
 from projections.engine.ledger_items import (
     CLOSED,
     LEDGER,
@@ -54,7 +54,6 @@ from projections.errors import ConditionFailed, InvalidRequest, StoreError, Tran
 from projections.language.contribution import Contributions, Evaluated, canonical_text
 from projections.language.ordering import decode_order
 from projections.language.program import Program
-from projections.language.rules import AggregateRule
 from projections.language.values import number_text
 
 __all__ = ["Change", "Ledger"]
@@ -374,8 +373,7 @@ class Ledger:
 
     def _shard(self, target: Target, generation: int) -> int:
         """The shard of a group that this transaction adds to. The first shard says how many there have ever been."""
-        rule = self._program.rules.get(target[0])
-        shards = rule.shards if isinstance(rule, AggregateRule) else 1
+        shards = spread(self._program, target)
         if shards <= 1:
             return 0
         if self._sharded.get((target, generation)) != shards:

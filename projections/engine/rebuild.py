@@ -17,7 +17,7 @@ from decimal import Decimal
 
 from projections.engine.delta import SETTLED
 from projections.engine.effort import Effort
-from projections.engine.groups import Generations, extreme_sort, parts_of
+from projections.engine.groups import Generations, extreme_sort, parts_of, spread
 from projections.engine.ledger_items import (
     CLOSED,
     LEDGER,
@@ -46,13 +46,14 @@ from projections.engine.store import (
     Write,
 )
 from projections.errors import ConditionFailed, TransactionCancelled, Transient
+from projections.language.program import Program
 
 __all__ = ["close", "reopen", "sweep"]
 
 _MOST_TRIES = 20
 
 
-def close(store: Store, target: Target, generations: Generations, effort: Effort) -> int:
+def close(store: Store, program: Program, target: Target, generations: Generations, effort: Effort) -> int:
     """Closes the open generation of a group and makes the next, which nothing publishes yet; or finds that done.
 
     Gives the new generation, which `generations` knows from then on. Raises Transient.
@@ -75,8 +76,9 @@ def close(store: Store, target: Target, generations: Generations, effort: Effort
             return generation
         else:
             seen = generation
+        # Where the first was lost nothing counts the others, and a commit under way may write to one that is not there yet.
         counted = int(Decimal(first[SHARD_COUNT]["N"])) if SHARD_COUNT in first else 1
-        shards = max([counted, *(shard + 1 for shard in parts)])  # where the first was lost, nothing counts the others
+        shards = max([counted, spread(program, target), *(shard + 1 for shard in parts)])
         try:
             for shard in range(shards):
                 _close_shard(store, target, generation, shard, parts)

@@ -78,7 +78,7 @@ def rebuild(w: Scene, *targets: Target) -> None:
     """As a new process does it."""
     refresher = w.refresher()
     for target in targets:
-        generation = close(w.store, target, refresher.generations, effort())
+        generation = close(w.store, w.program, target, refresher.generations, effort())
         moving(w, refresher, target)
         reopen(w.store, target, generation)
         assert refresher.publish([target], effort()) == {}
@@ -238,7 +238,7 @@ def test_nothing_is_published_before_everything_is_moved(rules: str) -> None:
     w = liked(rules)
     shown = w.post()
     refresher = w.refresher()
-    generation = close(w.store, TARGET, refresher.generations, effort())
+    generation = close(w.store, w.program, TARGET, refresher.generations, effort())
     assert read_groups(w.store, [TARGET], Generations())[TARGET].rebuilding
     w.like(7, 1, weight=7)
     w.settle()
@@ -267,7 +267,7 @@ def test_a_process_that_does_not_know_the_new_generation_learns_of_it(rules: str
     for moved in (False, True):
         w = liked(rules)
         refresher = w.refresher()
-        generation = close(w.store, TARGET, refresher.generations, effort())
+        generation = close(w.store, w.program, TARGET, refresher.generations, effort())
         if moved:
             moving(w, refresher, TARGET)
         CHANGES[change](w)
@@ -350,6 +350,24 @@ def test_two_at_once_do_what_one_does(rules: str, method: str) -> None:
     raise AssertionError("it never ends")
 
 
+@pytest.mark.parametrize("call", range(2), ids=["before it notes the shards", "before it commits"])
+def test_where_the_first_shard_was_lost_a_commit_under_way_finds_every_shard_closed(call: int) -> None:
+    w = Scene(SHARDED, HEAD, chance=lambda: 0.5)
+    w.put("POST#1", "METADATA")
+    w.settle()
+    w.like(1, 1, weight=1)
+
+    def lose() -> None:
+        first = group_key(*TARGET)
+        if w.store.get(first) is not None:
+            w.store.remove(first)
+        rebuild(w, TARGET)
+
+    before(w, ["write", "transact"][call], lose, 0)
+    w.settle()
+    assert w.differences() == []
+
+
 def test_a_group_that_never_rests_is_given_up_for_now() -> None:
     w = liked(PLAIN)
     original = w.store.transact
@@ -361,9 +379,9 @@ def test_a_group_that_never_rests_is_given_up_for_now() -> None:
 
     w.store.transact = busy  # type: ignore[method-assign]
     with pytest.raises(Transient, match="kept changing while it was closed"):
-        close(w.store, TARGET, Generations(), effort())
+        close(w.store, w.program, TARGET, Generations(), effort())
     with pytest.raises(Transient):
-        close(w.store, TARGET, Generations(), impatient())
+        close(w.store, w.program, TARGET, Generations(), impatient())
     live(w)
     w.like(8, 1, weight=1)
     w.settle()

@@ -261,7 +261,7 @@ def _(world: World) -> None:
 
 
 def close(world: World, rule: str) -> int:
-    return rebuild.close(world.store, (rule, f"main|{POST}"), Generations(), Effort(lambda: 900.0))
+    return rebuild.close(world.store, world.program, (rule, f"main|{POST}"), Generations(), Effort(lambda: 900.0))
 
 
 # What is published

@@ -171,7 +171,7 @@ class Repair:
             self._attempt(target[1], partial(self._each, rebuild.sweep, target, generation))
 
     def _close(self, target: Target, opened: dict[Target, int], effort: Effort) -> None:
-        opened[target] = rebuild.close(self._store, target, self._generations, effort)
+        opened[target] = rebuild.close(self._store, self._program, target, self._generations, effort)
 
     def _each(
         self, step: Callable[[Store, Target, int], None], target: Target, generation: int, effort: Effort

@@ -203,7 +203,8 @@ class Rebuild(Job):
     def work(self, place: Place, bench: Bench) -> Place:
         phase, generation, after = place
         if phase == "close":
-            return Place("entries", rebuild.close(bench.store, self.target, bench.generations, bench.effort))
+            program = self.edition.program
+            return Place("entries", rebuild.close(bench.store, program, self.target, bench.generations, bench.effort))
         bench.generations.at_least(self.target, generation)
         if phase == "entries":
             rule, target = self.target
