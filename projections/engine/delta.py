@@ -12,7 +12,18 @@ from typing import Any
 from projections.engine.ledger_items import Target
 from projections.language.contribution import Contributed, Contributions
 
-__all__ = ["GENERATION", "SETTLED", "WIDE", "Load", "Piece", "difference", "generation_of", "steps", "unmarked"]
+__all__ = [
+    "GENERATION",
+    "SETTLED",
+    "WIDE",
+    "Load",
+    "Piece",
+    "difference",
+    "generation_of",
+    "marked_later",
+    "steps",
+    "unmarked",
+]
 
 WIDE = decimal.Context(prec=600)
 """Sums and differences are exact here; what DynamoDB cannot hold it refuses, rather than we round it."""
@@ -107,6 +118,16 @@ def _piece(old: Contributed, new: Contributed) -> Piece:
 def unmarked(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
     """What one rule contributes, without the marks of what settled."""
     return {target: rest for target, contributed in targets.items() if (rest := _unmarked(contributed))}
+
+
+def marked_later(contributions: Contributions, version: str) -> Contributions:
+    """Marks of expiries later than a version: what they settled, an older record does not contribute again."""
+    found: Contributions = {}
+    for rule, targets in contributions.items():
+        for target, contributed in targets.items():
+            if contributed.get(SETTLED, "") > version:
+                found.setdefault(rule, {})[target] = {SETTLED: contributed[SETTLED]}
+    return found
 
 
 def _unmarked(contributed: Contributed) -> Contributed:

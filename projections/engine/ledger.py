@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 
-from projections.engine.delta import SETTLED, WIDE, Load, Piece, difference, steps, unmarked
+from projections.engine.delta import SETTLED, WIDE, Load, Piece, difference, marked_later, steps, unmarked
 from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.groups import EXTREMES, Generations, extreme_sort, spread
 from projections.engine.ledger_items import (
@@ -206,6 +206,10 @@ class Ledger:
                 before = change.before = opened.stamped(change.before)
             removed = change.gone and not change.expired and bool(change.version)
             change.goal = self._goal(before, change.after.contributions, opened, removed=removed)
+            if change.known and change.version:
+                for rule, marks in marked_later(before, change.version).items():
+                    if rule in self._program.rules:
+                        change.goal = {**change.goal, rule: {**change.goal.get(rule, {}), **marks}}
             change.before_text, change.text = canonical_text(before), canonical_text(change.goal)
             other = None if change.settle else alike.setdefault((change.before_text, change.text), change)
             if other is None or other is change:
@@ -503,7 +507,8 @@ class Ledger:
                 settle = {rule: change.settle[rule]} if rule in change.settle else {}
                 marks = {target: {SETTLED: change.version} for target in settle.get(rule, {})}
                 wishes = [({**goal.get(rule, {}), **marks}, settle)] if rule not in refused else []
-                for wish, settling in [*wishes, ({}, {})]:
+                least = marked_later(self._now(change), change.version).get(rule, {})
+                for wish, settling in [*wishes, (least, {})]:
                     now = self._now(change)
                     if wish == now.get(rule, {}):
                         break
@@ -522,8 +527,13 @@ class Ledger:
             if lost:
                 continue
             done = self._now(change)
-            if change.version:  # marks are those of this expiry
-                done = {rule: left for rule, targets in done.items() if (left := unmarked(targets))}
+            if change.version:  # all marks but those of later expiries are of this one
+                later = marked_later(done, change.version)
+                done = {
+                    rule: left
+                    for rule, targets in done.items()
+                    if (left := {**unmarked(targets), **later.get(rule, {})})
+                }
             change.rejected = sorted(refused.items())  # before the last step, which writes it down
             if self._walk(change, self._now(change), done, {}, effort, change.version):
                 change.state = "applied"

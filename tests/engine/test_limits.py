@@ -104,7 +104,9 @@ def test_more_than_4_mb_of_many_items_are_several_transactions_at_the_first_try(
     assert world.post()["lastText"] == "x" * 200_000
 
 
-def test_an_expiry_of_more_than_100_targets_settles_each_once() -> None:
+@pytest.mark.parametrize("late", [False, True], ids=["after its insert", "before its insert"])
+def test_an_expiry_of_more_than_100_targets_settles_each_once(late: bool) -> None:
+    """Also where an insert that was given up is delivered again when the expiry is halfway through."""
     head = """
 table: {key: [PK, SK], ttl: expiresAt}
 entities:
@@ -115,7 +117,11 @@ projections:
     rule = "  tags: {from: Point, expired: keep, each: {tag: tags}, aggregate: {into: Tag, set: {n: count, low: min(v)}}}\n"
     world = World(rule, head)
     world.put("POINT#1", "P", v=7, tags=[f"t{number:03}" for number in range(250)])
-    world.settle()
+    inserted = world.records()
+    if late:
+        world.position += len(inserted)
+    else:
+        world.settle()
     world.remove("POINT#1", "P", by_ttl=True)
     batch = world.records()
     calls, real = itertools.count(), world.store.transact
@@ -128,9 +134,11 @@ projections:
     world.store.transact = transact  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         world.deliver()
+    if late:
+        assert world.worker().process(inserted, remaining=lambda: 900).failed is None
     world.worker().process(batch, remaining=lambda: 900)
     world.settle()
-    for number in (0, 100, 249):
+    for number in range(250):
         item = world.item(f"TAG#t{number:03}", "STATS")
         assert item == {"PK": f"TAG#t{number:03}", "SK": "STATS", "n": 1, "low": 7}
     assert [entry["contributions"] for entry in world.ledger("E|")] == ["{}"]
