@@ -33,7 +33,7 @@ from projections.engine.store import (
 from projections.engine.tally import Tally
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.keys import decode_key
-from projections.language.program import Program
+from projections.language.program import Entity, Program
 from projections.language.rules import CopyRule, LedgerRule
 from projections.language.values import same
 
@@ -183,7 +183,7 @@ class Publisher:
         schema = self._store.schema(key.table)
         constants = rule.into.constants.items()
         kind = tuple(Equal((name,), value) for name, value in constants if name not in schema.key_attributes)
-        return AllOf((Exists((schema.partition[0],)), *kind, condition))
+        return AllOf((*self._there(rule, key), *kind, condition))
 
     def _heal_one(
         self, rule: LedgerRule, target: Target, read: list[tuple[Image | None, Group]], effort: Effort
@@ -204,7 +204,7 @@ class Publisher:
             if item is not None and not creates(rule) and not self._fits(rule, key, item):
                 return
             held = item.get(guard) if item is not None else None
-            if item is None and (group.totals.n == 0 or not self._makes_at(rule, key)):
+            if (item is None and group.totals.n == 0) or (held is None and not rule.into.at(key)):
                 return
             try:
                 if self._write(rule, key, target, group, as_read(guard, held), item):
@@ -215,9 +215,15 @@ class Publisher:
                     return
         raise Transient(f"{rule.name}: the guard of a target kept changing while it was healed")
 
-    def _makes_at(self, rule: LedgerRule, key: ItemKey) -> bool:
-        """Whether a rule may bring an item to life under a key: another version of it may have recorded other targets."""
-        return any(entity is rule.into for entity in self._program.entities_at(key))
+    def _there(self, rule: LedgerRule, key: ItemKey) -> tuple[Condition, ...]:
+        """That there is an item; under a key of another entity, one that the rule once published on.
+
+        Another version of the rule recorded such targets; one that never came into force left their items alone.
+        """
+        names = [self._store.schema(key.table).partition[0]]
+        if not rule.into.at(key):
+            names.append(self._program.guard(rule.name))
+        return tuple(Exists((name,)) for name in names)
 
     def _fits(self, rule: LedgerRule, key: ItemKey, image: Image) -> bool:
         """Whether an item is of the entity that the rule writes to, by key and `match`."""
@@ -229,7 +235,6 @@ class Publisher:
     ) -> bool:
         """Writes what the group says unless `item` shows it already. Whether anything had to be written."""
         guard = self._program.guard(rule.name)
-        exists = Exists((self._store.schema(key.table).partition[0],))
         members = read_members(self._store, rule, target[1], group)
         values = rule.published(group.totals, members)
         by = members["claim"][0].source if isinstance(rule, CopyRule) and members["claim"] else None
@@ -237,25 +242,29 @@ class Publisher:
         if isinstance(rule, CopyRule):
             return self._write_claim(rule, key, values if by is not None else None, stamp, condition, item)
         n = group.totals.n
-        makes = creates(rule)
-        wanted = {**rule.into.constants, **values, guard: stamp} if makes else {**values, guard: stamp}
+        makes, home = creates(rule), rule.into.at(key)
+        wanted = {**(rule.into.constants if makes and home else {}), **values, guard: stamp}
         shown = item is not None and all(same(item.get(name), value) for name, value in wanted.items())
         if not shown:
             if not makes:
                 condition = self._on_target(rule, key, condition)
-            elif n == 0 or not self._makes_at(rule, key):
-                # zeros never create: creating and deleting would chase each other forever
-                condition = AllOf((exists, condition))
+            elif n == 0 or not home:  # zeros never create: creating and deleting would chase each other forever
+                condition = AllOf((*self._there(rule, key), condition))
             self._store.write(_update(key, wanted, condition))
         if makes and n == 0:
             self._delete_empty(rule, key)
         return not shown
 
     def _delete_empty(self, rule: LedgerRule, key: ItemKey) -> None:
-        """Deletes a derived item if every rule's guard on it says that nothing contributes."""
-        empty = tuple(
-            AnyOf((Missing((guard,)), Equal((guard, "n"), {"N": "0"}))) for guard in self._others[rule.into.name]
-        )
+        """Deletes a derived item if every rule's guard on it says that nothing contributes.
+
+        Under a key of another entity, which another version of the rule recorded, it must be derived, too.
+        """
+        entities = [rule.into] if rule.into.at(key) else self._program.entities_at(key)
+        if not entities or not all(_made(entity) for entity in entities):
+            return
+        guards = {self._program.guard(rule.name)}.union(*(self._others.get(entity.name, ()) for entity in entities))
+        empty = tuple(AnyOf((Missing((guard,)), Equal((guard, "n"), {"N": "0"}))) for guard in sorted(guards))
         exists = Exists((self._store.schema(key.table).partition[0],))
         with suppress(ConditionFailed):  # another rule contributes, or it is gone already
             self._store.write(Delete(key, AllOf((exists, *empty))))
@@ -269,11 +278,17 @@ class Publisher:
         condition: Condition,
         item: Image | None,
     ) -> bool:
-        """The least claim's copy; without a claim, no item."""
-        guard = self._program.guard(rule.name)
+        """The least claim's copy; without a claim, no item.
+
+        Under keys of another entity, which another version of the rule recorded, only copies are deleted.
+        """
+        guard, home = self._program.guard(rule.name), rule.into.at(key)
         if values is None:  # only the rule makes such items: a heal deletes one that lost its guard, too
-            ours = Exists((guard,)) if item is None else Exists((self._store.schema(key.table).partition[0],))
-            self._store.write(Delete(key, AllOf((ours, condition))))
+            entities = self._program.entities_at(key)
+            if not home and not (entities and all(entity.copied for entity in entities)):
+                return False
+            ours = (Exists((guard,)),) if item is None else self._there(rule, key)
+            self._store.write(Delete(key, AllOf((*ours, condition))))
             return True
         stored = item
         if rule.attributes is None and stored is None:
@@ -282,15 +297,20 @@ class Publisher:
         wanted = {**gone, **values, guard: stamp}
         if item is not None and all(same(item.get(name), value) for name, value in wanted.items()):
             return False
-        if not self._makes_at(rule, key):
-            condition = AllOf((Exists((self._store.schema(key.table).partition[0],)), condition))
+        if not home:
+            condition = AllOf((*self._there(rule, key), condition))
         self._store.write(_update(key, wanted, condition))
         return True
 
 
 def creates(rule: LedgerRule) -> bool:
     """Whether a publish may bring the target to life: a claimed copy, or a derived entity that no copy makes."""
-    return isinstance(rule, CopyRule) or (rule.into.derived and not rule.into.copied)
+    return isinstance(rule, CopyRule) or _made(rule.into)
+
+
+def _made(entity: Entity) -> bool:
+    """Whether publishes make an entity's items: nobody else does."""
+    return entity.derived and not entity.copied
 
 
 def shares_calls(rule: LedgerRule) -> bool:

@@ -65,6 +65,14 @@ class Entity:
     def owned_by_rules(self) -> bool:
         return self.derived or self.copied
 
+    def at(self, key: ItemKey) -> bool:
+        """Whether a key is one that its items have; `match` is not asked."""
+        return (
+            key.table == self.table
+            and self.patterns[0].match(key.partition) is not None
+            and (len(self.patterns) == 1 or self.patterns[1].match(key.sort or "") is not None)
+        )
+
     def target_key(self, resolve: Resolve) -> ItemKey | None:
         """The key of the item these variables name; None if any is missing. Raises BadInput if it cannot be a key."""
         texts = []
@@ -143,12 +151,7 @@ class Program:
 
     def entities_at(self, key: ItemKey) -> list[Entity]:
         """The entities an item under this key could be of; `match` is not asked, because there is no item."""
-        return [
-            entity
-            for entity in self._by_table.get(key.table, ())
-            if entity.patterns[0].match(key.partition) is not None
-            and (len(entity.patterns) == 1 or entity.patterns[1].match(key.sort or "") is not None)
-        ]
+        return [entity for entity in self._by_table.get(key.table, ()) if entity.at(key)]
 
     def contributions(self, item: Item | None) -> Evaluated:
         """What an item contributes under every rule that keeps a ledger."""

@@ -213,6 +213,13 @@ def an_empty_item_is_deleted_though_another_rule_contributes() -> Iterator[None]
         yield
 
 
+@mutant("expiry", change=True, rollback=True)
+def items_of_the_application_are_deleted_when_a_rule_that_makes_others_takes_back() -> Iterator[None]:
+    own = ("if rule.into.at(key) else self._program.entities_at(key)", "")
+    with reworded(publishing.Publisher, "_delete_empty", own):
+        yield
+
+
 @mutant("index")
 def index_attributes_are_written_without_conditions() -> Iterator[None]:
     with (
@@ -375,7 +382,9 @@ def zeros_create_items() -> Iterator[None]:
 
 @mutant("derived")
 def constants_are_not_healed() -> Iterator[None]:
-    with reworded(publishing.Publisher, "_write", ("if makes else {", "if makes and item is None else {")):
+    with reworded(
+        publishing.Publisher, "_write", ("if makes and home else {", "if makes and home and item is None else {")
+    ):
         yield
 
 
@@ -402,7 +411,7 @@ def rules_that_were_tried_are_forgotten_without_a_backfill() -> Iterator[None]:
 
 @mutant("derived", change=True, rollback=True)
 def items_are_made_where_another_version_of_a_rule_recorded() -> Iterator[None]:
-    with reworded(publishing.Publisher, "_write", ("elif n == 0 or not self._makes_at(rule, key):", "elif n == 0:")):
+    with reworded(publishing.Publisher, "_write", ("elif n == 0 or not home:", "elif n == 0:")):
         yield
 
 

@@ -52,8 +52,7 @@ class Past:
         """Whether it was never in force."""
         self.guard: str = definition["guard_prefix"] + self.rule
         into = definition["entities"][rule.get("into", rule["from"])]
-        self.makes = self.kind == "copy" or (bool(into["derived"]) and self.kind not in ("index", "embed"))
-        """Whether it brought items to life."""
+        self._makes = self.kind == "copy" or (bool(into["derived"]) and self.kind not in ("index", "embed"))
         self.attributes = _attributes(rule, into)
         """What it wrote; None for everything an item holds."""
         self._idle = rule["mode"] == "shadow"
@@ -70,7 +69,14 @@ class Past:
             return False
         if self.kind != "index" and not self._changed:
             return True
-        item = self._then.recognise(key, image)  # the guard alone may be that of the rule as it is now
+        return self._fits(key, image)  # the guard alone may be that of the rule as it is now
+
+    def made(self, key: ItemKey, image: Image) -> bool:
+        """Whether it brought an item to life: its guard alone may be that of a version that wrote on other items."""
+        return self._makes and self._fits(key, image)
+
+    def _fits(self, key: ItemKey, image: Image) -> bool:
+        item = self._then.recognise(key, image)
         return item is not None and item.entity.name == self._entity
 
     def writes_still(self, item: Item | None, today: Program) -> bool:
@@ -132,7 +138,7 @@ def _remove(key: ItemKey, image: Image, traces: Sequence[Past], today: Program, 
     guards = {one.guard for one in gone} & image.keys()
     conditions: list[Condition] = [Exists((store.schema(key.table).partition[0],))]
     conditions += [as_read(one.guard, image[one.guard]) for one in traces if one.guard in image]
-    if any(one.makes for one in gone):
+    if any(one.made(key, image) for one in gone):
         makers = _makers(item.entity, today) if item is not None else frozenset()
         if not _held(image, guards, makers, today):
             nobody = (AnyOf((Missing((name,)), Equal((name, "n"), {"N": "0"}))) for name in sorted(makers - guards))

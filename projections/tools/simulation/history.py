@@ -25,6 +25,7 @@ from projections.engine.processor import SETTLE_SECONDS, Processor, Rejected
 from projections.engine.registry import FILLING, LIVE, TRIED, Registry, Replaced
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Transient, UsageError
+from projections.language.keys import encode_key
 from projections.operations.backfill.progress import Progress
 from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks
@@ -784,6 +785,10 @@ class History:
                 tampered=self._application.tampering or self._damaged or self._cast.regards,
                 lived=self._lived.look(),
             )
+            if image is None and (old := program.recognise(key, change["OldImage"])) and not old.entity.owned_by_rules:
+                self._outcome.problems.append(
+                    f"{encode_key(key)}: deleted by the engine, which is the application's to do"
+                )
         if self._cast.indexed:
             self._past.append((self._steps, key, change.get("OldImage")))
         world.records[change["SequenceNumber"]] = record

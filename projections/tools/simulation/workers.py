@@ -14,6 +14,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from projections.engine.ledger_items import LEDGER
 from projections.engine.store import Image, ItemKey, Page, Schema, Store, Update, Value, Write
 from projections.errors import ConditionFailed, Reason, StoreError, TransactionCancelled, Transient
+from projections.stores.statements import require_items
 
 if TYPE_CHECKING:
     from projections.tools.simulation.scene import Edition
@@ -165,9 +166,12 @@ class SteppedStore:
         """One request, yet each of its updates is carried out for itself: each may fail, and others come between."""
         answers: list[StoreError | None] = []
         for write in writes:
+            require_items(self._store.schema(write.key.table), write)
             try:
                 self.write(write)
                 answers.append(None)
+            except ConditionFailed:
+                answers.append(ConditionFailed())  # without the item, as on DynamoDB
             except StoreError as error:
                 answers.append(error)
         return answers

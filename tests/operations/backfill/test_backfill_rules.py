@@ -388,6 +388,19 @@ def test_an_item_that_two_retired_rules_made_is_deleted_as_a_whole() -> None:
     after.right()
 
 
+def test_an_item_of_the_application_stays_though_the_retired_rule_was_last_to_make_others() -> None:
+    """That version never came to publish: the guard is from the one before."""
+    stage = lived(LIKES + TAGS)
+    elsewhere = '  likes: {from: Like, bind: {tag: "{postId}"}, aggregate: {into: Tag, set: {likeCount: count}}}\n'
+    stage.under(elsewhere + TAGS).backfill().begin(segments=2)
+    after = stage.under(TAGS, "{likes: remove}")
+    after.filled(restart=True)
+    assert after.item("POST#1", "METADATA", guards=True) == {
+        "PK": "POST#1", "SK": "METADATA", "owner": "u1", "tags": ["a", "t1"]
+    }  # fmt: skip
+    after.right()
+
+
 def test_an_item_that_another_rule_still_makes_stays() -> None:
     stage = Stage(TAGS + OWNERS)
     stage.put("POST#1", "METADATA", owner="a", tags=["a", "b"])

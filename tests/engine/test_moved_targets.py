@@ -1,0 +1,101 @@
+"""Targets that another version of a rule recorded, in another entity: while both are at work, and after a rollback."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.world import World
+
+POSTS = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
+TAGS = "  likes: {from: Like, bind: {tag: '{topic}'}, aggregate: {into: Tag, set: {likeCount: count}}}\n"
+BOARDS = TAGS.replace("into: Tag", "into: Board")
+CLAIMS = "  likes: {from: Like, bind: {tag: '{topic}'}, copy: {into: Name, attributes: [topic]}}\n"
+HEAD = """
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "POST#{postId}", SK: METADATA}}
+  Board: {key: {PK: "BOARD#{tag}", SK: STATS}}
+  Name: {key: {PK: "NAME#{tag}", SK: STATS}}
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#{postId}"}}
+  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, match: {type: Tag}, derived: true}
+  Topic: {key: {PK: "TOPIC#{tag}", SK: STATS}, derived: true}
+projections:
+  tags: {from: Like, bind: {tag: "{topic}"}, aggregate: {into: Tag, set: {n: count}}}
+  topics: {from: Like, where: {again: [{exists: true}]}, bind: {tag: "{topic}"}, aggregate: {into: Topic, set: {n: count}}}
+"""
+WRITTEN = {"PK": "POST#1", "SK": "METADATA", "title": "t"}
+
+
+def enforced(w: World) -> World:
+    """As after a backfill that has put these rules in force and has not yet looked at what the former ones wrote."""
+    w.registry().enforce()
+    w.registry().complete(w.program.rules)
+    return w
+
+
+def world(rules: str) -> World:
+    w = World(rules, HEAD)
+    w.put("POST#1", "METADATA", title="t")
+    w.like(1, 1, topic="x")
+    return w
+
+
+def test_what_a_rolled_back_rule_recorded_and_never_published_is_taken_back_without_a_trace() -> None:
+    w = world(TAGS)
+    w.under(POSTS, HEAD).settle()
+    assert w.item("POST#1", "METADATA", guards=True) == WRITTEN
+    w.like(1, 1, topic="y")
+    w.settle()
+    assert w.item("POST#1", "METADATA", guards=True) == WRITTEN
+    assert (w.item("TAG#y", "STATS") or {})["likeCount"] == 1
+
+
+def test_what_a_rolled_back_rule_recorded_elsewhere_keeps_nothing_else_from_being_published() -> None:
+    w = world(POSTS)
+    w.settle()
+    tried = w.under(BOARDS, HEAD)
+    tried.put("BOARD#y", "STATS")
+    tried.like(1, 1, topic="y")
+    tried.settle()
+    back = tried.under(POSTS, HEAD)
+    back.remove("USER#1", "LIKE#1")
+    back.settle()
+    assert back.rejected == []
+    assert back.post() == {"title": "t", "likeCount": 0}
+    assert back.item("BOARD#y", "STATS", guards=True) == {"PK": "BOARD#y", "SK": "STATS"}
+
+
+@pytest.mark.parametrize("rules", [TAGS, CLAIMS], ids=["derived", "claimed"])
+@pytest.mark.parametrize("published", [True, False])
+def test_an_item_of_the_application_outlives_a_rule_that_makes_its_targets_elsewhere(
+    published: bool, rules: str
+) -> None:
+    w = world(POSTS)
+    if published:
+        w.settle()
+        assert w.post() == {"title": "t", "likeCount": 1}
+    new = enforced(w.under(rules, HEAD))
+    new.like(1, 1, topic="y")
+    new.settle()
+    post = w.item("POST#1", "METADATA")
+    assert post is not None
+    assert {**post, "likeCount": 0} == {**WRITTEN, "likeCount": 0}
+    assert ("likeCount" in post) == published, "what it shows goes when the former rule is retired"
+    made = {TAGS: {"PK": "TAG#y", "SK": "STATS", "type": "Tag", "likeCount": 1, "n": 1}}
+    made[CLAIMS] = {"PK": "NAME#y", "SK": "STATS", "topic": "y"}
+    assert w.item(made[rules]["PK"], "STATS") == made[rules]
+    assert w.item("TAG#x", "STATS") is None
+
+
+def test_a_derived_item_stays_as_long_as_a_rule_of_its_own_entity_contributes() -> None:
+    w = world(TAGS)
+    w.settle()
+    new = enforced(w.under(TAGS.replace("into: Tag", "into: Topic"), HEAD))
+    new.like(1, 1, topic="x", again=True)
+    new.settle()
+    assert w.item("TAG#x", "STATS") == {"PK": "TAG#x", "SK": "STATS", "type": "Tag", "likeCount": 0, "n": 1}
+    assert w.item("TOPIC#x", "STATS") == {"PK": "TOPIC#x", "SK": "STATS", "likeCount": 1, "n": 1}
+    new.remove("USER#1", "LIKE#1")
+    new.settle()
+    assert w.item("TAG#x", "STATS") is None
+    assert w.item("TOPIC#x", "STATS") is None
