@@ -7,7 +7,7 @@ cloned item, a restored ledger) cannot lock the truth out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -67,6 +67,7 @@ class Publisher:
             entity: tuple(program.guard(rule.name) for rule in rules)
             for entity, rules in program.ledger_rules_into.items()
         }
+        self._kept = [program.guard(name) for name, fate in program.retired.items() if fate == "keep"]
         self._tally = tally or Tally()
 
     def publish(self, targets: Iterable[Target], effort: Effort) -> dict[Target, StoreError]:
@@ -80,7 +81,8 @@ class Publisher:
             groups = read_groups(self._store, list(known), self._generations)
         except Transient as error:
             return dict.fromkeys(known, error)
-        alone = {target: rule for target, rule in known.items() if not shares_calls(rule)}
+        home = {target: rule.into.at(decode_key(target[1])) for target, rule in known.items()}
+        alone = {target: rule for target, rule in known.items() if not (shares_calls(rule) and home[target])}
         self._run(
             [
                 partial(self._try, target, partial(self._publish_one, rule, target, groups[target]), effort, failures)
@@ -100,7 +102,10 @@ class Publisher:
         try:
             effort.check()
             keys = {target: decode_key(target[1]) for target in known}
-            items = self._store.get_many(list(dict.fromkeys(keys.values())))
+            there = (
+                key for key in keys.values() if key.table in self._program.tables
+            )  # or of a former version's table
+            items = self._store.get_many(list(dict.fromkeys(there)))
             groups = read_groups(self._store, list(known), self._generations)  # after the guards
         except Transient as error:
             return dict.fromkeys(known, error)
@@ -150,7 +155,7 @@ class Publisher:
         try:
             self._write(rule, key, target, group, older(self._program.guard(rule.name), group.at), None)
         except ConditionFailed as failed:  # no such item, or published by someone with as new or newer knowledge
-            if group.totals.n == 0 and failed.item is not None and creates(rule) and not isinstance(rule, CopyRule):
+            if group.totals.n == 0 and failed.item is not None:
                 self._delete_empty(rule, key)  # the one who published the zeros may have died before deleting
             return
         self._tally.add("published")
@@ -183,7 +188,7 @@ class Publisher:
         schema = self._store.schema(key.table)
         constants = rule.into.constants.items()
         kind = tuple(Equal((name,), value) for name, value in constants if name not in schema.key_attributes)
-        return AllOf((*self._there(rule, key), *kind, condition))
+        return AllOf((self._exists(key), *kind, condition))
 
     def _heal_one(
         self, rule: LedgerRule, target: Target, read: list[tuple[Image | None, Group]], effort: Effort
@@ -201,10 +206,10 @@ class Publisher:
                 return
             if item is None and not creates(rule):
                 return
-            if item is not None and not creates(rule) and not self._fits(rule, key, item):
+            held, home = item.get(guard) if item is not None else None, rule.into.at(key)
+            if home and item is not None and not creates(rule) and not self._fits(rule, key, item):
                 return
-            held = item.get(guard) if item is not None else None
-            if (item is None and group.totals.n == 0) or (held is None and not rule.into.at(key)):
+            if (item is None and group.totals.n == 0) or (held is None and not home):
                 return
             try:
                 if self._write(rule, key, target, group, as_read(guard, held), item):
@@ -215,15 +220,8 @@ class Publisher:
                     return
         raise Transient(f"{rule.name}: the guard of a target kept changing while it was healed")
 
-    def _there(self, rule: LedgerRule, key: ItemKey) -> tuple[Condition, ...]:
-        """That there is an item; under a key of another entity, one that the rule once published on.
-
-        Another version of the rule recorded such targets; one that never came into force left their items alone.
-        """
-        names = [self._store.schema(key.table).partition[0]]
-        if not rule.into.at(key):
-            names.append(self._program.guard(rule.name))
-        return tuple(Exists((name,)) for name in names)
+    def _exists(self, key: ItemKey) -> Condition:
+        return Exists((self._store.schema(key.table).partition[0],))
 
     def _fits(self, rule: LedgerRule, key: ItemKey, image: Image) -> bool:
         """Whether an item is of the entity that the rule writes to, by key and `match`."""
@@ -234,6 +232,8 @@ class Publisher:
         self, rule: LedgerRule, key: ItemKey, target: Target, group: Group, condition: Condition, item: Image | None
     ) -> bool:
         """Writes what the group says unless `item` shows it already. Whether anything had to be written."""
+        if not rule.into.at(key):
+            return self._write_elsewhere(rule, key, group, condition, item)
         guard = self._program.guard(rule.name)
         members = read_members(self._store, rule, target[1], group)
         values = rule.published(group.totals, members)
@@ -241,33 +241,64 @@ class Publisher:
         stamp = guard_value(group.at, by=by, n=group.totals.n)
         if isinstance(rule, CopyRule):
             return self._write_claim(rule, key, values if by is not None else None, stamp, condition, item)
-        n = group.totals.n
-        makes, home = creates(rule), rule.into.at(key)
-        wanted = {**(rule.into.constants if makes and home else {}), **values, guard: stamp}
+        n, makes = group.totals.n, creates(rule)
+        wanted = {**(rule.into.constants if makes else {}), **values, guard: stamp}
         shown = item is not None and all(same(item.get(name), value) for name, value in wanted.items())
         if not shown:
             if not makes:
                 condition = self._on_target(rule, key, condition)
-            elif n == 0 or not home:  # zeros never create: creating and deleting would chase each other forever
-                condition = AllOf((*self._there(rule, key), condition))
+            elif n == 0:  # zeros never create: creating and deleting would chase each other forever
+                condition = AllOf((self._exists(key), condition))
             self._store.write(_update(key, wanted, condition))
         if makes and n == 0:
             self._delete_empty(rule, key)
         return not shown
 
-    def _delete_empty(self, rule: LedgerRule, key: ItemKey) -> None:
-        """Deletes a derived item if every rule's guard on it says that nothing contributes.
+    def _write_elsewhere(
+        self, rule: LedgerRule, key: ItemKey, group: Group, condition: Condition, item: Image | None
+    ) -> bool:
+        """Under a key of another entity, which another version of the rule recorded: it owns no attribute there.
 
-        Under a key of another entity, which another version of the rule recorded, it must be derived, too.
+        What that version showed goes when it is retired. But from an item that only rules make and that bears its guard, the
+        rule takes what it may have shown under the same names, and the guard says how much still contributes: such items go
+        with the last contribution.
         """
-        entities = [rule.into] if rule.into.at(key) else self._program.entities_at(key)
-        if not entities or not all(_made(entity) for entity in entities):
+        n, guard = group.totals.n, self._program.guard(rule.name)
+        condition = AllOf((Exists((guard,)), condition))
+        entities = self._program.entities_at(key)
+        if isinstance(rule, CopyRule) and n == 0 and _all_are(entities, lambda entity: entity.copied):
+            self._store.write(Delete(key, condition))
+            return True
+        if not _all_are(entities, _made):
+            return False
+        wanted: dict[str, Value | None] = {guard: guard_value(group.at, by=None, n=n)}
+        if not isinstance(rule, CopyRule):
+            others = set(self._store.schema(key.table).key_attributes)
+            for entity in entities:
+                others |= self._program.derived_attributes(entity.name) | entity.constants.keys()
+            wanted |= {name: None for name in rule.attributes if name not in others}
+        shown = item is not None and all(same(item.get(name), value) for name, value in wanted.items())
+        if not shown:
+            self._store.write(_update(key, wanted, condition))
+        if n == 0:
+            self._delete_empty(rule, key)
+        return not shown
+
+    def _delete_empty(self, rule: LedgerRule, key: ItemKey) -> None:
+        """Deletes an item that only rules make if every rule's guard on it says that nothing contributes.
+
+        Also the guards of retired rules whose values are kept. Under a key of another entity, which another version of the
+        rule recorded, it must bear the rule's guard: items that the rule never published on are none of its business.
+        """
+        home, guard = rule.into.at(key), self._program.guard(rule.name)
+        entities = [rule.into] if home else self._program.entities_at(key)
+        if not _all_are(entities, _made):
             return
-        guards = {self._program.guard(rule.name)}.union(*(self._others.get(entity.name, ()) for entity in entities))
-        empty = tuple(AnyOf((Missing((guard,)), Equal((guard, "n"), {"N": "0"}))) for guard in sorted(guards))
-        exists = Exists((self._store.schema(key.table).partition[0],))
+        guards = {guard, *self._kept}.union(*(self._others.get(entity.name, ()) for entity in entities))
+        empty = tuple(AnyOf((Missing((name,)), Equal((name, "n"), {"N": "0"}))) for name in sorted(guards))
+        there = self._exists(key) if home else Exists((guard,))
         with suppress(ConditionFailed):  # another rule contributes, or it is gone already
-            self._store.write(Delete(key, AllOf((exists, *empty))))
+            self._store.write(Delete(key, AllOf((there, *empty))))
 
     def _write_claim(
         self,
@@ -278,17 +309,16 @@ class Publisher:
         condition: Condition,
         item: Image | None,
     ) -> bool:
-        """The least claim's copy; without a claim, no item.
-
-        Under keys of another entity, which another version of the rule recorded, only copies are deleted.
-        """
-        guard, home = self._program.guard(rule.name), rule.into.at(key)
+        """The least claim's copy; without a claim, no item."""
+        guard = self._program.guard(rule.name)
         if values is None:  # only the rule makes such items: a heal deletes one that lost its guard, too
-            entities = self._program.entities_at(key)
-            if not home and not (entities and all(entity.copied for entity in entities)):
-                return False
-            ours = (Exists((guard,)),) if item is None else self._there(rule, key)
-            self._store.write(Delete(key, AllOf((*ours, condition))))
+            ours = Exists((guard,)) if item is None else self._exists(key)
+            try:
+                self._store.write(Delete(key, AllOf((ours, condition))))
+            except ConditionFailed as failed:
+                if failed.item is None:
+                    return False
+                raise
             return True
         stored = item
         if rule.attributes is None and stored is None:
@@ -297,8 +327,6 @@ class Publisher:
         wanted = {**gone, **values, guard: stamp}
         if item is not None and all(same(item.get(name), value) for name, value in wanted.items()):
             return False
-        if not home:
-            condition = AllOf((*self._there(rule, key), condition))
         self._store.write(_update(key, wanted, condition))
         return True
 
@@ -306,6 +334,11 @@ class Publisher:
 def creates(rule: LedgerRule) -> bool:
     """Whether a publish may bring the target to life: a claimed copy, or a derived entity that no copy makes."""
     return isinstance(rule, CopyRule) or _made(rule.into)
+
+
+def _all_are(entities: Sequence[Entity], kind: Callable[[Entity], bool]) -> bool:
+    """Whether any item that these may be is of a kind; False if it may be none of them."""
+    return bool(entities) and all(map(kind, entities))
 
 
 def _made(entity: Entity) -> bool:

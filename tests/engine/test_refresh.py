@@ -246,3 +246,18 @@ def test_a_refresh_that_dies_anywhere_may_be_repeated(role: str) -> None:
         w.settle()
         assert w.differences() == [], writes
     raise AssertionError("it never ends")
+
+
+def test_a_group_that_counts_claims_it_has_lost_keeps_nobody_waiting() -> None:
+    """Where the copy is gone, too, there is nothing to delete. `verify` finds such a group; a rebuild mends it."""
+    w = settled()
+    member = next(
+        item for item in w.store.items("ledger") if "a@example.com" in item["pk"]["S"] and item["pk"]["S"][0] == "M"
+    )
+    w.store.remove(ItemKey("ledger", member["pk"]["S"], member["sk"]["S"]))
+    target = ItemKey("main", "EMAIL#a@example.com", "OWNER")
+    for _ in range(2):  # the copy goes, as no claim is left
+        w.remove(target.partition, target.sort or "") if w.store.get(target) is not None else None
+        refresher = w.refresh(target)
+        assert (refresher.failed, refresher.rejected) == ({}, {})
+        assert w.store.get(target) is None

@@ -213,10 +213,12 @@ def an_empty_item_is_deleted_though_another_rule_contributes() -> Iterator[None]
         yield
 
 
-@mutant("expiry", change=True, rollback=True)
+@mutant("expiry", change=True, then="back")
 def items_of_the_application_are_deleted_when_a_rule_that_makes_others_takes_back() -> Iterator[None]:
-    own = ("if rule.into.at(key) else self._program.entities_at(key)", "")
-    with reworded(publishing.Publisher, "_delete_empty", own):
+    with (
+        reworded(publishing.Publisher, "_write_elsewhere", ("if not _all_are(entities, _made):", "if False:")),
+        reworded(publishing.Publisher, "_delete_empty", ("if not _all_are(entities, _made):", "if False:")),
+    ):
         yield
 
 
@@ -376,28 +378,26 @@ def the_group_is_read_before_the_guard_when_healing() -> Iterator[None]:
 
 @mutant("derived")
 def zeros_create_items() -> Iterator[None]:
-    with reworded(publishing.Publisher, "_write", ("elif n == 0 or not", "elif not")):
+    with reworded(publishing.Publisher, "_write", ("elif n == 0:", "elif False:")):
         yield
 
 
 @mutant("derived")
 def constants_are_not_healed() -> Iterator[None]:
-    with reworded(
-        publishing.Publisher, "_write", ("if makes and home else {", "if makes and home and item is None else {")
-    ):
+    with reworded(publishing.Publisher, "_write", ("if makes else {", "if makes and item is None else {")):
         yield
 
 
 # Rules that change
 
 
-@mutant("index", change=True, rollback=True)
+@mutant("index", change=True, then="back")
 def rules_that_were_tried_are_not_noted() -> Iterator[None]:
     with patch.object(registry.Registry, "admit", registry.Registry.standing):
         yield
 
 
-@mutant("index", change=True, rollback=True)
+@mutant("index", change=True, then="back")
 def rules_that_were_tried_are_forgotten_without_a_backfill() -> Iterator[None]:
     after = registry.Registry._after
 
@@ -409,9 +409,28 @@ def rules_that_were_tried_are_forgotten_without_a_backfill() -> Iterator[None]:
         yield
 
 
-@mutant("derived", change=True, rollback=True)
+@mutant("derived", change=True)
+def items_are_deleted_with_the_values_of_retired_rules_that_are_kept() -> Iterator[None]:
+    with reworded(publishing.Publisher, "_delete_empty", (", *self._kept}", "}")):
+        yield
+
+
+@mutant("index", change=True, then="on")
+def what_is_being_removed_is_forgotten_when_rules_change_again() -> Iterator[None]:
+    after = registry.Registry._after
+
+    def forgetful(self: Any, now: registry.Standing) -> registry.Standing:
+        again = now.program != self._program.fingerprint
+        rules = {name: one for name, one in now.rules.items() if not again or one.state != registry.RETIRING}
+        return after(self, replace(now, rules=rules))
+
+    with patch.object(registry.Registry, "_after", forgetful):
+        yield
+
+
+@mutant("shards", change=True, then="back", writes=60, burst=0.0, batch=1)
 def items_are_made_where_another_version_of_a_rule_recorded() -> Iterator[None]:
-    with reworded(publishing.Publisher, "_write", ("elif n == 0 or not home:", "elif n == 0:")):
+    with reworded(publishing.Publisher, "_write", ("if not rule.into.at(key):", "if False:")):
         yield
 
 

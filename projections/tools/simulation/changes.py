@@ -27,6 +27,7 @@ __all__ = ["Change", "change"]
 Document = dict[str, Any]
 
 _LEDGER = ("aggregate", "top", "latest")
+_COMMON = ("kind", "from", "where", "bind", "each", "expired", "mode", "into")
 _TRIES = 60
 
 
@@ -136,7 +137,7 @@ class _Draft:
         if kind in _LEDGER or rule.get("claimed"):
             yield self._target
         if kind in _LEDGER:
-            yield self._into
+            yield from (self._into, self._kind)
         if kind == "index":
             yield from (self._fewer_cases, self._cases_turned, self._prefixed)
         if kind == "embed":
@@ -253,6 +254,31 @@ class _Draft:
             return None
         rule["claimed"] = True
         return "its copies are claimed"
+
+    # Of kinds
+
+    def _kind(self, name: str, rule: Document) -> str | None:
+        """Another kind of rule of the same name: its targets and its guard are as before, what it shows is new."""
+        kind = self._any([kind for kind in _LEDGER if kind != rule["kind"]])
+        paths = self._attributes(rule)
+        if not paths or (kind != "aggregate" and rule["expired"] == "keep"):
+            return None
+        shown: Document
+        if kind == "aggregate":
+            measures = [self._measure({**rule, "set": {}})]
+            if self._rng.random() < 0.5:
+                path, function = self._any(paths), self._any(["sum", "avg", "min", "max"])
+                measures.append({"function": function, "expression": path, "where": None})
+            shown = {"set": {f"{name}Kind{number}": one for number, one in enumerate(measures)}, "shards": 1}
+        else:
+            order = self._any(["asc", "desc"])
+            shown = {"by": self._any(paths), "order": order, "attributes": {f"{name}Kind": self._any(paths)}}
+            if kind == "top":
+                shown |= {"as": f"{name}List", "limit": self._any([1, 2, 3])}
+        kept = {key: rule[key] for key in _COMMON}
+        rule.clear()
+        rule.update({**kept, "kind": kind, **shown})
+        return f"it is {kind} of {shown}"
 
     # Of targets
 

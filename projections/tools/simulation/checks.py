@@ -17,7 +17,7 @@ from projections.errors import BadInput
 from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import IndexRule, Rule
+from projections.language.rules import CopyRule, IndexRule, Rule
 from projections.language.values import plain
 from projections.stores.memory import MemoryStore
 from projections.tools.oracle import Oracle
@@ -96,7 +96,22 @@ class Checks:
         were ever live.
         """
         problems = self._premature(key, before, after, lived)
+        if before is not None and after is None:
+            problems += self._kept(key, before)
         return problems or self._wrong(key, before, after, tampered)
+
+    def _kept(self, key: ItemKey, before: Image) -> list[str]:
+        """Retired rules whose values are to be kept, and that still count on an item that was deleted; not on copies."""
+        item = self._program.recognise(key, before)
+        if item is None or item.entity.copied:
+            return []
+        names = [name for name, fate in self._program.retired.items() if fate == "keep"]
+        held = {name: before[guard] for name in names if (guard := self._program.guard(name)) in before}
+        return [
+            f"{encode_key(key)}: deleted, with what {name} wrote and is kept"
+            for name, guard in held.items()
+            if guard.get("M", {}).get("n") not in (None, {"N": "0"})
+        ]
 
     def _premature(
         self, key: ItemKey, before: Image | None, after: Image | None, lived: Collection[tuple[str, str]]
@@ -109,6 +124,8 @@ class Checks:
             for name in image
             if name.startswith(self._program.guard_prefix)
         }
+        item = self._program.recognise(key, before) if before is not None and after is None else None
+        copied = item is not None and item.entity.copied
         found = []
         for name in guards:
             if before is not None and after is not None and before.get(name) == after.get(name):
@@ -116,6 +133,8 @@ class Checks:
             rule = self._by_guard.get(name)
             if rule is None or (before is not None and after is None and len(guards) > 1):
                 continue  # nobody's, or deleted for another rule's sake
+            if copied and not isinstance(rule, CopyRule):
+                continue  # a copy, of which the application took the guard
             if rule.mode == "shadow":
                 found.append(f"{encode_key(key)}: {rule.name} is in the shadow, and wrote {_shown(after)}")
             elif name in self._group_guards and (rule.name, rule.fingerprint) not in lived:

@@ -173,6 +173,8 @@ class History:
         self._jobs: list[Job] = []
         self._planned = self._plan()
         """What operators will do, each with the number of writes left then; the last comes first."""
+        self._awaited: Job | None = None
+        """The backfill that they await before they go on."""
         self._damaged = False
         self._wait = rng.choice((0.1, 1.0, 10.0))
         """Seconds after which an invocation ends for certain: its function's time-out."""
@@ -291,7 +293,7 @@ class History:
 
     def _deliver(self) -> bool:
         """Begin an invocation, if there is anything to deliver, or a piece of what operators do."""
-        while self._planned and self._planned[-1][0] >= self._left:
+        while self._planned and self._planned[-1][0] >= self._left and not self._waits():
             self._start(self._planned.pop()[1])
         if self._jobs and self._random() < 0.3 and self._operate():
             return True
@@ -479,7 +481,7 @@ class History:
     def _left_behind(self) -> Iterator[str]:
         """What a backfill, if there was to be one, has left undone."""
         cast = self._cast
-        last, other = cast.last.program, cast.tried or cast.first
+        last = cast.last.program
         if not self._odds.fill and not cast.change:
             return
         run = Progress(self._store).run()
@@ -487,7 +489,8 @@ class History:
             yield f"the backfill has not come to its end: {run}"
         elif cast.change:
             touched = self._application.touched
-            yield from traces(other.program, last, self._world.items, touched, tried=cast.tried is not None)
+            before = [edition.program for edition in (cast.first, cast.between) if edition is not None]
+            yield from traces(before, last, self._world.items, touched)
             rules = Registry(last, self._store).standing().rules
             if tried := [name for name, one in rules.items() if one.state == TRIED]:
                 yield f"{', '.join(tried)}: the registry still says that this was tried"
@@ -502,10 +505,14 @@ class History:
         if odds.fill or self._cast.change:
             starts.append(self._deploy)
         planned = [(int(self._random() * (odds.writes + 1)), start) for start in starts]
-        if self._cast.tried is not None:  # before that
+        if self._cast.between is not None:  # before that
             left = planned[-1][0]
             planned.append((left + int(self._random() * (odds.writes + 1 - left)), self._try))
         return sorted(planned, key=lambda one: one[0])
+
+    def _waits(self) -> bool:
+        """Whether operators first see rules come into force before they do anything else."""
+        return self._awaited is not None and self._awaited in self._jobs and self._awaited.place == BEGIN
 
     def _start(self, begin: Callable[[], Job | None]) -> None:
         job = begin()
@@ -546,7 +553,7 @@ class History:
     def _backfill(self, *, resumes: bool = False) -> Job:
         """Of all rules, or at first of one."""
         edition = self._edition
-        if edition is self._cast.tried and not self._cast.retires:
+        if edition is self._cast.between and not self._cast.retires:
             edition = self._cast.last  # for after the other it could not be put in force again
         random, rules = self._random, edition.program.rules
         queued = self._odds.queue and random() < 0.5 and not resumes
@@ -560,16 +567,20 @@ class History:
         )
 
     def _try(self) -> Job | None:
-        """Rules are deployed that will be rolled back: before anybody puts them in force, or after."""
+        """Rules are deployed that will be replaced or rolled back: before anybody puts them in force, or after."""
         cast = self._cast
-        assert cast.tried is not None
+        assert cast.between is not None
         self._used()
-        self._edition, self._warm = cast.tried, self._odds.warm
+        self._edition, self._warm = cast.between, self._odds.warm
         self._note(f"the rules change: {cast.change}")
-        if not cast.retires or self._random() < 0.7:
+        if cast.retires:
+            self._backfill_again()
+        if not cast.retires or self._random() < (0.3 if self._odds.then == "on" else 0.7):
             return None
         job = self._backfill()
         job.ready = self._time() + self._wait
+        if self._odds.then == "on" and self._random() < 0.8:
+            self._awaited = job
         return job
 
     def _used(self) -> None:
@@ -580,25 +591,32 @@ class History:
     def _deploy(self) -> Job | None:
         """Other rules, or those that fill, are put in force, or those of before again."""
         cast = self._cast
-        if cast.tried is None:
+        if cast.between is None:
             self._used()
         self._before, self._edition = self._edition, cast.last
-        if cast.tried is not None:
-            # Nobody begins with the rolled back rules any more; who has begun is waited for.
-            self._warm = 0
-            self._jobs = [job for job in self._jobs if job.begun_again(cast.last)]
-            self._note("the rules are rolled back")
+        if cast.between is not None:
+            # Nobody begins with rules any more that were never in force; who has begun is waited for.
+            standing = Registry(cast.between.program, self._store).look()
+            known = standing is not None and standing.program == cast.between.program.fingerprint
+            self._warm = self._odds.warm if known else 0
+            self._jobs = [job for job in self._jobs if (known and job.place != BEGIN) or job.begun_again(cast.last)]
+            self._note("the rules change again" if self._odds.then == "on" else "the rules are rolled back")
         elif cast.change:
             self._warm = self._odds.warm
             self._note(f"the rules change: {cast.change}")
+        self._backfill_again()
         jobs = [self._backfill() for _ in range(1 + (self._random() < 0.3))]
-        going: list[Job] = [job for job in self._jobs if isinstance(job, Backfill)]
-        for job in going:
-            job.begun_again(self._edition)
-        for job in (*going, *jobs):
-            job.ready = self._time() + self._wait  # who puts the rules before in force may still be at it
+        for job in jobs:
+            job.ready = self._time() + self._wait
         self._jobs += jobs[1:]
         return jobs[0]
+
+    def _backfill_again(self) -> None:
+        """Backfills under way begin again with the rules that are deployed now."""
+        for job in self._jobs:
+            if isinstance(job, Backfill):
+                job.begun_again(self._edition)
+                job.ready = self._time() + self._wait  # who puts the rules before in force may still be at it
 
     def _given_up(self, mapping: EventSourceMapping, batch: Batch) -> bool:
         """A batch that the mapping gives up goes to a queue, and is refreshed from there, unless a refresh cannot tell.
@@ -664,7 +682,7 @@ class History:
         if job not in self._jobs:
             return
         if place is OUTDATED:
-            if not job.begun_again(self._cast.last):
+            if not job.begun_again(self._edition):
                 self._jobs.remove(job)
             return
         if place is None:
@@ -785,16 +803,28 @@ class History:
                 tampered=self._application.tampering or self._damaged or self._cast.regards,
                 lived=self._lived.look(),
             )
-            if image is None and (old := program.recognise(key, change["OldImage"])) and not old.entity.owned_by_rules:
-                self._outcome.problems.append(
-                    f"{encode_key(key)}: deleted by the engine, which is the application's to do"
-                )
+            self._outcome.problems += self._meddled(key, change.get("OldImage"), image)
         if self._cast.indexed:
             self._past.append((self._steps, key, change.get("OldImage")))
         world.records[change["SequenceNumber"]] = record
         self._streams[table].append(record)
         if self._trace is not None:
             self._trace.change(self._who, record)
+
+    def _meddled(self, key: ItemKey, before: Image | None, after: Image | None) -> Iterator[str]:
+        """What a write of the engine has done that is the application's to do, whichever rules were at work."""
+        program = self._cast.application
+        item = program.recognise(key, before) if before is not None else None
+        if before is None or item is None or item.entity.owned_by_rules:
+            return
+        if after is None:
+            yield f"{encode_key(key)}: deleted by the engine, which is the application's to do"
+        elif key not in self._application.touched:
+            written = program.derived_attributes(item.entity.name)
+            for name in sorted(before.keys() | after.keys()):
+                guard = name.startswith(program.guard_prefix)
+                if before.get(name) != after.get(name) and name not in written and not guard:
+                    yield f"{encode_key(key)}: no rule writes {name}, and the engine made it {after.get(name)}"
 
     def _changing(self) -> bool:
         """Whether rules are deployed that are not in force yet: others may still be at work too."""

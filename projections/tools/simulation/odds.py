@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
+from typing import Literal
 
 __all__ = ["Odds"]
 
@@ -60,8 +61,8 @@ class Odds:
     """Items on a page of a backfill."""
     change: bool
     """Whether the rules change in the middle, and a backfill puts the others in force."""
-    rollback: bool
-    """Whether, where they change, they are taken back, and the backfill puts the ones before in force."""
+    then: Literal["stays", "back", "on"]
+    """Whether such a change stays, or is soon rolled back or followed by another; what comes last is put in force."""
     fill: bool
     """Whether the rules fill at first, as on a table full of data: a backfill ends that."""
     warm: int
@@ -108,7 +109,7 @@ class Odds:
             scanned=rng.choice((2, 5, 20)),
             backfills=int(rng.random() < 0.05),
             change=rng.random() < 0.12,
-            rollback=rng.random() < 0.35,
+            then=rng.choices(("stays", "back", "on"), (4, 3, 3))[0],
             fill=rng.random() < 0.03,
             warm=rng.choice((0, 3, 10)),
             discard=0.0 if calm else rng.choice((0.0, 0.0, 0.0, 0.05)),

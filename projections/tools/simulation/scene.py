@@ -23,6 +23,9 @@ __all__ = ["Cast", "Edition", "Scene"]
 
 _CHANGES = 48
 """Changes of one rule file, made when they are first wanted."""
+_SECONDS = 4
+"""What may follow each of them, where rules change twice."""
+_TRIES = 20
 
 
 class Edition:
@@ -41,8 +44,8 @@ class Edition:
 class Cast:
     """The rules of a history. Where they change in its middle, `first` and `last` differ, by what `change` says.
 
-    Where they are rolled back, it is `tried` that differs from the two. Then `retires` tells whether the rules at the end
-    say what becomes of those that only it has, as they must if those were ever in force.
+    Where they change twice, `between` differs from both; also where they are rolled back. `retires` tells whether the rules
+    at the end say what becomes of those that only it has, as they must if those were ever in force.
     """
 
     first: Edition
@@ -52,13 +55,13 @@ class Cast:
     pools: Pools
     change: str = ""
     expires: bool = True
-    tried: Edition | None = None
+    between: Edition | None = None
     retires: bool = False
 
     @cached_property
     def editions(self) -> list[Edition]:
         """All that are ever deployed."""
-        return list({id(one): one for one in (self.first, self.tried, self.last) if one is not None}.values())
+        return list({id(one): one for one in (self.first, self.between, self.last) if one is not None}.values())
 
     @cached_property
     def rules(self) -> list[Rule]:
@@ -97,6 +100,7 @@ class Scene:
         self._alone = Cast(edition, edition, edition.program, Pools(edition.program))
         self._changed: dict[int, Cast] = {}
         self._rolled_back: dict[tuple[int, bool], Cast] = {}
+        self._onward: dict[tuple[int, int], Cast] = {}
         self.schemas = schemas(edition.program)
         self.without = without
         self.odds = odds
@@ -109,11 +113,16 @@ class Scene:
         if number not in self._changed:
             self._changed[number] = self._change(number)
         cast = self._changed[number]
-        if odds.rollback and cast.change:
+        if odds.then == "back" and cast.change:
             retires = rng.random() < 0.5
             if (number, retires) not in self._rolled_back:
                 self._rolled_back[number, retires] = _rolled_back(cast, retires)
-            cast = self._rolled_back[number, retires]
+            return self._rolled_back[number, retires]
+        if odds.then == "on" and cast.change:
+            second = int(rng.random() * _SECONDS)
+            if (number, second) not in self._onward:
+                self._onward[number, second] = _changed_again(cast, Random(f"change {number} and {second}"))
+            return self._onward[number, second]
         return cast
 
     def _change(self, number: int) -> Cast:
@@ -125,24 +134,45 @@ class Scene:
             alone.first if document is alone.first.document else Edition(document)
             for document in (found.before, found.after)
         )
-        both = dict(before.document)
-        both["projections"] = dict(before.document["projections"])
-        for name, rule in after.document["projections"].items():
-            if rule != both["projections"].get(name):
-                both["projections"][f"{name} " if name in both["projections"] else name] = rule
-        application = Program.from_document(both)
+        application = _merged(before, after)
         return Cast(before, after, application, Pools(application), found.words, found.expires)
 
     def play(self, seed: int, *, trace: bool = False) -> Outcome:
         return History(self, seed, Trace() if trace else None).play()
 
 
+def _merged(*editions: Edition) -> Program:
+    """The rules of all versions in one program."""
+    rules: dict[str, Any] = {}
+    for edition in editions:
+        for name, rule in edition.document["projections"].items():
+            free = name
+            while rules.get(free, rule) != rule:
+                free += " "
+            rules[free] = rule
+    return Program.from_document({**editions[0].document, "projections": rules})
+
+
+def _changed_again(cast: Cast, rng: Random) -> Cast:
+    """The same change, and another after it; the same cast if none is found."""
+    between, pools = cast.last, Pools(cast.last.program)
+    for _ in range(_TRIES):
+        found = change(between.document, pools, rng)
+        if found is not None and found.before is between.document:
+            last = Edition(found.after)
+            application = _merged(cast.first, between, last)
+            words = f"{cast.change}; and then {found.words}"
+            expires = cast.expires and found.expires
+            return Cast(cast.first, last, application, Pools(application), words, expires, between, retires=True)
+    return cast
+
+
 def _rolled_back(cast: Cast, retires: bool) -> Cast:
     """The same change, taken back before the history ends."""
-    before, tried = cast.first, cast.last
-    added = tried.program.rules.keys() - before.program.rules.keys()
+    before, between = cast.first, cast.last
+    added = between.program.rules.keys() - before.program.rules.keys()
     last = before
     if retires and added:
         last = Edition({**before.document, "retired": {**before.document["retired"], **dict.fromkeys(added, "remove")}})
     words = f"{cast.change}; and that is rolled back"
-    return replace(cast, last=last, change=words, tried=tried, retires=retires or not added)
+    return replace(cast, last=last, change=words, between=between, retires=retires or not added)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from projections.engine.store import Image, ItemKey
 from projections.language.embeds import EmbedRule
@@ -14,18 +14,34 @@ __all__ = ["traces"]
 
 
 def traces(
+    before: Sequence[Program],
+    after: Program,
+    items: Mapping[ItemKey, Image],
+    touched: Collection[ItemKey],
+) -> Iterator[str]:
+    """Guards and attributes of rules that were retired by removal, or changed; not on items that were tampered with.
+
+    The first of those `before` were in force. Of later ones, maybe only tried, nothing stays unless it is to be
+    kept.
+    """
+    kept = [
+        (before[0].guard(rule.name), _attributes(rule))
+        for program in before
+        for rule in program.rules.values()
+        if rule.name not in after.rules and after.retired.get(rule.name) == "keep"
+    ]
+    for number, program in enumerate(before):
+        yield from _of_program(program, after, items, touched, "remove" if number else "keep", kept)
+
+
+def _of_program(
     before: Program,
     after: Program,
     items: Mapping[ItemKey, Image],
     touched: Collection[ItemKey],
-    *,
-    tried: bool = False,
+    silence: str,
+    kept: Sequence[tuple[str, set[str]]],
 ) -> Iterator[str]:
-    """Guards and attributes of rules that were retired by removal, or changed; not on items that were tampered with.
-
-    Of rules that were only `tried` nothing stays, unless they are to be kept.
-    """
-    silence = "remove" if tried else "keep"
     for rule in before.rules.values():
         now = after.rules.get(rule.name)
         if rule.mode == "shadow" or (now is None and after.retired.get(rule.name, silence) != "remove"):
@@ -38,6 +54,7 @@ def traces(
             if item is None or item.entity.name != entity or key in touched:
                 continue
             keep = {*item.entity.schema.key_attributes, *item.entity.constants}
+            keep.update(*(names for other, names in kept if other in image))
             names = [name for name in image if (name in gone and name not in keep) or (moved and name == guard)]
             if names:
                 yield f"{encode_key(key)}: {', '.join(names)} of {rule.name}, as it was, is still there"
