@@ -12,6 +12,7 @@ from projections.engine.effort import Effort
 from projections.engine.groups import Generations
 from projections.engine.store import ItemKey
 from tests.engine.world import World
+from tests.operations.backfill.stage import Stage
 from tests.operations.verify_scene import (
     Brief,
     assert_right,
@@ -436,3 +437,30 @@ def test_drift_is_found_and_repaired(name: str) -> None:
     world.settle()
     assert drifts(world) == []
     assert_right(world)
+
+
+@pytest.mark.parametrize(("before", "after"), [("Post", "Hour"), ("Day", "Hour"), ("Hour", "Post")])
+def test_what_has_settled_under_targets_of_another_version_is_no_drift(before: str, after: str) -> None:
+    head = """
+table: {key: [PK, SK], ttl: expiresAt}
+entities:
+  Visit: {key: {PK: "VISIT#{visit}", SK: V}, expires: true}
+  Post: {key: {PK: "POST#{day}", SK: METADATA}}
+  Day: {key: {PK: "DAY#{day}", SK: S}, derived: true}
+  Hour: {key: {PK: "HOUR#{day}", SK: S}, derived: true}
+projections:
+  days: {from: Visit, expired: retract, aggregate: {into: Day, set: {n: count}}}
+  hours: {from: Visit, expired: retract, aggregate: {into: Hour, set: {n: count}}}
+"""
+    views = "  views: {from: Visit, expired: keep, aggregate: {into: Post, set: {views: count}}}\n"
+    stage = Stage(head + views.replace("Post", before))
+    stage.put("POST#d", "METADATA")
+    for visit in ("VISIT#1", "VISIT#2"):
+        stage.put(visit, "V", day="d")
+    stage.settle()
+    stage.remove("VISIT#1", "V", by_ttl=True)
+    stage.settle()
+    moved = stage.under(head + views.replace("Post", after))
+    moved.filled()
+    moved.settle()
+    assert drifts(moved) == []

@@ -207,9 +207,10 @@ class Backfill:
         return self.progress.move(run, phase=following)
 
     def _retired(self, run: Run) -> list[str]:
-        """What is gone with all its traces."""
-        withheld = self.report(run).get("targets", Counter())
-        return [name for name in run.retiring if not withheld[f"withheld|{name.partition('@')[0]}"]]
+        """What is gone with all its traces. A deletion that was withheld is counted for one rule, and may concern others."""
+        counts = self.report(run).get("targets", Counter())
+        kept = ["withheld"] if run.allow_delete else ["withheld", "unmade"]
+        return [name for name in run.retiring if not any(counts[f"{why}|{name.partition('@')[0]}"] for why in kept)]
 
     def report(self, run: Run) -> dict[str, Counter[str]]:
         """What was counted so far, by phase; see `pages`."""

@@ -69,6 +69,8 @@ class Past:
             return False
         if self.kind != "index" and not self._changed:
             return True
+        if self._makes and self._then.entities[self._entity].at(key):
+            return True  # with other constants by now, perhaps, if the entity's `match` has changed
         return self._fits(key, image)  # the guard alone may be that of the rule as it is now
 
     def made(self, key: ItemKey, image: Image) -> bool:
@@ -100,7 +102,8 @@ def retire(
     store: Store,
     withhold: Callable[[ItemKey, str], None] | None = None,
 ) -> Counter[str]:
-    """Removes the traces of rules from items as they were read just now. Counts the items changed, as `retired|<rule>`.
+    """Removes the traces of rules from items as they were read just now. Counts the items changed, as `retired|<rule>`, and
+    as `unmade|<rule>` those to be deleted, where the store allows it.
 
     With `withhold` those of versions that were only tried stay, and it is told of them: the item and the rule. Raises
     StoreError.
@@ -143,7 +146,7 @@ def _remove(key: ItemKey, image: Image, traces: Sequence[Past], today: Program, 
         if not _held(image, guards, makers, today):
             nobody = (AnyOf((Missing((name,)), Equal((name, "n"), {"N": "0"}))) for name in sorted(makers - guards))
             store.write(Delete(key, AllOf((*conditions, *nobody))))
-            return ()
+            return [f"unmade|{one.rule}" for one in gone]
     names = set(guards)
     for one in traces:
         names |= one.left(image, item, today)

@@ -239,6 +239,9 @@ class Examiner:
             rule = self._scope.rule(subject.rule)
             assert rule is not None
             item, group = images.get(key), groups[subject.rule, subject.key]
+            if not rule.into.at(key):
+                found[subject] = Finding()  # recorded by another version of the rule, in another entity
+                continue
             if item is not None and not creates(rule):
                 known = self._recognised(key, item)
                 if known is None or known.entity is not rule.into:

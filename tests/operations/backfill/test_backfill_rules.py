@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import LIVE, RETIRING, TRIED, WITHOUT, Registry, former
+from projections.engine.store import Image, ItemKey
 from projections.errors import Misconfigured, UsageError
 from tests.operations.backfill.stage import (
     ALL,
@@ -423,6 +426,88 @@ def test_an_item_whose_other_maker_is_kept_stays() -> None:
     assert after.item("TAG#t1", "STATS", guards=True) is not None, (
         "a kept rule knows nothing here, but holds it by its guard"
     )
+
+
+ELSEWHERE = """
+tables: {main: {key: [PK, SK]}, other: {key: [id]}}
+entities:
+  Like: {table: main, key: {PK: "USER#{userId}", SK: "LIKE#{postId}"}}
+  Post: {table: other, key: {id: "{postId}"}}
+projections:
+  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}
+"""
+
+
+def test_a_table_that_no_rule_knows_any_more_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(ELSEWHERE)
+    stage.store.put("other", {"id": {"S": "1"}})
+    stage.put("USER#1", "LIKE#1")
+    stage.settle()
+    alone = ELSEWHERE.replace(", other: {key: [id]}", "").replace("table: other", "table: main")
+    after = stage.under(alone.replace('{id: "{postId}"}', '{PK: "POST#{postId}", SK: METADATA}'))
+    read = after.store.get_many
+
+    def known(keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        assert {key.table for key in keys} <= {"main", LEDGER}
+        return read(keys)
+
+    monkeypatch.setattr(after.store, "get_many", known)
+    after.put("POST#1", "METADATA")
+    after.filled()
+    assert after.post(1) == {"likeCount": 1}
+    assert stage.store.items("other")[0]["likeCount"] == {"N": "1"}
+
+
+MADE = """
+entities:
+  Like: {key: {PK: "USER#{userId}", SK: "LIKE#{postId}"}}
+  Tag: {key: {PK: "TAG#{topic}", SK: STATS}, derived: true}
+projections:
+  again: {from: Like, where: {again: [{exists: true}]}, aggregate: {into: Tag, set: {again: count}}}
+"""
+FIRST = "  first: {from: Like, aggregate: {into: Tag, set: {firstCount: count}}}\n"
+SECOND = "  second: {from: Like, aggregate: {into: Tag, set: {secondCount: count}}}\n"
+
+
+def liked(rules: str) -> Stage:
+    stage = Stage(MADE + rules)
+    stage.put("USER#1", "LIKE#1", topic="x")
+    stage.settle()
+    return stage
+
+
+def test_where_two_rules_made_an_item_neither_is_forgotten_until_it_may_be_deleted() -> None:
+    """Meanwhile another rule comes to hold it."""
+    after = liked(FIRST + SECOND).under(MADE, "{first: remove, second: remove}")
+    after.filled(allow_delete=False)
+    assert after.states() == {"again": LIVE, "first": RETIRING, "second": RETIRING}
+    after.put("USER#2", "LIKE#2", topic="x", again=True)
+    after.settle()
+    after.filled(restart=True)
+    assert after.states() == {"again": LIVE}
+    assert (after.item("TAG#x", "STATS", guards=True) or {}).keys() == {"PK", "SK", "again", "~again"}
+    after.right()
+
+
+def test_the_last_contribution_of_another_rule_deletes_no_item_whose_values_are_kept() -> None:
+    after = liked(FIRST).under(MADE, "{first: keep}")
+    after.filled()
+    after.put("USER#2", "LIKE#2", topic="x", again=True)
+    after.settle()
+    after.remove("USER#2", "LIKE#2")
+    after.settle()
+    assert after.item("TAG#x", "STATS") == {"PK": "TAG#x", "SK": "STATS", "firstCount": 1, "again": 0}
+
+
+def test_what_a_rule_set_goes_though_its_items_are_of_another_kind_by_now() -> None:
+    kinds = MADE.replace(", derived", ", match: {type: Old}, derived")
+    stage = Stage(kinds + FIRST)
+    stage.put("USER#1", "LIKE#1", topic="x")
+    stage.settle()
+    after = stage.under(kinds.replace("Old", "New") + FIRST.replace("firstCount", "count"))
+    after.filled()
+    assert after.item("TAG#x", "STATS") == {"PK": "TAG#x", "SK": "STATS", "type": "New", "count": 1, "again": 0}
+    after.right()
 
 
 def test_a_copy_goes_with_its_rule_and_whatever_others_wrote_on_it() -> None:
