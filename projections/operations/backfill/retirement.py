@@ -59,6 +59,7 @@ class Past:
         self._table: str = into["table"]
         self._entity: str = rule.get("into", rule["from"])
         self._changed = bool(version)
+        self._today = today
         self._then = Program.from_document({**today.document, **definition, "projections": {}, "retired": {}})
 
     def wrote(self, key: ItemKey, image: Image) -> bool:
@@ -69,9 +70,12 @@ class Past:
             return False
         if self.kind != "index" and not self._changed:
             return True
-        if self._makes and self._then.entities[self._entity].at(key):
-            return True  # with other constants by now, perhaps, if the entity's `match` has changed
-        return self._fits(key, image)  # the guard alone may be that of the rule as it is now
+        if self._fits(key, image):  # the guard alone may be that of the rule as it is now
+            return True
+        if not self._makes or not self._then.entities[self._entity].at(key):
+            return False
+        item = self._today.recognise(key, image)  # its constants are others by now, if the entity's `match` has changed
+        return item is not None and item.entity.name == self._entity
 
     def made(self, key: ItemKey, image: Image) -> bool:
         """Whether it brought an item to life: its guard alone may be that of a version that wrote on other items."""
