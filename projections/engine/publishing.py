@@ -67,7 +67,6 @@ class Publisher:
             entity: tuple(program.guard(rule.name) for rule in rules)
             for entity, rules in program.ledger_rules_into.items()
         }
-        self._kept = [program.guard(name) for name, fate in program.retired.items() if fate == "keep"]
         self._tally = tally or Tally()
 
     def publish(self, targets: Iterable[Target], effort: Effort) -> dict[Target, StoreError]:
@@ -287,14 +286,14 @@ class Publisher:
     def _delete_empty(self, rule: LedgerRule, key: ItemKey) -> None:
         """Deletes an item that only rules make if every rule's guard on it says that nothing contributes.
 
-        Also the guards of retired rules whose values are kept. Under a key of another entity, which another version of the
-        rule recorded, it must bear the rule's guard: items that the rule never published on are none of its business.
+        Under a key of another entity, which another version of the rule recorded, it must bear the rule's guard: items that
+        the rule never published on are none of its business.
         """
         home, guard = rule.into.at(key), self._program.guard(rule.name)
         entities = [rule.into] if home else self._program.entities_at(key)
         if not _all_are(entities, _made):
             return
-        guards = {guard, *self._kept}.union(*(self._others.get(entity.name, ()) for entity in entities))
+        guards = {guard}.union(*(self._others.get(entity.name, ()) for entity in entities))
         empty = tuple(AnyOf((Missing((name,)), Equal((name, "n"), {"N": "0"}))) for name in sorted(guards))
         there = self._exists(key) if home else Exists((guard,))
         with suppress(ConditionFailed):  # another rule contributes, or it is gone already

@@ -409,12 +409,6 @@ def rules_that_were_tried_are_forgotten_without_a_backfill() -> Iterator[None]:
         yield
 
 
-@mutant("derived", change=True)
-def items_are_deleted_with_the_values_of_retired_rules_that_are_kept() -> Iterator[None]:
-    with reworded(publishing.Publisher, "_delete_empty", (", *self._kept}", "}")):
-        yield
-
-
 @mutant("index", change=True, then="on")
 def what_is_being_removed_is_forgotten_when_rules_change_again() -> Iterator[None]:
     after = registry.Registry._after

@@ -96,22 +96,7 @@ class Checks:
         were ever live.
         """
         problems = self._premature(key, before, after, lived)
-        if before is not None and after is None:
-            problems += self._kept(key, before)
         return problems or self._wrong(key, before, after, tampered)
-
-    def _kept(self, key: ItemKey, before: Image) -> list[str]:
-        """Retired rules whose values are to be kept, and that still count on an item that was deleted; not on copies."""
-        item = self._program.recognise(key, before)
-        if item is None or item.entity.copied:
-            return []
-        names = [name for name, fate in self._program.retired.items() if fate == "keep"]
-        held = {name: before[guard] for name in names if (guard := self._program.guard(name)) in before}
-        return [
-            f"{encode_key(key)}: deleted, with what {name} wrote and is kept"
-            for name, guard in held.items()
-            if guard.get("M", {}).get("n") not in (None, {"N": "0"})
-        ]
 
     def _premature(
         self, key: ItemKey, before: Image | None, after: Image | None, lived: Collection[tuple[str, str]]

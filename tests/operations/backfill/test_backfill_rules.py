@@ -489,16 +489,6 @@ def test_where_two_rules_made_an_item_neither_is_forgotten_until_it_may_be_delet
     after.right()
 
 
-def test_the_last_contribution_of_another_rule_deletes_no_item_whose_values_are_kept() -> None:
-    after = liked(FIRST).under(MADE, "{first: keep}")
-    after.filled()
-    after.put("USER#2", "LIKE#2", topic="x", again=True)
-    after.settle()
-    after.remove("USER#2", "LIKE#2")
-    after.settle()
-    assert after.item("TAG#x", "STATS") == {"PK": "TAG#x", "SK": "STATS", "firstCount": 1, "again": 0}
-
-
 def test_what_a_rule_set_goes_though_its_items_are_of_another_kind_by_now() -> None:
     kinds = MADE.replace(", derived", ", match: {type: Old}, derived")
     stage = Stage(kinds + FIRST)
