@@ -80,8 +80,11 @@ class Publisher:
             groups = read_groups(self._store, list(known), self._generations)
         except Transient as error:
             return dict.fromkeys(known, error)
-        home = {target: rule.into.at(decode_key(target[1])) for target, rule in known.items()}
-        alone = {target: rule for target, rule in known.items() if not (shares_calls(rule) and home[target])}
+        alone = {
+            target: rule
+            for target, rule in known.items()
+            if not (shares_calls(rule) and rule.into.at(decode_key(target[1])))
+        }
         self._run(
             [
                 partial(self._try, target, partial(self._publish_one, rule, target, groups[target]), effort, failures)
@@ -101,10 +104,9 @@ class Publisher:
         try:
             effort.check()
             keys = {target: decode_key(target[1]) for target in known}
-            there = (
-                key for key in keys.values() if key.table in self._program.tables
-            )  # or of a former version's table
-            items = self._store.get_many(list(dict.fromkeys(there)))
+            # another version of the rules may have recorded targets in a table that these do not know
+            known_tables = (key for key in keys.values() if key.table in self._program.tables)
+            items = self._store.get_many(list(dict.fromkeys(known_tables)))
             groups = read_groups(self._store, list(known), self._generations)  # after the guards
         except Transient as error:
             return dict.fromkeys(known, error)

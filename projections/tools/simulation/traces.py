@@ -21,8 +21,7 @@ def traces(
 ) -> Iterator[str]:
     """Guards and attributes of rules that were retired by removal, or changed; not on items that were tampered with.
 
-    The first of those `before` were in force. Of later ones, maybe only tried, nothing stays unless it is to be
-    kept.
+    The first of those `before` were in force. Of later ones, maybe only tried, nothing stays unless it is to be kept.
     """
     kept = [
         (before[0].guard(rule.name), _attributes(rule))
