@@ -85,18 +85,18 @@ class Past:
         item = self._then.recognise(key, image)
         return item is not None and item.entity.name == self._entity
 
-    def writes_still(self, item: Item | None, today: Program) -> bool:
+    def writes_still(self, item: Item | None) -> bool:
         """Whether the rule as it is now writes to the item: then the guard is that rule's."""
-        rule = today.rules.get(self.rule)
+        rule = self._today.rules.get(self.rule)
         return rule is not None and item is not None and getattr(rule, "into", rule.source) is item.entity
 
-    def left(self, image: Image, item: Item | None, today: Program) -> frozenset[str]:
+    def left(self, image: Image, item: Item | None) -> frozenset[str]:
         """The attributes on an item that it wrote, and no rule of today owns."""
-        owned = _owned(item, today)
+        owned = _owned(item, self._today)
         if owned is None:
             return frozenset()
-        wrote = self.attributes if self.attributes is not None else _unguarded(image, today)
-        return (wrote - owned - set(today.tables[self._table].key_attributes)) & image.keys()
+        wrote = self.attributes if self.attributes is not None else _unguarded(image, self._today)
+        return (wrote - owned - set(self._today.tables[self._table].key_attributes)) & image.keys()
 
 
 def retire(
@@ -122,7 +122,7 @@ def retire(
         if withhold is not None and tried:
             item = today.recognise(key, image)
             for one in tried:
-                if one.left(image, item, today) or (one.guard in image and not one.writes_still(item, today)):
+                if one.left(image, item) or (one.guard in image and not one.writes_still(item)):
                     withhold(key, one.rule)
     return counts
 
@@ -141,7 +141,7 @@ def _free(key: ItemKey, image: Image | None, traces: Sequence[Past], today: Prog
 
 def _remove(key: ItemKey, image: Image, traces: Sequence[Past], today: Program, store: Store) -> Iterable[str]:
     item = today.recognise(key, image)
-    gone = [one for one in traces if not one.writes_still(item, today)]
+    gone = [one for one in traces if not one.writes_still(item)]
     guards = {one.guard for one in gone} & image.keys()
     conditions: list[Condition] = [Exists((store.schema(key.table).partition[0],))]
     conditions += [as_read(one.guard, image[one.guard]) for one in traces if one.guard in image]
@@ -153,7 +153,7 @@ def _remove(key: ItemKey, image: Image, traces: Sequence[Past], today: Program, 
             return [f"unmade|{one.rule}" for one in gone]
     names = set(guards)
     for one in traces:
-        names |= one.left(image, item, today)
+        names |= one.left(image, item)
         if one.kind == "index":
             conditions += [Equal((name,), image[name]) for name in sorted(one.attributes or ()) if name in names]
     if not names:
