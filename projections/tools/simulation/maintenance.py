@@ -85,7 +85,7 @@ class Bench:
         self.refresher = Refresher(
             edition.program,
             store,
-            publishes=self._standing.publishes,
+            self._standing,
             generations=generations,
             run=run,
             clock=lambda: now().timestamp(),
