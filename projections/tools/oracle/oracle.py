@@ -38,6 +38,8 @@ class Expected:
     """The rule that brought an item to life, for items of copies and derived entities."""
     incomparable: frozenset[tuple[ItemKey, str]] = frozenset()
     """(item, attribute) of values that today's items do not determine, or that DynamoDB cannot hold."""
+    occupied: frozenset[tuple[ItemKey, str]] = frozenset()
+    """(key, rule) of targets that are not created, because an item of another kind has their key."""
 
 
 class Oracle:
@@ -83,7 +85,11 @@ class Oracle:
         self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, guard: True
     ) -> list[differences.Difference]:
         """Where what the tables hold differs from what they should hold."""
-        return differences.of(self, items, self.expected(items, settled, genuine))
+        return self.differences(items, self.expected(items, settled, genuine))
+
+    def differences(self, items: Items, due: Expected) -> list[differences.Difference]:
+        """Where what the tables hold differs from what is expected."""
+        return differences.of(self, items, due)
 
     def _guards(self, items: Items, genuine: Genuine) -> dict[ItemKey, dict[str, Mapping[str, Any]]]:
         """The fields of the guards on each item, by rule. Malformed guards are ignored."""
@@ -144,6 +150,7 @@ class _Run:
         self._memory: dict[tuple[str, ItemKey], tuple[Image, Any]] = {}
         self._incomparable: set[tuple[ItemKey, str]] = set()
         self._creators: dict[ItemKey, str] = {}
+        self._occupied_by: set[tuple[ItemKey, str]] = set()
         for name, image in settled:
             self._settle(name, image)
 
@@ -163,7 +170,7 @@ class _Run:
         for _ in range(2 * len(self._oracle.rules) + 3):
             then = self._step(base, now)
             if len(then) == len(now) and all(then[key] is item for key, item in now.items() if key in then):
-                return Expected(now, self._creators, frozenset(self._incomparable))
+                return Expected(now, self._creators, frozenset(self._incomparable), frozenset(self._occupied_by))
             now = then
         raise RuntimeError("the rules do not settle: do they form a cycle?")
 
@@ -231,6 +238,7 @@ class _Run:
         """All rules applied once to the items as they are known now."""
         self._incomparable.clear()
         self._creators.clear()
+        self._occupied_by.clear()
         sources = self._members(now)
         groups = {one.name: self._groups(one, sources) for one in self._oracle.group_rules}
         then: dict[ItemKey, dict[str, Value]] = {key: dict(item) for key, item in base.items()}
@@ -291,6 +299,7 @@ class _Run:
             for one in self._oracle.creators[entity.name]:
                 for target, given in groups[one.name].items():
                     if self._occupied(target, entity, groups, base):
+                        self._occupied_by.add((target, one.name))
                         continue
                     if self._creators.setdefault(target, one.name) != one.name:
                         continue

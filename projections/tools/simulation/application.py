@@ -92,6 +92,8 @@ class Application:
         """Whether there may be guards that no write of ours made."""
         self.touched: dict[ItemKey, None] = {}
         """Items on which it has written what is the rules' to write."""
+        self.own: dict[ItemKey, None] = {}
+        """Items on which it has written attributes that rules own, of items that are its own."""
         self.tampering = False
         """Whether it has written any guard, if only one that it had read."""
         operations: dict[str, Callable[[], bool]] = {name: getattr(self, "_" + name) for name in OPERATIONS}

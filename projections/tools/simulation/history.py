@@ -25,7 +25,6 @@ from projections.engine.processor import SETTLE_SECONDS, Processor, Rejected
 from projections.engine.registry import FILLING, LIVE, TRIED, Registry, Replaced
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Transient, UsageError
-from projections.language.keys import encode_key
 from projections.operations.backfill.progress import Progress
 from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks
@@ -37,6 +36,7 @@ from projections.tools.event_source import Mapping as EventSourceMapping
 from projections.tools.simulation.application import Application
 from projections.tools.simulation.checks import Ended, Lived
 from projections.tools.simulation.damage import damage
+from projections.tools.simulation.harm import Harm
 from projections.tools.simulation.maintenance import (
     BEGIN,
     DONE,
@@ -114,8 +114,6 @@ class _World:
 
     items: dict[ItemKey, Image] = field(default_factory=dict)
     made: dict[str, dict[ItemKey, None]] = field(default_factory=dict)
-    guarded: dict[ItemKey, None] = field(default_factory=dict)
-    """Items that have borne a copy's guard since they were inserted."""
     expired: list[Mapping[str, Any]] = field(default_factory=list)
     gone: dict[ItemKey, Image] = field(default_factory=dict)
     """Items that were removed, as they were then."""
@@ -170,6 +168,9 @@ class History:
             scene.without if cast.expires else scene.without | {"expire"},
         )
         self._lived = Lived(self._store)
+        self._harm = Harm(cast.ownership)
+        self._lost = False
+        """Whether the answer of the call that is carried out is lost."""
         self._jobs: list[Job] = []
         self._planned = self._plan()
         """What operators will do, each with the number of writes left then; the last comes first."""
@@ -199,7 +200,7 @@ class History:
         self._hub = getcurrent()
         try:
             restful = self._run()
-            while restful and (self._taken_back() or self._resumed()):
+            while restful and self._resumed():
                 restful = self._run()
             if restful and self._random() < 0.2:
                 # A second mapping, or a stream read again from its beginning: all of it changes nothing.
@@ -224,9 +225,11 @@ class History:
                 self._rejected,
                 tuple(self._refused),
                 tuple(edition.program for edition in self._cast.editions),
+                self._harm.genuine,
             )
             outcome.problems += self._cast.last.checks.problems(ended)
             outcome.problems += self._left_behind()
+            outcome.problems += self._harm.left_over(self._world.items, self._application.touched)
         elif not outcome.problems:
             outcome.problems = ["the history does not come to rest: writes of ours keep each other going"]
         outcome.writes = self._odds.writes
@@ -408,6 +411,7 @@ class History:
         if what == "asks":
             self._outcome.calls += 1
             self._invocation = invocation
+            self._lost = fault == LOST
             self._who = invocation.name
         if self._trace is not None:
             self._trace.call(invocation.name, thread.at, fault)
@@ -422,6 +426,7 @@ class History:
 
     def _ended(self, invocation: Invocation, thread: Thread) -> None:
         self._invocations.remove(invocation)
+        self._outcome.problems += self._harm.ended(invocation)
         error = thread.failure
         if error is not None:
             # The handler raises for no record's sake, and nothing here is misconfigured.
@@ -443,28 +448,13 @@ class History:
         self._last = None
 
     def _kill(self, invocation: Invocation) -> None:
+        self._harm.died(invocation)
         if invocation in self._invocations:
             self._invocations.remove(invocation)
         for thread in list(invocation.threads):
             thread.throw()
         invocation.threads.clear()
         self._last = None
-
-    def _taken_back(self) -> bool:
-        """The application takes away what it put under keys of copies and what never became one, as only it may do.
-
-        Nothing in such an item says which source to ask, and it might be meant: no rule touches it.
-        """
-        program, world = self._cast.last.program, self._world
-        self._who, self._invocation = "application", None
-        found = []
-        for key, image in world.items.items():
-            item = program.recognise(key, image)
-            if item is not None and item.entity.copied and key not in world.guarded:
-                found.append(key)
-        for key in found:
-            self._store.remove(key)
-        return bool(found)
 
     def _resumed(self) -> bool:
         """Whoever began something and died, or went on when nobody waited for it any more, has left it to be finished."""
@@ -488,7 +478,7 @@ class History:
         if run is None or not run.done or run.rules or run.program != last.fingerprint:
             yield f"the backfill has not come to its end: {run}"
         elif cast.change:
-            touched = self._application.touched
+            touched = self._application.touched | self._application.own
             before = [edition.program for edition in (cast.first, cast.between) if edition is not None]
             yield from traces(before, last, self._world.items, touched)
             rules = Registry(last, self._store).standing().rules
@@ -783,53 +773,33 @@ class History:
         if image is None:
             del world.items[key]
             world.gone[key] = change["OldImage"]
-            world.guarded.pop(key, None)
             if "userIdentity" in record:
                 world.expired.append(record)
         else:
             world.items[key] = image
-            if any(guard in image for guard in self._cast.copy_guards):
-                world.guarded[key] = None
-            elif key in world.guarded and self._odds.warm and self._changing():
-                del world.guarded[key]  # who hears of it may know nothing of the copy, and nothing tells it apart later
             item = program.recognise(key, image)
             if item is not None and item.entity.owned_by_rules:
                 world.made.setdefault(item.entity.name, {})[key] = None
-        if self._invocation is not None:
+        before = change.get("OldImage")
+        if self._invocation is None:
+            self._harm.applied(key, before, image)
+        else:
+            restored = before is None and self._harm.restores(key, image or {})
+            self._outcome.problems += self._harm.written(key, before, image, self._invocation, answered=not self._lost)
+        if self._invocation is not None and not restored:
             self._outcome.problems += self._invocation.edition.checks.written(
                 key,
-                change.get("OldImage"),
+                before,
                 image,
                 tampered=self._application.tampering or self._damaged or self._cast.regards,
                 lived=self._lived.look(),
             )
-            self._outcome.problems += self._meddled(key, change.get("OldImage"), image)
         if self._cast.indexed:
-            self._past.append((self._steps, key, change.get("OldImage")))
+            self._past.append((self._steps, key, before))
         world.records[change["SequenceNumber"]] = record
         self._streams[table].append(record)
         if self._trace is not None:
             self._trace.change(self._who, record)
-
-    def _meddled(self, key: ItemKey, before: Image | None, after: Image | None) -> Iterator[str]:
-        """What a write of the engine has done that is the application's to do, whichever rules were at work."""
-        program = self._cast.application
-        item = program.recognise(key, before) if before is not None else None
-        if before is None or item is None or item.entity.owned_by_rules:
-            return
-        if after is None:
-            yield f"{encode_key(key)}: deleted by the engine, which is the application's to do"
-        elif key not in self._application.touched:
-            written = program.derived_attributes(item.entity.name)
-            for name in sorted(before.keys() | after.keys()):
-                guard = name.startswith(program.guard_prefix)
-                if before.get(name) != after.get(name) and name not in written and not guard:
-                    yield f"{encode_key(key)}: no rule writes {name}, and the engine made it {after.get(name)}"
-
-    def _changing(self) -> bool:
-        """Whether rules are deployed that are not in force yet: others may still be at work too."""
-        standing = Registry(self._edition.program, self._store).look()
-        return standing is not None and standing.program != self._edition.program.fingerprint
 
     def _lagging(self, table: str) -> Store:
         """The table as its indexes may still show it: as it was within the last few steps."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
-__all__ = ["Odds"]
+__all__ = ["Odds", "fixed"]
 
 _RATES = (0.0, 0.0, 0.0, 0.01, 0.03, 0.1)
 
@@ -115,3 +116,8 @@ class Odds:
             discard=0.0 if calm else rng.choice((0.0, 0.0, 0.0, 0.05)),
             actions=rng.choice((100, 100, 100, 6)),
         )
+
+
+def fixed(values: Mapping[str, Any]) -> Callable[[Random], Odds]:
+    """Odds that are drawn as ever, apart from these."""
+    return lambda rng: replace(Odds.draw(rng), **values)

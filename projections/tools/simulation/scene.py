@@ -13,6 +13,7 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule, Rule
 from projections.tools.simulation.changes import change
 from projections.tools.simulation.checks import Checks
+from projections.tools.simulation.harm import Ownership
 from projections.tools.simulation.history import History, Outcome
 from projections.tools.simulation.odds import Odds
 from projections.tools.simulation.pools import Pools
@@ -64,6 +65,10 @@ class Cast:
         return list({id(one): one for one in (self.first, self.between, self.last) if one is not None}.values())
 
     @cached_property
+    def ownership(self) -> Ownership:
+        return Ownership([edition.program for edition in self.editions])
+
+    @cached_property
     def rules(self) -> list[Rule]:
         """All that anybody's rules ever were."""
         return [rule for edition in self.editions for rule in edition.program.rules.values()]
@@ -81,10 +86,6 @@ class Cast:
     def indexed(self) -> bool:
         """Whether anything is found through an index."""
         return any(isinstance(rule, EmbedRule) and rule.children.index is not None for rule in self.rules)
-
-    @cached_property
-    def copy_guards(self) -> list[str]:
-        return [self.application.guard(rule.name) for rule in self.rules if isinstance(rule, CopyRule)]
 
 
 class Scene:
