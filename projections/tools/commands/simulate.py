@@ -49,7 +49,8 @@ def command(
 
     Each history is decided by its seed alone: random writes to items of the rules' entities, delivered to the real
     engine with every fault that Lambda and DynamoDB know. When all has come to rest, every derived value must be what
-    the source items say, and nothing that belongs to the application may have been changed. The first seed that diverges is reported, and replays with --seed S --histories 1 --trace.
+    the source items say, and on the way nothing that belongs to the application may have been changed. The first seed
+    that diverges is reported, and replays with --seed S --histories 1 --trace.
 
     Exits with 1 if a history diverges.
     """

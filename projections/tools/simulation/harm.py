@@ -13,7 +13,7 @@ from typing import Any
 
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.embeds import EmbedRule
-from projections.language.keys import encode_key
+from projections.language.keys import decode_key, encode_key
 from projections.language.program import Entity, Program
 from projections.language.rules import AggregateRule, CopyRule, IndexRule, PickRule
 
@@ -120,12 +120,34 @@ class Harm:
     def genuine(self, key: ItemKey, guard: Value) -> bool:
         """Return whether the engine wrote such a guard on this item, rather than the application."""
         fields = guard.get("M")
-        if not isinstance(fields, Mapping):
+        if not isinstance(fields, Mapping) or not self._parses(fields):
             return False
         if not self._digests:
             return "d" not in fields
         digest = fields.get("d")
         return isinstance(digest, Mapping) and digest.get("S") in self._digests.get(key, ())
+
+    def _parses(self, fields: Mapping[str, Any]) -> bool:
+        if not isinstance(fields.get("at", {}).get("S"), str):
+            return False
+        number = fields.get("n", {"N": "0"}).get("N")
+        if not isinstance(number, str) or not number.isdecimal():
+            return False
+        by = fields.get("by")
+        return by is None or ("S" in by and self._names_item(by["S"]))
+
+    def _names_item(self, text: str) -> bool:
+        try:
+            key = decode_key(text)
+        except ValueError:
+            return False
+        schema = self._programs[0].tables.get(key.table)
+        return (
+            schema is not None
+            and bool(key.partition)
+            and (key.sort is None) == (schema.sort is None)
+            and key.sort != ""
+        )
 
     def _guards(self, key: ItemKey, image: Image) -> set[str]:
         return {name for name in image if name.startswith(self._prefix) and self.genuine(key, image[name])}

@@ -165,7 +165,7 @@ class History:
             rng,
             self._world.items,
             self._world.made,
-            scene.without if cast.expires else scene.without | {"expire"},
+            scene.without | self._odds.without | (frozenset() if cast.expires else {"expire"}),
         )
         self._lived = Lived(self._store)
         self._harm = Harm(cast.ownership)

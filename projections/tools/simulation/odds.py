@@ -70,8 +70,31 @@ class Odds:
     """How many invocations still have the old rules after others are deployed."""
     discard: float
     """Per delivery, that it is given up, and its items are refreshed later."""
+    occupy: bool
+    """Whether the application puts items of other kinds under keys that rules write to."""
+    turn: bool
+    """Whether items change their kind."""
+    inhabit: bool
+    """Whether the application puts items of its own where rules create items."""
+    malform: bool
+    """Whether the application writes guards that do not parse."""
+    clones: bool
+    """Whether clones are put several times."""
     actions: int
     """What the ledger takes for the most actions of a transaction, so that changes are split."""
+
+    @property
+    def without(self) -> frozenset[str]:
+        """What the application does not do in this history."""
+        does = {
+            "occupy": self.occupy,
+            "vacate": self.occupy or self.turn,
+            "turn": self.turn,
+            "inhabit": self.inhabit,
+            "malform": self.malform,
+            "again": self.clones,
+        }
+        return frozenset(name for name, wanted in does.items() if not wanted)
 
     @classmethod
     def draw(cls, rng: Random) -> Odds:
@@ -115,6 +138,11 @@ class Odds:
             warm=rng.choice((0, 3, 10)),
             discard=0.0 if calm else rng.choice((0.0, 0.0, 0.0, 0.05)),
             actions=rng.choice((100, 100, 100, 6)),
+            occupy=rng.random() < 0.15,
+            turn=rng.random() < 0.15,
+            inhabit=rng.random() < 0.15,
+            malform=rng.random() < 0.15,
+            clones=rng.random() < 0.3,
         )
 
 
