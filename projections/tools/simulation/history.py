@@ -25,6 +25,7 @@ from projections.engine.processor import SETTLE_SECONDS, Processor, Rejected
 from projections.engine.registry import FILLING, LIVE, TRIED, Registry, Replaced
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Transient, UsageError
+from projections.language.keys import encode_key
 from projections.operations.backfill.progress import Progress
 from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks
@@ -46,6 +47,7 @@ from projections.tools.simulation.maintenance import (
     Place,
     Rebuild,
     Refresh,
+    Verify,
     groups_of,
     is_rebuilding,
 )
@@ -150,13 +152,14 @@ class History:
         self._queue = TaskQueue(rng)
         self._past: deque[tuple[int, ItemKey, Image | None]] = deque()
         """Steps of late, with what each changed and how it was before; where indexes are read."""
-        settings = Settings(batch_size=self._odds.batch, report_batch_item_failures=True, bisect=True)
+        self._settings = settings = Settings(batch_size=self._odds.batch, report_batch_item_failures=True, bisect=True)
         self._streams = {
             name: Stream(f"{name}", shards=self._odds.shards) for name in cast.application.tables if name != LEDGER
         }
         self._mappings = {
             name: EventSourceMapping(stream, settings, choose=self._choose) for name, stream in self._streams.items()
         }
+        expires = cast.expires or (self._odds.expire_tried and cast.rolled_back)
         self._application = Application(
             cast.application,
             cast.rules,
@@ -165,7 +168,7 @@ class History:
             rng,
             self._world.items,
             self._world.made,
-            scene.without | self._odds.without | (frozenset() if cast.expires else {"expire"}),
+            scene.without | self._odds.without | (frozenset() if expires else {"expire"}),
         )
         self._lived = Lived(self._store)
         self._harm = Harm(cast.ownership)
@@ -177,6 +180,17 @@ class History:
         self._awaited: Job | None = None
         """The backfill that they await before they go on."""
         self._damaged = False
+        self._since: set[ItemKey] | None = None
+        """Items that were written since rules were deployed that will be rolled back or replaced; None before that."""
+        self._unsettled: set[str] = set()
+        """Items that expired since then, with their encoded keys."""
+        self._unclear = False
+        """Whether one of them was written under rules that were never in force: its contributions are not determined."""
+        self._off = False
+        """Whether the stream is switched off: nobody hears of what is written."""
+        self._outages = 0
+        self._saved: list[Image] = []
+        """The ledger, as it was backed up."""
         self._wait = rng.choice((0.1, 1.0, 10.0))
         """Seconds after which an invocation ends for certain: its function's time-out."""
         self._left_closed: dict[Target, None] = {}
@@ -226,6 +240,8 @@ class History:
                 tuple(self._refused),
                 tuple(edition.program for edition in self._cast.editions),
                 self._harm.genuine,
+                self._unsettled if self._cast.rolled_back else (),
+                self._cast.rolled_back and self._unclear,
             )
             outcome.problems += self._cast.last.checks.problems(ended)
             outcome.problems += self._left_behind()
@@ -492,9 +508,18 @@ class History:
         starts: list[Callable[[], Job | None]] = [self._refresh] * odds.refreshes
         starts += [self._rebuild] * odds.rebuilds
         starts += [self._backfill] * odds.backfills
+        starts += [self._verify] * odds.verifies
         if odds.fill or self._cast.change:
             starts.append(self._deploy)
         planned = [(int(self._random() * (odds.writes + 1)), start) for start in starts]
+        if not odds.fill and not self._cast.change and not any(rule.expired == "keep" for rule in self._cast.rules):
+            for happens, first, second in (
+                (odds.outage, self._switch_off, self._switch_on),
+                (odds.restore, self._back_up, self._restore),
+            ):
+                if happens:
+                    late, early = sorted(int(self._random() * (odds.writes + 1)) for _ in range(2))
+                    planned += [(early + (early == late), first), (late, second)]
         if self._cast.between is not None:  # before that
             left = planned[-1][0]
             planned.append((left + int(self._random() * (odds.writes + 1 - left)), self._try))
@@ -556,11 +581,57 @@ class History:
             wait=self._wait,
         )
 
+    def _verify(self) -> Job:
+        return Verify(self._edition)
+
+    def _switch_off(self) -> None:
+        self._off = True
+        self._note("the stream is switched off")
+
+    def _switch_on(self) -> Job:
+        """The stream has a new label, and its numbers begin anew. What was not delivered of the old one is lost."""
+        self._off = False
+        self._outages += 1
+        self._store.begin_stream(f"2025-02-{self._outages:02}T00:00:00.000", 10**20 * (1 + self._rng.randrange(8)))
+        for name in self._streams:
+            self._streams[name] = stream = Stream(name, shards=self._odds.shards)
+            self._mappings[name] = EventSourceMapping(stream, self._settings, choose=self._choose)
+        self._note("the stream is switched on again")
+        job = self._backfill()
+        job.ready = self._time() + self._wait
+        return job
+
+    def _back_up(self) -> None:
+        self._saved = self._store.items(LEDGER)
+        self._note("the ledger is backed up")
+
+    def _restore(self) -> Job:
+        """The ledger as it was, under its old name. Nobody can use it meanwhile: who is at work fails."""
+        for invocation in list(self._invocations):
+            self._kill(invocation)
+            if not invocation.abandoned:
+                invocation.finish(None, _DeadError("there is no ledger"))
+        for item in self._store.items(LEDGER):
+            self._store.remove(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"]))
+        for item in self._saved:
+            self._store.put(LEDGER, item)
+        self._damaged = True  # it knows less than the guards say
+        self._note("the ledger is restored")
+        return Verify(self._edition) if self._random() < 0.7 else self._backfill()
+
+    def _outlived(self) -> None:
+        """Some processes of operators go on with what they knew, whatever is deployed or put in force."""
+        for job in self._jobs[:]:
+            if not job.outlives and job.bench is not None and self._random() < self._odds.outlive:
+                self._jobs.append(job.left_behind())
+
     def _try(self) -> Job | None:
         """Rules are deployed that will be replaced or rolled back: before anybody puts them in force, or after."""
         cast = self._cast
         assert cast.between is not None
         self._used()
+        self._outlived()
+        self._since = set()
         self._edition, self._warm = cast.between, self._odds.warm
         self._note(f"the rules change: {cast.change}")
         if cast.retires:
@@ -583,13 +654,18 @@ class History:
         cast = self._cast
         if cast.between is None:
             self._used()
+        self._outlived()
         self._before, self._edition = self._edition, cast.last
         if cast.between is not None:
             # Nobody begins with rules any more that were never in force; who has begun is waited for.
             standing = Registry(cast.between.program, self._store).look()
             known = standing is not None and standing.program == cast.between.program.fingerprint
             self._warm = self._odds.warm if known else 0
-            self._jobs = [job for job in self._jobs if (known and job.place != BEGIN) or job.begun_again(cast.last)]
+            self._jobs = [
+                job
+                for job in self._jobs
+                if job.outlives or (known and job.place != BEGIN) or job.begun_again(cast.last)
+            ]
             self._note("the rules change again" if self._odds.then == "on" else "the rules are rolled back")
         elif cast.change:
             self._warm = self._odds.warm
@@ -604,7 +680,7 @@ class History:
     def _backfill_again(self) -> None:
         """Backfills under way begin again with the rules that are deployed now."""
         for job in self._jobs:
-            if isinstance(job, Backfill):
+            if isinstance(job, Backfill) and not job.outlives:
                 job.begun_again(self._edition)
                 job.ready = self._time() + self._wait  # who puts the rules before in force may still be at it
 
@@ -648,6 +724,9 @@ class History:
     def _piece(self, job: Job, place: Place, invocation: Invocation) -> Place | None:
         """The place after a piece of a job; None if it has to be repeated."""
         try:
+            if job.bench is not None and (job.outlives or self._random() < self._odds.outlive):
+                job.bench.goes_on(invocation)
+                return job.work(place, job.bench)
             bench = Bench(
                 invocation.edition,
                 self._stepped,
@@ -661,7 +740,10 @@ class History:
                 quarantine=self._refuse,
                 page=self._odds.scanned,
             )
-            return OUTDATED if bench.outdated and place != BEGIN else job.work(place, bench)
+            if bench.outdated and place != BEGIN:
+                return OUTDATED
+            job.bench = bench
+            return job.work(place, bench)
         except Replaced:
             return OUTDATED
         except (Transient, UsageError):  # a usage error is that another backfill began at the same time
@@ -671,11 +753,17 @@ class History:
         job.busy = False
         if job not in self._jobs:
             return
+        if job.outlives and (place is None or place is OUTDATED or place is DONE):
+            self._jobs.remove(job)  # it ends with an error, or it is done
+            if isinstance(job, Rebuild):
+                self._left_closed[job.target] = None
+            return
         if place is OUTDATED:
             if not job.begun_again(self._edition):
                 self._jobs.remove(job)
             return
         if place is None:
+            job.bench = None
             if isinstance(job, Rebuild):
                 self._left_closed[job.target] = None
             if self._random() < 0.1:
@@ -775,12 +863,17 @@ class History:
             world.gone[key] = change["OldImage"]
             if "userIdentity" in record:
                 world.expired.append(record)
+                if self._since is not None:
+                    self._unsettled.add(encode_key(key))
+                    self._unclear = self._unclear or key in self._since
         else:
             world.items[key] = image
             item = program.recognise(key, image)
             if item is not None and item.entity.owned_by_rules:
                 world.made.setdefault(item.entity.name, {})[key] = None
         before = change.get("OldImage")
+        if self._since is not None:
+            self._since.add(key)
         if self._invocation is None:
             self._harm.applied(key, before, image)
         else:
@@ -797,7 +890,8 @@ class History:
         if self._cast.indexed:
             self._past.append((self._steps, key, before))
         world.records[change["SequenceNumber"]] = record
-        self._streams[table].append(record)
+        if not self._off:
+            self._streams[table].append(record)
         if self._trace is not None:
             self._trace.change(self._who, record)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -39,6 +39,7 @@ def problems(
     items: Mapping[ItemKey, Image],
     ledger: Sequence[Image],
     genuine: Callable[[ItemKey, Value], bool] = lambda key, guard: True,
+    unsettled: Collection[str] = (),
 ) -> Iterator[str]:
     """Everything that is wrong, in words."""
     ledger_rules = {rule.name for rules in program.ledger_rules.values() for rule in rules}
@@ -48,7 +49,7 @@ def problems(
         if item["pk"]["S"].startswith("E|")
     }
     groups, members = _read(ledger, ledger_rules)
-    yield from _entries(program, items, entries)
+    yield from _entries(program, items, entries, unsettled)
     yield from _groups(groups, members, entries, ledger_rules)
     yield from _guards(program, items, groups, genuine)
 
@@ -78,7 +79,9 @@ def _read(ledger: Sequence[Image], rules: set[str]) -> tuple[dict[Target, _Group
     return groups, members
 
 
-def _entries(program: Program, items: Mapping[ItemKey, Image], found: Mapping[str, Image]) -> Iterator[str]:
+def _entries(
+    program: Program, items: Mapping[ItemKey, Image], found: Mapping[str, Image], unsettled: Collection[str]
+) -> Iterator[str]:
     """Each entry says what its item contributes. Rules that are retired keep what they had, unless it is to be removed."""
     left = dict(found)
     for source, item in found.items():
@@ -99,7 +102,7 @@ def _entries(program: Program, items: Mapping[ItemKey, Image], found: Mapping[st
             yield f"ledger: {source} contributes {_shown(evaluated)}, its entry says {_shown(said)}"
     for source, item in left.items():
         said = _of_rules(program, Entry.read(item).contributions)
-        if said:
+        if said and source not in unsettled:
             yield f"ledger: {source} is gone, its entry says {_shown(said)}"
 
 

@@ -80,6 +80,18 @@ class Odds:
     """Whether the application writes guards that do not parse."""
     clones: bool
     """Whether clones are put several times."""
+    outage: bool
+    """Whether the stream is switched off and on, and a backfill follows."""
+    restore: bool
+    """Whether the ledger is restored from an older point, and `verify --repair` or a backfill follows."""
+    verifies: int
+    """Runs of `verify --repair`."""
+    outlive: float
+    """How likely a process of operators goes on with what it knew before, and goes on after other rules are deployed."""
+    expire_tried: bool
+    """Whether items expire while rules are deployed that will be rolled back, though these rules keep what expired."""
+    entities: bool
+    """Whether a change of the rules is one of their entities."""
     actions: int
     """What the ledger takes for the most actions of a transaction, so that changes are split."""
 
@@ -143,6 +155,12 @@ class Odds:
             inhabit=rng.random() < 0.15,
             malform=rng.random() < 0.15,
             clones=rng.random() < 0.3,
+            outage=rng.random() < 0.03,
+            restore=rng.random() < 0.03,
+            verifies=int(rng.random() < 0.02),
+            outlive=rng.choice((0.0, 0.0, 0.5)),
+            expire_tried=rng.random() < 0.5,
+            entities=rng.random() < 0.15,
         )
 
 

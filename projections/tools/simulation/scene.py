@@ -58,6 +58,8 @@ class Cast:
     expires: bool = True
     between: Edition | None = None
     retires: bool = False
+    rolled_back: bool = False
+    """Whether the rules at the end are those at the beginning."""
 
     @cached_property
     def editions(self) -> list[Edition]:
@@ -99,9 +101,9 @@ class Scene:
     ) -> None:
         edition = Edition(document)
         self._alone = Cast(edition, edition, edition.program, Pools(edition.program))
-        self._changed: dict[int, Cast] = {}
-        self._rolled_back: dict[tuple[int, bool], Cast] = {}
-        self._onward: dict[tuple[int, int], Cast] = {}
+        self._changed: dict[tuple[int, bool], Cast] = {}
+        self._rolled_back: dict[tuple[int, bool, bool], Cast] = {}
+        self._onward: dict[tuple[int, bool, int], Cast] = {}
         self.schemas = schemas(edition.program)
         self.without = without
         self.odds = odds
@@ -110,25 +112,27 @@ class Scene:
         """The rules of one history."""
         if not odds.change:
             return self._alone
-        number = int(rng.random() * _CHANGES)
+        number = int(rng.random() * _CHANGES), odds.entities
         if number not in self._changed:
-            self._changed[number] = self._change(number)
+            self._changed[number] = self._change(*number)
         cast = self._changed[number]
         if odds.then == "back" and cast.change:
             retires = rng.random() < 0.5
-            if (number, retires) not in self._rolled_back:
-                self._rolled_back[number, retires] = _rolled_back(cast, retires)
-            return self._rolled_back[number, retires]
+            if (*number, retires) not in self._rolled_back:
+                self._rolled_back[*number, retires] = _rolled_back(cast, retires)
+            return self._rolled_back[*number, retires]
         if odds.then == "on" and cast.change:
             second = int(rng.random() * _SECONDS)
-            if (number, second) not in self._onward:
-                self._onward[number, second] = _changed_again(cast, Random(f"change {number} and {second}"))
-            return self._onward[number, second]
+            if (*number, second) not in self._onward:
+                rng = Random(f"change {number[0]} and {second}")
+                self._onward[*number, second] = _changed_again(cast, rng)
+            return self._onward[*number, second]
         return cast
 
-    def _change(self, number: int) -> Cast:
+    def _change(self, number: int, entities: bool) -> Cast:
         alone = self._alone
-        found = change(alone.first.document, alone.pools, Random(f"change {number}"))
+        words = f"change {number}" + (" of entities" if entities else "")
+        found = change(alone.first.document, alone.pools, Random(words), entities=entities)
         if found is None:
             return alone
         before, after = (
@@ -176,4 +180,4 @@ def _rolled_back(cast: Cast, retires: bool) -> Cast:
     if retires and added:
         last = Edition({**before.document, "retired": {**before.document["retired"], **dict.fromkeys(added, "remove")}})
     words = f"{cast.change}; and that is rolled back"
-    return replace(cast, last=last, change=words, between=between, retires=retires or not added)
+    return replace(cast, last=last, change=words, between=between, retires=retires or not added, rolled_back=True)
