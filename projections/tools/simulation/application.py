@@ -1,7 +1,8 @@
 """The application under simulation: it writes what applications write, and does to derived values what they should not.
 
-Everything here is promised to be put right by the stream alone. What is not, because nothing in a record can tell it
-from a write of ours, is left out and said so where it would stand:
+It puts items of other kinds under keys that rules write to, changes the kind of items, uses keys of items that rules
+create, and writes guards that it cloned, forged or made up. All of it is put right by the stream alone, except what nothing
+in a record tells from a write of ours:
 
 - A guard with a later version, put on an item together with other values of ours and nothing else, looks like a publish.
   So who forges or clones guards here also changes an attribute of its own, as applications that do so do; and where all

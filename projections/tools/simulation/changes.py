@@ -110,6 +110,9 @@ class _Draft:
             if form["match"] and self._rng.random() < 0.4:
                 form["match"] = None
                 words = "match is dropped"
+            elif made:
+                form["match"] = {**(form["match"] or {}), "variety": "new"}  # which rules write on what they create
+                words = f"match is {form['match']}"
             else:
                 form["match"] = {**(form["match"] or {}), FOREIGN: [{"exists": self._rng.random() < 0.5}]}
                 words = f"match is {form['match']}"

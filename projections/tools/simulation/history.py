@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from greenlet import getcurrent, greenlet
 
 from projections.engine import ledger
-from projections.engine.effort import one_by_one
+from projections.engine.effort import Run, one_by_one
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import Target
 from projections.engine.processor import SETTLE_SECONDS, Processor, Rejected
@@ -122,6 +122,21 @@ class _World:
     records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
+class _Instance:
+    """A process of the function, which serves one invocation after the other."""
+
+    handler: StreamHandler
+
+    def __init__(self, edition: Edition) -> None:
+        self.edition = edition
+        self.invocation: Invocation | None = None
+        self.run: Run[Any] = one_by_one
+
+    def sleep(self, seconds: float) -> None:
+        assert self.invocation is not None
+        self.invocation.sleep(seconds)
+
+
 class History:
     """One run. Not to be played twice."""
 
@@ -196,6 +211,8 @@ class History:
         self._left_closed: dict[Target, None] = {}
         """Groups that somebody was about to close when he died, or was taken for dead."""
         self._invocations: list[Invocation] = []
+        self._instances: list[_Instance] = []
+        """Processes of the function that are warm, and idle."""
         self._steps = 0
         self._last: Thread | None = None
         self._hub: greenlet = getcurrent()
@@ -338,22 +355,35 @@ class History:
         if self._faults and self._random() < self._odds.discard and self._given_up(mapping, batch):
             return True
         invocation = self._invocation_of(partial(self._finished, mapping, batch))
+        instance = invocation.instance = self._instance(invocation.edition)
+        instance.invocation = invocation
+        instance.run = at_once if self._random() < self._odds.threads else one_by_one
+        work = partial(instance.handler.handle, batch.event(), invocation.remaining)
+        self._begin(invocation, work, f"gets {name}: " + ", ".join(_number(record) for record in batch.records))
+        return True
+
+    def _instance(self, edition: Edition) -> _Instance:
+        """A warm process of the function, or a new one."""
+        idle = [one for one in self._instances if one.edition is edition] if self._odds.reuse else []
+        if idle and self._random() < self._odds.reuse:
+            instance = idle[int(self._random() * len(idle))]
+            self._instances.remove(instance)
+            return instance
+        instance = _Instance(edition)
         processor = Processor(
-            invocation.edition.program,
+            edition.program,
             self._stepped,
             tables={table: table for table in self._mappings},
             quarantine=self._quarantine,
-            sleep=invocation.sleep,
+            sleep=instance.sleep,
             chance=self._random,
             clock=self._time,
-            run=at_once if self._random() < self._odds.threads else one_by_one,
+            run=lambda pieces: instance.run(pieces),
             tasks=Tasks(lambda: self._queue) if self._odds.queue else None,
             new_rules=self._new_rules,
         )
-        handler = StreamHandler(processor, quarantine=self._quarantine)
-        work = partial(handler.handle, batch.event(), invocation.remaining)
-        self._begin(invocation, work, f"gets {name}: " + ", ".join(_number(record) for record in batch.records))
-        return True
+        instance.handler = StreamHandler(processor, quarantine=self._quarantine)
+        return instance
 
     def _work(self) -> bool:
         """Begin an invocation of the worker, if a task is due."""
@@ -443,6 +473,8 @@ class History:
     def _ended(self, invocation: Invocation, thread: Thread) -> None:
         self._invocations.remove(invocation)
         self._outcome.problems += self._harm.ended(invocation)
+        if self._odds.reuse and invocation.instance is not None:
+            self._instances.append(invocation.instance)
         error = thread.failure
         if error is not None:
             # The handler raises for no record's sake, and nothing here is misconfigured.
@@ -611,6 +643,7 @@ class History:
             self._kill(invocation)
             if not invocation.abandoned:
                 invocation.finish(None, _DeadError("there is no ledger"))
+        self._jobs = [job for job in self._jobs if not job.outlives and job.begun_again(self._edition)]
         for item in self._store.items(LEDGER):
             self._store.remove(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"]))
         for item in self._saved:

@@ -92,6 +92,8 @@ class Odds:
     """Whether items expire while rules are deployed that will be rolled back, though these rules keep what expired."""
     entities: bool
     """Whether a change of the rules is one of their entities."""
+    reuse: float
+    """How likely an invocation is by a process that is warm, with what it remembers."""
     actions: int
     """What the ledger takes for the most actions of a transaction, so that changes are split."""
 
@@ -161,6 +163,7 @@ class Odds:
             outlive=rng.choice((0.0, 0.0, 0.5)),
             expire_tried=rng.random() < 0.5,
             entities=rng.random() < 0.15,
+            reuse=rng.choice((0.0, 0.5, 0.9)),
         )
 
 
