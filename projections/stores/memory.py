@@ -194,6 +194,10 @@ class MemoryStore:
 
     # What an application and its operators do
 
+    def begin_stream(self, label: str, sequence: int) -> None:
+        """Streams are switched off and on again: they have another label, and their numbers begin anew."""
+        self.stream_label, self._next_sequence = label, sequence
+
     def put(self, table: str, image: Image) -> None:
         """PutItem without a condition."""
         with self._lock:

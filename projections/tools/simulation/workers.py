@@ -54,6 +54,8 @@ class Invocation:
         self.frozen = 0
         """The step until which it stands still, as a process does that got no processor, or whose packet is on its way."""
         self.threads: list[Thread] = []
+        self.instance: Any = None
+        """The process of the function that it is served by, if any."""
         self.answer: Any = None
         self.error: Exception | None = None
 
