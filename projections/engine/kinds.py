@@ -28,7 +28,7 @@ _LAST = "\U0010ffff"
 def kind_as_read(entities: Iterable[Entity], image: Image) -> list[Condition]:
     """The attributes by which items of these entities are recognised are as in this image."""
     names = {name.split(".", 1)[0] for entity in entities for name in entity.match_names}
-    names |= {name for entity in entities for name in entity.match_names if name in image}
+    names |= {name for entity in entities for name in entity.match_names}  # an attribute may be called like a path
     keys = {name for entity in entities for name in entity.schema.key_attributes}
     return [as_read(name, image.get(name)) for name in sorted(names - keys)]
 
