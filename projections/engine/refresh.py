@@ -76,7 +76,8 @@ class Refresher:
     """Refreshes items, many at a time. What cannot be done is gathered, never raised for one item's sake.
 
     `publishes` says of a rule whether it writes to its targets now (`Standing.publishes`). `failed` has what is to be tried
-    again by encoded key, with the reason; `rejected` what no repetition will achieve. Raises `errors.Misconfigured`.
+    again by encoded key, with the reason; `rejected` what no repetition will achieve. `reserved` is how many actions
+    the store adds to each transaction. Raises `errors.Misconfigured`.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Refresher:
         chance: Callable[[], float] = random.random,
         pace: Callable[[int], None] = lambda writes: None,
         tally: Tally | None = None,
+        reserved: int = 0,
     ) -> None:
         self._program = program
         self._store = store
@@ -99,7 +101,9 @@ class Refresher:
         self._clock = clock
         self.generations = generations or Generations()
         self.tally = tally or Tally()
-        self._ledger = Ledger(program, store, run=run, chance=chance, generations=self.generations, tally=self.tally)
+        self._ledger = Ledger(
+            program, store, run=run, chance=chance, generations=self.generations, tally=self.tally, reserved=reserved
+        )
         self._publisher = Publisher(program, store, self.generations, run=run, tally=self.tally, publishes=publishes)
         self._copier = Copier(program, store, self.tally, run)
         self.embedder = Embedder(program, store, pace=pace, tally=self.tally, run=run)

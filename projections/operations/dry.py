@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Delete, Image, ItemKey, Page, Schema, Store, Update, Value, Write
+from projections.engine.store import Action, Delete, Image, ItemKey, Page, Schema, Store, Update, Value, Write
 from projections.errors import ConditionFailed, InvalidRequest, StoreError
 from projections.language.keys import encode_key
 from projections.language.program import Program
@@ -74,7 +74,7 @@ class DryStore:
         with self._lock:
             self._rehearse(write)
 
-    def transact(self, writes: Sequence[Write]) -> None:
+    def transact(self, writes: Sequence[Action]) -> None:
         with self._lock:
             for write in writes:
                 self.done["write units"] += 2 * _write_units(_size(write))
@@ -145,5 +145,5 @@ def _write_units(size: int) -> int:
     return max(1, ceil(size / 1024))
 
 
-def _size(write: Write) -> int:
+def _size(write: Action) -> int:
     return item_size({**write.set, **write.add}) if isinstance(write, Update) else 0

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from projections.engine import rebuild
 from projections.engine.effort import Effort
 from projections.engine.effort import Run as RunPieces
 from projections.engine.groups import Generations
@@ -33,8 +34,9 @@ from projections.operations.backfill.progress import Run, Segment
 from projections.operations.backfill.retirement import Past, retire
 from projections.operations.caution import Cautious
 from projections.operations.dry import DryStore
+from projections.operations.fenced import RESERVED
 
-__all__ = ["Page", "Pages", "creates"]
+__all__ = ["Page", "Pages", "creates", "rebuilds"]
 
 PAGE = 500
 """Items read at a time: five requests for their entries, and at most as many transactions' worth of writes."""
@@ -87,18 +89,20 @@ class Pages:
         self._clock = clock
         self._chance = chance
         self._generations = Generations()
+        self._learned = ""
         self._past: dict[str, Past | None] = {}
 
-    def do(self, run: Run, segment: Segment, standing: Standing, effort: Effort) -> Page:
-        """Does the next page of a segment, under the rules as the registry has them now.
+    def do(self, run: Run, segment: Segment, standing: Standing, effort: Effort, fenced: Store | None = None) -> Page:
+        """Does the next page of a segment, under the rules as the registry has them now, and writes to `fenced`.
 
-        Raises Transient if the page cannot be read.
+        Raises Transient if the page cannot be read, and Replaced.
         """
         store: Cautious | DryStore
-        if self._dry:
+        if fenced is None:
             store = DryStore(self._store, self._program)
         else:
-            store = Cautious(self._store, self._program, deletes=run.allow_delete, pace=self._pace)
+            store = Cautious(fenced, self._program, deletes=run.allow_delete, pace=self._pace)
+            self._learn(run)
         attributes = _GROUP_ATTRIBUTES if segment.phase == "groups" else None
         page = store.scan(
             segment.table,
@@ -119,6 +123,34 @@ class Pages:
         counts.update({f"withheld|{rule}": number for rule, number in store.withheld.items() if told(rule)})
         examples = [key for key, rule in store.examples.items() if told(rule)]
         return Page(page.after, counts, dict(work.refresher.failed), rejected, examples)
+
+    def _learn(self, run: Run) -> None:
+        """Know the generations of groups whose rebuild this run ends: every page moves the entries it reads into them."""
+        if self._learned != run.name:
+            for note in rebuilds(self._store, run):
+                self._generations.at_least(note.target, note.generation)
+            self._learned = run.name
+
+    def rebuilt(self, run: Run, standing: Standing, effort: Effort, fenced: Store) -> None:
+        """Publish the groups whose rebuild this run ends, and end it. What fails is left to the next backfill or repair."""
+        ended = [note for note in rebuilds(self._store, run) if note.target[0] in self._program.rules]
+        store = Cautious(fenced, self._program, deletes=run.allow_delete, pace=self._pace)
+        failed = self._refresher(store, standing).publish([note.target for note in ended], effort)
+        for note in ended:
+            if note.target not in failed:
+                rebuild.sweep(fenced, note.target, note.generation)
+
+    def _refresher(self, store: Store, standing: Standing) -> Refresher:
+        return Refresher(
+            self._program,
+            store,
+            publishes=standing.publishes,
+            generations=self._generations,
+            run=self._run,
+            clock=self._clock,
+            chance=self._chance,
+            reserved=RESERVED,
+        )
 
     def _told(self, segment: Segment) -> Callable[[str], bool]:
         """Of which rules this phase tells that items were not deleted: each such item is met in one of them, at least."""
@@ -152,15 +184,7 @@ class _Work:
         self._effort = effort
         self._dry = pages._dry
         self.counts: Counter[str] = Counter()
-        self.refresher = Refresher(
-            self._program,
-            store,
-            publishes=standing.publishes,
-            generations=pages._generations,
-            run=pages._run,
-            clock=pages._clock,
-            chance=pages._chance,
-        )
+        self.refresher = pages._refresher(store, standing)
 
     def do(self, segment: Segment, items: Sequence[Image]) -> None:
         if segment.phase == "entries":
@@ -243,6 +267,11 @@ class _Work:
                     break
                 else:
                     break
+
+
+def rebuilds(store: Store, run: Run) -> list[rebuild.Note]:
+    """Return the rebuilds that a run ends."""
+    return [note for note in rebuild.notes(store) if note.run == run.name]
 
 
 def _groups(items: Sequence[Image]) -> list[Target]:

@@ -56,6 +56,12 @@ class Runner:
 
         Raises Misconfigured, and KeyboardInterrupt after the pages under way.
         """
+        try:
+            return self._work(run)
+        finally:
+            self._backfill.release()
+
+    def _work(self, run: Run) -> Run:
         while not run.done:
             if (seconds := run.ready - self._clock()) > 0:
                 self._waiting(seconds)

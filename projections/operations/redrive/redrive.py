@@ -23,6 +23,7 @@ from projections.engine.tally import Tally
 from projections.errors import InvalidRequest, Transient, UsageError
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
+from projections.operations.fenced import RESERVED, Fenced
 from projections.operations.redrive.letters import Letter
 from projections.operations.tasks import Task
 
@@ -72,7 +73,8 @@ class Redrive:
     """Redrives letters. `send` takes pushes and dead tasks; without it pushes are made here, as long as they take.
 
     `run` runs refreshes of single items at once, `pace` is told of writes to children before they are made. `items` counts
-    what was refreshed, `pushes` what was pushed or sent.
+    what was refreshed, `pushes` what was pushed or sent. It writes under leases, unless it is
+    `dry`: then its store writes nothing.
     """
 
     def __init__(
@@ -85,6 +87,8 @@ class Redrive:
         pace: Callable[[int], None] = lambda writes: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.time,
+        dry: bool = False,
     ) -> None:
         self._program = program
         self._store = store
@@ -93,14 +97,23 @@ class Redrive:
         self._pace = pace
         self._clock = clock
         self._sleep = sleep
+        self._now = now
+        self._dry = dry
+        self._fenced: Store = store
         self._generations = Generations()
         self.tally = Tally()
         self.items = 0
         self.pushes = 0
 
     def work(self, letters: Iterable[Letter]) -> list[Answer]:
-        """Redrives letters. Raises UsageError if other rules are in force, and Misconfigured."""
+        """Redrives letters. Raises UsageError if other rules are in force, Replaced if they change, and Misconfigured."""
         standing = in_force(self._program, self._store)
+        if self._dry:
+            return self._work(letters, standing)
+        with Fenced(self._store, standing, "redrive", clock=self._now) as self._fenced:
+            return self._work(letters, standing)
+
+    def _work(self, letters: Iterable[Letter], standing: Standing) -> list[Answer]:
         answers = [Answer(letter) for letter in letters]
         known, removed = _together(letter for letter in (answer.letter for answer in answers) if not letter.useless)
         problems: dict[ItemKey, list[str]] = {}
@@ -113,7 +126,7 @@ class Redrive:
             if letter.useless:
                 answer.keep("", letter.useless)
             elif letter.task is not None:
-                self._task(letter.task, answer)
+                self._task(letter.task, answer, standing)
             for key in letter.items:
                 for reason in problems.get(key, ()):
                     answer.keep(encode_key(key), reason)
@@ -156,12 +169,13 @@ class Redrive:
     def _refresher(self, standing: Standing, run: Run[Any]) -> Refresher:
         return Refresher(
             self._program,
-            self._store,
+            self._fenced,
             publishes=standing.publishes,
             generations=self._generations,
             run=run,
             pace=self._pace,
             tally=self.tally,
+            reserved=RESERVED,
         )
 
     def _effort(self) -> Effort:
@@ -228,7 +242,7 @@ class Redrive:
 
     # Dead letters of the task queue
 
-    def _task(self, task: Task, answer: Answer) -> None:
+    def _task(self, task: Task, answer: Answer, standing: Standing) -> None:
         if self._send is not None:
             try:
                 self._send.send([(task, 0.0)])
@@ -243,7 +257,7 @@ class Redrive:
                 "goes on where that one stopped, and delete this by hand",
             )
             return
-        refresher = self._refresher(in_force(self._program, self._store), self._run)
+        refresher = self._refresher(standing, self._run)
         again: list[Push] = []
         try:
             self.pushes += 1
