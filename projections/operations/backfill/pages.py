@@ -22,10 +22,10 @@ from projections.engine.effort import Run as RunPieces
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import CLOSED, Target
 from projections.engine.plan import Rejected
-from projections.engine.refresh import Refresher
+from projections.engine.refresh import Refresher, rejection
 from projections.engine.registry import FILLING, Registry, Standing
 from projections.engine.store import Image, ItemKey, Store
-from projections.errors import InvalidRequest, Transient
+from projections.errors import InvalidRequest, Misconfigured, Transient
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule
@@ -207,7 +207,12 @@ class _Work:
                 continue
             if item.get("contributions", {}).get("S", "{}") == "{}" and "recent" not in item and "ttl" in item:
                 continue
-            key = decode_key(item["key"]["S"] if "key" in item else partition[2:])
+            text = item["key"]["S"] if "key" in item else partition[2:]
+            try:
+                key = decode_key(text)
+            except ValueError as error:
+                self.refresher.rejected[Rejected(None, rejection(error), text)] = None
+                continue
             if key.table in self._program.tables:  # else nobody can say what became of it
                 found.append(key)
         return found
@@ -231,7 +236,11 @@ class _Work:
         into = self._program.ledger_rules_into
         targets: list[Target] = []
         for key, image in images.items():
-            item: Item | None = self._program.recognise(key, image)
+            try:
+                item: Item | None = self._program.recognise(key, image)
+            except Exception as error:
+                self.refresher.rejected[Rejected(None, rejection(error), encode_key(key), table=key.table)] = None
+                continue
             if item is not None and item.entity.name in into:
                 text = encode_key(key)
                 targets += [(rule.name, text) for rule in into[item.entity.name] if rule.mode != "shadow"]
@@ -262,8 +271,11 @@ class _Work:
                     except Transient:
                         self.refresher.failed[encode_key(key)] = str(error)
                         break
-                except InvalidRequest as error:
-                    self.refresher.rejected[Rejected(None, str(error), encode_key(key), table=key.table)] = None
+                except Misconfigured:
+                    raise
+                except Exception as error:
+                    reason = str(error) if isinstance(error, InvalidRequest) else rejection(error)
+                    self.refresher.rejected[Rejected(None, reason, encode_key(key), table=key.table)] = None
                     break
                 else:
                     break

@@ -16,11 +16,11 @@ from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import Push
 from projections.engine.groups import Generations
 from projections.engine.processor import SETTLE_SECONDS
-from projections.engine.refresh import Refresher
+from projections.engine.refresh import Refresher, rejection
 from projections.engine.registry import Registry, Standing
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.tally import Tally
-from projections.errors import InvalidRequest, Transient, UsageError
+from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient, UsageError
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.operations.fenced import RESERVED, Fenced
@@ -142,7 +142,9 @@ class Redrive:
         refresher = self._refresher(standing, self._run)
         try:
             pushes = refresher.keys(known, self._effort(), known, removed)
-        except (Transient, InvalidRequest):
+        except Misconfigured:
+            raise
+        except Exception:
             pushes = None
         problems: dict[ItemKey, list[str]] = {}
         if pushes is None or refresher.failed or refresher.rejected:
@@ -159,8 +161,10 @@ class Redrive:
         refresher = self._refresher(standing, one_by_one)
         try:
             pushes = refresher.keys([key], self._effort(), {key: images}, removed)
-        except (Transient, InvalidRequest) as error:
-            return key, [], [str(error)]
+        except Misconfigured:
+            raise
+        except Exception as error:
+            return key, [], [_reason(error)]
         reasons = [reason for _, reason in sorted(refresher.failed.items())]
         for one in refresher.rejected:
             reasons.append(f"{one.rule}: {one.reason}" if one.rule else one.reason)
@@ -195,8 +199,10 @@ class Redrive:
                     self._send.send([(push, 0.0)])
                     continue
                 yield from self._pages(push, refresher, again)
-            except (Transient, InvalidRequest) as error:
-                yield push, str(error)
+            except Misconfigured:
+                raise
+            except Exception as error:
+                yield push, _reason(error)
         yield from self._second_passes(again, refresher)
 
     def _second_passes(self, again: Sequence[Push], refresher: Refresher) -> Iterator[tuple[Push, str]]:
@@ -206,8 +212,10 @@ class Redrive:
         for push in again:
             try:
                 yield from self._pages(push, refresher, [])
-            except (Transient, InvalidRequest) as error:
-                yield push, str(error)
+            except Misconfigured:
+                raise
+            except Exception as error:
+                yield push, _reason(error)
 
     def _pages(self, push: Push, refresher: Refresher, again: list[Push]) -> Iterator[tuple[Push, str]]:
         """All pages of one pass; the second one goes to `again`."""
@@ -263,8 +271,14 @@ class Redrive:
             self.pushes += 1
             for _, reason in [*self._pages(task, refresher, again), *self._second_passes(again, refresher)]:
                 answer.keep(_name(task), reason)
-        except (Transient, InvalidRequest) as error:
-            answer.keep(_name(task), str(error))
+        except Misconfigured:
+            raise
+        except Exception as error:
+            answer.keep(_name(task), _reason(error))
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, StoreError) else rejection(error)
 
 
 def _name(task: Task) -> str:

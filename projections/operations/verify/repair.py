@@ -23,10 +23,10 @@ from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.groups import Generations
 from projections.engine.indexes import index_write, write_index
 from projections.engine.ledger_items import LEDGER, Target
-from projections.engine.refresh import Refresher
+from projections.engine.refresh import Refresher, rejection
 from projections.engine.registry import Registry, Standing
 from projections.engine.store import Image, ItemKey, Store
-from projections.errors import InvalidRequest, Transient, UsageError
+from projections.errors import InvalidRequest, Misconfigured, Transient, UsageError
 from projections.language.contribution import Contributions
 from projections.language.keys import decode_key
 from projections.language.rules import CopyRule
@@ -166,7 +166,7 @@ class Repair:
     def _children(self, subjects: Sequence[Subject]) -> None:
         embedder = self._refresher().embedder
         for subject in subjects:
-            key = decode_key(subject.key)
+            key = decode_key(subject.key)  # of an item that was read
             for entity in self._program.entities_at(key):
                 for rule in self._program.embeds_into.get(entity.name, ()):
                     self._attempt(subject.key, partial(embedder.pull, rule, key))
@@ -231,13 +231,16 @@ class Repair:
             try:
                 work(effort)
                 return None
-            except InvalidRequest as error:
-                return self._note(self.rejected, {key: str(error)})
+            except Misconfigured:
+                raise
             except Transient as error:
                 attempt += 1
                 if attempt == _MOST_TRIES:
                     return self._note(self.failed, {key: str(error)})
                 effort.pause(attempt)
+            except Exception as error:
+                reason = str(error) if isinstance(error, InvalidRequest) else rejection(error)
+                return self._note(self.rejected, {key: reason})
 
     def _note(self, where: dict[str, str], reasons: Mapping[str, str]) -> None:
         self.counts["failed" if where is self.failed else "rejected"] += len(reasons)
