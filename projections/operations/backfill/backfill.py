@@ -29,8 +29,10 @@ from projections.engine.registry import FILLING, RETIRING, Registry, Replaced, S
 from projections.engine.store import Store
 from projections.errors import UsageError
 from projections.language.program import Program
+from projections.operations.adoption import Adoption, compute
 from projections.operations.backfill.pages import PAGE, Pages, creates, rebuilds
 from projections.operations.backfill.progress import DONE, MOST_SECONDS, PHASES, Progress, Run, Segment
+from projections.operations.dry import DryStore
 from projections.operations.fenced import Fenced
 
 __all__ = ["Backfill", "Done", "Overtaken"]
@@ -186,7 +188,21 @@ class Backfill:
 
     def rehearsed(self, rules: Iterable[str], segments: int) -> Run:
         """A run that is noted nowhere, for a dry backfill. Raises UsageError and Misconfigured."""
+        self._pages.adoption = Adoption(self._program, self.registry.look())
         return self._run("dry", self.registry.preview(), self._named(rules), segments)
+
+    @property
+    def adoption(self) -> Adoption | None:
+        """Of a dry backfill: the values kept by hand that would change."""
+        return self._pages.adoption
+
+    def compute(self, run: Run, told: Callable[[str, int], None] = lambda what, items: None) -> Counter[str]:
+        """Note in `adoption` what rules would change that publish only when this run is complete. Gives the cost."""
+        store = DryStore(self._store, self._program)
+        assert self.adoption is not None
+        after = self.registry.preview()
+        compute(self._program, store, after, self.adoption, only=run.rules, threads=run.segments, told=told)
+        return store.done
 
     def _run(self, name: str, standing: Standing, rules: tuple[str, ...], segments: int, **settings: Any) -> Run:
         retiring = [] if rules else [name for name, one in standing.rules.items() if one.state == RETIRING]

@@ -30,6 +30,7 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule
 from projections.language.scope import Item
+from projections.operations.adoption import Adoption
 from projections.operations.backfill.progress import Run, Segment
 from projections.operations.backfill.retirement import Past, retire
 from projections.operations.caution import Cautious
@@ -90,6 +91,8 @@ class Pages:
         self._chance = chance
         self._generations = Generations()
         self._learned = ""
+        self.adoption: Adoption | None = None
+        """Of a dry one: the values kept by hand that would change."""
         self._past: dict[str, Past | None] = {}
 
     def do(self, run: Run, segment: Segment, standing: Standing, effort: Effort, fenced: Store | None = None) -> Page:
@@ -99,7 +102,7 @@ class Pages:
         """
         store: Cautious | DryStore
         if fenced is None:
-            store = DryStore(self._store, self._program)
+            store = DryStore(self._store, self._program, self.adoption)
         else:
             store = Cautious(fenced, self._program, deletes=run.allow_delete, pace=self._pace)
             self._learn(run)
