@@ -1,8 +1,8 @@
 """Values kept by hand that rules would change: what a dry run counts, with the first few of each rule.
 
 A value is kept by hand if the item has the attribute and no valid guard of the rule that is to write it. Nothing here
-decides what would be written: writes are those that the engine makes on a store that writes nothing, and totals are computed as
-`verify` computes them where there is no ledger.
+decides what would be written: writes are those that the engine makes on a store that writes nothing, and totals are
+computed as `verify` computes them where there is no ledger.
 """
 
 from __future__ import annotations

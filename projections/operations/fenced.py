@@ -32,6 +32,9 @@ RESERVED = 1
 _AT_ONCE = 25
 """Writes to application items for which one look at the lease is enough: as many as one request has."""
 
+_LEASES = 12
+"""Leases opened at once: as many as a backfill of four segments has requests under way."""
+
 _FRESH_SECONDS = 1.0
 """How long one look at the lease is enough."""
 
@@ -45,7 +48,8 @@ _CLOSED = (
 
 
 class Fenced(WrappedStore):
-    """Wraps a store. Writes under leases of the epoch of `standing`, which are opened when they are needed first.
+    """Wraps a store. Writes under leases of the epoch of `standing`, which are opened by `open` or when they are
+    needed.
 
     Threads have leases of their own: transactions that check the same item would conflict. `run` names the process that the
     leases are for. Raises `Replaced` from every write once a lease was found closed. Safe for threads.
@@ -74,6 +78,7 @@ class Fenced(WrappedStore):
         self._replaced = False
 
     def __enter__(self) -> Self:
+        self.open()
         return self
 
     def __exit__(
@@ -81,6 +86,16 @@ class Fenced(WrappedStore):
     ) -> None:
         if kind is None or issubclass(kind, Exception | KeyboardInterrupt):
             self.close()
+
+    def open(self) -> None:
+        """Open leases for some threads at once, if there are none: threads that open their own one by one may conflict."""
+        if self._opening.acquire(blocking=False):  # never waited for: in a simulation nobody else would go on
+            try:
+                if not self._opened:
+                    with suppress(Transient):  # then they are opened when they are needed
+                        self._open(_LEASES)
+            finally:
+                self._opening.release()
 
     def close(self) -> None:
         """Delete the leases. Those that cannot be deleted now expire."""
@@ -154,10 +169,8 @@ class Fenced(WrappedStore):
         """A lease that no other thread uses meanwhile."""
         lease = self._take()
         while lease is None:
-            with self._opening:
-                lease = self._take()
-                if lease is None:
-                    self._open()
+            self._open(1)
+            lease = self._take()
         try:
             yield lease
         finally:
@@ -176,10 +189,10 @@ class Fenced(WrappedStore):
                 del self._opened[lease]  # DynamoDB deletes it
         return None
 
-    def _open(self) -> None:
-        """Open as many leases as there are, at least one, if the registry is as it was when the process began."""
+    def _open(self, number: int) -> None:
+        """Open leases, if the registry is as it was when the process began."""
         now, standing = self._clock(), self.standing
-        names = [self._named() for _ in range(max(1, len(self._opened)))]
+        names = [self._named() for _ in range(number)]
         in_force = AllOf((Equal(("epoch",), {"N": str(standing.epoch)}), Equal(("program",), {"S": standing.program})))
         actions: list[Action] = [Check(REGISTRY, in_force)]
         actions += [opening(name, epoch=standing.epoch, run=self._run, now=now) for name in names]

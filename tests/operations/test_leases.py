@@ -62,11 +62,12 @@ def test_every_write_to_the_ledger_checks_an_open_lease() -> None:
         store.transact([Update(X, set={"a": {"S": "2"}})])
         (answer,) = store.write_each([Update(X, set={"a": {"S": "3"}}, condition=Exists(("pk",)))])
         assert answer is None
-        (lease,) = leases(stage)
+        names = {lease["sk"]["S"] for lease in leases(stage)}
     opening, *writes = made
     assert isinstance(opening[0], Check)
     assert opening[0].key == ItemKey("ledger", "R", ".")
-    assert [actions[-1].key.sort for actions in writes] == [lease["sk"]["S"]] * 3
+    assert len(writes) == 3
+    assert {actions[-1].key.sort for actions in writes} <= names
     assert leases(stage) == [], "they are deleted at the end"
 
 
@@ -175,7 +176,7 @@ def test_threads_do_not_share_a_lease() -> None:
     inner(4)
     assert len(set(seen)) == 5
     inner(4)
-    assert (len(set(seen)), len(leases(stage))) == (5, 8), "they are opened in twice the number, and used again"
+    assert (len(set(seen)), len(leases(stage))) == (5, 5), "they are used again"
 
 
 def test_a_lease_is_renewed_before_it_expires_and_carries_a_time() -> None:

@@ -173,6 +173,7 @@ class Backfill:
         if not found:
             return
         store = self._fenced(run, standing)
+        store.open()
         effort = self._effort()
 
         def adopt(note: rebuild.Note) -> None:
@@ -296,6 +297,8 @@ class Backfill:
         """Does the next page of a segment. Raises Transient if it cannot be read, and Overtaken."""
         standing = self._standing(run)
         fenced = self._fenced(run, standing) if not self._dry else None
+        if fenced is not None:
+            fenced.open()
         page = self._pages.do(run, segment, standing, effort, fenced)
         if page.failed:
             return Done(segment, page.failed, page.rejected, page.withheld)
