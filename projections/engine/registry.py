@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 from projections.engine.leases import close_leases
 from projections.engine.ledger_items import LEDGER
@@ -91,6 +92,11 @@ def former(rule: str, fingerprint: str) -> str:
     return f"{rule}@{fingerprint}"
 
 
+def new_ledger_id() -> str:
+    """An id for a new ledger: 8 hexadecimal characters."""
+    return uuid4().hex[:8]
+
+
 class Replaced(Misconfigured):
     """Other rules were put in force meanwhile."""
 
@@ -115,6 +121,8 @@ class Standing:
     program: str
     past: frozenset[str]
     rules: Mapping[str, Registered]
+    ledger: str = ""
+    """The ledger's id, which guards carry: made with the registry, and never changed."""
     since: int = 0
 
     @property
@@ -131,6 +139,7 @@ class Standing:
             rules={
                 name: Registered(rule["M"]["f"]["S"], rule["M"]["s"]["S"]) for name, rule in item["rules"]["M"].items()
             },
+            ledger=item["ledger"]["S"] if "ledger" in item else "",
             since=int(Decimal(item["since"]["N"])) if "since" in item else 0,
         )
 
@@ -273,7 +282,8 @@ class Registry:
         if now.program == program.fingerprint and rules == dict(now.rules):
             return now
         past = (now.past | {now.program}) - {program.fingerprint}
-        return Standing(now.epoch + 1, program.fingerprint, past, rules, since=now.epoch + 1)
+        epoch = now.epoch + 1
+        return replace(now, epoch=epoch, program=program.fingerprint, past=past, rules=rules, since=epoch)
 
     def _fate(self, rule: str) -> str:
         """What becomes of other versions of a rule that these do not have. Of what was only tried nobody has to say it."""
@@ -288,7 +298,7 @@ class Registry:
 
     def _first(self) -> Standing:
         rules = {name: Registered(rule.fingerprint, self._new_rules) for name, rule in self._program.rules.items()}
-        return Standing(1, self._program.fingerprint, frozenset(), rules, since=1)
+        return Standing(1, self._program.fingerprint, frozenset(), rules, new_ledger_id(), since=1)
 
     def complete(self, rules: Iterable[str]) -> Standing:
         """The backfill of these rules is complete: what was filling is live. Raises Replaced if others rule by now."""
@@ -378,6 +388,7 @@ class Registry:
             "epoch": {"N": str(standing.epoch)},
             "program": {"S": standing.program},
             "rules": _wire(standing),
+            "ledger": {"S": standing.ledger},
         }
         if standing.since:
             values["since"] = {"N": str(standing.since)}

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from projections.engine.guards import Guards
 from projections.engine.registry import FILLING, LIVE, RETIRING, Standing
-from projections.engine.store import Image, Store
+from projections.engine.store import Image, ItemKey, Store
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import IndexRule, LedgerRule
@@ -49,29 +50,30 @@ class Adoption:
 
     def __init__(self, program: Program, before: Standing | None) -> None:
         self._program = program
+        self._guards = Guards(program, before.ledger if before is not None else "")
         rules = before.rules if before is not None else {}
         self._known = {name.partition("@")[0] for name, one in rules.items() if one.state in (LIVE, RETIRING)}
         self._lock = threading.Lock()
         self.changed: Counter[str] = Counter()
         self.examples: dict[str, list[ValueChange]] = {}
 
-    def by_hand(self, rule: str, image: Image) -> bool:
+    def by_hand(self, rule: str, key: ItemKey, image: Image) -> bool:
         """Whether what an item has of a rule's attributes is kept by hand.
 
         Index attributes have no guard: they are taken for the rule's if a version of it was live.
         """
         if isinstance(self._program.rules.get(rule), IndexRule):
             return rule not in self._known
-        return rule in self._program.rules and self._program.guard(rule) not in image
+        return rule in self._program.rules and self._guards.read(rule, key, image) is None
 
-    def written(self, rule: str, key: str, before: Image, after: Image) -> None:
+    def written(self, rule: str, key: ItemKey, before: Image, after: Image) -> None:
         """Note what a write of a rule would change on an item."""
-        if not self.by_hand(rule, before):
+        if not self.by_hand(rule, key, before):
             return
         for name, old in before.items():
             new = after.get(name)
             if not name.startswith(self._program.guard_prefix) and not same(old, new):
-                self.add(rule, ValueChange(key, name, plain(old), None if new is None else plain(new)))
+                self.add(rule, ValueChange(encode_key(key), name, plain(old), None if new is None else plain(new)))
 
     def add(self, rule: str, change: ValueChange) -> None:
         with self._lock:
@@ -124,6 +126,6 @@ def _note(drifts: list[Drift], store: Store, adoption: Adoption) -> None:
     images: Mapping[Any, Image] = store.get_many(list(keys.values()))
     for drift in drifts:
         image = images.get(keys[drift.target], {})
-        if drift.attribute in image and adoption.by_hand(drift.rule, image):
+        if drift.attribute in image and adoption.by_hand(drift.rule, keys[drift.target], image):
             key = encode_key(keys[drift.target])
             adoption.add(drift.rule, ValueChange(key, drift.attribute or "", drift.actual, drift.expected))

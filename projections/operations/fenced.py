@@ -20,7 +20,7 @@ from typing import Self
 from projections.engine.leases import LEASE_SECONDS, held, lease_key, opening
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import REGISTRY, Replaced, Standing
-from projections.engine.store import Action, AllOf, Check, Delete, Equal, Store, Update, Write
+from projections.engine.store import Action, AllOf, Check, Delete, Equal, Image, ItemKey, Store, Update, Write
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.stores.wrapped import WrappedStore
 
@@ -76,6 +76,7 @@ class Fenced(WrappedStore):
         self._looked = 0.0
         self._unlooked = 0
         self._replaced = False
+        self._deleted: set[ItemKey] = set()
 
     def __enter__(self) -> Self:
         self.open()
@@ -107,15 +108,27 @@ class Fenced(WrappedStore):
 
     # Writes
 
-    def write(self, write: Write) -> None:
+    def write(self, write: Write) -> Image | None:
         if write.key.table != LEDGER:
-            self._look(1)
-            return self._store.write(write)
+            return self._write(write)
         try:
             self.transact([write])
         except TransactionCancelled as cancelled:
             raise _single(cancelled) from cancelled
         return None
+
+    def _write(self, write: Write) -> Image | None:
+        """Write an item of the application."""
+        with self._lock:
+            restores = isinstance(write, Update) and write.key in self._deleted
+            self._deleted.discard(write.key)
+        if not restores:  # attributes of the application that a deletion took with it are put back in any case
+            self._look(1)
+        removed = self._store.write(write)
+        if removed is not None:
+            with self._lock:
+                self._deleted.add(write.key)
+        return removed
 
     def transact(self, writes: Sequence[Action]) -> None:
         with self._lease() as lease:

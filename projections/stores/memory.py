@@ -138,7 +138,7 @@ class MemoryStore:
         with self._lock:
             return self._table(table).scan(segment, segments, limit, attributes, after)
 
-    def write(self, write: Write) -> None:
+    def write(self, write: Write) -> Image | None:
         with self._lock:
             table = self._table(write.key.table)
             right = check_write(table.schema, write)
@@ -146,6 +146,7 @@ class MemoryStore:
             if not _passes(write.condition, old):
                 raise ConditionFailed(None if old is None else dict(old[0]))
             self._commit(table, right.key, old, table.after(right, old, write))
+            return dict(old[0]) if old is not None and isinstance(write, Delete) else None
 
     def transact(self, writes: Sequence[Action]) -> None:
         with self._lock:
@@ -207,6 +208,10 @@ class MemoryStore:
             return error
 
     # What an application and its operators do
+
+    def begin_stream(self, label: str, sequence: int) -> None:
+        """Streams are switched off and on again: they have another label, and their numbers begin anew."""
+        self.stream_label, self._next_sequence = label, sequence
 
     def put(self, table: str, image: Image) -> None:
         """PutItem without a condition."""

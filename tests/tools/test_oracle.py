@@ -217,14 +217,92 @@ def test_a_difference_names_the_rule_and_ignores_guards() -> None:
     meta, tag = ItemKey("main", "POST#p", "METADATA"), ItemKey("main", "TAG#x", "STATS")
     held[meta] |= {"likeCount": {"N": "2.0"}, "praise": {"N": "9"}, "~engagement": {"M": {}}}
     del held[tag]
-    stray = image({"PK": "TAG#z", "SK": "STATS", "posts": 1})
+    stray = image({"PK": "TAG#z", "SK": "STATS", "posts": 1, "~tagCounts": {"n": 0, "c": True}})
     now = {"main": [*held.values(), stray]}
     assert compare(document, now, due) == [
         Difference("main", "main|POST#p|METADATA", "praise", {"N": "9"}, {"N": "1"}, "discussion"),
         Difference("main", "main|TAG#x|STATS", None, None, due.items[tag], "tagCounts"),
-        Difference("main", "main|TAG#z|STATS", None, stray, None, "tagCounts"),
+        Difference(
+            "main", "main|TAG#z|STATS", None, image({"PK": "TAG#z", "SK": "STATS", "posts": 1}), None, "tagCounts"
+        ),
     ]
     assert Oracle(document).compare(now) == compare(document, now, due)
+
+
+CREATED = """
+table: { key: [PK, SK] }
+entities:
+  User: { key: { PK: "U#{user}", SK: U } }
+  Mail: { key: { PK: "M#{mail}", SK: M }, match: { kind: mail } }
+  Tag: { key: { PK: "T#{tag}", SK: T }, derived: true }
+  Order: { key: { PK: "M#{mail}", SK: M }, match: { kind: order } }
+projections:
+  mails: { from: User, copy: { into: Mail, attributes: [name] } }
+  tags: { from: User, each: { tag: tags }, aggregate: { into: Tag, set: { users: count } } }
+  orders: { from: Order, bind: { tag: "{city}" }, aggregate: { into: Tag, set: { orders: count } } }
+"""
+MARK = {"c": True, "n": 0}
+
+
+@pytest.mark.parametrize(
+    ("given", "then"),
+    [
+        ([{"PK": "M#m", "SK": "M", "kind": "mail", "name": "A", "~mails": MARK}], []),
+        ([{"PK": "T#t", "SK": "T", "users": 1, "orders": 0, "~tags": MARK, "~orders": {"n": 0}}], []),
+        (
+            [{"PK": "M#m", "SK": "M", "kind": "mail", "name": "A", "note": "mine", "~mails": MARK}],
+            [{"PK": "M#m", "SK": "M", "kind": "mail", "note": "mine"}],
+        ),
+        (
+            [{"PK": "T#t", "SK": "T", "users": 0, "orders": 7, "note": "mine", "~tags": MARK}],
+            [{"PK": "T#t", "SK": "T", "orders": 7, "note": "mine"}],
+        ),
+        (
+            [{"PK": "T#t", "SK": "T", "users": 0, "orders": 7, "~tags": {"n": 0}}],
+            [{"PK": "T#t", "SK": "T", "orders": 7}],
+        ),
+        (
+            [{"PK": "T#t", "SK": "T", "users": 0, "~tags": "no guard", "~orders": {"c": "yes"}}],
+            [{"PK": "T#t", "SK": "T", "users": 0}],
+        ),
+        (
+            [{"PK": "U#1", "SK": "U", "mail": "m", "name": "A"}, {"PK": "M#m", "SK": "M", "name": "B", "~mails": MARK}],
+            [{"PK": "U#1", "SK": "U", "mail": "m", "name": "A"}, {"PK": "M#m", "SK": "M", "kind": "mail", "name": "A"}],
+        ),
+        (
+            [
+                {"PK": "U#1", "SK": "U", "mail": "m", "name": "A"},
+                {"PK": "M#m", "SK": "M", "kind": "order", "city": "b", "~mails": MARK},
+            ],
+            [
+                {"PK": "U#1", "SK": "U", "mail": "m", "name": "A"},
+                {"PK": "M#m", "SK": "M", "kind": "order", "city": "b"},
+                {"PK": "T#b", "SK": "T", "users": 0, "orders": 1},
+            ],
+        ),
+    ],
+    ids=[
+        "a created copy without its source is deleted",
+        "a created derived item without contributions is deleted",
+        "a created copy with an attribute of the application loses only the rule's attributes",
+        "a created derived item with an attribute of the application keeps it, without zeros",
+        "an adopted item stays when the last contribution is gone",
+        "malformed guards are ignored",
+        "a created item that lacks its match attribute is restored",
+        "a created item that became another kind is the application's",
+    ],
+)
+def test_item_of_created_entity(given: list[Item], then: list[Item]) -> None:
+    oracle = Oracle(loads(CREATED, "rules.yaml").canonical())
+    found = oracle.expected({"main": [image(item) for item in given]}).items
+    assert found == oracle.read({"main": [image(item) for item in then]})
+
+
+def test_guard_copied_from_another_item_marks_nothing() -> None:
+    oracle = Oracle(loads(CREATED, "rules.yaml").canonical())
+    items = {"main": [image({"PK": "M#m", "SK": "M", "kind": "mail", "name": "A", "~mails": MARK})]}
+    assert oracle.expected(items).items == {}
+    assert oracle.expected(items, genuine=lambda key, guard: False).items == oracle.read(items)
 
 
 def test_a_sum_that_dynamodb_cannot_hold_is_not_compared() -> None:

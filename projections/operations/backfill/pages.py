@@ -20,6 +20,7 @@ from projections.engine import rebuild
 from projections.engine.effort import Effort
 from projections.engine.effort import Run as RunPieces
 from projections.engine.groups import Generations
+from projections.engine.guards import Guards
 from projections.engine.ledger_items import CLOSED, Target
 from projections.engine.plan import Rejected
 from projections.engine.refresh import Refresher, rejection
@@ -147,7 +148,7 @@ class Pages:
         return Refresher(
             self._program,
             store,
-            publishes=standing.publishes,
+            standing,
             generations=self._generations,
             run=self._run,
             clock=self._clock,
@@ -262,11 +263,12 @@ class _Work:
         if not past:
             return
         attempt = 0
+        guards = Guards(self._program, self._standing.ledger)
         withhold = self._store.withhold if not self._run.allow_delete else None
         for key, image in images.items():
             while True:
                 try:
-                    self.counts.update(retire(past, {key: image}, self._program, self._store, withhold))
+                    self.counts.update(retire(past, {key: image}, self._program, self._store, guards, withhold))
                 except Transient as error:
                     attempt += 1
                     try:

@@ -174,7 +174,7 @@ class Redrive:
         return Refresher(
             self._program,
             self._fenced,
-            publishes=standing.publishes,
+            standing,
             generations=self._generations,
             run=run,
             pace=self._pace,

@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from projections.engine import rebuild
+from projections.engine.application import ApplicationItems
 from projections.engine.copies import Copier, CopyHeal
 from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.groups import Generations
@@ -101,13 +102,14 @@ class Repair:
             Refresher,
             self._program,
             self._store,
-            publishes=standing.publishes,
+            standing,
             generations=self._generations,
             run=self._run,
             clock=self._clock,
             reserved=RESERVED,
         )
-        self._copier = Copier(self._program, self._store)
+        self._copier = Copier(self._program, self._store, self._scope.guards)
+        self._items = ApplicationItems(self._program, self._store, self._scope.guards)
 
     def _all(self) -> list[Subject]:
         kinds: Mapping[str, Callable[[Sequence[Subject]], None]] = {
@@ -161,7 +163,7 @@ class Repair:
         item = self._program.recognise(key, image) if image is not None else None
         write = index_write(self._program, item, "")[0] if item is not None else None
         if write is not None:
-            write_index(self._store, write)
+            write_index(self._items, write)
 
     def _children(self, subjects: Sequence[Subject]) -> None:
         embedder = self._refresher().embedder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -31,31 +32,46 @@ __all__ = ["command"]
 @click.option(
     "--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="J", help="Processes to play them in."
 )
+@click.option("--keep-going", is_flag=True, help="Play all histories, also after one that went wrong.")
+@click.option("--odds", multiple=True, metavar="NAME=VALUE", hidden=True)
 @click.option("--trace", is_flag=True, help="Print all that happened in the history that went wrong.")
-def command(rules: str | None, as_json: bool, histories: int, seed: int, jobs: int, trace: bool) -> int:
+def command(
+    rules: str | None,
+    as_json: bool,
+    histories: int,
+    seed: int,
+    jobs: int,
+    keep_going: bool,
+    odds: Sequence[str],
+    trace: bool,
+) -> int:
     """Try rules against redelivery, reordering, crashes and an application that overwrites what is derived.
 
     Each history is decided by its seed alone: random writes to items of the rules' entities, delivered to the real
     engine with every fault that Lambda and DynamoDB know. When all has come to rest, every derived value must be what
-    the source items say. The first seed that diverges is reported, and replays with --seed S --histories 1 --trace.
+    the source items say, and on the way nothing that belongs to the application may have been changed. The first seed
+    that diverges is reported, and replays with --seed S --histories 1 --trace.
 
     Exits with 1 if a history diverges.
     """
     from projections.tools.render import json_text
     from projections.tools.simulation.campaign import Campaign
+    from projections.tools.simulation.odds import fixed
     from projections.tools.simulation.scene import Scene
 
     path = find_rules(rules)
     document = document_of(path)
     if not document["projections"]:
         raise UsageError(f"{path}: it has no rules, so there is nothing to simulate; add some under `projections`")
+    drawn = {name: literal_eval(value) for name, _, value in (one.partition("=") for one in odds)}
+    campaign = Campaign(document, keep_going=keep_going, odds=drawn)
     if as_json:
-        report = Campaign(document).run(seed, histories, jobs=jobs)
+        report = campaign.run(seed, histories, jobs=jobs)
     else:
-        report = _with_progress(lambda progress: Campaign(document).run(seed, histories, jobs=jobs, progress=progress))
+        report = _with_progress(lambda progress: campaign.run(seed, histories, jobs=jobs, progress=progress))
     lines: Sequence[str] = ()
     if trace and report.failures:
-        lines = Scene(document).play(report.failures[0].seed, trace=True).trace
+        lines = Scene(document, odds=fixed(drawn)).play(report.failures[0].seed, trace=True).trace
     if as_json:
         click.echo(json_text(_document(report, str(path), lines)))
     else:
@@ -87,6 +103,8 @@ def _document(report: Report, rules: str, lines: Sequence[str]) -> dict[str, obj
         "calls": report.calls,
         "faults": report.faults,
         "seconds": round(report.seconds, 1),
+        "wrong": report.wrong,
+        "harm": report.harm,
         "failure": None if failure is None else {"seed": failure.seed, "problems": failure.problems},
         "trace": list(lines),
     }
@@ -100,11 +118,11 @@ def _print(report: Report, rules: str, lines: Sequence[str]) -> None:
         f"{report.calls:,} calls, {report.faults:,} faults, {report.seconds:.1f} s"
     )
     if not report.failures:
-        click.echo(f"{report.histories:,} histories, every one ended as the source items say: {totals}.")
+        click.echo(f"{report.histories:,} histories, wrong 0, harm 0: {totals}.")
         return
     failure = report.failures[0]
     click.echo(f"Seed {failure.seed} of {rules} went wrong:")
     for problem in failure.problems:
         click.echo(f"  {problem}")
-    click.echo(f"{report.histories:,} histories: {totals}.")
+    click.echo(f"{report.histories:,} histories, wrong {report.wrong:,}, harm {report.harm:,}: {totals}.")
     click.echo(f"To see it: projections simulate --rules {rules} --seed {failure.seed} --histories 1 --trace")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,7 +12,7 @@ from projections.tools.oracle.entities import Entity, Table
 from projections.tools.oracle.rules import EVERYTHING, Contribution, EmbedRule, GroupRule, IndexRule, rule
 from projections.tools.oracle.values import Incomparable
 
-__all__ = ["Expected", "Items", "Known", "Oracle", "Settled", "expected"]
+__all__ = ["Expected", "Genuine", "Items", "Known", "Oracle", "Settled", "expected"]
 
 Items: TypeAlias = Mapping[str, Iterable[Image]]
 """What the tables hold: logical table name → items in wire form."""
@@ -22,6 +22,9 @@ Settled: TypeAlias = Iterable[tuple[str, Image]]
 
 Known: TypeAlias = tuple[Entity, Mapping[str, Value]]
 """An item's entity and key variables."""
+
+Genuine: TypeAlias = Callable[[ItemKey, Value], bool]
+"""Whether a guard was written for the item with this key, and not copied from another one by the application."""
 
 _State: TypeAlias = dict[ItemKey, Image]
 
@@ -35,6 +38,8 @@ class Expected:
     """The rule that brought an item to life, for items of copies and derived entities."""
     incomparable: frozenset[tuple[ItemKey, str]] = frozenset()
     """(item, attribute) of values that today's items do not determine, or that DynamoDB cannot hold."""
+    occupied: frozenset[tuple[ItemKey, str]] = frozenset()
+    """(key, rule) of targets that are not created, because an item of another kind has their key."""
 
 
 class Oracle:
@@ -72,13 +77,31 @@ class Oracle:
             self.owners[entity.name].update(dict.fromkeys(entity.constants, one.name))
         return found
 
-    def expected(self, items: Items, settled: Settled = ()) -> Expected:
+    def expected(self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, guard: True) -> Expected:
         """What the tables should hold, given what they hold."""
-        return _Run(self, self.read(items), settled).expected()
+        return _Run(self, self.read(items), self._guards(items, genuine), settled).expected()
 
-    def compare(self, items: Items, settled: Settled = ()) -> list[differences.Difference]:
+    def compare(
+        self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, guard: True
+    ) -> list[differences.Difference]:
         """Where what the tables hold differs from what they should hold."""
-        return differences.of(self, items, self.expected(items, settled))
+        return self.differences(items, self.expected(items, settled, genuine))
+
+    def differences(self, items: Items, due: Expected) -> list[differences.Difference]:
+        """Where what the tables hold differs from what is expected."""
+        return differences.of(self, items, due)
+
+    def _guards(self, items: Items, genuine: Genuine) -> dict[ItemKey, dict[str, Mapping[str, Any]]]:
+        """The fields of the guards on each item, by rule. Malformed guards are ignored."""
+        found: dict[ItemKey, dict[str, Mapping[str, Any]]] = {}
+        for table, held in items.items():
+            for image in held:
+                for name, value in image.items():
+                    if name.startswith(self._prefix) and isinstance(value.get("M"), Mapping):
+                        key = self.tables[table].key_of(image)
+                        if genuine(key, value):
+                            found.setdefault(key, {})[name.removeprefix(self._prefix)] = value["M"]
+        return found
 
     def read(self, items: Items) -> _State:
         """Items by key, without guards."""
@@ -99,10 +122,13 @@ class Oracle:
             known = self._keys[key] = [(entity, variables) for entity, variables in read if variables is not None]
         return next((one for one in known if one[0].fits(item, one[1])), None)
 
-    def unowned(self, entity: Entity, item: Image) -> dict[str, Value]:
-        """What the application wrote on an item of an entity."""
+    def unowned(self, entity: Entity, item: Image, *, created: bool = True) -> dict[str, Value]:
+        """Return what the application wrote on an item of an entity.
+
+        A copy of all attributes owns everything on an item that it `created`; on another one, it owns what its source has.
+        """
         owned = self.owners[entity.name]
-        if EVERYTHING in owned:
+        if EVERYTHING in owned and created:
             return {name: item[name] for name, _ in entity.table.keys}
         return {name: value for name, value in item.items() if name not in owned}
 
@@ -110,13 +136,21 @@ class Oracle:
 class _Run:
     """One computation. Unchanged items stay the same objects from step to step, so that results can be remembered."""
 
-    def __init__(self, oracle: Oracle, actual: _State, settled: Settled) -> None:
+    def __init__(
+        self,
+        oracle: Oracle,
+        actual: _State,
+        guards: Mapping[ItemKey, Mapping[str, Mapping[str, Any]]],
+        settled: Settled,
+    ) -> None:
         self._oracle = oracle
         self._actual = actual
+        self._guards = guards
         self._settled: dict[str, dict[ItemKey, list[Contribution]]] = {}
         self._memory: dict[tuple[str, ItemKey], tuple[Image, Any]] = {}
         self._incomparable: set[tuple[ItemKey, str]] = set()
         self._creators: dict[ItemKey, str] = {}
+        self._occupied_by: set[tuple[ItemKey, str]] = set()
         for name, image in settled:
             self._settle(name, image)
 
@@ -136,29 +170,79 @@ class _Run:
         for _ in range(2 * len(self._oracle.rules) + 3):
             then = self._step(base, now)
             if len(then) == len(now) and all(then[key] is item for key, item in now.items() if key in then):
-                return Expected(now, self._creators, frozenset(self._incomparable))
+                return Expected(now, self._creators, frozenset(self._incomparable), frozenset(self._occupied_by))
             now = then
         raise RuntimeError("the rules do not settle: do they form a cycle?")
 
     def _application(self) -> _State:
-        """The items and attributes that the application wrote, on entities that no rule creates."""
+        """The items and attributes that are there without any contribution."""
         found: _State = {}
         for key, item in self._actual.items():
             known = self._oracle.recognise(key, item)
             if known is None:
-                found[key] = item
+                if self._unnamed(key) is None:
+                    found[key] = item
             elif not self._oracle.creators[known[0].name]:
                 found[key] = self._oracle.unowned(known[0], item)
+            else:
+                left = self._left(key, item, known[0])
+                if left is not None:
+                    found[key] = left
         return found
+
+    def _created(self, key: ItemKey) -> bool:
+        """Whether a guard marks the item as created by a rule."""
+        return any(guard.get("c") == {"BOOL": True} for guard in self._guards.get(key, {}).values())
+
+    def _left(self, key: ItemKey, item: Image, entity: Entity) -> Image | None:
+        """What is left of an item of a created entity when nothing contributes to it; None if it is deleted."""
+        created = self._created(key)
+        own = self._oracle.unowned(entity, item, created=created)
+        names = {name for name, _ in entity.table.keys}
+        if created and own.keys() <= names:
+            return None
+        guards = self._guards.get(key, {})
+        gone: set[str] = set()
+        for one in [*self._oracle.group_rules, *self._oracle.index_rules, *self._oracle.embed_rules]:
+            if one.into is entity and (one.name in guards or not isinstance(one, GroupRule)):
+                gone |= one.attributes
+        return {name: value for name, value in item.items() if name not in gone or name in entity.constants}
+
+    def _unnamed(self, key: ItemKey) -> Entity | None:
+        """The created entity of an item that lacks only attributes by which it is recognised, and has none of its own."""
+        item = self._actual[key]
+        if not self._created(key):
+            return None
+        for entity in self._oracle.entities.values():
+            if not self._oracle.creators[entity.name] or entity.read(key) is None:
+                continue
+            names = {name for name, _ in entity.table.keys}
+            held = [item.get(name) for name in entity.constants]
+            others = [value for name, value in entity.constants.items() if item.get(name) not in (None, value)]
+            if None in held and not others and self._oracle.unowned(entity, item).keys() <= names:
+                return entity
+        return None
+
+    def _occupied(self, key: ItemKey, entity: Entity, groups: Mapping[str, Any], base: _State) -> bool:
+        """Whether the key of a target has an item of another kind, which stays."""
+        if key not in self._actual:
+            return False
+        known = self._oracle.recognise(key, self._actual[key])
+        if known is None:
+            return self._unnamed(key) not in (None, entity) or key in base
+        if known[0] is entity:
+            return False
+        return key in base or any(groups[one.name].get(key) for one in self._oracle.creators[known[0].name])
 
     def _step(self, base: _State, now: _State) -> _State:
         """All rules applied once to the items as they are known now."""
         self._incomparable.clear()
         self._creators.clear()
+        self._occupied_by.clear()
         sources = self._members(now)
         groups = {one.name: self._groups(one, sources) for one in self._oracle.group_rules}
         then: dict[ItemKey, dict[str, Value]] = {key: dict(item) for key, item in base.items()}
-        self._create(groups, then)
+        self._create(groups, base, then)
         members = self._members(then)
         for one in self._oracle.group_rules:
             if one.kind != "copy":
@@ -205,14 +289,19 @@ class _Run:
                 found.setdefault(target, given)
         return found
 
-    def _create(self, groups: Mapping[str, Any], then: dict[ItemKey, dict[str, Value]]) -> None:
+    def _create(self, groups: Mapping[str, Any], base: _State, then: dict[ItemKey, dict[str, Value]]) -> None:
         """Brings the items of copies and derived entities to life, with what the application wrote on them."""
         for entity in self._oracle.entities.values():
             for one in self._oracle.creators[entity.name]:
                 for target, given in groups[one.name].items():
+                    if self._occupied(target, entity, groups, base):
+                        self._occupied_by.add((target, one.name))
+                        continue
                     if self._creators.setdefault(target, one.name) != one.name:
                         continue
-                    item = self._oracle.unowned(entity, self._actual[target]) if target in self._actual else {}
+                    item: dict[str, Value] = {}
+                    if target in self._actual:
+                        item = self._oracle.unowned(entity, self._actual[target], created=self._created(target))
                     item.update(one.result(given) if one.kind == "copy" else entity.constants)
                     then[target] = {**item, **entity.table.attributes(target)}
 

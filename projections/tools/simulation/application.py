@@ -1,7 +1,8 @@
 """The application under simulation: it writes what applications write, and does to derived values what they should not.
 
-Everything here is promised to be put right by the stream alone. What is not, because nothing in a record can tell it
-from a write of ours, is left out and said so where it would stand:
+It puts items of other kinds under keys that rules write to, changes the kind of items, uses keys of items that rules
+create, and writes guards that it cloned, forged or made up. All of it is put right by the stream alone, except what nothing
+in a record tells from a write of ours:
 
 - A guard with a later version, put on an item together with other values of ours and nothing else, looks like a publish.
   So who forges or clones guards here also changes an attribute of its own, as applications that do so do; and where all
@@ -44,6 +45,12 @@ OPERATIONS: dict[str, int] = {
     "overwrite": 2,
     "insert": 1,
     "unname": 1,
+    "occupy": 4,
+    "vacate": 2,
+    "turn": 6,
+    "inhabit": 4,
+    "malform": 4,
+    "again": 4,
 }
 """What the application does, with how often; each history leaves some out and prefers others."""
 
@@ -80,6 +87,19 @@ class Application:
         self._made = made
         self._kind_of = {name: self._narrowed(kind, pools, rng) for name, kind in pools.kinds.items()}
         self._kinds = list(self._kind_of.values())
+        self._places = [
+            (kind.entity, key)
+            for kind in (self._narrowed(kind, pools, rng) for kind in pools.created.values())
+            for key, _ in kind.keys
+        ]
+        """Keys of items that rules create, or may create."""
+        self._targets = [
+            *self._places,
+            *((self._kind_of[n].entity, k) for n in pools.targets for k, _ in self._kind_of[n].keys),
+        ]
+        """Keys that rules write to."""
+        self._clones: list[tuple[ItemKey, Image]] = []
+        """Clones that are to be put again."""
         self._first: list[tuple[Kind, ItemKey, Mapping[str, str]]] = []
         """What is written before all else: targets, in most histories."""
         if rng.random() < 0.7:
@@ -92,6 +112,8 @@ class Application:
         """Whether there may be guards that no write of ours made."""
         self.touched: dict[ItemKey, None] = {}
         """Items on which it has written what is the rules' to write."""
+        self.own: dict[ItemKey, None] = {}
+        """Items on which it has written attributes that rules own, of items that are its own."""
         self.tampering = False
         """Whether it has written any guard, if only one that it had read."""
         operations: dict[str, Callable[[], bool]] = {name: getattr(self, "_" + name) for name in OPERATIONS}
@@ -275,7 +297,143 @@ class Application:
         for name in [name for name in image if name.startswith(self._program.guard_prefix)]:
             if self._rng.random() < 0.5:
                 image[name] = self._forged(image[name])
+        self._clones += [(place, image)] * self._any([0, 1, 2])
         return self._put_whole(place, image)
+
+    def _again(self) -> bool:
+        """Puts a clone again, whatever has become of it."""
+        if not self._clones:
+            return False
+        place, image = self._clones.pop()
+        if self._rng.random() < 0.5:
+            image = {**image, FOREIGN: self._foreign()}
+        return self._put_whole(place, image)
+
+    def _malform(self) -> bool:
+        """Writes a guard that does not parse, or that no write of the engine could have made."""
+        found = self._existing(self._derives)
+        if found is None:
+            return False
+        key, entity = found
+        rules = [rule for rule in self._rules_into(entity) if not isinstance(rule, IndexRule)]
+        if not rules:
+            return False
+        rule = self._any(rules)
+        name = self._program.guard(rule.name)
+        held = self._items[key].get(name, {}).get("M", {"at": {"S": "1"}, "d": {"S": "AAAAAAAA"}})
+        self.touched[key] = None
+        self.tampering = self._forging = True
+        value = self._any(
+            _malformed(held, key.table, forward=not (isinstance(rule, CopyRule) and rule.attributes is None))
+        )
+        self._store.write(Update(key, set={name: value, FOREIGN: self._foreign()}))
+        return True
+
+    # Kinds
+
+    def _occupy(self) -> bool:
+        """Puts an item of another kind under a key that rules write to, whatever is there."""
+        if not self._targets:
+            return False
+        entity, key = self._any(self._targets)
+        others = [self._kind_of[one.name] for one in self._program.entities_at(key) if one.name in self._kind_of]
+        others = [kind for kind in others if kind.entity is not entity]
+        image: Image | None = {**entity.schema.wire(key), FOREIGN: self._foreign()}
+        if others and self._rng.random() < 0.7:
+            kind = self._any(others)
+            variables: Mapping[str, str] = next((known for one, known in kind.keys if one == key), {})
+            image = self._new(kind, key, {**dict.fromkeys(kind.variables, "x"), **variables})
+        elif image is not None:
+            image = self._of_kind(entity, key, image, fits=False)
+        if image is None or self._is(key, image, entity):
+            return False
+        self._store.put(key.table, {**image, **self._own_values(entity, key, 0.4)})
+        return True
+
+    def _vacate(self) -> bool:
+        """Deletes an item of none of the entities."""
+        keys = [key for key, image in self._items.items() if self._program.recognise(key, image) is None]
+        if not keys:
+            return False
+        self._store.remove(self._any(keys))
+        return True
+
+    def _inhabit(self) -> bool:
+        """Puts an item of its own, of their kind, where rules create items, before or after they do."""
+        if not self._places:
+            return False
+        entity, key = self._any(self._places)
+        image: dict[str, Value] = {**entity.schema.wire(key), **entity.constants}
+        if self._rng.random() < 0.7:
+            image[FOREIGN] = self._foreign()
+        image.update(self._own_values(entity, key, 0.3))
+        of_kind = self._of_kind(entity, key, image, fits=True)
+        if of_kind is None:
+            return False
+        self._store.put(key.table, of_kind)
+        return True
+
+    def _turn(self) -> bool:
+        """Changes the kind of an item, or changes it back, with an update or by a put."""
+        keys = [key for key in self._items if any(one.match is not None for one in self._program.entities_at(key))]
+        if not keys:
+            return False
+        key = self._any(keys)
+        entity = self._any([one for one in self._program.entities_at(key) if one.match is not None])
+        image = self._items[key]
+        turned = self._of_kind(entity, key, image, fits=not self._is(key, image, entity))
+        if turned is None:
+            return False
+        own = self._own_values(entity, key, 0.3)
+        if own:
+            self.touched[key] = None
+        turned = {**turned, **own}
+        if self._rng.random() < 0.5:
+            gone = [name for name in image if name not in turned]
+            change = {name: value for name, value in turned.items() if image.get(name) != value}
+            self._store.write(Update(key, set=change, remove=gone))
+            return True
+        if self._rng.random() < 0.7:
+            turned = {name: value for name, value in turned.items() if not name.startswith(self._program.guard_prefix)}
+        self._store.put(key.table, {**turned, FOREIGN: self._foreign()})
+        return True
+
+    def _is(self, key: ItemKey, image: Image, entity: Entity) -> bool:
+        item = self._program.recognise(key, image)
+        return item is not None and item.entity is entity
+
+    def _of_kind(self, entity: Entity, key: ItemKey, image: Image, *, fits: bool) -> dict[str, Value] | None:
+        """The item with other values of what `match` reads, so that it is of the entity, or is not; None if that fails."""
+        matches = self._pools.matches.get(entity.name, [])
+        for attempt in range(12):
+            changed = dict(image)
+            if fits and attempt < 2:
+                changed.update(entity.constants)
+            else:
+                for path, values in matches if fits else [self._any(matches)] if matches else ():
+                    top = path.split(".", 1)[0]
+                    dice = self._rng.random()
+                    if dice < 0.2:
+                        changed.pop(top, None)
+                    elif dice < 0.3:
+                        changed[top] = self._any(_ODD)
+                    else:
+                        changed[top] = _placed(changed.get(top), path, self._any(values))
+            keys = {name: image[name] for name in entity.schema.key_attributes if name in image}
+            if self._is(key, {**changed, **keys}, entity) is fits:
+                return {**changed, **keys}
+        return None
+
+    def _own_values(self, entity: Entity, key: ItemKey, odds: float) -> dict[str, Value]:
+        """Values of the application for attributes that rules own on items of the entity; often none."""
+        if self._rng.random() >= odds:
+            return {}
+        read = {name for name, _ in self._pools.matches.get(entity.name, ())}
+        names = [name for name in self._ours(entity, {}) if name not in read]
+        if not names:
+            return {}
+        self.own[key] = None
+        return {self._any(names): self._any([{"S": "mine"}, {"N": "77"}, {"N": "0"}])}
 
     def _destroy(self) -> bool:
         """Deletes an item that rules made."""
@@ -455,6 +613,40 @@ class Application:
         if "n" in fields and self._rng.random() < 0.3:
             fields["n"] = {"N": str(self._any([0, 1, 7]))}
         return {"M": fields}
+
+
+_ODD: list[Value] = [
+    {"L": [{"S": "x"}]},
+    {"SS": ["x", "y"]},
+    {"NULL": True},
+    {"N": "7"},
+    {"M": {"x": {"S": "y"}}},
+]
+"""Values of types that an attribute which tells kinds apart hardly has."""
+
+
+def _malformed(guard: Mapping[str, Value], table: str, *, forward: bool) -> list[Value]:
+    """Guards that do not parse, and such as were written for nothing. `forward` is whether their versions may be later."""
+    shapes: list[Value] = [{"S": "x"}, {"N": "1"}, {"L": []}, {"M": {}}, {"NULL": True}, {"BOOL": True}]
+    changes: list[dict[str, Value]] = [
+        {"by": {"N": "1"}},
+        {"by": {"L": [{"S": "x"}]}},
+        {"by": {"S": "nowhere|x|y"}},
+        {"by": {"S": "%|%|"}},
+        {"by": {"S": ""}},
+        {"by": {"S": f"{table}|x"}},
+        {"at": {"N": "5"}},
+        {"at": {"L": []}},
+        {"d": {"S": "AAAAAAAA"}},
+        {"d": {"N": "1"}},
+        {"n": {"S": "many"}},
+        {"n": {"N": "-1"}},
+    ]
+    if forward:
+        changes.append({"at": {"S": "9" * 500}})
+    shapes += [{"M": {**guard, **change}} for change in changes]
+    shapes += [{"M": {name: value for name, value in guard.items() if name != gone}} for gone in ("at", "d")]
+    return shapes
 
 
 def _placed(before: Value | None, path: str, value: Value) -> Value:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from projections.tools.simulation.harm import HARM
 from projections.tools.simulation.history import Outcome
+from projections.tools.simulation.odds import fixed
 from projections.tools.simulation.scene import Scene
 
 __all__ = ["Campaign", "Report"]
@@ -30,6 +32,10 @@ class Report:
     calls: int = 0
     faults: int = 0
     seconds: float = 0.0
+    wrong: int = 0
+    """Histories that did not end as the source items say, or were not sound on the way."""
+    harm: int = 0
+    """Histories in which the engine changed or removed what belongs to the application."""
     failures: list[Outcome] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
@@ -41,6 +47,9 @@ class Report:
         self.faults += outcome.faults
         if outcome.problems:
             self.failures.append(outcome)
+            harm = [problem.startswith(HARM) for problem in outcome.problems]
+            self.harm += any(harm)
+            self.wrong += not all(harm)
 
     def merge(self, other: Report) -> None:
         self.histories += other.histories
@@ -49,11 +58,16 @@ class Report:
         self.deliveries += other.deliveries
         self.calls += other.calls
         self.faults += other.faults
+        self.wrong += other.wrong
+        self.harm += other.harm
         self.failures = sorted([*self.failures, *other.failures], key=lambda outcome: outcome.seed)
 
 
 class Campaign:
-    """Plays histories of one rule file until they are done or, unless `keep_going`, one has problems."""
+    """Plays histories of one rule file until they are done or, unless `keep_going`, one has problems.
+
+    `odds` replaces odds that each history would draw.
+    """
 
     def __init__(
         self,
@@ -61,10 +75,12 @@ class Campaign:
         *,
         without: frozenset[str] = frozenset(),
         keep_going: bool = False,
+        odds: Mapping[str, Any] | None = None,
     ) -> None:
         self._document = document
         self._without = without
         self._keep_going = keep_going
+        self._odds = odds or {}
 
     def run(
         self,
@@ -87,12 +103,12 @@ class Campaign:
 
     def _parts(self, chunks: list[tuple[int, int]], jobs: int) -> Iterator[Report]:
         if jobs <= 1 or len(chunks) < 2:
-            scene = Scene(self._document, self._without)
+            scene = Scene(self._document, self._without, fixed(self._odds))
             for first, count in chunks:
                 yield _play(scene, first, count)
             return
         context = multiprocessing.get_context("spawn")
-        with context.Pool(jobs, _begin, (self._document, self._without)) as pool:
+        with context.Pool(jobs, _begin, (self._document, self._without, self._odds)) as pool:
             yield from pool.imap(_chunk, chunks)
 
 
@@ -107,9 +123,9 @@ _scene: Scene | None = None
 """Of this process, made once when it begins."""
 
 
-def _begin(document: Mapping[str, Any], without: frozenset[str]) -> None:
+def _begin(document: Mapping[str, Any], without: frozenset[str], odds: Mapping[str, Any]) -> None:
     global _scene
-    _scene = Scene(document, without)
+    _scene = Scene(document, without, fixed(odds))
     gc.freeze()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from projections.engine.indexes import index_write
 from projections.engine.plan import Rejected, plan
 from projections.engine.records import decode
 from projections.engine.registry import LIVE, REGISTRY, Standing
-from projections.engine.store import Image, ItemKey
+from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
 from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key, encode_key
@@ -25,6 +25,9 @@ from projections.tools.simulation import ledger_checks
 from projections.tools.simulation.trace import image_text
 
 __all__ = ["Checks", "Ended", "Lived"]
+
+OCCUPIED = "occupied:"
+"""How the reason begins why a rule's item is not created: an item of another kind has its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,12 @@ class Ended:
     """What refreshes rejected."""
     programs: Sequence[Program]
     """All rules that were in force."""
+    genuine: Callable[[ItemKey, Value], bool]
+    """Whether the engine wrote a guard on the item where it is."""
+    unsettled: Collection[str] = ()
+    """Items that expired while rules were deployed that never were in force: their entries may keep what they had."""
+    unclear: bool = False
+    """Whether what such items contributed is not determined."""
 
 
 class Lived:
@@ -77,7 +86,7 @@ class Checks:
         """Everything that is wrong, in words; nothing if all is well."""
         return [
             *self._items(ended),
-            *ledger_checks.problems(self._program, ended.items, ended.ledger),
+            *ledger_checks.problems(self._program, ended.items, ended.ledger, ended.genuine, ended.unsettled),
             *self._rejections(ended),
         ]
 
@@ -113,8 +122,8 @@ class Checks:
         copied = item is not None and item.entity.copied
         found = []
         for name in guards:
-            if before is not None and after is not None and before.get(name) == after.get(name):
-                continue
+            if before is not None and after is not None and (before.get(name) == after.get(name) or name not in after):
+                continue  # what is removed from an item that has left its entity is not published
             rule = self._by_guard.get(name)
             if rule is None or (before is not None and after is None and len(guards) > 1):
                 continue  # nobody's, or deleted for another rule's sake
@@ -142,7 +151,7 @@ class Checks:
             return []
         if before is None:
             guards = [value for name, value in after.items() if name.startswith(self._program.guard_prefix)]
-            if not item.entity.copied and all(guard["M"]["n"] == {"N": "0"} for guard in guards):
+            if not item.entity.copied and all(guard["M"].get("n") == {"N": "0"} for guard in guards):
                 return [f"{encode_key(key)}: brought to life by a rule to which nothing contributes"]
             return []
         problems = []
@@ -173,7 +182,15 @@ class Checks:
         items: dict[str, list[Image]] = {name: [] for name in program.tables}
         for key, image in ended.items.items():
             items[key.table].append(image)
-        for one in self._oracle.compare(items, self._settled(ended)):
+        expected = self._oracle.expected(items, self._settled(ended), ended.genuine)
+        reported = {one.rule for one in (*ended.rejected, *ended.refused) if one.reason.startswith(OCCUPIED)}
+        for key, rule in sorted(expected.occupied):
+            if rule not in reported:
+                yield f"{encode_key(key)}: the key is occupied, and no record of {rule} was rejected for it"
+        keep = [rule.name for rules in self._program.ledger_rules.values() for rule in rules if rule.expired == "keep"]
+        for one in self._oracle.differences(items, expected):
+            if ended.unclear and one.rule in keep:
+                continue
             what = f"{one.key}" + (f" {one.attribute}" if one.attribute else "")
             yield f"{what}: is {_shown(one.actual)}, should be {_shown(one.expected)} (rule {one.rule})"
 
@@ -217,7 +234,7 @@ def _is_due(program: Program, one: Rejected, record: Mapping[str, Any], ended: E
     if one not in expected and alone.new is not None:
         # an echo that came with the record that brought the mistake tells for both
         expected = [replace(each, event=one.event) for each in plan(program, [alone._replace(old=None)]).rejected]
-    return one in expected or _refers_badly(program, one, ended)
+    return one in expected or _refers_badly(program, one, ended) or _was_occupied(program, one, ended)
 
 
 def _images(program: Program, key: ItemKey, ended: Ended) -> Iterator[Image]:
@@ -246,9 +263,26 @@ def _refers_badly(program: Program, one: Rejected, ended: Ended) -> bool:
     return False
 
 
+def _was_occupied(program: Program, one: Rejected, ended: Ended) -> bool:
+    """Whether the application had an item of another kind under any key of a rule's targets, at any time."""
+    rule = program.rules.get(one.rule or "")
+    into = getattr(rule, "into", None)
+    if into is None or not one.reason.startswith(OCCUPIED):
+        return False
+    for record in ended.records.values():
+        change = record["dynamodb"]
+        table = record["eventSourceARN"].split("/")[1]
+        key = program.tables[table].key(table, change["Keys"])
+        if "NewImage" in change and into.at(key):
+            item = program.recognise(key, change["NewImage"])
+            if item is None or item.entity is not into:
+                return True
+    return False
+
+
 def _was_bad(program: Program, one: Rejected, ended: Ended) -> bool:
     """Whether a rule could not be evaluated on an item at any time, for this reason."""
-    if _refers_badly(program, one, ended):
+    if _refers_badly(program, one, ended) or _was_occupied(program, one, ended):
         return True
     key = decode_key(one.key or "|")
     for image in _images(program, key, ended):

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from greenlet import getcurrent, greenlet
 
-from projections.engine import ledger
-from projections.engine.effort import one_by_one
+from projections.engine import ledger, registry
+from projections.engine.effort import Run, one_by_one
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import Target
 from projections.engine.processor import SETTLE_SECONDS, Processor, Rejected
@@ -37,6 +37,7 @@ from projections.tools.event_source import Mapping as EventSourceMapping
 from projections.tools.simulation.application import Application
 from projections.tools.simulation.checks import Ended, Lived
 from projections.tools.simulation.damage import damage
+from projections.tools.simulation.harm import Harm
 from projections.tools.simulation.maintenance import (
     BEGIN,
     DONE,
@@ -46,6 +47,7 @@ from projections.tools.simulation.maintenance import (
     Place,
     Rebuild,
     Refresh,
+    Verify,
     groups_of,
     is_rebuilding,
 )
@@ -114,12 +116,25 @@ class _World:
 
     items: dict[ItemKey, Image] = field(default_factory=dict)
     made: dict[str, dict[ItemKey, None]] = field(default_factory=dict)
-    guarded: dict[ItemKey, None] = field(default_factory=dict)
-    """Items that have borne a copy's guard since they were inserted."""
     expired: list[Mapping[str, Any]] = field(default_factory=list)
     gone: dict[ItemKey, Image] = field(default_factory=dict)
     """Items that were removed, as they were then."""
     records: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class _Instance:
+    """A process of the function, which serves one invocation after the other."""
+
+    handler: StreamHandler
+
+    def __init__(self, edition: Edition) -> None:
+        self.edition = edition
+        self.invocation: Invocation | None = None
+        self.run: Run[Any] = one_by_one
+
+    def sleep(self, seconds: float) -> None:
+        assert self.invocation is not None
+        self.invocation.sleep(seconds)
 
 
 class History:
@@ -152,13 +167,14 @@ class History:
         self._queue = TaskQueue(rng)
         self._past: deque[tuple[int, ItemKey, Image | None]] = deque()
         """Steps of late, with what each changed and how it was before; where indexes are read."""
-        settings = Settings(batch_size=self._odds.batch, report_batch_item_failures=True, bisect=True)
+        self._settings = settings = Settings(batch_size=self._odds.batch, report_batch_item_failures=True, bisect=True)
         self._streams = {
             name: Stream(f"{name}", shards=self._odds.shards) for name in cast.application.tables if name != LEDGER
         }
         self._mappings = {
             name: EventSourceMapping(stream, settings, choose=self._choose) for name, stream in self._streams.items()
         }
+        expires = cast.expires or (self._odds.expire_tried and cast.rolled_back)
         self._application = Application(
             cast.application,
             cast.rules,
@@ -167,20 +183,36 @@ class History:
             rng,
             self._world.items,
             self._world.made,
-            scene.without if cast.expires else scene.without | {"expire"},
+            scene.without | self._odds.without | (frozenset() if expires else {"expire"}),
         )
         self._lived = Lived(self._store)
+        self._harm = Harm(cast.ownership)
+        self._lost = False
+        """Whether the answer of the call that is carried out is lost."""
         self._jobs: list[Job] = []
         self._planned = self._plan()
         """What operators will do, each with the number of writes left then; the last comes first."""
         self._awaited: Job | None = None
         """The backfill that they await before they go on."""
         self._damaged = False
+        self._since: set[ItemKey] | None = None
+        """Items that were written since rules were deployed that will be rolled back or replaced; None before that."""
+        self._unsettled: set[str] = set()
+        """Items that expired since then, with their encoded keys."""
+        self._unclear = False
+        """Whether one of them was written under rules that were never in force: its contributions are not determined."""
+        self._off = False
+        """Whether the stream is switched off: nobody hears of what is written."""
+        self._outages = 0
+        self._saved: list[Image] = []
+        """The ledger, as it was backed up."""
         self._wait = rng.choice((0.1, 1.0, 10.0))
         """Seconds after which an invocation ends for certain: its function's time-out."""
         self._left_closed: dict[Target, None] = {}
         """Groups that somebody was about to close when he died, or was taken for dead."""
         self._invocations: list[Invocation] = []
+        self._instances: list[_Instance] = []
+        """Processes of the function that are warm, and idle."""
         self._steps = 0
         self._last: Thread | None = None
         self._hub: greenlet = getcurrent()
@@ -192,14 +224,14 @@ class History:
         """What refreshes could not do."""
 
     def play(self) -> Outcome:
-        with _transactions_of(self._odds.actions):
+        with _engine_of(self._odds.actions):
             return self._played()
 
     def _played(self) -> Outcome:
         self._hub = getcurrent()
         try:
             restful = self._run()
-            while restful and (self._taken_back() or self._resumed()):
+            while restful and self._resumed():
                 restful = self._run()
             if restful and self._random() < 0.2:
                 # A second mapping, or a stream read again from its beginning: all of it changes nothing.
@@ -224,9 +256,13 @@ class History:
                 self._rejected,
                 tuple(self._refused),
                 tuple(edition.program for edition in self._cast.editions),
+                self._harm.genuine,
+                self._unsettled if self._cast.rolled_back else (),
+                self._cast.rolled_back and self._unclear,
             )
             outcome.problems += self._cast.last.checks.problems(ended)
             outcome.problems += self._left_behind()
+            outcome.problems += self._harm.left_over(self._world.items, self._application.touched)
         elif not outcome.problems:
             outcome.problems = ["the history does not come to rest: writes of ours keep each other going"]
         outcome.writes = self._odds.writes
@@ -319,22 +355,35 @@ class History:
         if self._faults and self._random() < self._odds.discard and self._given_up(mapping, batch):
             return True
         invocation = self._invocation_of(partial(self._finished, mapping, batch))
+        instance = invocation.instance = self._instance(invocation.edition)
+        instance.invocation = invocation
+        instance.run = at_once if self._random() < self._odds.threads else one_by_one
+        work = partial(instance.handler.handle, batch.event(), invocation.remaining)
+        self._begin(invocation, work, f"gets {name}: " + ", ".join(_number(record) for record in batch.records))
+        return True
+
+    def _instance(self, edition: Edition) -> _Instance:
+        """A warm process of the function, or a new one."""
+        idle = [one for one in self._instances if one.edition is edition] if self._odds.reuse else []
+        if idle and self._random() < self._odds.reuse:
+            instance = idle[int(self._random() * len(idle))]
+            self._instances.remove(instance)
+            return instance
+        instance = _Instance(edition)
         processor = Processor(
-            invocation.edition.program,
+            edition.program,
             self._stepped,
             tables={table: table for table in self._mappings},
             quarantine=self._quarantine,
-            sleep=invocation.sleep,
+            sleep=instance.sleep,
             chance=self._random,
             clock=self._time,
-            run=at_once if self._random() < self._odds.threads else one_by_one,
+            run=lambda pieces: instance.run(pieces),
             tasks=Tasks(lambda: self._queue) if self._odds.queue else None,
             new_rules=self._new_rules,
         )
-        handler = StreamHandler(processor, quarantine=self._quarantine)
-        work = partial(handler.handle, batch.event(), invocation.remaining)
-        self._begin(invocation, work, f"gets {name}: " + ", ".join(_number(record) for record in batch.records))
-        return True
+        instance.handler = StreamHandler(processor, quarantine=self._quarantine)
+        return instance
 
     def _work(self) -> bool:
         """Begin an invocation of the worker, if a task is due."""
@@ -408,6 +457,7 @@ class History:
         if what == "asks":
             self._outcome.calls += 1
             self._invocation = invocation
+            self._lost = fault == LOST
             self._who = invocation.name
         if self._trace is not None:
             self._trace.call(invocation.name, thread.at, fault)
@@ -422,6 +472,9 @@ class History:
 
     def _ended(self, invocation: Invocation, thread: Thread) -> None:
         self._invocations.remove(invocation)
+        self._outcome.problems += self._harm.ended(invocation)
+        if self._odds.reuse and invocation.instance is not None:
+            self._instances.append(invocation.instance)
         error = thread.failure
         if error is not None:
             # The handler raises for no record's sake, and nothing here is misconfigured.
@@ -443,28 +496,13 @@ class History:
         self._last = None
 
     def _kill(self, invocation: Invocation) -> None:
+        self._harm.died(invocation)
         if invocation in self._invocations:
             self._invocations.remove(invocation)
         for thread in list(invocation.threads):
             thread.throw()
         invocation.threads.clear()
         self._last = None
-
-    def _taken_back(self) -> bool:
-        """The application takes away what it put under keys of copies and what never became one, as only it may do.
-
-        Nothing in such an item says which source to ask, and it might be meant: no rule touches it.
-        """
-        program, world = self._cast.last.program, self._world
-        self._who, self._invocation = "application", None
-        found = []
-        for key, image in world.items.items():
-            item = program.recognise(key, image)
-            if item is not None and item.entity.copied and key not in world.guarded:
-                found.append(key)
-        for key in found:
-            self._store.remove(key)
-        return bool(found)
 
     def _resumed(self) -> bool:
         """Whoever began something and died, or went on when nobody waited for it any more, has left it to be finished."""
@@ -488,7 +526,7 @@ class History:
         if run is None or not run.done or run.rules or run.program != last.fingerprint:
             yield f"the backfill has not come to its end: {run}"
         elif cast.change:
-            touched = self._application.touched
+            touched = self._application.touched | self._application.own
             before = [edition.program for edition in (cast.first, cast.between) if edition is not None]
             yield from traces(before, last, self._world.items, touched)
             rules = Registry(last, self._store).standing().rules
@@ -502,9 +540,18 @@ class History:
         starts: list[Callable[[], Job | None]] = [self._refresh] * odds.refreshes
         starts += [self._rebuild] * odds.rebuilds
         starts += [self._backfill] * odds.backfills
+        starts += [self._verify] * odds.verifies
         if odds.fill or self._cast.change:
             starts.append(self._deploy)
         planned = [(int(self._random() * (odds.writes + 1)), start) for start in starts]
+        if not odds.fill and not self._cast.change and not any(rule.expired == "keep" for rule in self._cast.rules):
+            for happens, first, second in (
+                (odds.outage, self._switch_off, self._switch_on),
+                (odds.restore, self._back_up, self._restore),
+            ):
+                if happens:
+                    late, early = sorted(int(self._random() * (odds.writes + 1)) for _ in range(2))
+                    planned += [(early + (early == late), first), (late, second)]
         if self._cast.between is not None:  # before that
             left = planned[-1][0]
             planned.append((left + int(self._random() * (odds.writes + 1 - left)), self._try))
@@ -566,11 +613,58 @@ class History:
             wait=self._wait,
         )
 
+    def _verify(self) -> Job:
+        return Verify(self._edition)
+
+    def _switch_off(self) -> None:
+        self._off = True
+        self._note("the stream is switched off")
+
+    def _switch_on(self) -> Job:
+        """The stream has a new label, and its numbers begin anew. What was not delivered of the old one is lost."""
+        self._off = False
+        self._outages += 1
+        self._store.begin_stream(f"2025-02-{self._outages:02}T00:00:00.000", 10**20 * (1 + self._rng.randrange(8)))
+        for name in self._streams:
+            self._streams[name] = stream = Stream(name, shards=self._odds.shards)
+            self._mappings[name] = EventSourceMapping(stream, self._settings, choose=self._choose)
+        self._note("the stream is switched on again")
+        job = self._backfill()
+        job.ready = self._time() + self._wait
+        return job
+
+    def _back_up(self) -> None:
+        self._saved = self._store.items(LEDGER)
+        self._note("the ledger is backed up")
+
+    def _restore(self) -> Job:
+        """The ledger as it was, under its old name. Nobody can use it meanwhile: who is at work fails."""
+        for invocation in list(self._invocations):
+            self._kill(invocation)
+            if not invocation.abandoned:
+                invocation.finish(None, _DeadError("there is no ledger"))
+        self._jobs = [job for job in self._jobs if not job.outlives and job.begun_again(self._edition)]
+        for item in self._store.items(LEDGER):
+            self._store.remove(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"]))
+        for item in self._saved:
+            self._store.put(LEDGER, item)
+        self._damaged = True  # it knows less than the guards say
+        self._note("the ledger is restored")
+        return Verify(self._edition) if self._random() < 0.7 else self._backfill()
+
+    def _outlived(self) -> None:
+        """Some processes of operators go on with what they knew, whatever is deployed or put in force."""
+        for job in self._jobs[:]:
+            if not job.outlives and job.bench is not None and self._random() < self._odds.outlive:
+                self._jobs.append(job.left_behind())
+
     def _try(self) -> Job | None:
         """Rules are deployed that will be replaced or rolled back: before anybody puts them in force, or after."""
         cast = self._cast
         assert cast.between is not None
         self._used()
+        self._outlived()
+        self._since = set()
         self._edition, self._warm = cast.between, self._odds.warm
         self._note(f"the rules change: {cast.change}")
         if cast.retires:
@@ -593,13 +687,18 @@ class History:
         cast = self._cast
         if cast.between is None:
             self._used()
+        self._outlived()
         self._before, self._edition = self._edition, cast.last
         if cast.between is not None:
             # Nobody begins with rules any more that were never in force; who has begun is waited for.
             standing = Registry(cast.between.program, self._store).look()
             known = standing is not None and standing.program == cast.between.program.fingerprint
             self._warm = self._odds.warm if known else 0
-            self._jobs = [job for job in self._jobs if (known and job.place != BEGIN) or job.begun_again(cast.last)]
+            self._jobs = [
+                job
+                for job in self._jobs
+                if job.outlives or (known and job.place != BEGIN) or job.begun_again(cast.last)
+            ]
             self._note("the rules change again" if self._odds.then == "on" else "the rules are rolled back")
         elif cast.change:
             self._warm = self._odds.warm
@@ -614,7 +713,7 @@ class History:
     def _backfill_again(self) -> None:
         """Backfills under way begin again with the rules that are deployed now."""
         for job in self._jobs:
-            if isinstance(job, Backfill):
+            if isinstance(job, Backfill) and not job.outlives:
                 job.begun_again(self._edition)
                 job.ready = self._time() + self._wait  # who puts the rules before in force may still be at it
 
@@ -658,6 +757,9 @@ class History:
     def _piece(self, job: Job, place: Place, invocation: Invocation) -> Place | None:
         """The place after a piece of a job; None if it has to be repeated."""
         try:
+            if job.bench is not None and (job.outlives or self._random() < self._odds.outlive):
+                job.bench.goes_on(invocation)
+                return job.work(place, job.bench)
             bench = Bench(
                 invocation.edition,
                 self._stepped,
@@ -671,7 +773,10 @@ class History:
                 quarantine=self._refuse,
                 page=self._odds.scanned,
             )
-            return OUTDATED if bench.outdated and place != BEGIN else job.work(place, bench)
+            if bench.outdated and place != BEGIN:
+                return OUTDATED
+            job.bench = bench
+            return job.work(place, bench)
         except Replaced:
             return OUTDATED
         except (Transient, UsageError):  # a usage error is that another backfill began at the same time
@@ -681,11 +786,17 @@ class History:
         job.busy = False
         if job not in self._jobs:
             return
+        if job.outlives and (place is None or place is OUTDATED or place is DONE):
+            self._jobs.remove(job)  # it ends with an error, or it is done
+            if isinstance(job, Rebuild):
+                self._left_closed[job.target] = None
+            return
         if place is OUTDATED:
             if not job.begun_again(self._edition):
                 self._jobs.remove(job)
             return
         if place is None:
+            job.bench = None
             if isinstance(job, Rebuild):
                 self._left_closed[job.target] = None
             if self._random() < 0.1:
@@ -783,53 +894,39 @@ class History:
         if image is None:
             del world.items[key]
             world.gone[key] = change["OldImage"]
-            world.guarded.pop(key, None)
             if "userIdentity" in record:
                 world.expired.append(record)
+                if self._since is not None:
+                    self._unsettled.add(encode_key(key))
+                    self._unclear = self._unclear or key in self._since
         else:
             world.items[key] = image
-            if any(guard in image for guard in self._cast.copy_guards):
-                world.guarded[key] = None
-            elif key in world.guarded and self._odds.warm and self._changing():
-                del world.guarded[key]  # who hears of it may know nothing of the copy, and nothing tells it apart later
             item = program.recognise(key, image)
             if item is not None and item.entity.owned_by_rules:
                 world.made.setdefault(item.entity.name, {})[key] = None
-        if self._invocation is not None:
+        before = change.get("OldImage")
+        if self._since is not None:
+            self._since.add(key)
+        if self._invocation is None:
+            self._harm.applied(key, before, image)
+        else:
+            restored = before is None and self._harm.restores(key, image or {})
+            self._outcome.problems += self._harm.written(key, before, image, self._invocation, answered=not self._lost)
+        if self._invocation is not None and not restored:
             self._outcome.problems += self._invocation.edition.checks.written(
                 key,
-                change.get("OldImage"),
+                before,
                 image,
                 tampered=self._application.tampering or self._damaged or self._cast.regards,
                 lived=self._lived.look(),
             )
-            self._outcome.problems += self._meddled(key, change.get("OldImage"), image)
         if self._cast.indexed:
-            self._past.append((self._steps, key, change.get("OldImage")))
+            self._past.append((self._steps, key, before))
         world.records[change["SequenceNumber"]] = record
-        self._streams[table].append(record)
+        if not self._off:
+            self._streams[table].append(record)
         if self._trace is not None:
             self._trace.change(self._who, record)
-
-    def _meddled(self, key: ItemKey, before: Image | None, after: Image | None) -> Iterator[str]:
-        """What a write of the engine has done that is the application's to do, whichever rules were at work."""
-        program = self._cast.application
-        item = program.recognise(key, before) if before is not None else None
-        if before is None or item is None or item.entity.owned_by_rules:
-            return
-        if after is None:
-            yield f"{encode_key(key)}: deleted by the engine, which is the application's to do"
-        elif key not in self._application.touched:
-            written = program.derived_attributes(item.entity.name)
-            for name in sorted(before.keys() | after.keys()):
-                guard = name.startswith(program.guard_prefix)
-                if before.get(name) != after.get(name) and name not in written and not guard:
-                    yield f"{encode_key(key)}: no rule writes {name}, and the engine made it {after.get(name)}"
-
-    def _changing(self) -> bool:
-        """Whether rules are deployed that are not in force yet: others may still be at work too."""
-        standing = Registry(self._edition.program, self._store).look()
-        return standing is not None and standing.program != self._edition.program.fingerprint
 
     def _lagging(self, table: str) -> Store:
         """The table as its indexes may still show it: as it was within the last few steps."""
@@ -860,11 +957,11 @@ def _number(record: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _transactions_of(actions: int) -> Iterator[None]:
-    """A ledger that puts fewer actions into a transaction than DynamoDB takes, and splits what has more."""
-    usual = ledger.MOST_ACTIONS
-    ledger.MOST_ACTIONS = actions
+def _engine_of(actions: int) -> Iterator[None]:
+    """A ledger that puts fewer actions into a transaction than DynamoDB takes, and splits what has more; its id is known."""
+    usual, new_id = ledger.MOST_ACTIONS, registry.new_ledger_id
+    ledger.MOST_ACTIONS, registry.new_ledger_id = actions, lambda: "simulated"
     try:
         yield
     finally:
-        ledger.MOST_ACTIONS = usual
+        ledger.MOST_ACTIONS, registry.new_ledger_id = usual, new_id

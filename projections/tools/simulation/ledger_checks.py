@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from projections.engine.delta import GENERATION, SETTLED, generation_of
 from projections.engine.guards import at_of
 from projections.engine.ledger_items import CLOSED, REBUILDING, Entry, Target, group_at, member_key
-from projections.engine.store import Image, ItemKey
+from projections.engine.store import Image, ItemKey, Value
 from projections.language.contribution import Contributions, canonical_text
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -34,7 +34,13 @@ class _Group:
 _NONE = _Group()
 
 
-def problems(program: Program, items: Mapping[ItemKey, Image], ledger: Sequence[Image]) -> Iterator[str]:
+def problems(
+    program: Program,
+    items: Mapping[ItemKey, Image],
+    ledger: Sequence[Image],
+    genuine: Callable[[ItemKey, Value], bool] = lambda key, guard: True,
+    unsettled: Collection[str] = (),
+) -> Iterator[str]:
     """Everything that is wrong, in words."""
     ledger_rules = {rule.name for rules in program.ledger_rules.values() for rule in rules}
     entries = {
@@ -43,9 +49,9 @@ def problems(program: Program, items: Mapping[ItemKey, Image], ledger: Sequence[
         if item["pk"]["S"].startswith("E|")
     }
     groups, members = _read(ledger, ledger_rules)
-    yield from _entries(program, items, entries)
+    yield from _entries(program, items, entries, unsettled)
     yield from _groups(groups, members, entries, ledger_rules)
-    yield from _guards(program, items, groups)
+    yield from _guards(program, items, groups, genuine)
 
 
 def _read(ledger: Sequence[Image], rules: set[str]) -> tuple[dict[Target, _Group], dict[Target, dict[int, set[str]]]]:
@@ -73,7 +79,9 @@ def _read(ledger: Sequence[Image], rules: set[str]) -> tuple[dict[Target, _Group
     return groups, members
 
 
-def _entries(program: Program, items: Mapping[ItemKey, Image], found: Mapping[str, Image]) -> Iterator[str]:
+def _entries(
+    program: Program, items: Mapping[ItemKey, Image], found: Mapping[str, Image], unsettled: Collection[str]
+) -> Iterator[str]:
     """Each entry says what its item contributes. Rules that are retired keep what they had, unless it is to be removed."""
     left = dict(found)
     for source, item in found.items():
@@ -94,7 +102,7 @@ def _entries(program: Program, items: Mapping[ItemKey, Image], found: Mapping[st
             yield f"ledger: {source} contributes {_shown(evaluated)}, its entry says {_shown(said)}"
     for source, item in left.items():
         said = _of_rules(program, Entry.read(item).contributions)
-        if said:
+        if said and source not in unsettled:
             yield f"ledger: {source} is gone, its entry says {_shown(said)}"
 
 
@@ -153,7 +161,12 @@ def _groups(
             yield f"ledger: the group {group} has members too many {extra}, too few {missing}"
 
 
-def _guards(program: Program, items: Mapping[ItemKey, Image], groups: Mapping[Target, _Group]) -> Iterator[str]:
+def _guards(
+    program: Program,
+    items: Mapping[ItemKey, Image],
+    groups: Mapping[Target, _Group],
+    genuine: Callable[[ItemKey, Value], bool],
+) -> Iterator[str]:
     """No guard may be ahead of its group: it would lock out what the group says later.
 
     Of a guarded copy it may: every later change of the source then looks at the source.
@@ -163,7 +176,8 @@ def _guards(program: Program, items: Mapping[ItemKey, Image], groups: Mapping[Ta
         if item is None:
             continue
         for rule in program.ledger_rules_into.get(item.entity.name, ()):
-            at = at_of(image.get(program.guard(rule.name)))
+            guard = image.get(program.guard(rule.name))
+            at = at_of(guard) if guard is not None and genuine(key, guard) else ""
             group = groups.get((rule.name, encode_key(key)), _NONE)
             version = group_at(group.open, group.versions.get(group.open, 0))
             if at > version:

@@ -7,6 +7,7 @@ or stand still between a read and what it does with it. Where it was is remember
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,14 +26,31 @@ from projections.language.keys import decode_key
 from projections.operations.backfill import backfill as operation
 from projections.operations.backfill import queued
 from projections.operations.backfill.backfill import Overtaken
+from projections.operations.caution import Cautious
 from projections.operations.tasks import Tasks
+from projections.operations.verify.repair import Repair
+from projections.operations.verify.scope import Scope
+from projections.operations.verify.scratch import Scratch
+from projections.operations.verify.verification import Verification
 from projections.tools.simulation.workers import Invocation
 from projections.tools.tables import LEDGER
 
 if TYPE_CHECKING:
     from projections.tools.simulation.scene import Edition
 
-__all__ = ["BEGIN", "DONE", "Backfill", "Bench", "Job", "Place", "Rebuild", "Refresh", "groups_of", "is_rebuilding"]
+__all__ = [
+    "BEGIN",
+    "DONE",
+    "Backfill",
+    "Bench",
+    "Job",
+    "Place",
+    "Rebuild",
+    "Refresh",
+    "Verify",
+    "groups_of",
+    "is_rebuilding",
+]
 
 
 class Place(NamedTuple):
@@ -76,25 +94,30 @@ class Bench:
         self.chance = chance
         self.now = now
         self.tasks = tasks
-        self._run = run
-        self._sleep = invocation.sleep
+        self.run = run
+        self.sleep = invocation.sleep
         self._quarantine = quarantine
-        self._page = page
-        self._standing = Registry(edition.program, store, new_rules).admit()
-        self.outdated = self._standing.outdated(edition.program)
+        self.page = page
+        self.standing = Registry(edition.program, store, new_rules).admit()
+        self.outdated = self.standing.outdated(edition.program)
         self.refresher = Refresher(
             edition.program,
             store,
-            publishes=self._standing.publishes,
+            self.standing,
             generations=generations,
             run=run,
             clock=lambda: now().timestamp(),
             chance=chance,
         )
 
+    def goes_on(self, invocation: Invocation) -> None:
+        """The same process, in another piece: it knows what it knew."""
+        self.effort = Effort(invocation.remaining, sleep=invocation.sleep, chance=self.chance)
+        self.sleep = invocation.sleep
+
     def entries(self, after: Any) -> tuple[dict[ItemKey, Entry], Any]:
         """The entries on a page of the ledger, by the key of their source, and where the scan goes on."""
-        page = self.store.scan(LEDGER, limit=4 * self._page, after=after)
+        page = self.store.scan(LEDGER, limit=4 * self.page, after=after)
         entries = {
             decode_key(item["key"]["S"] if "key" in item else item["pk"]["S"][2:]): Entry.read(item)
             for item in page.items
@@ -107,12 +130,12 @@ class Bench:
             self.program,
             self.store,
             now=self.now,
-            run=self._run,
-            page=self._page,
+            run=self.run,
+            page=self.page,
             quarantine=self._quarantine,
             named=lambda: f"{int(self.chance() * 10**8):08d}",
             chance=self.chance,
-            sleep=self._sleep,
+            sleep=self.sleep,
         )
 
     def push(self, push: Push) -> None:
@@ -130,7 +153,7 @@ class Bench:
                 self.tasks(page, SETTLE_SECONDS if later else 0.0)
                 break
             if later:
-                self._sleep(SETTLE_SECONDS)
+                self.sleep(SETTLE_SECONDS)
 
     def settle(self) -> None:
         """Raises Transient if a refresh has left anything to be done again. What was rejected goes into quarantine."""
@@ -151,6 +174,10 @@ class Job:
         self.busy = False
         """Whether a piece is under way whose answer is awaited."""
         self.generations = Generations()
+        self.bench: Bench | None = None
+        """What the process works with that did the last piece."""
+        self.outlives = False
+        """Whether it is a process of rules that were replaced, which nobody begins again."""
 
     def first(self) -> Place:
         raise NotImplementedError
@@ -161,8 +188,14 @@ class Job:
 
     def begun_again(self, edition: Edition) -> bool:
         """From the beginning, under other rules; whether there is anything to do under them."""
-        self.edition, self.place, self.generations = edition, self.first(), Generations()
+        self.edition, self.place, self.generations, self.bench = edition, self.first(), Generations(), None
         return True
+
+    def left_behind(self) -> Job:
+        """The process as it is now, which goes on after the job began again under other rules."""
+        process = copy(self)
+        process.outlives, process.busy = True, False
+        return process
 
 
 class Refresh(Job):
@@ -269,6 +302,28 @@ class Backfill(Job):
         if done.failed:
             raise Transient("not all of a page could be done")
         return place
+
+
+class Verify(Job):
+    """`verify --repair` of everything, in one process."""
+
+    name = "verify"
+
+    def first(self) -> Place:
+        return Place("verify")
+
+    def work(self, place: Place, bench: Bench) -> Place:
+        scope = Scope(self.edition.program, bench.standing)
+        with Scratch() as scratch:
+            options: dict[str, Any] = {"threads": 1, "sleep": bench.sleep, "run": bench.run}
+            verification = Verification(scope, bench.store, scratch, patience=0, page=bench.page, **options)
+            verification.all()
+            store = Cautious(bench.store, self.edition.program, deletes=True)
+            repair = Repair(scope, store, verification.suspects, clock=lambda: bench.now().timestamp(), **options)
+            repair.all()
+            if repair.failed:
+                raise Transient(f"not repaired: {repair.failed}")
+        return DONE
 
 
 def groups_of(items: Collection[Image]) -> list[Target]:

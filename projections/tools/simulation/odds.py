@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
-__all__ = ["Odds"]
+__all__ = ["Odds", "fixed"]
 
 _RATES = (0.0, 0.0, 0.0, 0.01, 0.03, 0.1)
 
@@ -69,8 +70,45 @@ class Odds:
     """How many invocations still have the old rules after others are deployed."""
     discard: float
     """Per delivery, that it is given up, and its items are refreshed later."""
+    occupy: bool
+    """Whether the application puts items of other kinds under keys that rules write to."""
+    turn: bool
+    """Whether items change their kind."""
+    inhabit: bool
+    """Whether the application puts items of its own where rules create items."""
+    malform: bool
+    """Whether the application writes guards that do not parse."""
+    clones: bool
+    """Whether clones are put several times."""
+    outage: bool
+    """Whether the stream is switched off and on, and a backfill follows."""
+    restore: bool
+    """Whether the ledger is restored from an older point, and `verify --repair` or a backfill follows."""
+    verifies: int
+    """Runs of `verify --repair`."""
+    outlive: float
+    """How likely a process of operators goes on with what it knew before, and goes on after other rules are deployed."""
+    expire_tried: bool
+    """Whether items expire while rules are deployed that will be rolled back, though these rules keep what expired."""
+    entities: bool
+    """Whether a change of the rules is one of their entities."""
+    reuse: float
+    """How likely an invocation is by a process that is warm, with what it remembers."""
     actions: int
     """What the ledger takes for the most actions of a transaction, so that changes are split."""
+
+    @property
+    def without(self) -> frozenset[str]:
+        """What the application does not do in this history."""
+        does = {
+            "occupy": self.occupy,
+            "vacate": self.occupy or self.turn,
+            "turn": self.turn,
+            "inhabit": self.inhabit,
+            "malform": self.malform,
+            "again": self.clones,
+        }
+        return frozenset(name for name, wanted in does.items() if not wanted)
 
     @classmethod
     def draw(cls, rng: Random) -> Odds:
@@ -114,4 +152,21 @@ class Odds:
             warm=rng.choice((0, 3, 10)),
             discard=0.0 if calm else rng.choice((0.0, 0.0, 0.0, 0.05)),
             actions=rng.choice((100, 100, 100, 6)),
+            occupy=rng.random() < 0.15,
+            turn=rng.random() < 0.15,
+            inhabit=rng.random() < 0.15,
+            malform=rng.random() < 0.15,
+            clones=rng.random() < 0.3,
+            outage=rng.random() < 0.03,
+            restore=rng.random() < 0.03,
+            verifies=int(rng.random() < 0.02),
+            outlive=rng.choice((0.0, 0.0, 0.5)),
+            expire_tried=rng.random() < 0.5,
+            entities=rng.random() < 0.15,
+            reuse=rng.choice((0.0, 0.5, 0.9)),
         )
+
+
+def fixed(values: Mapping[str, Any]) -> Callable[[Random], Odds]:
+    """Odds that are drawn as ever, apart from these."""
+    return lambda rng: replace(Odds.draw(rng), **values)

@@ -66,6 +66,14 @@ class Pools:
         """The application's entities that rules write to."""
         self._bound()
         self.kinds = {name: self._kind(name) for name, entity in program.entities.items() if not entity.owned_by_rules}
+        self.created = {name: self._kind(name) for name, entity in program.entities.items() if entity.owned_by_rules}
+        """What only rules create, as far as the application puts items of its own there."""
+        self.matches = {
+            name: [(path, values) for path, values in _examples(Pattern.parse(entity["match"]).conditions)]
+            for name, entity in program.document["entities"].items()
+            if entity["match"]
+        }
+        """Values that fit `match` of an entity, and values that do not, by path."""
 
     # What rules read
 

@@ -13,6 +13,7 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule, Rule
 from projections.tools.simulation.changes import change
 from projections.tools.simulation.checks import Checks
+from projections.tools.simulation.harm import Ownership
 from projections.tools.simulation.history import History, Outcome
 from projections.tools.simulation.odds import Odds
 from projections.tools.simulation.pools import Pools
@@ -57,11 +58,17 @@ class Cast:
     expires: bool = True
     between: Edition | None = None
     retires: bool = False
+    rolled_back: bool = False
+    """Whether the rules at the end are those at the beginning."""
 
     @cached_property
     def editions(self) -> list[Edition]:
         """All that are ever deployed."""
         return list({id(one): one for one in (self.first, self.between, self.last) if one is not None}.values())
+
+    @cached_property
+    def ownership(self) -> Ownership:
+        return Ownership([edition.program for edition in self.editions])
 
     @cached_property
     def rules(self) -> list[Rule]:
@@ -82,10 +89,6 @@ class Cast:
         """Whether anything is found through an index."""
         return any(isinstance(rule, EmbedRule) and rule.children.index is not None for rule in self.rules)
 
-    @cached_property
-    def copy_guards(self) -> list[str]:
-        return [self.application.guard(rule.name) for rule in self.rules if isinstance(rule, CopyRule)]
-
 
 class Scene:
     """What all histories of one rule file share. `without` names what the application does not do."""
@@ -98,9 +101,9 @@ class Scene:
     ) -> None:
         edition = Edition(document)
         self._alone = Cast(edition, edition, edition.program, Pools(edition.program))
-        self._changed: dict[int, Cast] = {}
-        self._rolled_back: dict[tuple[int, bool], Cast] = {}
-        self._onward: dict[tuple[int, int], Cast] = {}
+        self._changed: dict[tuple[int, bool], Cast] = {}
+        self._rolled_back: dict[tuple[int, bool, bool], Cast] = {}
+        self._onward: dict[tuple[int, bool, int], Cast] = {}
         self.schemas = schemas(edition.program)
         self.without = without
         self.odds = odds
@@ -109,25 +112,27 @@ class Scene:
         """The rules of one history."""
         if not odds.change:
             return self._alone
-        number = int(rng.random() * _CHANGES)
+        number = int(rng.random() * _CHANGES), odds.entities
         if number not in self._changed:
-            self._changed[number] = self._change(number)
+            self._changed[number] = self._change(*number)
         cast = self._changed[number]
         if odds.then == "back" and cast.change:
             retires = rng.random() < 0.5
-            if (number, retires) not in self._rolled_back:
-                self._rolled_back[number, retires] = _rolled_back(cast, retires)
-            return self._rolled_back[number, retires]
+            if (*number, retires) not in self._rolled_back:
+                self._rolled_back[*number, retires] = _rolled_back(cast, retires)
+            return self._rolled_back[*number, retires]
         if odds.then == "on" and cast.change:
             second = int(rng.random() * _SECONDS)
-            if (number, second) not in self._onward:
-                self._onward[number, second] = _changed_again(cast, Random(f"change {number} and {second}"))
-            return self._onward[number, second]
+            if (*number, second) not in self._onward:
+                rng = Random(f"change {number[0]} and {second}")
+                self._onward[*number, second] = _changed_again(cast, rng)
+            return self._onward[*number, second]
         return cast
 
-    def _change(self, number: int) -> Cast:
+    def _change(self, number: int, entities: bool) -> Cast:
         alone = self._alone
-        found = change(alone.first.document, alone.pools, Random(f"change {number}"))
+        words = f"change {number}" + (" of entities" if entities else "")
+        found = change(alone.first.document, alone.pools, Random(words), entities=entities)
         if found is None:
             return alone
         before, after = (
@@ -175,4 +180,4 @@ def _rolled_back(cast: Cast, retires: bool) -> Cast:
     if retires and added:
         last = Edition({**before.document, "retired": {**before.document["retired"], **dict.fromkeys(added, "remove")}})
     words = f"{cast.change}; and that is rolled back"
-    return replace(cast, last=last, change=words, between=between, retires=retires or not added)
+    return replace(cast, last=last, change=words, between=between, retires=retires or not added, rolled_back=True)

@@ -52,7 +52,7 @@ def _of_program(
             item = after.recognise(key, image)
             if item is None or item.entity.name != entity or key in touched:
                 continue
-            keep = {*item.entity.schema.key_attributes, *item.entity.constants}
+            keep = {*item.entity.schema.key_attributes, *item.entity.constants, *before.entities[entity].constants}
             keep.update(*(names for other, names in kept if other in image))
             names = [name for name in image if (name in gone and name not in keep) or (moved and name == guard)]
             if names:

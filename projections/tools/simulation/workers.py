@@ -54,6 +54,8 @@ class Invocation:
         self.frozen = 0
         """The step until which it stands still, as a process does that got no processor, or whose packet is on its way."""
         self.threads: list[Thread] = []
+        self.instance: Any = None
+        """The process of the function that it is served by, if any."""
         self.answer: Any = None
         self.error: Exception | None = None
 
@@ -159,8 +161,9 @@ class SteppedStore:
         page: Page = carry_out("scan", (table, options), lambda: self._store.scan(table, **options))
         return page
 
-    def write(self, write: Write) -> None:
-        carry_out("write", write, lambda: self._store.write(write))
+    def write(self, write: Write) -> Image | None:
+        removed: Image | None = carry_out("write", write, lambda: self._store.write(write))
+        return removed
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
         """One request, yet each of its updates is carried out for itself: each may fail, and others come between."""

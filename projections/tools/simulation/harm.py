@@ -1,0 +1,336 @@
+"""The second oracle: no write of the engine changes or removes what belongs to the application.
+
+It keeps what the application wrote, item by item, and compares after every write of the engine. It knows the rules only
+by the attributes that they own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from projections.engine.store import Image, ItemKey, Value
+from projections.language.embeds import EmbedRule
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Entity, Program
+from projections.language.rules import AggregateRule, CopyRule, IndexRule, PickRule
+
+__all__ = ["HARM", "Harm", "Ownership"]
+
+HARM = "harm: "
+"""How each problem of this oracle begins."""
+
+
+class _Owned:
+    """The attributes of one entity that the rules of one program own."""
+
+    def __init__(self, program: Program, entity: Entity) -> None:
+        self.guards: dict[str, list[str]] = {}
+        """Attribute → the guards of its rules; an empty list where a rule without guards owns it."""
+        self.everything: list[str] = []
+        """The guards of copies of all attributes."""
+        for rule in program.rules.values():
+            into = rule.source if isinstance(rule, IndexRule) else getattr(rule, "into", rule.source)
+            if into.name != entity.name:
+                continue
+            guard = program.guard(rule.name)
+            if isinstance(rule, IndexRule):
+                self.guards.update({name: [] for name, _, _ in rule.attributes})
+            elif isinstance(rule, CopyRule):
+                if rule.attributes is None:
+                    self.everything.append(guard)
+                self._add(rule.owned(), guard)
+            elif isinstance(rule, AggregateRule | PickRule | EmbedRule):
+                self._add(rule.attributes, guard)
+        self.constants = entity.constants if entity.owned_by_rules else {}
+
+    def _add(self, names: Collection[str], guard: str) -> None:
+        for name in names:
+            self.guards.setdefault(name, []).append(guard)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.guards
+
+    def has_published(self, name: str, guards: set[str]) -> bool:
+        """Whether an owner of an attribute has its guard on the item, or needs none."""
+        owners = self.guards.get(name)
+        return owners is not None and (not owners or not guards.isdisjoint(owners))
+
+
+class Ownership:
+    """Who owns which attribute, under all rules that are ever deployed in a history."""
+
+    def __init__(self, programs: Sequence[Program]) -> None:
+        self.programs = programs
+        self._entities: dict[tuple[int, str], _Owned] = {}
+
+    @cached_property
+    def copied_whole(self) -> set[str]:
+        """The sources of copies of all attributes."""
+        return {
+            rule.source.name
+            for program in self.programs
+            for rule in program.rules.values()
+            if isinstance(rule, CopyRule) and rule.attributes is None
+        }
+
+    def of(self, key: ItemKey, image: Image) -> list[_Owned]:
+        """What rules own on an item, by its recognition under each program."""
+        found = []
+        for position, program in enumerate(self.programs):
+            item = program.recognise(key, image)
+            if item is not None:
+                place = position, item.entity.name
+                if place not in self._entities:
+                    self._entities[place] = _Owned(program, item.entity)
+                found.append(self._entities[place])
+        return found
+
+
+@dataclass(slots=True)
+class _Shadow:
+    """What belongs to the application on one item."""
+
+    wrote: dict[str, Value] = field(default_factory=dict)
+    """The attributes as the application left them, without those that rules have published since."""
+    created: bool = False
+    """Whether the item is the application's, and only the application may delete it."""
+
+
+class Harm:
+    """What the application wrote in one history."""
+
+    def __init__(self, ownership: Ownership) -> None:
+        self._ownership = ownership
+        self._owned = ownership.of
+        self._programs = programs = ownership.programs
+        self._prefix = programs[0].guard_prefix
+        self._shadows: dict[ItemKey, _Shadow] = {}
+        self._digests: dict[ItemKey, set[str]] = {}
+        """The digests in guards that the engine wrote on each item."""
+        self._deleted: dict[ItemKey, tuple[Any, dict[str, Value]]] = {}
+        """Attributes of the application that a deletion took with it, until the process that deleted restores them."""
+        self._made: set[ItemKey] = set()
+        """Items that the engine created, and nobody removed since."""
+        self._sourced: dict[str, None] = {}
+        """Attributes that sources of copies of all attributes ever had."""
+
+    # Guards
+
+    def genuine(self, key: ItemKey, guard: Value) -> bool:
+        """Return whether the engine wrote such a guard on this item, rather than the application."""
+        fields = guard.get("M")
+        if not isinstance(fields, Mapping) or not self._parses(fields):
+            return False
+        if not self._digests:
+            return "d" not in fields
+        digest = fields.get("d")
+        return isinstance(digest, Mapping) and digest.get("S") in self._digests.get(key, ())
+
+    def _parses(self, fields: Mapping[str, Any]) -> bool:
+        if not isinstance(fields.get("at", {}).get("S"), str):
+            return False
+        number = fields.get("n", {"N": "0"}).get("N")
+        if not isinstance(number, str) or not number.isdecimal():
+            return False
+        by = fields.get("by")
+        return by is None or ("S" in by and self._names_item(by["S"]))
+
+    def _names_item(self, text: str) -> bool:
+        try:
+            key = decode_key(text)
+        except ValueError:
+            return False
+        schema = self._programs[0].tables.get(key.table)
+        return (
+            schema is not None
+            and bool(key.partition)
+            and (key.sort is None) == (schema.sort is None)
+            and key.sort != ""
+        )
+
+    def _guards(self, key: ItemKey, image: Image) -> set[str]:
+        return {name for name in image if name.startswith(self._prefix) and self.genuine(key, image[name])}
+
+    def _marked(self, key: ItemKey, image: Image) -> bool:
+        """Whether a guard says that a rule created the item."""
+        return any(image[name]["M"].get("c") == {"BOOL": True} for name in self._guards(key, image))
+
+    # The application's writes
+
+    def applied(self, key: ItemKey, before: Image | None, after: Image | None) -> None:
+        """Take note of a write of the application."""
+        self._deleted.pop(key, None)
+        if before is None or after is None:
+            self._made.discard(key)
+        if after is None:
+            self._shadows.pop(key, None)
+            return
+        shadow = self._shadows.setdefault(key, _Shadow())
+        if before is None:
+            shadow.wrote = {name: value for name, value in after.items() if not name.startswith(self._prefix)}
+        else:
+            for name, value in after.items():
+                if before.get(name) != value and not name.startswith(self._prefix):
+                    shadow.wrote[name] = value
+            for name in before:
+                if name not in after:
+                    shadow.wrote.pop(name, None)
+        shadow.created = not self._marked(key, after)
+        self._published(key, after, shadow)
+        whole = self._ownership.copied_whole
+        if whole and any(
+            item is not None and item.entity.name in whole
+            for item in (program.recognise(key, after) for program in self._programs)
+        ):
+            self._sourced.update(dict.fromkeys(after))
+
+    def _published(self, key: ItemKey, image: Image, shadow: _Shadow) -> None:
+        """Forget attributes that a rule has published on the item: their values are the rule's from now on."""
+        guards: set[str] | None = None
+        for owned in self._owned(key, image):
+            for name in [name for name in shadow.wrote if name in owned]:
+                if guards is None:
+                    guards = self._guards(key, image)
+                if owned.has_published(name, guards):
+                    del shadow.wrote[name]
+
+    # The engine's writes
+
+    def written(
+        self, key: ItemKey, before: Image | None, after: Image | None, by: Any, *, answered: bool = True
+    ) -> Iterator[str]:
+        """Yield the harm that a write of the engine did. `answered` is false if its answer is lost on the way."""
+        for name, value in (after or {}).items():
+            if name.startswith(self._prefix) and (before is None or before.get(name) != value):
+                digest = value.get("M", {}).get("d", {}).get("S")
+                if digest is not None:
+                    self._digests.setdefault(key, set()).add(digest)
+        if before is None:
+            assert after is not None
+            self._made.add(key)
+            self._restored(key, after)
+        elif after is None:
+            yield from self._removed(key, before, by, answered)
+        else:
+            yield from self._changed(key, before, after)
+
+    def _restored(self, key: ItemKey, after: Image) -> None:
+        shadow = self._shadows[key] = _Shadow()
+        if key in self._deleted:
+            _, lost = self._deleted.pop(key)
+            shadow.wrote = {name: value for name, value in lost.items() if after.get(name) == value}
+            shadow.created = not self._marked(key, after)
+
+    def restores(self, key: ItemKey, after: Image) -> bool:
+        """Return whether a creation puts attributes of the application back that a deletion took."""
+        _, lost = self._deleted.get(key, (None, {}))
+        return any(after.get(name) == value for name, value in lost.items())
+
+    def _removed(self, key: ItemKey, before: Image, by: Any, answered: bool) -> Iterator[str]:
+        shadow = self._shadows.pop(key, None)
+        self._made.discard(key)
+        if shadow is None:
+            return
+        if shadow.created:
+            yield f"{HARM}{encode_key(key)}: the engine deleted an item of the application"
+            return
+        owned = self._owned(key, before)
+        names = self._programs[0].tables[key.table].key_attributes
+        lost = {
+            name: value
+            for name, value in shadow.wrote.items()
+            if name not in names and not any(name in one or one.constants.get(name) == value for one in owned)
+        }
+        if lost and answered and not any(one.everything for one in owned):
+            self._deleted[key] = (by, lost)
+
+    def ended(self, by: Any) -> Iterator[str]:
+        """Yield what a process that came to its end took and did not restore."""
+        for key, (who, lost) in list(self._deleted.items()):
+            if who is by:
+                del self._deleted[key]
+                yield f"{HARM}{encode_key(key)}: deleted with the application's {', '.join(lost)}, which were not restored"
+
+    def died(self, by: Any) -> None:
+        """Forget what a process took that died before it could restore it."""
+        self._deleted = {key: held for key, held in self._deleted.items() if held[0] is not by}
+
+    def _changed(self, key: ItemKey, before: Image, after: Image) -> Iterator[str]:
+        shadow = self._shadows.setdefault(key, _Shadow())
+        names = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
+        names = [name for name in names if not name.startswith(self._prefix)]
+        if names:
+            owned = self._owned(key, before)
+            if not owned and self._marked(key, before):  # the rule puts back what `match` reads, with its values
+                owned = self._owned(key, after)
+            for name in sorted(names):
+                yield from self._attribute(key, name, before.get(name), after.get(name), owned, shadow)
+        if shadow.wrote:
+            self._published(key, after, shadow)
+        if self._digests and key not in self._made and self._marked(key, after) and not self._marked(key, before):
+            yield f"{HARM}{encode_key(key)}: the engine marked an item as created that it did not create"
+
+    def _attribute(
+        self,
+        key: ItemKey,
+        name: str,
+        before: Value | None,
+        after: Value | None,
+        owned: Sequence[_Owned],
+        shadow: _Shadow,
+    ) -> Iterator[str]:
+        if any(name in one for one in owned):
+            shadow.wrote.pop(name, None)
+            return
+        known = after is not None or not shadow.created or name not in shadow.wrote or name in self._sourced
+        if known and any(one.everything for one in owned):
+            shadow.wrote.pop(name, None)
+            return
+        if name in shadow.wrote:
+            what = "removed it" if after is None else f"changed it to {after}"
+            yield f"{HARM}{encode_key(key)}: the application wrote {name} = {before}, and the engine {what}"
+        elif after is not None and not self._constant(key, name, before, after):
+            yield f"{HARM}{encode_key(key)}: no rule owns {name} on this item, and the engine set it to {after}"
+
+    def _constant(self, key: ItemKey, name: str, before: Value | None, after: Value) -> bool:
+        """Whether an attribute by which items of a created entity are recognised is put back."""
+        return before is None and any(
+            entity.owned_by_rules and entity.constants.get(name) == after
+            for program in self._programs
+            for entity in program.entities_at(key)
+        )
+
+    # At the end
+
+    def left_over(
+        self, items: Mapping[ItemKey, Image], touched: Collection[ItemKey], *, entities: bool = True
+    ) -> Iterator[str]:
+        """Yield values and guards that rules set on items which are not of their entity any more.
+
+        Not on items `touched` by the application where it changed what is the rules'.
+        """
+        for key, image in items.items() if entities else ():
+            if key in touched:
+                continue
+            owned = self._owned(key, image)
+            if any(one.everything for one in owned):
+                continue
+            shadow = self._shadows.get(key) or _Shadow()
+            guards = {guard for one in owned for owners in one.guards.values() for guard in owners}
+            keys = self._programs[0].tables[key.table].key_attributes
+            names = [
+                name
+                for name, value in image.items()
+                if (
+                    name not in guards and self.genuine(key, value)
+                    if name.startswith(self._prefix)
+                    else name not in shadow.wrote
+                    and name not in keys
+                    and not any(name in one or one.constants.get(name) == value for one in owned)
+                )
+            ]
+            if names:
+                yield f"{encode_key(key)}: {', '.join(names)} was set by a rule, and no rule owns it on this item"

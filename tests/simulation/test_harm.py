@@ -1,0 +1,156 @@
+"""The oracle of what belongs to the application, against writes made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from projections.language.keys import ItemKey
+from projections.language.loader import loads
+from projections.language.program import Program
+from projections.tools.simulation.harm import Harm, Ownership
+from projections.tools.testing.items import wire_item
+
+RULES = """
+table: { key: [PK, SK] }
+entities:
+  User: { key: { PK: "U#{user}", SK: U }, match: { type: user } }
+  Post: { key: { PK: "P#{post}", SK: P } }
+  Note: { key: { PK: "N#{note}", SK: N } }
+  Tag: { key: { PK: "T#{tag}", SK: T }, match: { type: tag }, derived: true }
+  Whole: { key: { PK: "W#{note}", SK: W } }
+projections:
+  posts: { from: Post, aggregate: { into: User, set: { posts: count } } }
+  tags: { from: Post, aggregate: { into: Tag, set: { count: count } } }
+  whole: { from: Note, copy: { into: Whole, attributes: all } }
+"""
+USER = ItemKey("main", "U#1", "U")
+TAG = ItemKey("main", "T#1", "T")
+WHOLE = ItemKey("main", "W#1", "W")
+MARK = {"at": "1", "n": 1, "c": True, "d": "abcdefgh"}
+
+
+@pytest.fixture
+def harm() -> Harm:
+    return Harm(Ownership([Program.from_document(loads(RULES, "rules.yaml").canonical())]))
+
+
+def image(key: ItemKey, **attributes: Any) -> dict[str, Any]:
+    content = {name.replace("guard_", "~"): value for name, value in attributes.items()}
+    return dict(wire_item({"PK": key.partition, "SK": key.sort, **content}, "test"))
+
+
+def found(harm: Harm, key: ItemKey, before: Any, after: Any) -> list[str]:
+    return list(harm.written(key, before, after, "engine"))
+
+
+def test_rule_may_set_its_own_attributes(harm: Harm) -> None:
+    before, after = image(USER, type="user", posts=7), image(USER, type="user", posts=1, guard_posts={"n": 1})
+    harm.applied(USER, None, before)
+    assert found(harm, USER, before, after) == []
+
+
+def test_changed_attribute_of_the_application_is_harm(harm: Harm) -> None:
+    before = image(USER, type="user", name="Ann")
+    harm.applied(USER, None, before)
+    assert found(harm, USER, before, image(USER, type="user", name="Bob"))
+    assert found(harm, USER, before, image(USER, type="user"))
+    assert found(harm, USER, before, image(USER, name="Ann"))
+
+
+def test_write_to_an_item_of_another_kind_is_harm(harm: Harm) -> None:
+    before = image(USER, type="robot", posts="mine")
+    harm.applied(USER, None, before)
+    assert found(harm, USER, before, image(USER, type="robot", posts=1))
+    assert found(harm, USER, image(USER, type="robot"), image(USER, type="robot", posts=1))
+
+
+def test_published_value_may_be_removed_when_the_item_leaves_its_entity(harm: Harm) -> None:
+    first = image(USER, type="user")
+    published = image(USER, type="user", posts=1, guard_posts={"n": 1})
+    left = image(USER, type="robot", posts=1, guard_posts={"n": 1})
+    harm.applied(USER, None, first)
+    assert found(harm, USER, first, published) == []
+    harm.applied(USER, published, left)
+    assert list(harm.left_over({USER: left}, ()))
+    assert found(harm, USER, left, image(USER, type="robot")) == []
+    assert list(harm.left_over({USER: image(USER, type="robot")}, ())) == []
+
+
+def test_value_that_the_application_set_with_another_kind_is_its_own(harm: Harm) -> None:
+    first = image(USER, type="user")
+    published = image(USER, type="user", posts=1, guard_posts={"n": 1})
+    left = image(USER, type="robot", posts="mine", guard_posts={"n": 1})
+    harm.applied(USER, None, first)
+    assert found(harm, USER, first, published) == []
+    harm.applied(USER, published, left)
+    assert found(harm, USER, left, image(USER, type="robot"))
+
+
+def test_deletion_of_an_item_of_the_application_is_harm(harm: Harm) -> None:
+    item = image(TAG, type="tag")
+    harm.applied(TAG, None, item)
+    assert found(harm, TAG, item, None)
+
+
+def test_created_item_may_be_deleted(harm: Harm) -> None:
+    item = image(TAG, type="tag", count=1, guard_tags=MARK)
+    assert found(harm, TAG, None, item) == []
+    assert found(harm, TAG, item, None) == []
+    assert list(harm.ended("engine")) == []
+
+
+def test_created_item_that_was_put_back_with_its_guard_is_a_created_item(harm: Harm) -> None:
+    item = image(TAG, type="tag", count=1, guard_tags=MARK)
+    assert found(harm, TAG, None, item) == []
+    harm.applied(TAG, item, None)
+    harm.applied(TAG, None, item)
+    assert found(harm, TAG, item, None) == []
+
+
+def test_item_with_the_guard_of_another_item_is_the_applications(harm: Harm) -> None:
+    other = TAG._replace(partition="T#2")
+    assert found(harm, TAG, None, image(TAG, type="tag", count=1, guard_tags=MARK)) == []
+    clone = image(other, type="tag", count=1, guard_tags=MARK)
+    harm.applied(other, None, clone)
+    assert found(harm, other, clone, None)
+
+
+def test_deleted_attribute_has_to_be_restored(harm: Harm) -> None:
+    created = image(TAG, type="tag", count=1, guard_tags=MARK)
+    annotated = {**created, "note": {"S": "mine"}}
+    for restores in (True, False):
+        assert found(harm, TAG, None, created) == []
+        harm.applied(TAG, created, annotated)
+        assert found(harm, TAG, annotated, None) == []
+        restored = image(TAG, type="tag", note="mine")
+        if restores:
+            assert harm.restores(TAG, restored)
+            assert found(harm, TAG, None, restored) == []
+        assert bool(list(harm.ended("engine"))) is not restores
+
+
+def test_process_that_died_restores_nothing(harm: Harm) -> None:
+    created = image(TAG, type="tag", count=1, guard_tags=MARK)
+    annotated = {**created, "note": {"S": "mine"}}
+    assert found(harm, TAG, None, created) == []
+    harm.applied(TAG, created, annotated)
+    assert found(harm, TAG, annotated, None) == []
+    harm.died("engine")
+    assert list(harm.ended("engine")) == []
+
+
+def test_item_that_exists_must_not_be_marked_as_created(harm: Harm) -> None:
+    before, after = image(TAG, type="tag"), image(TAG, type="tag", count=1, guard_tags=MARK)
+    harm.applied(TAG, None, before)
+    assert found(harm, TAG, before, after)
+
+
+def test_copy_of_all_attributes_keeps_what_its_source_never_had(harm: Harm) -> None:
+    source = image(ItemKey("main", "N#1", "N"), text="a", note="of the source")
+    harm.applied(ItemKey("main", "N#1", "N"), None, source)
+    adopted = image(WHOLE, text="mine", own="mine", note="mine")
+    harm.applied(WHOLE, None, adopted)
+    assert found(harm, WHOLE, adopted, image(WHOLE, text="a", own="mine")) == []
+    assert found(harm, WHOLE, image(WHOLE, text="a", own="mine"), image(WHOLE, text="a"))
