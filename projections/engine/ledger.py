@@ -116,13 +116,16 @@ class Change:
     actions: int = 1
     """How many actions of a transaction its pieces take."""
 
+    most_actions: int = MOST_ACTIONS
+    """How many a transaction takes."""
+
     size: int = 0
     """About how many bytes of a transaction its pieces take."""
 
     @property
     def fits(self) -> bool:
         """Whether one transaction is enough."""
-        return self.actions <= MOST_ACTIONS and self.size <= MOST_BYTES
+        return self.actions <= self.most_actions and self.size <= MOST_BYTES
 
 
 @dataclass(slots=True, eq=False)
@@ -138,7 +141,7 @@ class Transaction:
         """Adds a change if there is room: groups that are in already cost no action more. The first always has room."""
         actions = self.actions + change.actions - sum([target in self.groups for target in change.pieces])
         size = self.size + change.size
-        if self.changes and (actions > MOST_ACTIONS or size > MOST_BYTES):
+        if self.changes and (actions > change.most_actions or size > MOST_BYTES):
             return False
         self.actions, self.size = actions, size
         self.groups.update(change.pieces)
@@ -147,7 +150,10 @@ class Transaction:
 
 
 class Ledger:
-    """Commits changes. `run` runs transactions with disjoint groups, `chance` picks a group's shard."""
+    """Commits changes. `run` runs transactions with disjoint groups, `chance` picks a group's shard.
+
+    `reserved` is how many actions the store adds to each transaction.
+    """
 
     def __init__(
         self,
@@ -158,11 +164,13 @@ class Ledger:
         chance: Callable[[], float] = random.random,
         generations: Generations | None = None,
         tally: Tally | None = None,
+        reserved: int = 0,
     ) -> None:
         self._program = program
         self._store = store
         self._run = run
         self._chance = chance
+        self._reserved = reserved
         self.generations = generations or Generations()
         self._sharded: dict[tuple[Target, int], int] = {}
         self._tally = tally or Tally()
@@ -199,7 +207,7 @@ class Ledger:
         opened = self.generations.as_now()
         alike: dict[tuple[str, str], Change] = {}
         for change in changes:
-            change.opened = opened
+            change.opened, change.most_actions = opened, MOST_ACTIONS - self._reserved
             if change.known:
                 before = self._now(change)
             else:
@@ -489,7 +497,9 @@ class Ledger:
 
         False if the entry was not as known any more. Raises InvalidRequest, the entry being true up to there.
         """
-        load = Load(MOST_ACTIONS - 1, MOST_BYTES - 2 * len(canonical_text(goal)), partial(_put_size, change))
+        load = Load(
+            MOST_ACTIONS - self._reserved - 1, MOST_BYTES - 2 * len(canonical_text(goal)), partial(_put_size, change)
+        )
         for step, settling in steps(before, goal, load, settle, change.version, change.opened.of):
             if not self._advance(change, step, version if step is goal else "", settling, effort):
                 return False

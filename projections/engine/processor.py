@@ -61,12 +61,13 @@ class Outcome:
 class Processor:
     """Applies batches of stream records under a program of rules.
 
-    `tables` maps table names in stream ARNs to logical names. `labels` gives each logical table's stream label where it is
-    known for certain. `quarantine` takes what is rejected; without it, rejected records are reported as failed. `run`
-    runs independent requests (at once, in Lambda). `clock` gives seconds since 1970. `tasks` takes the pages of a push that
-    are left after the first, with the seconds they should wait; without it everything is done at once. `pace` is told of
-    every few writes to children before they are made, and may wait. `new_rules` is the state in which rules start where the
-    registry is empty.
+    `tables` maps table names in stream ARNs to logical names. `labels` gives each logical table's stream label for records
+    whose ARN has none; `fixed_label` replaces the label of all records (for emulators whose ARN is not stable).
+    `quarantine` takes what is rejected; without it, rejected records are reported as failed. `run` runs independent
+    requests (at once, in Lambda). `clock` gives seconds since 1970. `tasks` takes the pages of a push that are left after
+    the first, with the seconds they should wait; without it everything is done at once. `pace` is told of every few writes
+    to children before they are made, and may wait. `new_rules` is the state in which rules start where the registry is
+    empty.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Processor:
         *,
         tables: Mapping[str, str],
         labels: Mapping[str, str] | None = None,
+        fixed_label: str = "",
         quarantine: Callable[[Sequence[Rejected]], None] | None = None,
         run: Run[Any] = one_by_one,
         clock: Callable[[], float] = time.time,
@@ -90,6 +92,7 @@ class Processor:
         self._store = store
         self._tables = dict(tables)
         self._labels = dict(labels or {})
+        self._fixed_label = fixed_label
         self._quarantine = quarantine
         self._run = run
         self._clock = clock
@@ -183,15 +186,18 @@ class _Batch:
 
     def decode(self, records: Sequence[Any]) -> list[Record]:
         decoded = []
-        schemas = self._program.tables
         for record in records:
             try:
-                decoded.append(decode(record, self._processor._tables, schemas, self._processor._labels))
+                decoded.append(self._decode(record))
             except BadInput as reason:
                 change = record.get("dynamodb") if isinstance(record, Mapping) else None
                 sequence = change.get("SequenceNumber") if isinstance(change, Mapping) else None
                 self.rejected.append(Rejected(None, str(reason), sequence=sequence if is_sequence(sequence) else None))
         return _in_order(decoded)
+
+    def _decode(self, record: Any) -> Record:
+        one = self._processor
+        return decode(record, one._tables, self._program.tables, one._labels, one._fixed_label)
 
     def apply(self, made: Plan) -> None:
         self.rejected.extend(made.rejected)

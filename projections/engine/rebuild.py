@@ -8,11 +8,21 @@
 3. Open the group for publishing, and publish it.
 
 Any step may be repeated, by anybody. What has settled is taken over as it is: no entry tells it any more.
+
+    pk   sk                   what
+    R    rebuild|<hash>       note: a group that is being rebuilt, its new generation, when that began
+
+The note is written before the group is closed and deleted in the last step. A process that dies leaves it behind: the next
+backfill or repair finishes the rebuild. `run` on it is the backfill that does.
 """
 
 from __future__ import annotations
 
+import hashlib
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from decimal import Decimal
 
 from projections.engine.delta import SETTLED
@@ -48,18 +58,79 @@ from projections.engine.store import (
 from projections.errors import ConditionFailed, TransactionCancelled, Transient
 from projections.language.program import Program
 
-__all__ = ["close", "reopen", "sweep"]
+__all__ = ["Note", "adopt", "close", "forgotten", "notes", "reopen", "sweep"]
 
 _MOST_TRIES = 20
+_PREFIX = "rebuild|"
 
 
-def close(store: Store, program: Program, target: Target, generations: Generations, effort: Effort) -> int:
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A rebuild that was begun and not ended: the group, its new generation, when it began, the backfill that ends it."""
+
+    target: Target
+    generation: int
+    at: float
+    """Seconds since 1970."""
+    run: str = ""
+
+
+def notes(store: Store) -> Iterator[Note]:
+    """Yield the rebuilds that were begun and not ended, by processes that are at work or dead. Raises Transient."""
+    after = None
+    while True:
+        page = store.query(LEDGER, [{"S": "R"}], prefix=_PREFIX, after=after)
+        for item in page.items:
+            target = item["rule"]["S"], item["target"]["S"]
+            run = item["run"]["S"] if "run" in item else ""
+            yield Note(target, int(Decimal(item["generation"]["N"])), float(item["at"]["N"]), run)
+        after = page.after
+        if after is None:
+            return
+
+
+def adopt(store: Store, note: Note, run: str) -> None:
+    """Note that a backfill ends a rebuild: its pages move the entries into this generation."""
+    with suppress(ConditionFailed):  # ended, or begun anew, by another process
+        same = Equal(("generation",), {"N": str(note.generation)})
+        store.write(Update(_note_key(note.target), set={"run": {"S": run}}, condition=same))
+
+
+def forgotten(note: Note) -> Delete:
+    """Return the write that deletes a note, unless another rebuild of the group began since."""
+    return Delete(_note_key(note.target), Equal(("generation",), {"N": str(note.generation)}))
+
+
+def _note_key(target: Target) -> ItemKey:
+    digest = hashlib.sha256("|".join(target).encode()).hexdigest()
+    return ItemKey(LEDGER, "R", f"{_PREFIX}{digest}")
+
+
+def _note(store: Store, target: Target, generation: int, now: float) -> None:
+    values: dict[str, Value] = {
+        "rule": {"S": target[0]},
+        "target": {"S": target[1]},
+        "generation": {"N": str(generation)},
+        "at": {"N": str(int(now))},
+    }
+    store.write(Update(_note_key(target), set=values, remove=("run",)))
+
+
+def close(
+    store: Store,
+    program: Program,
+    target: Target,
+    generations: Generations,
+    effort: Effort,
+    clock: Callable[[], float] = time.time,
+) -> int:
     """Closes the open generation of a group and makes the next, which nothing publishes yet; or finds that done.
 
-    Gives the new generation, which `generations` knows from then on. Raises Transient.
+    Writes a note first. Gives the new generation, which `generations` knows from then on. Raises Transient.
     """
     attempt = 0
     seen: int | None = None
+    noted: int | None = None
     while True:
         effort.check()
         generation = generations.of(target)
@@ -76,6 +147,9 @@ def close(store: Store, program: Program, target: Target, generations: Generatio
             return generation
         else:
             seen = generation
+        if noted != generation + 1:
+            noted = generation + 1
+            _note(store, target, noted, clock())
         # Where the first was lost nothing counts the others, and a commit under way may write to one that is not there yet.
         counted = int(Decimal(first[SHARD_COUNT]["N"])) if SHARD_COUNT in first else 1
         shards = max([counted, spread(program, target), *(shard + 1 for shard in parts)])
@@ -157,7 +231,7 @@ def reopen(store: Store, target: Target, generation: int) -> None:
 
 
 def sweep(store: Store, target: Target, generation: int) -> None:
-    """Deletes the members of the generations before this one; that these are closed stays on record."""
+    """Deletes the members of the generations before this one, and the note; that these are closed stays on record."""
     for old in range(generation):
         after = None
         while True:
@@ -167,3 +241,5 @@ def sweep(store: Store, target: Target, generation: int) -> None:
             after = page.after
             if after is None:
                 break
+    with suppress(ConditionFailed):  # there is none, or a later rebuild has one
+        store.write(forgotten(Note(target, generation, 0.0)))

@@ -50,12 +50,17 @@ def version_of(label: str, sequence: str) -> str:
 
 
 def decode(
-    record: Any, tables: Mapping[str, str], schemas: Mapping[str, Schema], labels: Mapping[str, str] | None = None
+    record: Any,
+    tables: Mapping[str, str],
+    schemas: Mapping[str, Schema],
+    labels: Mapping[str, str] | None = None,
+    fixed_label: str = "",
 ) -> Record:
     """Reads one record of an event.
 
-    `tables` maps table names in stream ARNs to logical names. `labels` gives the stream's label by logical table name
-    where it is known for certain; otherwise it comes from the record. Raises BadInput, with what is wrong and what to do.
+    `tables` maps table names in stream ARNs to logical names. The stream's label is the one in the record's
+    own ARN. `labels` gives it by logical table name for records whose ARN has none. `fixed_label` is used instead of both:
+    for emulators whose ARN is not stable. Raises BadInput, with what is wrong and what to do.
     """
     if not isinstance(record, dict) or not isinstance(record.get("dynamodb"), dict):
         raise BadInput('not a DynamoDB stream record: it has no "dynamodb" part')
@@ -96,8 +101,7 @@ def decode(
         and identity.get("type") == "Service"
         and identity.get("principalId") == "dynamodb.amazonaws.com"
     )
-    if labels is not None:
-        label = labels.get(table) or label
+    label = fixed_label or label or (labels or {}).get(table, "")
     return Record(key, old, new, version_of(label, sequence), sequence, expired)
 
 

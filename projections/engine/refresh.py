@@ -8,15 +8,17 @@ find this entry. Where an item was read before its entry, as by a scan, that is 
 - The entry says what the item says. Then there is nothing to commit.
 
 Everything else is read again.
+
+An unexpected error that one item's content causes is that item's rejection: the others are refreshed without it.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from projections.engine.application import ApplicationItems
 from projections.engine.copies import Copier, CopyHeal, copies_of
@@ -35,16 +37,19 @@ from projections.engine.recent import forget, owing
 from projections.engine.registry import SHADOW, Standing
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.tally import Tally
-from projections.errors import InvalidRequest, StoreError, Transient
+from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient
 from projections.language.contribution import Contributions, Evaluated
+from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.language.scope import Item
 
-__all__ = ["Refresher", "goal_of"]
+__all__ = ["Refresher", "goal_of", "rejection"]
 
 _MOST_ROUNDS = 20
+
+T = TypeVar("T")
 
 
 def goal_of(
@@ -77,7 +82,8 @@ class Refresher:
     """Refreshes items, many at a time. What cannot be done is gathered, never raised for one item's sake.
 
     `standing` is the registry: which rules publish now, and the id of the ledger. `failed` has what is to be tried again by
-    encoded key, with the reason; `rejected` what no repetition will achieve. Raises `errors.Misconfigured`.
+    encoded key, with the reason; `rejected` what no repetition will achieve. `reserved` is how many actions the store adds
+    to each transaction. Raises `errors.Misconfigured`.
     """
 
     def __init__(
@@ -92,6 +98,7 @@ class Refresher:
         chance: Callable[[], float] = random.random,
         pace: Callable[[int], None] = lambda writes: None,
         tally: Tally | None = None,
+        reserved: int = 0,
     ) -> None:
         self._program = program
         self._store = store
@@ -102,7 +109,9 @@ class Refresher:
         self._clock = clock
         self.generations = generations or Generations()
         self.tally = tally or Tally()
-        self._ledger = Ledger(program, store, run=run, chance=chance, generations=self.generations, tally=self.tally)
+        self._ledger = Ledger(
+            program, store, run=run, chance=chance, generations=self.generations, tally=self.tally, reserved=reserved
+        )
         self._publisher = Publisher(
             program, store, self.generations, guards=guards, run=run, tally=self.tally, publishes=publishes
         )
@@ -119,6 +128,9 @@ class Refresher:
         items = self._recognised(images)
         self.sources(images, effort)
         self._derived(items, effort)
+        self._isolated(items, partial(self._orphans, effort), _key_of)
+
+    def _orphans(self, effort: Effort, items: Sequence[Item]) -> None:
         self._heal_copies(self._attempt("copies", effort, lambda: self._copier.orphans(items)) or [], effort)
 
     def keys(
@@ -146,13 +158,25 @@ class Refresher:
         distinct = {(heal.rule.name, heal.target, *heal.sources): heal for heal in heals}
         self._heal_copies(distinct.values(), effort)
         self.targets(wanted, effort, {item.key: item for item in items})
-        pushes = []
+        pushes: list[Push] = []
         for key in wanted:
             parent = encode_key(key)
             for entity in self._program.entities_at(key):  # a parent that is gone, or no parent any more, has children
                 for rule in self._program.embeds_from.get(entity.name, ()):
-                    pushes.append(self._attempt(parent, effort, partial(self.embedder.renew, rule, parent)))
-        return [push for push in pushes if push is not None]
+                    pushes += self._renewed(rule, parent, effort)
+        return pushes
+
+    def _renewed(self, rule: EmbedRule, parent: str, effort: Effort) -> list[Push]:
+        """The push of a parent's attributes to its children, if there is to be one."""
+        found: list[Push] = []
+
+        def renew(rules: Sequence[EmbedRule]) -> None:
+            push = self._attempt(parent, effort, partial(self.embedder.renew, rules[0], parent))
+            if push is not None:
+                found.append(push)
+
+        self._isolated([rule], renew, lambda _: parent)
+        return found
 
     def targets(self, keys: Iterable[ItemKey], effort: Effort, known: Mapping[ItemKey, Item]) -> None:
         """Publishes what groups say of these items, whatever the guards on them say. `known` has those that exist."""
@@ -170,9 +194,15 @@ class Refresher:
 
     def publish(self, targets: Iterable[Target], effort: Effort) -> dict[Target, StoreError]:
         """Brings targets up to their groups, whatever their guards say. Gives the failures, which are noted too."""
-        failures = self._publisher.heal(targets, effort)
-        for (rule, target), error in failures.items():
-            self._note(rule, target, error)
+        failures: dict[Target, StoreError] = {}
+
+        def heal(some: Sequence[Target]) -> None:
+            failures.update(self._publisher.heal(some, effort))
+
+        for target, error in self._apart(list(targets), heal):
+            failures[target] = InvalidRequest(rejection(error))
+        for (rule, key), failure in failures.items():
+            self._note(rule, key, failure)
         return failures
 
     # The ledger
@@ -189,6 +219,15 @@ class Refresher:
 
         Publishes all targets these entries name, or, without `publish`, those that something was retracted from.
         """
+        self._isolated(
+            list(images.items()),
+            lambda some: self._sources(dict(some), effort, publish, removed),
+            lambda one: encode_key(one[0]),
+        )
+
+    def _sources(
+        self, images: Mapping[ItemKey, Image | None], effort: Effort, publish: bool, removed: Collection[ItemKey]
+    ) -> None:
         unread = {key: image for key, image in images.items() if image is None or self._contributes(key, image)}
         done: list[Change] = []
         rounds = 0
@@ -305,14 +344,22 @@ class Refresher:
 
     def _derived(self, items: Sequence[Item], effort: Effort) -> None:
         """Copies of items, index attributes on them, and their parents' attributes in them."""
-        copies = self._attempt("copies", effort, lambda: self._copier.refresh(items, effort)) or []
-        for rule, target, error in copies:
+        self._isolated(items, partial(self._copies, effort), _key_of)
+        indexed = [item for item in items if item.entity.name in self._program.index_rules]
+        self._isolated(indexed, partial(self._indexes, effort), _key_of)
+        self._isolated(items, partial(self._children, effort), _key_of)
+
+    def _copies(self, effort: Effort, items: Sequence[Item]) -> None:
+        for rule, target, error in self._attempt("copies", effort, lambda: self._copier.refresh(items, effort)) or []:
             self._note(rule.name, encode_key(target), error)
-        self._run(
-            [partial(self._index, item, effort) for item in items if item.entity.name in self._program.index_rules]
-        )
-        hopeless = self._attempt("children", effort, lambda: self.embedder.refresh(items, effort)) or []
-        for embed, child, reason in hopeless:
+
+    def _indexes(self, effort: Effort, items: Sequence[Item]) -> None:
+        self._run([partial(self._index, item, effort) for item in items])
+
+    def _children(self, effort: Effort, items: Sequence[Item]) -> None:
+        for embed, child, reason in (
+            self._attempt("children", effort, lambda: self.embedder.refresh(items, effort)) or []
+        ):
             self._reject(embed.name, reason, encode_key(child))
 
     def _index(self, item: Item, effort: Effort) -> None:
@@ -324,6 +371,9 @@ class Refresher:
             self.tally.add("indexed")
 
     def _heal_copies(self, heals: Iterable[CopyHeal], effort: Effort) -> None:
+        self._isolated(list(heals), partial(self._heal_some, effort), lambda heal: encode_key(heal.target))
+
+    def _heal_some(self, effort: Effort, heals: Sequence[CopyHeal]) -> None:
         pieces = [
             partial(self._attempt, encode_key(heal.target), effort, partial(self._copier.heal, heal, effort))
             for heal in heals
@@ -348,6 +398,32 @@ class Refresher:
         return [CopyHeal(rule, item.key, {guard.by: ""}, "")] if rule is not None and guard is not None else []
 
     # What fails
+
+    def _isolated(self, things: Sequence[T], work: Callable[[Sequence[T]], object], key: Callable[[T], str]) -> None:
+        """Do work on many things; one that causes an unexpected error is rejected, and the others are done without it."""
+        for thing, error in self._apart(things, work):
+            self._reject(None, rejection(error), key(thing))
+
+    def _apart(self, things: Sequence[T], work: Callable[[Sequence[T]], object]) -> Iterator[tuple[T, Exception]]:
+        """Do work on many things, on fewer where it fails unexpectedly. Yield the things that fail alone.
+
+        What was done before is found done.
+        """
+        if not things:
+            return
+        try:
+            work(things)
+        except (Misconfigured, Transient):
+            raise
+        except Exception as error:
+            if len(things) == 1:
+                yield things[0], error
+                return
+        else:
+            return
+        middle = len(things) // 2
+        yield from self._apart(things[:middle], work)
+        yield from self._apart(things[middle:], work)
 
     def _attempt(self, what: str, effort: Effort, work: Callable[[], Any]) -> Any:
         """The result of a piece of work; None if it failed, which is noted."""
@@ -382,5 +458,22 @@ class Refresher:
         self.failed.update((encode_key(key), str(error)) for key in keys)
 
     def _recognised(self, images: Mapping[ItemKey, Image]) -> list[Item]:
-        found = (self._program.recognise(key, image) for key, image in images.items())
-        return [item for item in found if item is not None]
+        found: list[Item] = []
+
+        def recognise(some: Sequence[tuple[ItemKey, Image]]) -> None:
+            items = [self._program.recognise(key, image) for key, image in some]
+            found.extend(item for item in items if item is not None)
+
+        self._isolated(list(images.items()), recognise, lambda one: encode_key(one[0]))
+        return found
+
+
+def rejection(error: Exception) -> str:
+    """Return why an item is rejected that caused an unexpected error."""
+    if isinstance(error, InvalidRequest):
+        return refusal(str(error))
+    return f"the rules cannot be evaluated on this item: {type(error).__name__}: {error}; please report this"
+
+
+def _key_of(item: Item) -> str:
+    return encode_key(item.key)

@@ -2,6 +2,7 @@
 
     pk   sk             what
     R    .              epoch; the program in force and those of the past; each rule's fingerprint and state
+    R    lease|<id>     an operators' process at work: see `leases`
     R    rule|<name>    a rule as it was registered, with its entities: what is needed to retire it
 
 A rule that the registry knows with another fingerprint, or not at all, is *filling*: what it contributes is recorded,
@@ -13,6 +14,9 @@ that is gone, under the name `<name>@<fingerprint>`.
 
 Functions may have rules that are not in force: new ones, before their backfill. They record, so they say so first, under
 the same names: *tried*. If such rules are rolled back before they come into force, the next backfill undoes what they did.
+
+Every change of the rules in force, or of the state of one of them, raises the epoch. Before that and after it the leases of
+operators' processes are closed: what they do by the state before must not be written any more.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
+from projections.engine.leases import close_leases
 from projections.engine.ledger_items import LEDGER
 from projections.engine.store import (
     AllOf,
@@ -106,7 +111,11 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The registry as read. `program` is the fingerprint of the one in force, `past` those it replaced."""
+    """The registry as read. `program` is the fingerprint of the one in force, `past` those it replaced.
+
+    `epoch` is raised by every change of rules or states, `since` is the epoch in which the program came into force (0 if
+    an older engine wrote the registry, which raised the epoch only then).
+    """
 
     epoch: int
     program: str
@@ -114,6 +123,12 @@ class Standing:
     rules: Mapping[str, Registered]
     ledger: str = ""
     """The ledger's id, which guards carry: made with the registry, and never changed."""
+    since: int = 0
+
+    @property
+    def enforced(self) -> int:
+        """The epoch in which the program came into force."""
+        return self.since or self.epoch
 
     @classmethod
     def read(cls, item: Image) -> Standing:
@@ -125,6 +140,7 @@ class Standing:
                 name: Registered(rule["M"]["f"]["S"], rule["M"]["s"]["S"]) for name, rule in item["rules"]["M"].items()
             },
             ledger=item["ledger"]["S"] if "ledger" in item else "",
+            since=int(Decimal(item["since"]["N"])) if "since" in item else 0,
         )
 
     def outdated(self, program: Program) -> bool:
@@ -223,7 +239,9 @@ class Registry:
             now = self.standing()
             after = self._after(now)
             if after == now:
+                close_leases(self._store, before_epoch=now.epoch)  # whoever put them in force may have died before
                 return now
+            close_leases(self._store)
             texts = self._former_definitions(now, after)
             texts |= {
                 name: self._defined(name) for name in self._program.rules if now.rules.get(name) != after.rules[name]
@@ -231,6 +249,7 @@ class Registry:
             dropped = [name for name in now.rules if "@" in name and name not in after.rules]
             texts |= self._kept_definitions(dropped)
             if self._put(after, _as_read(now), texts, dropped):
+                close_leases(self._store, before_epoch=after.epoch)
                 return after
         raise Transient("the registry keeps changing")
 
@@ -263,7 +282,8 @@ class Registry:
         if now.program == program.fingerprint and rules == dict(now.rules):
             return now
         past = (now.past | {now.program}) - {program.fingerprint}
-        return replace(now, epoch=now.epoch + 1, program=program.fingerprint, past=past, rules=rules)
+        epoch = now.epoch + 1
+        return replace(now, epoch=epoch, program=program.fingerprint, past=past, rules=rules, since=epoch)
 
     def _fate(self, rule: str) -> str:
         """What becomes of other versions of a rule that these do not have. Of what was only tried nobody has to say it."""
@@ -278,7 +298,7 @@ class Registry:
 
     def _first(self) -> Standing:
         rules = {name: Registered(rule.fingerprint, self._new_rules) for name, rule in self._program.rules.items()}
-        return Standing(1, self._program.fingerprint, frozenset(), rules, new_ledger_id())
+        return Standing(1, self._program.fingerprint, frozenset(), rules, new_ledger_id(), since=1)
 
     def complete(self, rules: Iterable[str]) -> Standing:
         """The backfill of these rules is complete: what was filling is live. Raises Replaced if others rule by now."""
@@ -291,9 +311,12 @@ class Registry:
                 for name, known in now.rules.items()
             }
             if after == dict(now.rules):
+                close_leases(self._store, before_epoch=now.epoch)
                 return now
-            then = replace(now, rules=after)
+            close_leases(self._store)
+            then = replace(now, epoch=now.epoch + 1, rules=after, since=now.enforced)
             if self._put(then, _as_read(now)):
+                close_leases(self._store, before_epoch=then.epoch)
                 return then
         raise Transient("the registry keeps changing")
 
@@ -305,11 +328,14 @@ class Registry:
             self._in_force(now)
             retired = sorted(name for name in names if name in now.rules and now.rules[name].state == RETIRING)
             if not retired:
+                close_leases(self._store, before_epoch=now.epoch)
                 return
+            close_leases(self._store)
             gone = retired[:_AT_ONCE]
             left = {name: known for name, known in now.rules.items() if name not in gone}
             # In one transaction: a function may note at any time that it has tried one of them again, and define it.
-            tries += not self._put(replace(now, rules=left), _as_read(now), gone=gone)
+            then = replace(now, epoch=now.epoch + 1, rules=left, since=now.enforced)
+            tries += not self._put(then, _as_read(now), gone=gone)
         raise Transient("the registry keeps changing")
 
     def definition(self, rule: str) -> dict[str, Any] | None:
@@ -364,6 +390,8 @@ class Registry:
             "rules": _wire(standing),
             "ledger": {"S": standing.ledger},
         }
+        if standing.since:
+            values["since"] = {"N": str(standing.since)}
         if standing.past:
             values["past"] = {"SS": sorted(standing.past)}
         update = Update(REGISTRY, set=values, remove=() if standing.past else ("past",), condition=condition)

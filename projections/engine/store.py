@@ -15,9 +15,11 @@ from projections.language.keys import Image, ItemKey, Schema, Value, key_text
 
 __all__ = [
     "Above",
+    "Action",
     "AllOf",
     "AnyOf",
     "Below",
+    "Check",
     "Condition",
     "Delete",
     "Equal",
@@ -127,6 +129,18 @@ Write: TypeAlias = Update | Delete
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """One ConditionCheck: the transaction that it is part of is cancelled unless the condition holds. It writes nothing."""
+
+    key: ItemKey
+    condition: Condition
+
+
+Action: TypeAlias = Write | Check
+"""One action of a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """One page of a query or scan. `after` continues it (opaque, JSON-able), None at the end."""
 
@@ -201,8 +215,8 @@ class Store(Protocol):
         """
         ...
 
-    def transact(self, writes: Sequence[Write]) -> None:
-        """All writes or none (at most 100, no item twice). Raises `errors.TransactionCancelled`."""
+    def transact(self, writes: Sequence[Action]) -> None:
+        """All writes or none (at most 100 actions, no item twice). Raises `errors.TransactionCancelled`."""
         ...
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:

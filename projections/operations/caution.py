@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Delete, Image, ItemKey, Store, Update, Write
+from projections.engine.store import Action, Check, Delete, Image, ItemKey, Store, Update, Write
 from projections.errors import ConditionFailed, StoreError
 from projections.language.keys import encode_key
 from projections.language.program import Program
@@ -27,10 +27,12 @@ class Effects:
     def __init__(self, program: Program) -> None:
         self._program = program
 
-    def of(self, write: Write) -> str:
+    def of(self, write: Action) -> str:
         """`entries`, `groups` or `members`; else the name of a rule, which may be gone; empty if it cannot be told."""
         if write.key.table == LEDGER:
             return _LEDGER.get(write.key.partition.partition("|")[0], "")
+        if isinstance(write, Check):
+            return ""
         prefix = self._program.guard_prefix
         names = [*write.set, *write.remove] if isinstance(write, Update) else []
         for name in [*names, *(path[0] for path in paths(write.condition))]:
@@ -72,7 +74,7 @@ class Cautious(WrappedStore):
         self._count([write])
         return removed
 
-    def transact(self, writes: Sequence[Write]) -> None:
+    def transact(self, writes: Sequence[Action]) -> None:
         self._pace(len(writes))
         self._store.transact(writes)
         self._count(writes)
@@ -83,7 +85,7 @@ class Cautious(WrappedStore):
         self._count([write for write, answer in zip(writes, answers, strict=True) if answer is None])
         return answers
 
-    def _count(self, writes: Sequence[Write]) -> None:
+    def _count(self, writes: Sequence[Action]) -> None:
         names = []
         for write in writes:
             about = self._effects.of(write)

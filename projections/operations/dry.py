@@ -9,10 +9,11 @@ from math import ceil
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Delete, Image, ItemKey, Page, Schema, Store, Update, Value, Write
+from projections.engine.store import Action, Delete, Image, ItemKey, Page, Schema, Store, Update, Value, Write
 from projections.errors import ConditionFailed, InvalidRequest, StoreError
 from projections.language.keys import encode_key
 from projections.language.program import Program
+from projections.operations.adoption import Adoption
 from projections.operations.caution import MOST_EXAMPLES, Effects
 from projections.stores.conditions import holds
 from projections.stores.limits import item_size
@@ -26,11 +27,13 @@ class DryStore:
     `done` counts what would be written: `entries`, `groups`, `members`, and by rule as `created|<rule>`, `changed|<rule>`,
     `deleted|<rule>`; beside that `write units` (by the size of the items, twice that in a transaction, and for each index
     that an item is or would be in, as if it held all attributes) and `read units`. `examples` has the first few encoded keys
-    of items that would be deleted, with their rules. Safe for threads.
+    of items that would be deleted, with their rules. `adoption` is told of changes to items.
+    Safe for threads.
     """
 
-    def __init__(self, store: Store, program: Program) -> None:
+    def __init__(self, store: Store, program: Program, adoption: Adoption | None = None) -> None:
         self._store = store
+        self._adoption = adoption
         self._effects = Effects(program)
         self._lock = threading.RLock()
         self._seen: dict[ItemKey, Image | None] = {}
@@ -74,7 +77,7 @@ class DryStore:
         with self._lock:
             return self._rehearse(write)
 
-    def transact(self, writes: Sequence[Write]) -> None:
+    def transact(self, writes: Sequence[Action]) -> None:
         with self._lock:
             for write in writes:
                 self.done["write units"] += 2 * _write_units(_size(write))
@@ -116,6 +119,8 @@ class DryStore:
         what = "created" if before is None else "changed" if after is not None else "deleted"
         rule = self._effects.of(write)
         self.done[f"{what}|{rule}"] += 1
+        if self._adoption is not None and before is not None:
+            self._adoption.written(rule, write.key, before, after or {})
         self.done["write units"] += self._cost(write.key.table, before or {}, after or {})
         if after is None and len(self.examples) < MOST_EXAMPLES:
             self.examples[encode_key(write.key)] = rule
@@ -146,5 +151,5 @@ def _write_units(size: int) -> int:
     return max(1, ceil(size / 1024))
 
 
-def _size(write: Write) -> int:
+def _size(write: Action) -> int:
     return item_size({**write.set, **write.add}) if isinstance(write, Update) else 0

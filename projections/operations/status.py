@@ -7,19 +7,34 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
+from projections.engine.rebuild import Note
 from projections.engine.registry import FILLING, LIVE, RETIRING, SHADOW, WITHOUT, Standing
 from projections.engine.store import Store
 from projections.language.program import Program
 from projections.language.rules import Rule
-from projections.operations.backfill.progress import Run
+from projections.operations.backfill.progress import MOST_SECONDS, Run
 
-__all__ = ["ACT", "FINE", "LOOK", "UNKNOWN", "Finding", "Noted", "audit", "backfill", "lag", "noted", "queue", "rules"]
+__all__ = [
+    "ACT",
+    "FINE",
+    "LOOK",
+    "UNKNOWN",
+    "Finding",
+    "Noted",
+    "audit",
+    "backfill",
+    "lag",
+    "noted",
+    "queue",
+    "rebuilds",
+    "rules",
+]
 
 FINE, LOOK, ACT, UNKNOWN = "fine", "look", "act", "unknown"
 """Nothing to do; somebody should look, or wait, and come back; something is wrong or lost until somebody acts; not told."""
@@ -170,6 +185,11 @@ def backfill(run: Run | None, notes: Noted | None, standing: Standing | None, no
         return Finding("backfill", LOOK, f"{ended}; {left}", todo)
     if standing is not None and run.program != standing.program:
         return Finding("backfill", FINE, f"{which}begun {_ago(run.began, now)}, was given up for other rules")
+    age = (now - datetime.fromisoformat(run.began)).total_seconds()
+    if age > MOST_SECONDS:
+        says = f"{which}begun {_ago(run.began, now)}, phase {run.phase}, not complete"
+        todo = "Run `projections backfill`: it begins a new one, because this one is older than 24 hours."
+        return Finding("backfill", LOOK, says, todo, age)
     if run.ready > now.timestamp():
         said = f"waits {run.ready - now.timestamp():.0f} s until functions that know less have ended"
     else:
@@ -178,6 +198,23 @@ def backfill(run: Run | None, notes: Noted | None, standing: Standing | None, no
         "Nothing, if it runs: the worker's task queue, or a terminal somewhere. Else the same command goes on with it."
     )
     return Finding("backfill", LOOK, f"{which}begun {_ago(run.began, now)}, {said}", todo)
+
+
+def rebuilds(found: Sequence[Note], now: datetime) -> Iterator[Finding]:
+    """Rebuilds of groups that were begun and have not ended. Nothing if there are none."""
+    if not found:
+        return
+    oldest = max(0.0, now.timestamp() - min(note.at for note in found))
+    rule, target = min(found, key=lambda note: note.at).target
+    groups = "1 group" if len(found) == 1 else f"{len(found):,} groups"
+    yield Finding(
+        "rebuilds",
+        LOOK if oldest < _VERY_LATE else ACT,
+        f"the rebuild of {groups} has not ended, of {target} (rule {rule}) for one; begun {_duration(oldest)} ago. "
+        "These values are not updated until it ends",
+        "Wait, if `projections verify --repair` or a backfill runs. Else run `projections verify --repair`, or a backfill.",
+        oldest,
+    )
 
 
 def _left(counts: Mapping[str, int]) -> str:

@@ -6,7 +6,8 @@
 | `TABLES` | instead, for rules that say `tables:`: a JSON object of logical to real names |
 | `LEDGER_TABLE_NAME` | the ledger |
 | `RULES_FILE` | canonical rules (`.json`, as `sam build` makes them) or a rule file (`.yaml`, which needs pydantic) |
-| `STREAM_ARN` | the stream's ARN, several separated by commas; without it, what each record says |
+| `STREAM_ARN` | the stream's ARN, several separated by commas: for the quarantine, and for records whose ARN has no label |
+| `STREAM_LABEL` | only for emulators whose stream ARN changes: the label of all records, instead of the one in their ARN |
 | `NEW_RULES` | `live` (if absent) or `fill`: how rules start where the registry is empty |
 | `QUARANTINE_QUEUE_URL` | where records go that a rule cannot use; without it they are reported as failed |
 | `TASK_QUEUE_URL` | where long work goes; without it everything is done at once; the worker needs both queues |
@@ -90,6 +91,7 @@ class Settings:
     ledger: str
     rules: Path
     stream_arns: Mapping[str, str]
+    stream_label: str
     new_rules: str
     quarantine_url: str | None
     task_url: str | None
@@ -110,6 +112,7 @@ class Settings:
             ledger=ledger,
             rules=Path(_required(environ, "RULES_FILE", "the path of the rules in the package, as rules.json")),
             stream_arns=_stream_arns(environ, tables),
+            stream_label=environ.get("STREAM_LABEL") or "",
             new_rules=_NEW_RULES[new_rules],
             quarantine_url=environ.get("QUARANTINE_QUEUE_URL") or None,
             task_url=environ.get("TASK_QUEUE_URL") or None,
@@ -177,6 +180,7 @@ def stream_from_environment(
         parts.store,
         tables={_table_name(name): logical for logical, name in settings.tables.items()},
         labels={logical: stream_label(arn) for logical, arn in settings.stream_arns.items()},
+        fixed_label=settings.stream_label,
         quarantine=parts.quarantine,
         run=at_once(THREADS),
         tasks=parts.tasks,

@@ -107,6 +107,7 @@ class WorkerHandler:
             pace=self._pacer,
             quarantine=self._reject,
             chance=self._chance,
+            sleep=self._sleep,
         )
 
     def _backfill_page(self, task: BackfillTask, effort: Effort) -> BackfillTask | None:
@@ -127,7 +128,11 @@ class WorkerHandler:
         work = _Invocation(self, effort)
         work.receive(event)
         if work.admitted():
-            work.do()
+            try:
+                work.do()
+            finally:
+                if "_backfill" in vars(self):
+                    self._backfill.release()
         if self._observe:
             self._observe(work.outcome())
         return {"batchItemFailures": [{"itemIdentifier": message} for message in work.failed]}

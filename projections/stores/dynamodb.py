@@ -22,9 +22,11 @@ from botocore.exceptions import (
 )
 
 from projections.engine.store import (
+    Action,
     AllOf,
     AnyOf,
     Below,
+    Delete,
     Exists,
     Image,
     ItemKey,
@@ -108,7 +110,7 @@ class DynamoDBStore:
         self._logical = {name: logical for logical, name in tables.items()}
         self._schemas = dict(schemas)
         self._meter = meter
-        self._actions: dict[tuple[str, Expressions, bool], tuple[str, str, str]] = {}
+        self._actions: dict[tuple[str, Expressions, str], tuple[str, str, str]] = {}
         self._statements: bool | None = None
         """Whether the endpoint executes statements as DynamoDB does; None as long as nobody asked."""
         self._trial = threading.Lock()
@@ -248,7 +250,7 @@ class DynamoDBStore:
         answer = self._call("DeleteItem", **self._action(write), ReturnValues="ALL_OLD")
         return _received(answer["Attributes"]) if answer.get("Attributes") else None
 
-    def transact(self, writes: Sequence[Write]) -> None:
+    def transact(self, writes: Sequence[Action]) -> None:
         tables = ", ".join(sorted({self._name(write.key.table) for write in writes})) or "no table"
         capacity = ',"ReturnConsumedCapacity":"TOTAL"' if self._meter is not None else ""
         actions = ",".join(map(self._action_json, writes))
@@ -369,16 +371,17 @@ class DynamoDBStore:
         except UnicodeEncodeError:  # half of a character must not condemn the whole call
             return None
 
-    def _action_json(self, write: Write) -> str:
+    def _action_json(self, write: Action) -> str:
         """An action of a transaction as DynamoDB's JSON, which has binary as base64 text just as we do."""
         update = write if isinstance(write, Update) else None
         table = write.key.table
         texts, values = expressed(update, write.condition)
-        known = self._actions.get((table, texts, update is None))
+        kind = "Update" if update is not None else "Delete" if isinstance(write, Delete) else "ConditionCheck"
+        known = self._actions.get((table, texts, kind))
         if known is None:
             if len(self._actions) >= 4096:  # copies of all attributes have as many shapes as their sources
                 self._actions.clear()
-            known = self._actions[table, texts, update is None] = self._action_texts(table, texts, update)
+            known = self._actions[table, texts, kind] = self._action_texts(table, texts, kind)
         before, between, after = known
         _, partition, sort = write.key
         key = f"{_QUOTED(partition)}{between}{_QUOTED(sort or '')}" if between else _QUOTED(partition)
@@ -387,13 +390,13 @@ class DynamoDBStore:
         sent = ",".join([f'":{number}":{_value_json(value)}' for number, value in enumerate(values)])
         return f'{before}{key}{after},"ExpressionAttributeValues":{{{sent}}}}}}}'
 
-    def _action_texts(self, table: str, texts: Expressions, update: Update | None) -> tuple[str, str, str]:
+    def _action_texts(self, table: str, texts: Expressions, kind: str) -> tuple[str, str, str]:
         """What of an action does not depend on its key and values: before, between and after the two parts of its key."""
         request: dict[str, Any] = {"TableName": self._name(table)}
         names = dict(texts.names)
         if texts.update:
             request["UpdateExpression"] = texts.update
-        elif update is not None:  # optional in UpdateItem, required here
+        elif kind == "Update":  # optional in UpdateItem, required here
             request["UpdateExpression"] = "REMOVE #nothing"
             names["#nothing"] = "~"
         if texts.condition:
@@ -401,7 +404,6 @@ class DynamoDBStore:
             request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         if names:
             request["ExpressionAttributeNames"] = names
-        kind = "Delete" if update is None else "Update"
         schema = self.schema(table)
         name, of = schema.partition
         before = f'{{"{kind}":{_JSON(request)[:-1]},"Key":{{{_QUOTED(name)}:{{"{of}":'

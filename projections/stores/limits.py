@@ -12,7 +12,7 @@ from collections.abc import Collection
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
-from projections.engine.store import Image, ItemKey, Schema, Update, Value, Write
+from projections.engine.store import Action, Image, ItemKey, Schema, Update, Value
 from projections.errors import InvalidRequest
 from projections.language.values import number_text
 from projections.stores.conditions import ORDERED, expressions, operands
@@ -232,7 +232,7 @@ class Checked(NamedTuple):
     bytes: int
 
 
-def check_write(schema: Schema, write: Write) -> Checked:
+def check_write(schema: Schema, write: Action) -> Checked:
     """Raises InvalidRequest for what is refused before any item is read."""
     if write.condition is not None:
         for value, ordered in operands(write.condition):

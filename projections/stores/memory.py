@@ -14,7 +14,19 @@ from itertools import islice
 from typing import Any, TypeAlias
 from zlib import crc32
 
-from projections.engine.store import Condition, Delete, Image, ItemKey, Page, Schema, Update, Value, Write
+from projections.engine.store import (
+    Action,
+    Check,
+    Condition,
+    Delete,
+    Image,
+    ItemKey,
+    Page,
+    Schema,
+    Update,
+    Value,
+    Write,
+)
 from projections.errors import (
     ConditionFailed,
     InvalidRequest,
@@ -136,7 +148,7 @@ class MemoryStore:
             self._commit(table, right.key, old, table.after(right, old, write))
             return dict(old[0]) if old is not None and isinstance(write, Delete) else None
 
-    def transact(self, writes: Sequence[Write]) -> None:
+    def transact(self, writes: Sequence[Action]) -> None:
         with self._lock:
             outcomes = self._judged(writes)
             for table, key, old, new in outcomes:
@@ -156,7 +168,7 @@ class MemoryStore:
             return error.with_traceback(None)
         return None
 
-    def _judged(self, writes: Sequence[Write]) -> list[tuple[_Table, ItemKey, _Stored | None, _Stored | None]]:
+    def _judged(self, writes: Sequence[Action]) -> list[tuple[_Table, ItemKey, _Stored | None, _Stored | None]]:
         """What each write of a transaction replaces, and by what; nothing is stored yet."""
         if not 1 <= len(writes) <= TRANSACTION_ACTIONS:
             raise InvalidRequest(f"a transaction has 1 to {TRANSACTION_ACTIONS} actions, not {len(writes)}")
@@ -177,6 +189,9 @@ class MemoryStore:
             if not _passes(write.condition, old):
                 reasons.append(Reason("condition", None if old is None else dict(old[0])))
                 continue
+            if isinstance(write, Check):
+                reasons.append(None)
+                continue
             try:
                 outcomes.append((table, right.key, old, table.after(right, old, write)))
                 reasons.append(None)
@@ -186,7 +201,7 @@ class MemoryStore:
             raise TransactionCancelled(reasons)
         return outcomes
 
-    def _checked(self, write: Write) -> Checked | ActionRefused:
+    def _checked(self, write: Action) -> Checked | ActionRefused:
         try:
             return check_write(self._table(write.key.table).schema, write)
         except ActionRefused as error:

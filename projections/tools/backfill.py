@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -46,6 +47,9 @@ OF_RULES = {
     "withheld": "not deleted",
 }
 """What is counted by rule, as `<what>|<rule>`."""
+
+_LONGEST = 60
+"""Characters shown of a value."""
 
 _EVERY = 5.0
 """Seconds between two lines about the same phase."""
@@ -109,6 +113,16 @@ class Told:
             self._say(f"{text}: {read:,}{of}", phase=segment.phase, read=read, about=about)
             self._said = now
         self._phase = segment.phase
+
+    def reading(self, what: str, items: int) -> None:
+        """A page is read to compute what rules would publish."""
+        self._phase = ""
+        text = "computing what would be published"
+        if self._bar is not None:
+            self._bar.update(self._task, description=text, advance=items)
+        elif time.monotonic() - self._said > _EVERY:
+            self._say(text, computing=what)
+            self._said = time.monotonic()
 
     def wait(self, seconds: float) -> None:
         """Nothing is done for so many seconds."""
@@ -196,6 +210,7 @@ def report_dry(backfill: Backfill, phases: Mapping[str, Counter[str]], runner: R
             "failed": runner.failed,
             "rejected": [{"rule": one.rule, "key": one.key, "reason": one.reason} for one in runner.rejected],
             "deletions": list(runner.withheld),
+            "keptByHand": _kept(backfill),
         }
         click.echo(json_text(document))
         return code
@@ -206,12 +221,43 @@ def report_dry(backfill: Backfill, phases: Mapping[str, Counter[str]], runner: R
     click.echo(
         f"about {total['write units']:,} write units and {total['read units']:,} read units; nothing was written"
     )
+    _print_kept(backfill)
     for key in runner.withheld:
         click.echo(f"would be deleted with --allow-delete: {key}")
     _print_rejected(runner)
     for key, reason in runner.failed.items():
         click.echo(f"failed: {key}: {reason}", err=True)
     return code
+
+
+def _kept(backfill: Backfill) -> dict[str, Any]:
+    """The values kept by hand that would change, by rule: how many, and examples."""
+    adoption = backfill.adoption
+    if adoption is None:
+        return {}
+    return {
+        rule: {"changed": number, "examples": [asdict(one) for one in adoption.examples[rule]]}
+        for rule, number in sorted(adoption.changed.items())
+    }
+
+
+def _print_kept(backfill: Backfill) -> None:
+    for rule, kept in _kept(backfill).items():
+        number = kept["changed"]
+        said = "1 value kept by hand would change" if number == 1 else f"{number:,} values kept by hand would change"
+        click.echo(f"{rule}: {said}")
+        for one in kept["examples"]:
+            old, new = _shown(one["old"]), _shown(one["new"])
+            click.echo(f"{'':<8} {one['key']}  {one['attribute']}: {old} → {new}")
+        if number > len(kept["examples"]):
+            click.echo(f"{'':<8} and {number - len(kept['examples']):,} more")
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "removed"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _print_rejected(runner: Runner) -> None:

@@ -116,7 +116,7 @@ def print_table(
             else:
                 more += 1
         state = "not deployed" if one.scope.offline else one.scope.states.get(rule, "gone")
-        out.print(f"[bold cyan]{rule}[/] [dim]({state})[/]", soft_wrap=True)
+        out.print(f"[bold cyan]{rule}[/] [dim]({state})[/]" if rule else "[bold cyan]all rules[/]", soft_wrap=True)
         if more:
             rows.append([("…", ""), (f"and {more:,} more: --show, or --json for all", "dim")])
         print_grid(out, rows)
@@ -142,6 +142,8 @@ def _row(drift: Drift, several: bool) -> list[tuple[str, str]]:
     said = f"is {_value(drift.actual)}, should be {_value(drift.expected)}"
     if drift.kind == "rebuilding":
         said = "nothing is published until it is ended: --repair"
+    elif drift.kind == "error":
+        said = f"{drift.actual}; correct the item, or report this"
     behind = [f"source {_key(drift.source, several)}"] if drift.source else []
     behind += [f"written at {drift.at}"] if drift.at else []
     return [

@@ -369,7 +369,7 @@ def test_rules_that_were_tried_and_rolled_back_are_retired() -> None:
     assert (standing.epoch, states(standing)) == (2, {"likes": LIVE, "tags": LIVE})
     registry.forget(names)
     assert formers(registry.standing()) == {}
-    assert registry.enforce().epoch == 2
+    assert registry.enforce().epoch == 3, "forgotten, and in force as before"
 
 
 LISTED = '  listed: {from: PostMeta, index: {GSI1PK: "T#{title}", GSI1SK: x}}\n'
@@ -567,7 +567,7 @@ def test_complete_makes_those_live_that_were_filled_and_no_others() -> None:
     registry.standing()
     assert states(registry.complete(["tags", "unknown"])) == {"likes": FILLING, "tags": LIVE}
     assert registry.complete(["tags"]) == registry.standing()
-    assert registry.standing().epoch == 1, "the rules are the same"
+    assert (registry.standing().epoch, registry.standing().enforced) == (2, 1), "the rules are the same"
     Registry(program(TAGS, "retired: {likes: remove}\n"), store).enforce()
     retiring = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
     assert states(retiring.complete(["likes", "tags"])) == {"likes": RETIRING, "tags": LIVE}
@@ -614,7 +614,7 @@ def test_changes_at_once_are_all_made() -> None:
     store.meddlers = [lambda: between.complete(["more"])]
     newest = Registry(program(TAGS, "retired: {likes: remove, more: remove}\n"), store)
     assert states(newest.enforce()) == {"likes": RETIRING, "more": RETIRING, "tags": LIVE}
-    assert newest.standing().epoch == 3
+    assert newest.standing().epoch == 6, "two completed twice, two put in force"
 
 
 def test_a_registry_that_never_rests_is_given_up_for_now() -> None:

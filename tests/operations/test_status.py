@@ -70,7 +70,7 @@ def test_each_kind_of_filling_says_what_it_means() -> None:
     assert found["rule shade"].says == "filling: its books lack what was there before it"
     assert {one.todo for one in found.values() if one.level == LOOK} == {"Run `projections backfill`."}
     Registry(rules, store).complete(rules.rules)
-    assert judged(store, rules) == {"rules": Finding("rules", FINE, "epoch 1: 2 live, 1 shadow")}
+    assert judged(store, rules) == {"rules": Finding("rules", FINE, "epoch 2: 2 live, 1 shadow")}
 
 
 def test_a_file_that_is_not_in_force_says_how_it_differs() -> None:

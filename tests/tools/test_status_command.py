@@ -67,7 +67,7 @@ def test_other_rules_than_those_in_force_are_told(place: Place) -> None:
     assert (code, finding(said, "rule file")["says"]) == (1, "not in force (changed: likes)")
     place.enforce()
     code, said = place.run("status")
-    assert (code, finding(said, "rules")["says"]) == (0, "epoch 2: 3 live")
+    assert (code, finding(said, "rules")["says"]) == (0, "epoch 4: 3 live")
 
 
 def test_a_table_without_a_stream_is_told(place: Place) -> None:

@@ -8,25 +8,37 @@ and by several at once; what decides is in the ledger.
 from __future__ import annotations
 
 import random
+import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+from projections.engine import rebuild
 from projections.engine.effort import Effort, one_by_one
 from projections.engine.effort import Run as RunPieces
+from projections.engine.groups import Generations
+from projections.engine.leases import LEASE_SECONDS, close_leases
 from projections.engine.ledger_items import LEDGER
 from projections.engine.plan import Rejected
 from projections.engine.registry import FILLING, RETIRING, Registry, Replaced, Standing
 from projections.engine.store import Store
 from projections.errors import UsageError
 from projections.language.program import Program
-from projections.operations.backfill.pages import PAGE, Pages, creates
-from projections.operations.backfill.progress import DONE, PHASES, Progress, Run, Segment
+from projections.operations.adoption import Adoption, compute
+from projections.operations.backfill.pages import PAGE, Pages, creates, rebuilds
+from projections.operations.backfill.progress import DONE, MOST_SECONDS, PHASES, Progress, Run, Segment
+from projections.operations.dry import DryStore
+from projections.operations.fenced import Fenced
 
 __all__ = ["Backfill", "Done", "Overtaken"]
+
+_SECONDS = 300.0
+"""How long is tried what is done between phases."""
 
 
 class Overtaken(Replaced):
@@ -74,8 +86,15 @@ class Backfill:
         dry: bool = False,
         named: Callable[[], str] = lambda: uuid.uuid4().hex[:8],
         chance: Callable[[], float] = random.random,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._program = program
+        self._store = store
+        self._run_pieces = run
+        self._sleep = sleep
+        self._chance = chance
+        self._fences = threading.Lock()
+        self._fence: tuple[str, Fenced] | None = None
         self._quarantine = quarantine
         self._named_next = named
         self.now = now
@@ -110,7 +129,7 @@ class Backfill:
         allow_delete: bool = False,
         restart: bool = False,
     ) -> Run:
-        """Puts the rules in force and begins a run, or goes on with one like it that has not ended.
+        """Puts the rules in force and begins a run, or goes on with one like it that has not ended and is not a day old.
 
         Its first page may be done at `ready`. Raises UsageError and Misconfigured.
         """
@@ -122,31 +141,76 @@ class Backfill:
                 "done so to items of all rules: run the backfill of all rules first"
             )
         standing = self.registry.enforce()
-        wanted = (self.fingerprint, standing.epoch, names, allow_delete)
-        going = known if known is not None and not known.done and not restart else None
+        wanted = (self.fingerprint, standing.enforced, names, allow_delete)
+        going = known if known is not None and not known.done and not restart and not self._expired(known) else None
         if going is not None and (going.program, going.epoch, going.rules, going.allow_delete) == wanted:
             return going
         # In the first epoch nobody ever knew other rules. Later somebody may still: also where the epoch was raised by a
         # backfill that died before it noted its run.
-        others = standing.epoch > 1 and any(one.state in (FILLING, RETIRING) for one in standing.rules.values())
+        others = standing.enforced > 1 and any(one.state in (FILLING, RETIRING) for one in standing.rules.values())
         ready = self.now().timestamp() + wait if others else 0.0
         run = self._run(
             self._named_next(), standing, names, segments, allow_delete=allow_delete, wait=wait, ready=ready
         )
+        self._adopt(run, standing)
         if not self.progress.begin(run, known):
             raise UsageError("another backfill began at the same time; `projections status` says how far it is")
+        # those of the run before, and of processes that died
+        close_leases(
+            self._store,
+            run=known.name if known is not None else None,
+            opened_before=self.now().timestamp() - LEASE_SECONDS,
+        )
         return run
+
+    def _expired(self, run: Run) -> bool:
+        """Whether a run is older than the records of a stream: what it did no longer holds."""
+        return (self.now() - datetime.fromisoformat(run.began)).total_seconds() > MOST_SECONDS
+
+    def _adopt(self, run: Run, standing: Standing) -> None:
+        """Take over the rebuilds that were begun and not ended: close their groups, so that pages can move the entries."""
+        found = list(rebuild.notes(self._store))
+        if not found:
+            return
+        store = self._fenced(run, standing)
+        store.open()
+        effort = self._effort()
+
+        def adopt(note: rebuild.Note) -> None:
+            if note.target[0] not in self._program.rules:  # its entries go with it
+                store.write(rebuild.forgotten(note))
+                return
+            generation = rebuild.close(
+                store, self._program, note.target, Generations(), effort, lambda: self.now().timestamp()
+            )
+            rebuild.adopt(store, replace(note, generation=generation), run.name)
+
+        self._run_pieces([partial(adopt, note) for note in found])
 
     def rehearsed(self, rules: Iterable[str], segments: int) -> Run:
         """A run that is noted nowhere, for a dry backfill. Raises UsageError and Misconfigured."""
+        self._pages.adoption = Adoption(self._program, self.registry.look())
         return self._run("dry", self.registry.preview(), self._named(rules), segments)
+
+    @property
+    def adoption(self) -> Adoption | None:
+        """Of a dry backfill: the values kept by hand that would change."""
+        return self._pages.adoption
+
+    def compute(self, run: Run, told: Callable[[str, int], None] = lambda what, items: None) -> Counter[str]:
+        """Note in `adoption` what rules would change that publish only when this run is complete. Gives the cost."""
+        store = DryStore(self._store, self._program)
+        assert self.adoption is not None
+        after = self.registry.preview()
+        compute(self._program, store, after, self.adoption, only=run.rules, threads=run.segments, told=told)
+        return store.done
 
     def _run(self, name: str, standing: Standing, rules: tuple[str, ...], segments: int, **settings: Any) -> Run:
         retiring = [] if rules else [name for name, one in standing.rules.items() if one.state == RETIRING]
         return Run(
             name=name,
             program=self.fingerprint,
-            epoch=standing.epoch,
+            epoch=standing.enforced,
             rules=rules,
             retiring=tuple(sorted(retiring)),
             tables=tuple(self._tables(rules)),
@@ -196,11 +260,16 @@ class Backfill:
             standing = self._standing(run)
             filling = [name for name, one in standing.rules.items() if one.state == FILLING]
             filled = tuple(name for name in filling if not run.rules or name in run.rules)
+            for note in rebuilds(self._store, run):
+                rebuild.reopen(self._fenced(run, standing), note.target, note.generation)
             return self.progress.move(run, phase=following, filled=filled)
         if run.phase == "live":
             self.registry.complete(run.filled)
             ready = self.now().timestamp() + run.wait if run.filled else 0.0
             return self.progress.move(run, phase=following, ready=ready)
+        if run.phase == "groups" and rebuilds(self._store, run):
+            standing = self._standing(run)
+            self._pages.rebuilt(run, standing, self._effort(), self._fenced(run, standing))
         if following == DONE:
             self.registry.forget(self._retired(run))
             return self.progress.move(run, phase=following, ended=self.now().isoformat(timespec="seconds"))
@@ -226,13 +295,17 @@ class Backfill:
 
     def page(self, run: Run, segment: Segment, effort: Effort) -> Done:
         """Does the next page of a segment. Raises Transient if it cannot be read, and Overtaken."""
-        page = self._pages.do(run, segment, self._standing(run), effort)
+        standing = self._standing(run)
+        fenced = self._fenced(run, standing) if not self._dry else None
+        if fenced is not None:
+            fenced.open()
+        page = self._pages.do(run, segment, standing, effort, fenced)
         if page.failed:
             return Done(segment, page.failed, page.rejected, page.withheld)
         if page.rejected and self._quarantine is not None:
             self._quarantine(page.rejected)
         after = segment.advanced(page.after, page.counts)
-        if self._dry or self.progress.keep(run, segment, after):
+        if fenced is None or Progress(fenced).keep(run, segment, after):
             return Done(after, {}, page.rejected, page.withheld)
         after = self.progress.segment(run, segment.phase, segment.table, segment.number)
         return Done(after, {}, page.rejected, page.withheld, ours=False)
@@ -242,8 +315,34 @@ class Backfill:
         if self._dry:
             return self.registry.preview()
         standing, newest = self.registry.look(), self.progress.run()
-        if standing is None or (standing.program, standing.epoch) != (run.program, run.epoch):
+        if standing is None or (standing.program, standing.enforced) != (run.program, run.epoch):
             raise Overtaken
         if newest is None or newest.name != run.name:
             raise Overtaken
         return standing
+
+    # Leases
+
+    def _fenced(self, run: Run, standing: Standing) -> Fenced:
+        """The store as this run writes to it: only as long as the registry is as in `standing`."""
+        with self._fences:
+            if self._fence is not None:
+                name, fenced = self._fence
+                if (name, fenced.standing.epoch) == (run.name, standing.epoch):
+                    return fenced
+            fenced = Fenced(
+                self._store, standing, run.name, clock=lambda: self.now().timestamp(), named=self._named_next
+            )
+            self._fence = run.name, fenced
+            return fenced
+
+    def release(self) -> None:
+        """Close the leases of this process, which has nothing more to do now. It may go on later."""
+        with self._fences:
+            held, self._fence = self._fence, None
+        if held is not None:
+            held[1].close()
+
+    def _effort(self) -> Effort:
+        end = self.now().timestamp() + _SECONDS
+        return Effort(lambda: end - self.now().timestamp(), margin=0.0, sleep=self._sleep, chance=self._chance)

@@ -16,26 +16,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from projections.engine import rebuild
 from projections.engine.effort import Effort
 from projections.engine.effort import Run as RunPieces
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.ledger_items import CLOSED, Target
 from projections.engine.plan import Rejected
-from projections.engine.refresh import Refresher
+from projections.engine.refresh import Refresher, rejection
 from projections.engine.registry import FILLING, Registry, Standing
 from projections.engine.store import Image, ItemKey, Store
-from projections.errors import InvalidRequest, Transient
+from projections.errors import InvalidRequest, Misconfigured, Transient
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule
 from projections.language.scope import Item
+from projections.operations.adoption import Adoption
 from projections.operations.backfill.progress import Run, Segment
 from projections.operations.backfill.retirement import Past, retire
 from projections.operations.caution import Cautious
 from projections.operations.dry import DryStore
+from projections.operations.fenced import RESERVED
 
-__all__ = ["Page", "Pages", "creates"]
+__all__ = ["Page", "Pages", "creates", "rebuilds"]
 
 PAGE = 500
 """Items read at a time: five requests for their entries, and at most as many transactions' worth of writes."""
@@ -88,18 +91,22 @@ class Pages:
         self._clock = clock
         self._chance = chance
         self._generations = Generations()
+        self._learned = ""
+        self.adoption: Adoption | None = None
+        """Of a dry one: the values kept by hand that would change."""
         self._past: dict[str, Past | None] = {}
 
-    def do(self, run: Run, segment: Segment, standing: Standing, effort: Effort) -> Page:
-        """Does the next page of a segment, under the rules as the registry has them now.
+    def do(self, run: Run, segment: Segment, standing: Standing, effort: Effort, fenced: Store | None = None) -> Page:
+        """Does the next page of a segment, under the rules as the registry has them now, and writes to `fenced`.
 
-        Raises Transient if the page cannot be read.
+        Raises Transient if the page cannot be read, and Replaced.
         """
         store: Cautious | DryStore
-        if self._dry:
-            store = DryStore(self._store, self._program)
+        if fenced is None:
+            store = DryStore(self._store, self._program, self.adoption)
         else:
-            store = Cautious(self._store, self._program, deletes=run.allow_delete, pace=self._pace)
+            store = Cautious(fenced, self._program, deletes=run.allow_delete, pace=self._pace)
+            self._learn(run)
         attributes = _GROUP_ATTRIBUTES if segment.phase == "groups" else None
         page = store.scan(
             segment.table,
@@ -120,6 +127,34 @@ class Pages:
         counts.update({f"withheld|{rule}": number for rule, number in store.withheld.items() if told(rule)})
         examples = [key for key, rule in store.examples.items() if told(rule)]
         return Page(page.after, counts, dict(work.refresher.failed), rejected, examples)
+
+    def _learn(self, run: Run) -> None:
+        """Know the generations of groups whose rebuild this run ends: every page moves the entries it reads into them."""
+        if self._learned != run.name:
+            for note in rebuilds(self._store, run):
+                self._generations.at_least(note.target, note.generation)
+            self._learned = run.name
+
+    def rebuilt(self, run: Run, standing: Standing, effort: Effort, fenced: Store) -> None:
+        """Publish the groups whose rebuild this run ends, and end it. What fails is left to the next backfill or repair."""
+        ended = [note for note in rebuilds(self._store, run) if note.target[0] in self._program.rules]
+        store = Cautious(fenced, self._program, deletes=run.allow_delete, pace=self._pace)
+        failed = self._refresher(store, standing).publish([note.target for note in ended], effort)
+        for note in ended:
+            if note.target not in failed:
+                rebuild.sweep(fenced, note.target, note.generation)
+
+    def _refresher(self, store: Store, standing: Standing) -> Refresher:
+        return Refresher(
+            self._program,
+            store,
+            standing,
+            generations=self._generations,
+            run=self._run,
+            clock=self._clock,
+            chance=self._chance,
+            reserved=RESERVED,
+        )
 
     def _told(self, segment: Segment) -> Callable[[str], bool]:
         """Of which rules this phase tells that items were not deleted: each such item is met in one of them, at least."""
@@ -153,15 +188,7 @@ class _Work:
         self._effort = effort
         self._dry = pages._dry
         self.counts: Counter[str] = Counter()
-        self.refresher = Refresher(
-            self._program,
-            store,
-            standing,
-            generations=pages._generations,
-            run=pages._run,
-            clock=pages._clock,
-            chance=pages._chance,
-        )
+        self.refresher = pages._refresher(store, standing)
 
     def do(self, segment: Segment, items: Sequence[Image]) -> None:
         if segment.phase == "entries":
@@ -184,7 +211,12 @@ class _Work:
                 continue
             if item.get("contributions", {}).get("S", "{}") == "{}" and "recent" not in item and "ttl" in item:
                 continue
-            key = decode_key(item["key"]["S"] if "key" in item else partition[2:])
+            text = item["key"]["S"] if "key" in item else partition[2:]
+            try:
+                key = decode_key(text)
+            except ValueError as error:
+                self.refresher.rejected[Rejected(None, rejection(error), text)] = None
+                continue
             if key.table in self._program.tables:  # else nobody can say what became of it
                 found.append(key)
         return found
@@ -208,7 +240,11 @@ class _Work:
         into = self._program.ledger_rules_into
         targets: list[Target] = []
         for key, image in images.items():
-            item: Item | None = self._program.recognise(key, image)
+            try:
+                item: Item | None = self._program.recognise(key, image)
+            except Exception as error:
+                self.refresher.rejected[Rejected(None, rejection(error), encode_key(key), table=key.table)] = None
+                continue
             if item is not None and item.entity.name in into:
                 text = encode_key(key)
                 targets += [(rule.name, text) for rule in into[item.entity.name] if rule.mode != "shadow"]
@@ -240,11 +276,19 @@ class _Work:
                     except Transient:
                         self.refresher.failed[encode_key(key)] = str(error)
                         break
-                except InvalidRequest as error:
-                    self.refresher.rejected[Rejected(None, str(error), encode_key(key), table=key.table)] = None
+                except Misconfigured:
+                    raise
+                except Exception as error:
+                    reason = str(error) if isinstance(error, InvalidRequest) else rejection(error)
+                    self.refresher.rejected[Rejected(None, reason, encode_key(key), table=key.table)] = None
                     break
                 else:
                     break
+
+
+def rebuilds(store: Store, run: Run) -> list[rebuild.Note]:
+    """Return the rebuilds that a run ends."""
+    return [note for note in rebuild.notes(store) if note.run == run.name]
 
 
 def _groups(items: Sequence[Image]) -> list[Target]:

@@ -17,12 +17,15 @@ from projections.engine.ledger_items import LEDGER
 from projections.engine.store import AllOf, Condition, Delete, Equal, Image, ItemKey, Missing, Store, Update, Value
 from projections.errors import ConditionFailed
 
-__all__ = ["DONE", "PHASES", "RUN", "Progress", "Run", "Segment"]
+__all__ = ["DONE", "MOST_SECONDS", "PHASES", "RUN", "Progress", "Run", "Segment"]
 
 PHASES = ("items", "entries", "live", "groups", "targets", "done")
 """In this order. `live` scans nothing: it is where filled rules go live."""
 
 DONE = PHASES[-1]
+
+MOST_SECONDS = 24 * 3600.0
+"""A run that began longer ago is not continued: a stream holds its records, which tell what changed since, for so long."""
 
 RUN = ItemKey(LEDGER, "R", "backfill")
 

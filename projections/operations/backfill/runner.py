@@ -27,7 +27,8 @@ _MOST_TRIES = 8
 
 
 class Runner:
-    """Works off a run. `told` hears of every page, `waiting` of seconds in which nothing is done.
+    """Works off a run. `told` hears of every page, `waiting` of seconds in which nothing is done, `reading` of pages
+    that a dry one reads to compute totals.
 
     Stopping is safe at any point, and another runner goes on from there. `failed` and `rejected` have the first few items
     that could not be done, by key, and `withheld` those that were not deleted; the counts of segments say how many.
@@ -39,12 +40,14 @@ class Runner:
         *,
         told: Callable[[Run, Done], None] = lambda run, done: None,
         waiting: Callable[[float], None] = lambda seconds: None,
+        reading: Callable[[str, int], None] = lambda what, items: None,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._backfill = backfill
         self._told = told
         self._waiting = waiting
+        self._reading = reading
         self._clock = clock
         self._sleep = sleep
         self.failed: dict[str, str] = {}
@@ -56,6 +59,12 @@ class Runner:
 
         Raises Misconfigured, and KeyboardInterrupt after the pages under way.
         """
+        try:
+            return self._work(run)
+        finally:
+            self._backfill.release()
+
+    def _work(self, run: Run) -> Run:
         while not run.done:
             if (seconds := run.ready - self._clock()) > 0:
                 self._waiting(seconds)
@@ -66,7 +75,7 @@ class Runner:
         return run
 
     def rehearse(self, run: Run) -> dict[str, Counter[str]]:
-        """The pages of a dry backfill; gives what was counted by phase."""
+        """The pages of a dry backfill; gives what was counted by phase. `Backfill.adoption` has what was kept by hand."""
         counted: dict[str, Counter[str]] = {}
         for phase in ("items", "entries", "groups", "targets"):
             segments = [
@@ -77,6 +86,7 @@ class Runner:
             counted[phase] = Counter()
             for segment in self._phase(replace(run, phase=phase), segments):
                 counted[phase].update(segment.counts)
+        counted["targets"].update(self._backfill.compute(run, self._reading))
         return counted
 
     def _phase(self, run: Run, segments: Sequence[Segment]) -> list[Segment]:

@@ -16,13 +16,14 @@ from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import Push
 from projections.engine.groups import Generations
 from projections.engine.processor import SETTLE_SECONDS
-from projections.engine.refresh import Refresher
+from projections.engine.refresh import Refresher, rejection
 from projections.engine.registry import Registry, Standing
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.tally import Tally
-from projections.errors import InvalidRequest, Transient, UsageError
+from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient, UsageError
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
+from projections.operations.fenced import RESERVED, Fenced
 from projections.operations.redrive.letters import Letter
 from projections.operations.tasks import Task
 
@@ -72,7 +73,8 @@ class Redrive:
     """Redrives letters. `send` takes pushes and dead tasks; without it pushes are made here, as long as they take.
 
     `run` runs refreshes of single items at once, `pace` is told of writes to children before they are made. `items` counts
-    what was refreshed, `pushes` what was pushed or sent.
+    what was refreshed, `pushes` what was pushed or sent. It writes under leases, unless it is
+    `dry`: then its store writes nothing.
     """
 
     def __init__(
@@ -85,6 +87,8 @@ class Redrive:
         pace: Callable[[int], None] = lambda writes: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.time,
+        dry: bool = False,
     ) -> None:
         self._program = program
         self._store = store
@@ -93,14 +97,23 @@ class Redrive:
         self._pace = pace
         self._clock = clock
         self._sleep = sleep
+        self._now = now
+        self._dry = dry
+        self._fenced: Store = store
         self._generations = Generations()
         self.tally = Tally()
         self.items = 0
         self.pushes = 0
 
     def work(self, letters: Iterable[Letter]) -> list[Answer]:
-        """Redrives letters. Raises UsageError if other rules are in force, and Misconfigured."""
+        """Redrives letters. Raises UsageError if other rules are in force, Replaced if they change, and Misconfigured."""
         standing = in_force(self._program, self._store)
+        if self._dry:
+            return self._work(letters, standing)
+        with Fenced(self._store, standing, "redrive", clock=self._now) as self._fenced:
+            return self._work(letters, standing)
+
+    def _work(self, letters: Iterable[Letter], standing: Standing) -> list[Answer]:
         answers = [Answer(letter) for letter in letters]
         known, removed = _together(letter for letter in (answer.letter for answer in answers) if not letter.useless)
         problems: dict[ItemKey, list[str]] = {}
@@ -113,7 +126,7 @@ class Redrive:
             if letter.useless:
                 answer.keep("", letter.useless)
             elif letter.task is not None:
-                self._task(letter.task, answer)
+                self._task(letter.task, answer, standing)
             for key in letter.items:
                 for reason in problems.get(key, ()):
                     answer.keep(encode_key(key), reason)
@@ -129,7 +142,9 @@ class Redrive:
         refresher = self._refresher(standing, self._run)
         try:
             pushes = refresher.keys(known, self._effort(), known, removed)
-        except (Transient, InvalidRequest):
+        except Misconfigured:
+            raise
+        except Exception:
             pushes = None
         problems: dict[ItemKey, list[str]] = {}
         if pushes is None or refresher.failed or refresher.rejected:
@@ -146,8 +161,10 @@ class Redrive:
         refresher = self._refresher(standing, one_by_one)
         try:
             pushes = refresher.keys([key], self._effort(), {key: images}, removed)
-        except (Transient, InvalidRequest) as error:
-            return key, [], [str(error)]
+        except Misconfigured:
+            raise
+        except Exception as error:
+            return key, [], [_reason(error)]
         reasons = [reason for _, reason in sorted(refresher.failed.items())]
         for one in refresher.rejected:
             reasons.append(f"{one.rule}: {one.reason}" if one.rule else one.reason)
@@ -156,12 +173,13 @@ class Redrive:
     def _refresher(self, standing: Standing, run: Run[Any]) -> Refresher:
         return Refresher(
             self._program,
-            self._store,
+            self._fenced,
             standing,
             generations=self._generations,
             run=run,
             pace=self._pace,
             tally=self.tally,
+            reserved=RESERVED,
         )
 
     def _effort(self) -> Effort:
@@ -181,8 +199,10 @@ class Redrive:
                     self._send.send([(push, 0.0)])
                     continue
                 yield from self._pages(push, refresher, again)
-            except (Transient, InvalidRequest) as error:
-                yield push, str(error)
+            except Misconfigured:
+                raise
+            except Exception as error:
+                yield push, _reason(error)
         yield from self._second_passes(again, refresher)
 
     def _second_passes(self, again: Sequence[Push], refresher: Refresher) -> Iterator[tuple[Push, str]]:
@@ -192,8 +212,10 @@ class Redrive:
         for push in again:
             try:
                 yield from self._pages(push, refresher, [])
-            except (Transient, InvalidRequest) as error:
-                yield push, str(error)
+            except Misconfigured:
+                raise
+            except Exception as error:
+                yield push, _reason(error)
 
     def _pages(self, push: Push, refresher: Refresher, again: list[Push]) -> Iterator[tuple[Push, str]]:
         """All pages of one pass; the second one goes to `again`."""
@@ -228,7 +250,7 @@ class Redrive:
 
     # Dead letters of the task queue
 
-    def _task(self, task: Task, answer: Answer) -> None:
+    def _task(self, task: Task, answer: Answer, standing: Standing) -> None:
         if self._send is not None:
             try:
                 self._send.send([(task, 0.0)])
@@ -243,14 +265,20 @@ class Redrive:
                 "goes on where that one stopped, and delete this by hand",
             )
             return
-        refresher = self._refresher(in_force(self._program, self._store), self._run)
+        refresher = self._refresher(standing, self._run)
         again: list[Push] = []
         try:
             self.pushes += 1
             for _, reason in [*self._pages(task, refresher, again), *self._second_passes(again, refresher)]:
                 answer.keep(_name(task), reason)
-        except (Transient, InvalidRequest) as error:
-            answer.keep(_name(task), str(error))
+        except Misconfigured:
+            raise
+        except Exception as error:
+            answer.keep(_name(task), _reason(error))
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, StoreError) else rejection(error)
 
 
 def _name(task: Task) -> str:

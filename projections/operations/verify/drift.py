@@ -26,6 +26,7 @@ KINDS = {
     "member missing": "a group lacks a member that an entry contributes",
     "member extra": "a group has a member that no entry contributes",
     "member stale": "a group's member holds something else than the entry says",
+    "error": "the rules cannot be evaluated on an item, so that it cannot be compared",
     "rebuilding": "a rebuild of a group was begun and not ended, so that nothing of it is published",
 }
 """Every kind, with what it means."""

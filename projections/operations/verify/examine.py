@@ -23,6 +23,7 @@ from projections.engine.ledger_items import Entry, entry_key, fence_key
 from projections.engine.publishing import creates
 from projections.engine.refresh import goal_of
 from projections.engine.store import Image, ItemKey, Store, Value
+from projections.errors import Misconfigured, Transient
 from projections.language.contribution import canonical_text
 from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key, encode_key
@@ -31,10 +32,10 @@ from projections.language.scope import Item
 from projections.language.values import same
 from projections.operations.verify import published, showing
 from projections.operations.verify.drift import Drift
-from projections.operations.verify.reading import bare
+from projections.operations.verify.reading import Reading, bare
 from projections.operations.verify.scanning import patiently
 from projections.operations.verify.scope import Scope
-from projections.operations.verify.subject import CHILD, COPY, INDEX, REBUILD, SOURCE, TARGET, Subject
+from projections.operations.verify.subject import CHILD, COPY, INDEX, ITEM, REBUILD, SOURCE, TARGET, Subject
 
 __all__ = ["Examiner", "Finding"]
 
@@ -74,6 +75,7 @@ class Examiner:
             CHILD: self._children,
             TARGET: self._targets,
             REBUILD: self._rebuilds,
+            ITEM: self._failing,
         }
 
     def examine(self, subjects: Iterable[Subject]) -> dict[Subject, Finding]:
@@ -83,7 +85,38 @@ class Examiner:
             by_kind.setdefault(subject.kind, []).append(subject)
         found: dict[Subject, Finding] = {}
         for kind, some in by_kind.items():
-            found.update(patiently(partial(self._kinds[kind], some), self._sleep))
+            found.update(self._apart(self._kinds[kind], some))
+        return found
+
+    def _apart(
+        self, examine: Callable[[Sequence[Subject]], Mapping[Subject, Finding]], subjects: Sequence[Subject]
+    ) -> dict[Subject, Finding]:
+        """Examine many subjects, fewer at a time where it fails unexpectedly. One that fails alone is a finding."""
+        try:
+            return dict(patiently(partial(examine, subjects), self._sleep))
+        except (Misconfigured, Transient):
+            raise
+        except Exception as error:
+            if len(subjects) == 1:
+                return {subjects[0]: _failed(subjects[0], error)}
+        middle = len(subjects) // 2
+        return self._apart(examine, subjects[:middle]) | self._apart(examine, subjects[middle:])
+
+    # Items that cannot be compared
+
+    def _failing(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
+        """Subjects again, each for itself: whatever it raises becomes a finding."""
+        keys = {subject: decode_key(subject.key) for subject in subjects}
+        images = self._store.get_many(list(keys.values()))
+        found = dict.fromkeys(subjects, Finding())
+        for subject, key in keys.items():
+            image = images.get(key)
+            if image is None:
+                continue
+            try:
+                Reading(self._scope).one(key, image)
+            except Exception as error:
+                found[subject] = _failed(subject, error, image)
         return found
 
     def _recognised(self, key: ItemKey, image: Image | None) -> Item | None:
@@ -308,6 +341,11 @@ class Examiner:
             drift = Drift("rebuilding", subject.rule, subject.key, at=group.at)
             found[subject] = Finding(group.at, (drift,) if group.rebuilding else ())
         return found
+
+
+def _failed(subject: Subject, error: Exception, image: Image | None = None) -> Finding:
+    text = f"{type(error).__name__}: {error}"
+    return Finding(text, (Drift("error", subject.rule, subject.key, actual=text),), _image(image))
 
 
 def _occupied(common: Drift, item: Image) -> Drift:

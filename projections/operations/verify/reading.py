@@ -29,6 +29,7 @@ from projections.operations.verify.subject import (
     COPY,
     GROUP,
     INDEX,
+    ITEM,
     REBUILD,
     SOURCE,
     TARGET,
@@ -60,17 +61,26 @@ class Reading:
     def items(self, table: str, images: Sequence[Image]) -> tuple[Page, list[str]]:
         """What a page of an application's table says."""
         page, wrong, groups = Page(), list[str](), _Groups()
-        program, schema = self._program, self._program.tables[table]
-        parents = self._scope.parents.get(table, ())
+        schema = self._program.tables[table]
         for image in images:
             key = schema.key(table, image)
-            item = program.recognise(key, image)
-            if item is not None:
-                self._item(item, page, wrong, groups)
-            for rule in parents:
-                self._parent(rule, key, item, page)
+            try:
+                self._read(key, image, page, wrong, groups)
+            except Exception:  # what it posted until then is suspected, too
+                wrong.append(subject_text(ITEM, "", encode_key(key)))
         groups.view(self._scope, page)
         return page, wrong
+
+    def one(self, key: ItemKey, image: Image) -> None:
+        """Read one item in all its roles. Raises whatever its content causes."""
+        self._read(key, image, Page(), [], _Groups())
+
+    def _read(self, key: ItemKey, image: Image, page: Page, wrong: list[str], groups: _Groups) -> None:
+        item = self._program.recognise(key, image)
+        if item is not None:
+            self._item(item, page, wrong, groups)
+        for rule in self._scope.parents.get(key.table, ()):
+            self._parent(rule, key, item, page)
 
     def _item(self, item: Item, page: Page, wrong: list[str], groups: _Groups) -> None:
         scope, entity, key = self._scope, item.entity.name, encode_key(item.key)

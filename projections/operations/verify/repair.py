@@ -3,6 +3,8 @@
 Items first: what they contribute, their copies, index attributes, what their parents give them. Then groups that disagree
 with their entries, or whose rebuild was not ended: all are closed, one scan moves the entries that name them into the new
 generations, and they are opened again. Then what is published. It may be stopped at any point and begun again.
+
+A repair writes under leases: it stops when the rules in force, or the state of one of them, change.
 """
 
 from __future__ import annotations
@@ -22,19 +24,20 @@ from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.groups import Generations
 from projections.engine.indexes import index_write, write_index
 from projections.engine.ledger_items import LEDGER, Target
-from projections.engine.refresh import Refresher
-from projections.engine.registry import Registry
+from projections.engine.refresh import Refresher, rejection
+from projections.engine.registry import Registry, Standing
 from projections.engine.store import Image, ItemKey, Store
-from projections.errors import InvalidRequest, Transient, UsageError
+from projections.errors import InvalidRequest, Misconfigured, Transient, UsageError
 from projections.language.contribution import Contributions
 from projections.language.keys import decode_key
 from projections.language.rules import CopyRule
+from projections.operations.fenced import RESERVED, Fenced
 from projections.operations.verify.scanning import Scanner
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.subject import CHILD, COPY, GROUP, INDEX, REBUILD, SOURCE, TARGET, Subject, source_of
 from projections.operations.verify.suspects import AT_ONCE, BUSY, DRIFTS, Suspects
 
-__all__ = ["Repair"]
+__all__ = ["Repair", "abandoned"]
 
 _MOST_GROUPS = 100_000
 """Groups rebuilt by one scan of the ledger: what is kept of them in memory is a few hundred bytes each."""
@@ -51,7 +54,7 @@ class Repair:
     """Repairs what a verification found. `store` may withhold deletions (`operations.caution.Cautious`).
 
     `counts` says what was repaired, by kind of subject; `failed` and `rejected` what could not be, by key, the first few
-    with their reasons. Raises UsageError if these rules are not the ones in force.
+    with their reasons. Raises UsageError if these rules are not the ones in force, and Replaced if that changes meanwhile.
     """
 
     def __init__(
@@ -71,31 +74,44 @@ class Repair:
             )
         self._scope = scope
         self._program = scope.program
-        self._store = store
         self._suspects = suspects
         self._sleep = sleep
+        self._clock = clock
         self._scanner = Scanner(store, threads=threads, sleep=sleep)
         self._generations = Generations()
-        standing = scope.standing
-        self._refresher = partial(
-            Refresher,
-            scope.program,
-            store,
-            standing,
-            generations=self._generations,
-            run=run,
-            clock=clock,
-        )
-        self._copier = Copier(scope.program, store, scope.guards)
-        self._items = ApplicationItems(scope.program, store, scope.guards)
+        self._run = run
+        self._unfenced = store
+        self._enter(scope.standing)
         self.counts: Counter[str] = Counter()
         self.failed: dict[str, str] = {}
         self.rejected: dict[str, str] = {}
 
     def all(self) -> list[Subject]:
         """Repairs everything. Gives the groups that were rebuilt, which are to be compared anew."""
-        if Registry(self._program, self._store).standing().program != self._program.fingerprint:
+        standing = Registry(self._program, self._unfenced).standing()
+        if standing.program != self._program.fingerprint:
             raise UsageError("other rules were put in force meanwhile; repair with those")
+        self._enter(standing)
+        with self._store:
+            return self._all()
+
+    def _enter(self, standing: Standing) -> None:
+        """Write from now on only as long as the registry is as in `standing`."""
+        self._store = Fenced(self._unfenced, standing, "repair", clock=self._clock)
+        self._refresher = partial(
+            Refresher,
+            self._program,
+            self._store,
+            standing,
+            generations=self._generations,
+            run=self._run,
+            clock=self._clock,
+            reserved=RESERVED,
+        )
+        self._copier = Copier(self._program, self._store, self._scope.guards)
+        self._items = ApplicationItems(self._program, self._store, self._scope.guards)
+
+    def _all(self) -> list[Subject]:
         kinds: Mapping[str, Callable[[Sequence[Subject]], None]] = {
             SOURCE: self._sources,
             COPY: self._copies,
@@ -109,6 +125,8 @@ class Repair:
                     repair(mine)
                     self.counts[kind] += len(mine)
         groups = [*self._groups(DRIFTS, GROUP, REBUILD), *self._groups(BUSY, GROUP)]
+        known = {(one.rule, one.key) for one in groups}
+        groups += [Subject(REBUILD, *target) for target in abandoned(self._scope, self._store) if target not in known]
         for start in range(0, len(groups), _MOST_GROUPS):
             self._rebuild([(one.rule, one.key) for one in groups[start : start + _MOST_GROUPS]])
         self.counts[GROUP] += len(groups)
@@ -150,7 +168,7 @@ class Repair:
     def _children(self, subjects: Sequence[Subject]) -> None:
         embedder = self._refresher().embedder
         for subject in subjects:
-            key = decode_key(subject.key)
+            key = decode_key(subject.key)  # of an item that was read
             for entity in self._program.entities_at(key):
                 for rule in self._program.embeds_into.get(entity.name, ()):
                     self._attempt(subject.key, partial(embedder.pull, rule, key))
@@ -173,7 +191,7 @@ class Repair:
             self._attempt(target[1], partial(self._each, rebuild.sweep, target, generation))
 
     def _close(self, target: Target, opened: dict[Target, int], effort: Effort) -> None:
-        opened[target] = rebuild.close(self._store, self._program, target, self._generations, effort)
+        opened[target] = rebuild.close(self._store, self._program, target, self._generations, effort, self._clock)
 
     def _each(
         self, step: Callable[[Store, Target, int], None], target: Target, generation: int, effort: Effort
@@ -215,19 +233,27 @@ class Repair:
             try:
                 work(effort)
                 return None
-            except InvalidRequest as error:
-                return self._note(self.rejected, {key: str(error)})
+            except Misconfigured:
+                raise
             except Transient as error:
                 attempt += 1
                 if attempt == _MOST_TRIES:
                     return self._note(self.failed, {key: str(error)})
                 effort.pause(attempt)
+            except Exception as error:
+                reason = str(error) if isinstance(error, InvalidRequest) else rejection(error)
+                return self._note(self.rejected, {key: reason})
 
     def _note(self, where: dict[str, str], reasons: Mapping[str, str]) -> None:
         self.counts["failed" if where is self.failed else "rejected"] += len(reasons)
         for key, reason in reasons.items():
             if len(where) < _MOST_EXAMPLES:
                 where[key] = reason
+
+
+def abandoned(scope: Scope, store: Store) -> list[Target]:
+    """Return the groups of a scope's rules whose rebuild was begun and not ended."""
+    return [note.target for note in rebuild.notes(store) if note.target[0] in scope.grouped]
 
 
 def _effort(sleep: Callable[[float], None]) -> Effort:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from projections.engine.copies import copies_of
 from projections.engine.ledger_items import CLOSED, REBUILDING
-from projections.engine.store import Image
+from projections.engine.store import Image, ItemKey
 from projections.language.keys import encode_key
 from projections.operations.verify.scope import Scope
 
@@ -17,6 +17,7 @@ __all__ = [
     "COPY",
     "GROUP",
     "INDEX",
+    "ITEM",
     "REBUILD",
     "SOURCE",
     "TARGET",
@@ -31,6 +32,9 @@ __all__ = [
 
 SOURCE = "source"
 """An item, and what its entry says of it."""
+
+ITEM = "item"
+"""An item whose content causes an error, so that it cannot be compared."""
 
 COPY = "copy"
 """A guarded copy, and the sources that make it, or that its guard names."""
@@ -88,28 +92,36 @@ def merged(texts: Iterable[str]) -> Subject:
 
 def of_items(scope: Scope, table: str, images: Iterable[Image]) -> Iterator[Subject]:
     """Every role that these items of an application's table have."""
-    program, schema = scope.program, scope.program.tables[table]
+    schema = scope.program.tables[table]
     for image in images:
-        item = program.recognise(schema.key(table, image), image)
-        if item is None:
-            continue
-        entity, key = item.entity.name, encode_key(item.key)
-        if entity in scope.booked_from and not scope.offline:
-            yield Subject(SOURCE, "", key)
-        for rule in scope.copies_from.get(entity, ()):
-            for target in copies_of(rule, item):
-                yield Subject(COPY, rule.name, encode_key(target), (key,))
-        copied = scope.copy_into.get(entity)
-        guard = scope.guards.read(copied.name, item.key, image) if copied is not None else None
-        if copied is not None and guard is not None and guard.by:
-            yield Subject(COPY, copied.name, key, (guard.by,))
-        if entity in scope.indexes:
-            yield Subject(INDEX, "", key)
-        if entity in scope.embeds_into:
-            yield Subject(CHILD, "", key)
-        if not scope.offline:
-            for into in scope.published_into.get(entity, ()):
-                yield Subject(TARGET, into.name, key)
+        key = schema.key(table, image)
+        try:
+            yield from list(_of_item(scope, key, image))
+        except Exception:
+            yield Subject(ITEM, "", encode_key(key))
+
+
+def _of_item(scope: Scope, at: ItemKey, image: Image) -> Iterator[Subject]:
+    item = scope.program.recognise(at, image)
+    if item is None:
+        return
+    entity, key = item.entity.name, encode_key(item.key)
+    if entity in scope.booked_from and not scope.offline:
+        yield Subject(SOURCE, "", key)
+    for rule in scope.copies_from.get(entity, ()):
+        for target in copies_of(rule, item):
+            yield Subject(COPY, rule.name, encode_key(target), (key,))
+    copied = scope.copy_into.get(entity)
+    guard = scope.guards.read(copied.name, item.key, image) if copied is not None else None
+    if copied is not None and guard is not None and guard.by:
+        yield Subject(COPY, copied.name, key, (guard.by,))
+    if entity in scope.indexes:
+        yield Subject(INDEX, "", key)
+    if entity in scope.embeds_into:
+        yield Subject(CHILD, "", key)
+    if not scope.offline:
+        for into in scope.published_into.get(entity, ()):
+            yield Subject(TARGET, into.name, key)
 
 
 def of_ledger(scope: Scope, images: Iterable[Image]) -> Iterator[Subject]:

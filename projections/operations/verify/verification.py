@@ -80,6 +80,16 @@ class Verification:
         self._facts.clear()
         self.examine()
 
+    def compared(self) -> Iterator[Drift]:
+        """Read everything once, without a ledger, and yield where published values differ from what the items add up to.
+
+        Nothing is looked at again: what changes meanwhile may be among it.
+        """
+        self._read()
+        for _, drifts in misfits(self.scope, self._facts):
+            yield from drifts
+        self._facts.clear()
+
     def examine(self) -> None:
         """Looks at all suspects until they are settled, and at all suspected groups."""
         self._told("examining", 0)

@@ -32,7 +32,14 @@ def misfits(scope: Scope, facts: Facts) -> Iterator[tuple[str, list[Drift]]]:
         rows = iter(rows)
         first = next(rows)
         both = _again(first, rows)
-        yield from _target(scope, both) if first[0] <= TARGET_ROW else _children(scope, both)
+        if first[0] > TARGET_ROW:
+            yield from _children(scope, both)
+            continue
+        target = list(both)
+        try:
+            yield from list(_target(scope, target))
+        except Exception:  # looked at alone it shows which item causes it
+            yield from ((text, []) for text in dict.fromkeys(text for _, text, _ in target if text))
 
 
 def _again(first: tuple[int, str, Any], rows: Rows) -> Iterator[tuple[int, str, Any]]:

@@ -100,7 +100,7 @@ def command(
         dry=dry_run,
     )
     with Told(live, as_json=as_json) as told:
-        runner = Runner(backfill, told=told.page, waiting=told.wait)
+        runner = Runner(backfill, told=told.page, waiting=told.wait, reading=told.reading)
         if dry_run:
             counted = runner.rehearse(backfill.rehearsed(only, segments))
             told.end()

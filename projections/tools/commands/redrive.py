@@ -92,6 +92,7 @@ def command(
         send=_sender(names.name(queue, "TaskQueueUrl", "TASK_QUEUE_URL"), region, dry_run),
         run=at_once(THREADS),
         sleep=(lambda seconds: None) if dry_run else time.sleep,
+        dry=dry_run,
     )
     try:
         outcome = work_off(boxes, redrive, now=lambda: datetime.now(UTC), most=most, keep=dry_run, told=show.told)

@@ -97,6 +97,7 @@ def command(
 
 def _ledger(live: Live, now: datetime) -> Iterator[Finding]:
     """What the ledger tells."""
+    from projections.engine.rebuild import notes
     from projections.engine.registry import Registry
     from projections.operations import status
     from projections.operations.audit import AUDIT
@@ -106,6 +107,7 @@ def _ledger(live: Live, now: datetime) -> Iterator[Finding]:
     yield from status.rules(live.program, standing)
     run = Progress(live.store).run()
     yield status.backfill(run, status.noted(live.store, run) if run is not None else None, standing, now)
+    yield from status.rebuilds(list(notes(live.store)), now)
     yield status.audit(live.store.get(AUDIT), now)
 
 
@@ -187,6 +189,3 @@ def _print(findings: Sequence[Finding]) -> None:
         out.print(line, soft_wrap=True)
         if finding.todo:
             out.print(Text(f"{'':<{width + 7}}{finding.todo}"), soft_wrap=True)
-    out.print(
-        Text("A group that is being rebuilt is not told here: `projections verify` finds it.", "dim"), soft_wrap=True
-    )

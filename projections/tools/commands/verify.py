@@ -71,6 +71,7 @@ def command(
     Exits with 1 if there is drift (with --repair: if any is left).
     """
     from projections.engine.registry import Registry
+    from projections.operations.verify.repair import abandoned
     from projections.operations.verify.scope import Scope
     from projections.operations.verify.scratch import Scratch
     from projections.operations.verify.verification import Verification
@@ -103,7 +104,7 @@ def command(
             one.sample(share)
         found = one.suspects.count()
         mended, withheld = None, list[str]()
-        if repair and (found or any(True for _ in one.busy())):
+        if repair and (found or any(True for _ in one.busy()) or abandoned(scope, live.store)):
             mended, withheld = _repair(one, live, allow_delete, segments)
         progress.end()
         if as_json:

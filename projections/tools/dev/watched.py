@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Delete, Image, ItemKey, Store, Update, Value, Write
+from projections.engine.store import Action, Check, Delete, Image, ItemKey, Store, Update, Value, Write
 from projections.errors import ConditionFailed, StoreError
 from projections.language.program import Program
 from projections.language.rules import IndexRule
@@ -67,7 +67,7 @@ class WatchedStore(WrappedStore):
         self._done([write])
         return removed
 
-    def transact(self, writes: Sequence[Write]) -> None:
+    def transact(self, writes: Sequence[Action]) -> None:
         self._store.transact(writes)
         self._done(writes)
 
@@ -87,9 +87,11 @@ class WatchedStore(WrappedStore):
                 self._seen.needless += 1
             raise
 
-    def _done(self, writes: Sequence[Write]) -> None:
+    def _done(self, writes: Sequence[Action]) -> None:
         with self._lock:
             for write in writes:
+                if isinstance(write, Check):
+                    continue
                 if write.key.table == LEDGER:
                     self._seen.ledger += 1
                     continue

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from projections.engine.store import Image, ItemKey, Page, Schema, Update, Value, Write, rounds
+from projections.engine.store import Check, Image, ItemKey, Page, Schema, Update, Value, Write, rounds
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled
 from projections.stores.limits import item_size
 from projections.stores.memory import MemoryStore
@@ -177,7 +177,7 @@ class RecordingStore:
         with self._writing(operation, [write]):
             return self._memory.write(write)
 
-    def transact(self, writes: Sequence[Write]) -> None:
+    def transact(self, writes: Sequence[Write | Check]) -> None:
         with self._writing("TransactWriteItems", writes, TRANSACTIONAL):
             self._memory.transact(writes)
 
@@ -197,7 +197,7 @@ class RecordingStore:
         return answers
 
     @contextmanager
-    def _writing(self, operation: str, writes: Sequence[Write], factor: int = 1) -> Iterator[None]:
+    def _writing(self, operation: str, writes: Sequence[Write | Check], factor: int = 1) -> Iterator[None]:
         """Notes what the writes find and leave, however they end."""
         before = [self._memory.get(write.key) for write in writes]
         errors: list[StoreError | None] = [None] * len(writes)
@@ -212,7 +212,11 @@ class RecordingStore:
             errors = [error] * len(writes)
             raise
         finally:
-            actions = [self._action(*each) for each in zip(writes, before, errors, strict=True)]
+            actions = [
+                self._action(write, image, error)
+                for write, image, error in zip(writes, before, errors, strict=True)
+                if not isinstance(write, Check)
+            ]
             self._note(operation, actions=tuple(actions), factor=factor)
 
     def _action(self, write: Write, before: Image | None, error: StoreError | None) -> Action:

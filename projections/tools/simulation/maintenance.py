@@ -135,6 +135,7 @@ class Bench:
             quarantine=self._quarantine,
             named=lambda: f"{int(self.chance() * 10**8):08d}",
             chance=self.chance,
+            sleep=self.sleep,
         )
 
     def push(self, push: Push) -> None:
@@ -297,6 +298,7 @@ class Backfill(Job):
             backfill.forward(newest)
             return place
         done = backfill.page(newest, left[int(bench.chance() * len(left))], bench.effort)
+        backfill.release()
         if done.failed:
             raise Transient("not all of a page could be done")
         return place

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from projections.engine.store import Delete, Image, ItemKey, Update
+from projections.engine.store import Check, Delete, Image, ItemKey, Update
 from projections.errors import ConditionFailed, TransactionCancelled
 from projections.language.keys import encode_key
 from projections.language.values import plain
@@ -80,6 +80,8 @@ def _subject(subject: Any) -> str:
         return f"{encode_key(subject.key)} DELETE" + (
             f"  IF {_condition(subject.condition)}" if subject.condition else ""
         )
+    if isinstance(subject, Check):
+        return f"{encode_key(subject.key)} CHECK  IF {_condition(subject.condition)}"
     if isinstance(subject, Sequence) and not isinstance(subject, str):
         return "".join(f"\n{'':24}{_subject(one)}" for one in subject)
     return str(subject)

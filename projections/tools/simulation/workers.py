@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Image, ItemKey, Page, Schema, Store, Update, Value, Write
+from projections.engine.store import Action, Image, ItemKey, Page, Schema, Store, Update, Value, Write
 from projections.errors import ConditionFailed, Reason, StoreError, TransactionCancelled, Transient
 from projections.stores.statements import require_items
 
@@ -179,7 +179,7 @@ class SteppedStore:
                 answers.append(error)
         return answers
 
-    def transact(self, writes: Sequence[Write]) -> None:
+    def transact(self, writes: Sequence[Action]) -> None:
         carry_out("transact", writes, lambda: self._store.transact(writes))
 
 

@@ -1,0 +1,131 @@
+"""Values kept by hand that rules would change: what a dry run counts, with the first few of each rule.
+
+A value is kept by hand if the item has the attribute and no valid guard of the rule that is to write it. Nothing here
+decides what would be written: writes are those that the engine makes on a store that writes nothing, and totals are
+computed as `verify` computes them where there is no ledger.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from projections.engine.guards import Guards
+from projections.engine.registry import FILLING, LIVE, RETIRING, Standing
+from projections.engine.store import Image, ItemKey, Store
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
+from projections.language.rules import IndexRule, LedgerRule
+from projections.language.values import plain, same
+
+if TYPE_CHECKING:
+    from projections.operations.verify.drift import Drift
+
+__all__ = ["MOST_CHANGES", "Adoption", "ValueChange", "compute"]
+
+MOST_CHANGES = 5
+"""Examples of each rule."""
+
+_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChange:
+    """One value that a rule would change. `key` is the encoded key of the item; values are plain JSON, None where absent."""
+
+    key: str
+    attribute: str
+    old: Any
+    new: Any
+
+
+class Adoption:
+    """Counts the values kept by hand that would change, by rule. Safe for threads.
+
+    `before` is the registry before these rules, None if there is none.
+    """
+
+    def __init__(self, program: Program, before: Standing | None) -> None:
+        self._program = program
+        self._guards = Guards(program, before.ledger if before is not None else "")
+        rules = before.rules if before is not None else {}
+        self._known = {name.partition("@")[0] for name, one in rules.items() if one.state in (LIVE, RETIRING)}
+        self._lock = threading.Lock()
+        self.changed: Counter[str] = Counter()
+        self.examples: dict[str, list[ValueChange]] = {}
+
+    def by_hand(self, rule: str, key: ItemKey, image: Image) -> bool:
+        """Whether what an item has of a rule's attributes is kept by hand.
+
+        Index attributes have no guard: they are taken for the rule's if a version of it was live.
+        """
+        if isinstance(self._program.rules.get(rule), IndexRule):
+            return rule not in self._known
+        return rule in self._program.rules and self._guards.read(rule, key, image) is None
+
+    def written(self, rule: str, key: ItemKey, before: Image, after: Image) -> None:
+        """Note what a write of a rule would change on an item."""
+        if not self.by_hand(rule, key, before):
+            return
+        for name, old in before.items():
+            new = after.get(name)
+            if not name.startswith(self._program.guard_prefix) and not same(old, new):
+                self.add(rule, ValueChange(encode_key(key), name, plain(old), None if new is None else plain(new)))
+
+    def add(self, rule: str, change: ValueChange) -> None:
+        with self._lock:
+            self.changed[rule] += 1
+            some = self.examples.setdefault(rule, [])
+            if len(some) < MOST_CHANGES:
+                some.append(change)
+
+
+def compute(
+    program: Program,
+    store: Store,
+    after: Standing,
+    adoption: Adoption,
+    *,
+    only: tuple[str, ...] = (),
+    threads: int = 4,
+    told: Callable[[str, int], None] = lambda what, items: None,
+) -> None:
+    """Note the values kept by hand that rules would change which publish from groups and are filling.
+
+    Reads the tables of these rules once; `after` is the registry as the backfill would make it. Raises Transient.
+    """
+    names = [
+        name
+        for name, rule in program.rules.items()
+        if isinstance(rule, LedgerRule) and after.state(rule) == FILLING and (not only or name in only)
+    ]
+    if not names:
+        return
+    # of which the worker needs nothing
+    from projections.operations.verify.scope import Scope
+    from projections.operations.verify.scratch import Scratch
+    from projections.operations.verify.verification import Verification
+
+    with Scratch() as scratch:
+        verification = Verification(Scope(program, None, names), store, scratch, threads=threads, told=told)
+        some: list[Drift] = []
+        for drift in verification.compared():
+            if drift.attribute is not None and drift.actual is not None:
+                some.append(drift)
+            if len(some) == _AT_ONCE:
+                _note(some, store, adoption)
+                some = []
+        _note(some, store, adoption)
+
+
+def _note(drifts: list[Drift], store: Store, adoption: Adoption) -> None:
+    keys = {drift.target: decode_key(drift.target) for drift in drifts}
+    images: Mapping[Any, Image] = store.get_many(list(keys.values()))
+    for drift in drifts:
+        image = images.get(keys[drift.target], {})
+        if drift.attribute in image and adoption.by_hand(drift.rule, keys[drift.target], image):
+            key = encode_key(keys[drift.target])
+            adoption.add(drift.rule, ValueChange(key, drift.attribute or "", drift.actual, drift.expected))

@@ -1,0 +1,236 @@
+"""A store for operators' processes: it writes only as long as the rules are in force under which the process began.
+
+Every write to the ledger is a transaction with a condition check on a lease of this process, so that none is made after the
+lease was closed. An item of the application is never part of a transaction. Before it is written the lease is read, unless
+that was done at most one request of writes and one second ago. So a write to an application item may still be made if the
+lease is closed between that read and the write: at most one request of each thread, and each of its writes only under the
+condition of its guard. The backfill that put the new rules in force corrects it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Self
+
+from projections.engine.leases import LEASE_SECONDS, held, lease_key, opening
+from projections.engine.ledger_items import LEDGER
+from projections.engine.registry import REGISTRY, Replaced, Standing
+from projections.engine.store import Action, AllOf, Check, Delete, Equal, Image, ItemKey, Store, Update, Write
+from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
+from projections.stores.wrapped import WrappedStore
+
+__all__ = ["RESERVED", "Fenced"]
+
+RESERVED = 1
+"""Actions that each transaction has beside those of the engine: the check of the lease."""
+
+_AT_ONCE = 25
+"""Writes to application items for which one look at the lease is enough: as many as one request has."""
+
+_LEASES = 12
+"""Leases opened at once: as many as a backfill of four segments has requests under way."""
+
+_FRESH_SECONDS = 1.0
+"""How long one look at the lease is enough."""
+
+_RENEW_SECONDS = LEASE_SECONDS / 2
+"""After so long another lease is opened."""
+
+_CLOSED = (
+    "the rules in force, or the state of one of them, changed meanwhile, or another backfill began. This process stopped. "
+    "`projections status` shows what is in force; run the same command again"
+)
+
+
+class Fenced(WrappedStore):
+    """Wraps a store. Writes under leases of the epoch of `standing`, which are opened by `open` or when they are
+    needed.
+
+    Threads have leases of their own: transactions that check the same item would conflict. `run` names the process that the
+    leases are for. Raises `Replaced` from every write once a lease was found closed. Safe for threads.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        standing: Standing,
+        run: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        named: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        super().__init__(store)
+        self.standing = standing
+        self._run = run
+        self._clock = clock
+        self._named = named
+        self._lock = threading.Lock()
+        self._opening = threading.Lock()
+        self._opened: dict[str, float] = {}
+        self._free: list[str] = []
+        self._looked = 0.0
+        self._unlooked = 0
+        self._replaced = False
+        self._deleted: set[ItemKey] = set()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None or issubclass(kind, Exception | KeyboardInterrupt):
+            self.close()
+
+    def open(self) -> None:
+        """Open leases for some threads at once, if there are none: threads that open their own one by one may conflict."""
+        if self._opening.acquire(blocking=False):  # never waited for: in a simulation nobody else would go on
+            try:
+                if not self._opened:
+                    with suppress(Transient):  # then they are opened when they are needed
+                        self._open(_LEASES)
+            finally:
+                self._opening.release()
+
+    def close(self) -> None:
+        """Delete the leases. Those that cannot be deleted now expire."""
+        with self._lock:
+            names, self._opened, self._free = list(self._opened), {}, []
+        for name in names:
+            with suppress(Transient):
+                self._store.write(Delete(lease_key(name)))
+
+    # Writes
+
+    def write(self, write: Write) -> Image | None:
+        if write.key.table != LEDGER:
+            return self._write(write)
+        try:
+            self.transact([write])
+        except TransactionCancelled as cancelled:
+            raise _single(cancelled) from cancelled
+        return None
+
+    def _write(self, write: Write) -> Image | None:
+        """Write an item of the application."""
+        with self._lock:
+            restores = isinstance(write, Update) and write.key in self._deleted
+            self._deleted.discard(write.key)
+        if not restores:  # attributes of the application that a deletion took with it are put back in any case
+            self._look(1)
+        removed = self._store.write(write)
+        if removed is not None:
+            with self._lock:
+                self._deleted.add(write.key)
+        return removed
+
+    def transact(self, writes: Sequence[Action]) -> None:
+        with self._lease() as lease:
+            try:
+                self._store.transact([*writes, held(lease)])
+            except TransactionCancelled as cancelled:
+                last = cancelled.reasons[-1] if len(cancelled.reasons) > len(writes) else None
+                if last is not None and last.kind == "condition":
+                    raise self._stopped() from cancelled
+                raise
+
+    def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
+        answers: list[StoreError | None] = []
+        for start in range(0, len(writes), _AT_ONCE):
+            some = writes[start : start + _AT_ONCE]
+            if any(write.key.table == LEDGER for write in some):
+                answers += [self._answer(write) for write in some]
+            else:
+                self._look(len(some))
+                answers += self._store.write_each(some)
+        return answers
+
+    def _answer(self, write: Update) -> StoreError | None:
+        try:
+            self.write(write)
+        except ConditionFailed:
+            return ConditionFailed()
+        except (InvalidRequest, Transient) as error:
+            return error.with_traceback(None)
+        return None
+
+    # Leases
+
+    def _look(self, writes: int) -> None:
+        """Find the lease open, before so many writes to application items."""
+        now = self._clock()
+        with self._lock:
+            if self._replaced:
+                raise Replaced(_CLOSED)
+            if self._unlooked + writes <= _AT_ONCE and now - self._looked < _FRESH_SECONDS and self._opened:
+                self._unlooked += writes
+                return
+        with self._lease() as lease:
+            if self._store.get(lease_key(lease), ("epoch",)) is None:
+                raise self._stopped()
+        with self._lock:
+            self._looked, self._unlooked = now, writes
+
+    @contextmanager
+    def _lease(self) -> Iterator[str]:
+        """A lease that no other thread uses meanwhile."""
+        lease = self._take()
+        while lease is None:
+            self._open(1)
+            lease = self._take()
+        try:
+            yield lease
+        finally:
+            with self._lock:
+                if lease in self._opened:
+                    self._free.append(lease)
+
+    def _take(self) -> str | None:
+        with self._lock:
+            if self._replaced:
+                raise Replaced(_CLOSED)
+            while self._free:
+                lease = self._free.pop()
+                if self._clock() - self._opened[lease] < _RENEW_SECONDS:
+                    return lease
+                del self._opened[lease]  # DynamoDB deletes it
+        return None
+
+    def _open(self, number: int) -> None:
+        """Open leases, if the registry is as it was when the process began."""
+        now, standing = self._clock(), self.standing
+        names = [self._named() for _ in range(number)]
+        in_force = AllOf((Equal(("epoch",), {"N": str(standing.epoch)}), Equal(("program",), {"S": standing.program})))
+        actions: list[Action] = [Check(REGISTRY, in_force)]
+        actions += [opening(name, epoch=standing.epoch, run=self._run, now=now) for name in names]
+        try:
+            self._store.transact(actions)
+        except TransactionCancelled as cancelled:
+            first = cancelled.reasons[0]
+            if first is not None and first.kind == "condition":
+                raise self._stopped() from cancelled
+            raise Transient(f"a lease could not be opened: {cancelled}") from cancelled
+        with self._lock:
+            self._opened.update(dict.fromkeys(names, now))
+            self._free += names
+
+    def _stopped(self) -> Replaced:
+        with self._lock:
+            self._replaced = True
+        return Replaced(_CLOSED)
+
+
+def _single(cancelled: TransactionCancelled) -> StoreError:
+    """What a cancelled transaction says of its only write, as the answer to a single write would."""
+    reason = cancelled.reasons[0]
+    if reason is None or reason.kind in ("conflict", "throttled"):
+        return Transient(str(cancelled))
+    if reason.kind == "condition":
+        return ConditionFailed(reason.item)
+    return InvalidRequest(reason.message)

@@ -1,0 +1,331 @@
+"""Operators' processes stop when the rules in force, or the state of one of them, change: their leases are closed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from projections.engine.leases import LEASE_SECONDS, close_leases
+from projections.engine.registry import Registry, Replaced
+from projections.engine.store import Check, Delete, Equal, Exists, Image, ItemKey, Missing, Update
+from projections.errors import ConditionFailed, InvalidRequest, Reason, TransactionCancelled, Transient
+from projections.operations.caution import Cautious
+from projections.operations.fenced import Fenced
+from projections.operations.redrive.letters import Letter
+from projections.operations.redrive.redrive import Redrive
+from projections.operations.verify.repair import Repair
+from projections.operations.verify.scope import Scope
+from projections.operations.verify.scratch import Scratch
+from projections.operations.verify.verification import Verification
+from tests.operations.backfill.stage import LIKES, SIGHT, Stage, before, effort
+
+STARRED = LIKES.replace("from: Like,", "from: Like, where: {stars: [{numeric: ['>=', 5]}]},")
+X = ItemKey("ledger", "T|x", ".")
+
+
+def leases(stage: Stage) -> list[Image]:
+    return [item for item in stage.store.items("ledger") if item["sk"]["S"].startswith("lease|")]
+
+
+def fenced(stage: Stage, **settings: Any) -> Fenced:
+    return Fenced(stage.store, stage.standing(), "test", **{"clock": stage.clock, **settings})
+
+
+def stage_of(rules: str = LIKES, **settings: Any) -> Stage:
+    stage = Stage(rules, **settings)
+    stage.fill()
+    stage.registry().standing()
+    return stage
+
+
+def liked() -> Stage:
+    """Two posts with four likes, of which rules want those of 5 stars and more by and by."""
+    stage = Stage(LIKES)
+    for post in range(2):
+        stage.put(f"POST#{post}", "METADATA")
+    for user in range(4):
+        stage.like(user, user % 2, stars=user + 3)
+    return stage
+
+
+# The store.
+
+
+def test_every_write_to_the_ledger_checks_an_open_lease() -> None:
+    stage = stage_of()
+    made: list[Any] = []
+    transact = stage.store.transact
+    stage.store.transact = lambda writes: (made.append(list(writes)), transact(writes))[1]  # type: ignore[method-assign]
+    with fenced(stage) as store:
+        store.write(Update(X, set={"a": {"S": "1"}}))
+        store.transact([Update(X, set={"a": {"S": "2"}})])
+        (answer,) = store.write_each([Update(X, set={"a": {"S": "3"}}, condition=Exists(("pk",)))])
+        assert answer is None
+        names = {lease["sk"]["S"] for lease in leases(stage)}
+    opening, *writes = made
+    assert isinstance(opening[0], Check)
+    assert opening[0].key == ItemKey("ledger", "R", ".")
+    assert len(writes) == 3
+    assert {actions[-1].key.sort for actions in writes} <= names
+    assert leases(stage) == [], "they are deleted at the end"
+
+
+def test_a_single_write_is_answered_as_without_leases() -> None:
+    stage = stage_of()
+    with fenced(stage) as store:
+        store.write(Update(X, set={"a": {"S": "1"}}))
+        with pytest.raises(ConditionFailed) as failed:
+            store.write(Update(X, set={"a": {"S": "2"}}, condition=Missing(("pk",))))
+        assert failed.value.item == stage.store.get(X)
+        with pytest.raises(InvalidRequest):
+            store.write(Update(X, add={"a": {"N": "1"}}))
+        answers = store.write_each([Update(X, condition=Equal(("a",), {"S": "2"})), Update(X, set={"b": {"S": "b"}})])
+        assert [type(answer) for answer in answers] == [ConditionFailed, type(None)]
+        store.write(Delete(X))
+        assert stage.store.get(X) is None
+
+
+@pytest.mark.parametrize("change", ["enforce", "complete", "forget"])
+def test_a_change_of_rules_or_states_closes_all_leases(change: str) -> None:
+    stage = stage_of(new_rules="filling")
+    Registry(stage.under(STARRED).program, stage.store).enforce()
+    registry = Registry(stage.under(STARRED).program, stage.store)
+    store = Fenced(stage.store, registry.standing(), "test")
+    store.write(Update(X, set={"a": {"S": "1"}}))
+    match change:
+        case "enforce":
+            stage.registry().enforce()
+        case "complete":
+            registry.complete(["likes"])
+        case "forget":
+            registry.forget(registry.standing().rules)
+    assert leases(stage) == []
+    for write in (lambda: store.write(Update(X, set={"a": {"S": "2"}})), lambda: store.write(_touch())):
+        with pytest.raises(Replaced, match="This process stopped"):
+            write()
+    held = stage.store.get(X)
+    assert held is not None
+    assert held["a"] == {"S": "1"}
+
+
+def _touch() -> Update:
+    return Update(ItemKey("main", "POST#0", "METADATA"), set={"x": {"S": "x"}})
+
+
+def test_no_lease_is_opened_under_an_epoch_that_is_over() -> None:
+    stage = stage_of()
+    store = fenced(stage)
+    Registry(stage.under(STARRED).program, stage.store).enforce()
+    with pytest.raises(Replaced):
+        store.write(_touch())
+    assert leases(stage) == []
+
+
+def test_a_lease_that_was_opened_while_rules_changed_is_closed_after_the_change() -> None:
+    stage = stage_of()
+    store, other = fenced(stage), Registry(stage.under(STARRED).program, stage.store)
+    before(stage, "transact", lambda: store.write(Update(X, set={"a": {"S": "1"}})))
+    other.enforce()
+    assert leases(stage) == []
+    with pytest.raises(Replaced):
+        store.write(Update(X, set={"a": {"S": "2"}}))
+
+
+def test_what_a_dead_process_left_when_it_changed_the_rules_is_closed_by_the_next() -> None:
+    stage = stage_of()
+    fenced(stage).write(Update(X, set={"a": {"S": "1"}}))
+    other, (lease,) = Registry(stage.under(STARRED).program, stage.store), leases(stage)
+    other.enforce()
+    stage.store.put("ledger", lease)  # it died before it closed those that were opened meanwhile
+    other.enforce()
+    assert leases(stage) == []
+
+
+def test_items_of_the_application_are_never_part_of_a_transaction_and_the_lease_is_read_before_a_request() -> None:
+    stage = stage_of()
+    store, read = fenced(stage), []
+    get = stage.store.get
+    stage.store.get = lambda key, *rest: (read.append(key), get(key, *rest))[1]  # type: ignore[method-assign]
+    touch = Update(ItemKey("main", "POST#0", "METADATA"), set={"x": {"S": "x"}}, condition=Exists(("PK",)))
+    for _ in range(25):
+        store.write(touch)
+    assert len(read) == 1
+    store.write(touch)
+    assert len(read) == 2, "after as many writes as a request has"
+    stage.clock.now += 2.0
+    store.write(touch)
+    assert len(read) == 3, "after a second"
+    assert store.write_each([touch] * 60) == [None] * 60
+    assert len(read) == 6, "before every 25"
+    close_leases(stage.store)
+    with pytest.raises(Replaced):
+        store.write_each([touch] * 25)
+
+
+def test_threads_do_not_share_a_lease() -> None:
+    stage = stage_of()
+    store, seen = fenced(stage), list[str]()
+
+    def inner(depth: int) -> None:
+        with store._lease() as lease:
+            seen.append(lease)
+            if depth:
+                inner(depth - 1)
+
+    inner(4)
+    assert len(set(seen)) == 5
+    inner(4)
+    assert (len(set(seen)), len(leases(stage))) == (5, 5), "they are used again"
+
+
+def test_a_lease_is_renewed_before_it_expires_and_carries_a_time() -> None:
+    stage = stage_of()
+    store = fenced(stage)
+    store.write(Update(X, set={"a": {"S": "1"}}))
+    (first,) = leases(stage)
+    assert int(first["ttl"]["N"]) - int(first["at"]["N"]) == LEASE_SECONDS
+    stage.clock.now += LEASE_SECONDS * 0.6
+    store.write(Update(X, set={"a": {"S": "2"}}))
+    assert len(leases(stage)) == 2
+    close_leases(stage.store, opened_before=stage.clock.now - 1)
+    store.write(Update(X, set={"a": {"S": "3"}}))
+
+
+def test_a_conflict_is_transient() -> None:
+    stage = stage_of()
+    store = fenced(stage)
+
+    def conflict(writes: Any) -> None:
+        raise TransactionCancelled([*[None] * (len(writes) - 1), Reason("conflict")])
+
+    stage.store.transact = conflict  # type: ignore[method-assign]
+    with pytest.raises(Transient):
+        store.write(Update(X))
+    del stage.store.transact  # type: ignore[method-assign]
+    store.write(Update(X))
+
+
+# The processes.
+
+
+def right(stage: Stage) -> None:
+    stage.settle()
+    for post in range(2):
+        stage.like(9, post, stars=9)
+    stage.settle()
+    stage.right()
+
+
+@pytest.mark.parametrize("call", range(2))
+def test_a_page_of_a_backfill_under_way_stops_when_other_rules_come_into_force(call: int) -> None:
+    stage = liked()
+    stage.store.write(Update(ItemKey("main", "POST#0", "METADATA"), set={"n": {"N": "0"}}))
+    stage.settings["new_rules"] = "filling"
+    stage = Stage(LIKES, of=stage, **stage.settings)
+    stage.lose()
+    after = stage.under(STARRED)
+    backfill = stage.backfill(page=50)
+    run = backfill.begin(segments=1)
+    before(stage, "transact", after.filled, call)
+    with pytest.raises(Replaced):
+        backfill.page(run, backfill.segments(run)[0], effort())
+    right(after)
+
+
+@pytest.mark.parametrize("method", ["get_many", "transact"])
+@pytest.mark.parametrize("call", range(3))
+def test_a_repair_under_way_stops_when_other_rules_come_into_force(method: str, call: int) -> None:
+    stage = liked()
+    stage.settle()
+    stage.like(3, 0, stars=1)
+    stage.like(2, 1, stars=2)
+    stage.lose()
+    after = stage.under(STARRED)
+
+    def repair(one: Verification) -> None:
+        Repair(one.scope, Cautious(stage.store, stage.program, deletes=True), one.suspects, sleep=lambda s: None).all()
+
+    with Scratch() as scratch:
+        scope = Scope(stage.program, stage.standing())
+        one = Verification(scope, stage.store, scratch, patience=0, threads=1, sleep=lambda seconds: None)
+        one.all()
+        before(stage, method, after.filled, call)
+        try:
+            repair(one)
+        except Replaced:
+            pass
+        else:
+            assert call, "it had ended before"
+            if method in vars(stage.store):
+                delattr(stage.store, method)
+                after.filled()
+    right(after)
+
+
+def test_a_redrive_under_way_stops_when_other_rules_come_into_force() -> None:
+    stage = liked()
+    stage.settle()
+    stage.like(3, 0, stars=1)
+    stage.lose()
+    after = stage.under(STARRED)
+    redrive = Redrive(stage.program, stage.store, sleep=lambda seconds: None, now=stage.clock)
+    letter = Letter("here", {ItemKey("main", "USER#3", "LIKE#0"): []})
+    before(stage, "get_many", after.filled)
+    with pytest.raises(Replaced):
+        redrive.work([letter])
+    right(after)
+
+
+def test_a_run_that_takes_the_place_of_another_closes_its_leases() -> None:
+    stage = stage_of(LIKES + SIGHT)
+    backfill = stage.backfill()
+    run = backfill.begin(segments=1)
+    backfill.page(run, backfill.segments(run)[0], effort())
+    assert leases(stage)
+    other = stage.backfill()
+    other.begin(segments=1, restart=True)
+    assert leases(stage) == []
+
+
+def test_leases_of_dead_processes_are_deleted_by_the_next_run_after_a_day() -> None:
+    stage = stage_of()
+    fenced(stage).write(Update(X, set={"a": {"S": "1"}}))
+    stage.filled()
+    assert leases(stage)
+    stage.clock.now += LEASE_SECONDS + 1
+    stage.backfill().begin(segments=1)
+    assert leases(stage) == []
+
+
+def test_a_run_goes_on_after_it_has_made_rules_live() -> None:
+    """That raises the epoch, and the run is still the one of these rules."""
+    stage = Stage(LIKES, new_rules="filling")
+    stage.fill()
+    backfill = stage.backfill()
+    run = backfill.begin(segments=2)
+    while run.phase != "targets":
+        if run.ready > stage.clock.now:
+            stage.clock.sleep(run.ready - stage.clock.now)
+        stage.phase(backfill, run)
+        run, _ = backfill.forward(run)
+    assert (stage.standing().epoch, stage.standing().enforced) == (2, 1)
+    again = stage.backfill()
+    assert again.begin(segments=2) == run
+    assert stage.work(again, run).done
+    stage.right()
+
+
+def test_a_run_that_died_between_making_rules_live_and_noting_it_goes_on() -> None:
+    stage = Stage(LIKES, new_rules="filling")
+    stage.fill()
+    backfill = stage.backfill()
+    run = backfill.begin(segments=2)
+    while run.phase != "live":
+        stage.phase(backfill, run)
+        run, _ = backfill.forward(run)
+    backfill.registry.complete(run.filled)
+    again = stage.backfill()
+    assert again.begin(segments=2) == run
+    assert stage.work(again, run).done
+    stage.right()
