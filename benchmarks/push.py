@@ -35,6 +35,7 @@ from urllib3 import HTTPResponse
 
 from projections.engine.effort import Effort, one_by_one
 from projections.engine.embeds import Embedder, Push
+from projections.engine.guards import Guards
 from projections.engine.records import version_of
 from projections.engine.store import ItemKey
 from projections.engine.tally import Tally
@@ -140,7 +141,7 @@ class Pushes:
         """
         tally, effort = Tally(), Effort(lambda: float("inf"))
         run = at_once(threads) if threads > 1 else one_by_one
-        embedder = Embedder(self._rules, self._store, tally=tally, run=run)
+        embedder = Embedder(self._rules, self._store, Guards(self._rules, ""), tally=tally, run=run)
         push: Push | None = self._renamed()
         before = (sum(self.meter.calls.values()), self.meter.statements, self.meter.write_units)
         seconds = loop_seconds = 0.0
@@ -199,7 +200,7 @@ class Pushes:
     def _made(self) -> list[AWSPreparedRequest]:
         """The writing requests of the first page of a push, which are not sent."""
         push = self._renamed()
-        embedder = Embedder(self._rules, self._store)
+        embedder = Embedder(self._rules, self._store, Guards(self._rules, ""))
         embedder.raise_fence(push)
         made: list[AWSPreparedRequest] = []
 

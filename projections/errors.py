@@ -11,6 +11,7 @@ __all__ = [
     "ConditionFailed",
     "InvalidRequest",
     "Misconfigured",
+    "Occupied",
     "Problem",
     "ProjectionsError",
     "Reason",
@@ -70,6 +71,10 @@ class Misconfigured(StoreError):
 
 class InvalidRequest(StoreError):
     """DynamoDB refused the request itself (ValidationException): the same request will never succeed."""
+
+
+class Occupied(InvalidRequest):
+    """The key of an item that a rule creates holds an item of another kind."""
 
 
 class ConditionFailed(StoreError):

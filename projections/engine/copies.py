@@ -2,47 +2,42 @@
 
 A copy's guard names its source and the version it shows. A copy heals from its source: a record showing that it appeared,
 was deleted, lost its guard or was overwritten makes us look at the source its guard names.
+
+Where the application has an item of another kind under the copy's key, nothing is written; the ledger notes which source
+waits for the key, and the record of that item's removal creates the copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from projections.engine.application import ApplicationItems, Release, occupied
 from projections.engine.effort import Effort, Run, one_by_one
-from projections.engine.guards import as_read, at_of, by_of, guard_value, needs_healing, older_or_foreign
+from projections.engine.guards import Guard, Guards, needs_healing
+from projections.engine.ledger_items import waiting_key
 from projections.engine.records import Record
-from projections.engine.store import (
-    AllOf,
-    Below,
-    Condition,
-    Delete,
-    Equal,
-    Exists,
-    Image,
-    ItemKey,
-    Store,
-    Update,
-    Value,
-)
+from projections.engine.store import Delete, Image, ItemKey, Store, Update, Value
 from projections.engine.tally import Tally
-from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
+from projections.errors import BadInput, ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule
 from projections.language.scope import Item
 from projections.language.values import same
 
-__all__ = ["Copier", "CopyHeal", "CopyWrite", "copies_of", "heals_of", "writes_of"]
+__all__ = ["Copier", "CopyHeal", "CopyWrite", "copies_of", "freed_by", "heals_of", "writes_of"]
 
 _MOST_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class CopyWrite:
-    """What the newest image of a source says of its copies, and which other targets its records named."""
+    """What the newest image of a source says of its copies, and which other targets its records named.
+
+    `known` has the copies that the source had before any of these records: as a rule they exist.
+    """
 
     rule: CopyRule
     source: str
@@ -51,6 +46,7 @@ class CopyWrite:
     others: frozenset[ItemKey]
     owned: frozenset[str]
     sequence: str
+    known: frozenset[ItemKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +58,8 @@ class CopyHeal:
     sources: Mapping[str, str]
     """By encoded key, the newest version of each that the record showed; what is healed must not look older."""
     sequence: str
+    freed: bool = False
+    """Whether an item of another kind made room: then the source that waits for the key is asked, too."""
 
 
 @dataclass(slots=True)
@@ -71,6 +69,7 @@ class _Seen:
     first: str
     version: str = ""
     newest: Item | None = None
+    known: set[ItemKey] | None = None
     targets: set[ItemKey] = field(default_factory=set)
     images: list[Image] = field(default_factory=list)
 
@@ -115,6 +114,8 @@ def writes_of(
                 continue
             about = seen.setdefault((name, record.key), _Seen(record.sequence))
             about.version, about.newest = record.version, new
+            if about.known is None:
+                about.known = set(before)
             about.targets |= before.keys() | after.keys()
             about.images += [item.image for item in (old, new) if item is not None]
     writes = []
@@ -124,126 +125,232 @@ def writes_of(
         copies = copies_of(copier, about.newest)
         others = frozenset(about.targets - copies.keys())
         owned = copier.owned(*about.images)
-        writes.append(CopyWrite(copier, encode_key(key), about.version, copies, others, owned, about.first))
+        had = frozenset(about.known or ())
+        writes.append(CopyWrite(copier, encode_key(key), about.version, copies, others, owned, about.first, had))
     return writes
 
 
-def heals_of(program: Program, key: ItemKey, old: Item | None, new: Item | None, sequence: str) -> list[CopyHeal]:
+def heals_of(
+    program: Program, guards: Guards, key: ItemKey, old: Item | None, new: Item | None, sequence: str
+) -> list[CopyHeal]:
     """The healing that a record of a copy asks for."""
     entity = (new or old).entity if (new or old) is not None else None  # type: ignore[union-attr]
     rule = program.copy_rule_into.get(entity.name) if entity is not None else None
     if rule is None:
         return []
-    guard = program.guard(rule.name)
     before = old.image if old is not None else None
     after = new.image if new is not None else None
-    guards = [image[guard] for image in (before, after) if image is not None and guard in image]
+    held, holds = guards.read(rule.name, key, before), guards.read(rule.name, key, after)
     newest: dict[str, str] = {}
-    for value in guards:
-        if source := by_of(value):
-            newest[source] = max(newest.get(source, ""), at_of(value))
+    for guard in (held, holds):
+        if guard is not None and guard.by:
+            newest[guard.by] = max(newest.get(guard.by, ""), guard.at)
     # No write of ours ever puts another source's copy in a copy's place: no two sources can claim one target.
-    changed_hands = len(newest) > 1
+    owner_changed = len(newest) > 1
     # What took over an item the application put under its key may be a late write of a source that is gone by now, and a
     # copy of all attributes knows nothing of what else that item holds.
-    took_over = before is not None and guard not in before and bool(guards)
-    heal = after is None or changed_hands or took_over
-    if not heal and not needs_healing(guard, rule.owned(before, after), before, after):
+    took_over = before is not None and held is None and holds is not None
+    heal = after is None or owner_changed or took_over
+    if not heal and not needs_healing(guards, rule.name, key, rule.owned(before, after), before, after):
         return []
     return [CopyHeal(rule, key, newest, sequence)] if newest else []
+
+
+def freed_by(program: Program, record: Record, old: Item | None, new: Item | None) -> list[CopyHeal]:
+    """The copies that may be created now because an item of another kind under their key is gone."""
+    found = []
+    for entity, rule in program.copies_with_match.items():
+        was = old is not None and old.entity is entity
+        frees = record.new is None or (new is not None and new.entity is entity)
+        if record.old is not None and not was and frees and entity.at(record.key):
+            found.append(CopyHeal(rule, record.key, {}, record.sequence, freed=True))
+    return found
 
 
 class Copier:
     """Applies copies to a store."""
 
-    def __init__(self, program: Program, store: Store, tally: Tally | None = None, run: Run[None] = one_by_one) -> None:
+    def __init__(
+        self,
+        program: Program,
+        store: Store,
+        guards: Guards,
+        tally: Tally | None = None,
+        run: Run[None] = one_by_one,
+    ) -> None:
         self._program = program
         self._store = store
+        self._guards = guards
+        self._items = ApplicationItems(program, store, guards)
         self._tally = tally or Tally()
         self._run = run
 
     def write(self, copy: CopyWrite, effort: Effort) -> None:
-        """Writes what a source's newest image says, where the guard is absent, another's or older."""
-        guard = self._program.guard(copy.rule.name)
-        stamp = guard_value(copy.version, by=copy.source)
-        condition = older_or_foreign(guard, copy.source, copy.version)
+        """Writes what a source's newest image says. Raises InvalidRequest when everything that can be written is written."""
+        refused: InvalidRequest | None = None
         for target, attributes in copy.copies.items():
             try:
-                self._put(copy.rule, target, attributes, stamp, copy.owned, condition)
-            except ConditionFailed as failed:
-                self._look_ahead(copy, target, failed, effort)
-            except InvalidRequest:  # too large, say: then there is no copy, rather than an old one
-                with suppress(ConditionFailed):
-                    self._store.write(Delete(target, AllOf((Exists((guard,)), condition))))
-                raise
-        by, at = Equal((guard, "by"), {"S": copy.source}), Below((guard, "at"), {"S": copy.version})
+                self._write(copy, target, attributes, effort)
+            except Occupied as error:
+                refused = error
+            except InvalidRequest as error:  # too large, say: then there is no copy, rather than an old one
+                self._retract(copy, target, effort)
+                refused = error
         for target in sorted(copy.others):
-            try:
-                self._store.write(Delete(target, AllOf((by, at))))
-                self._tally.add("copies")
-            except ConditionFailed as failed:
-                self._look_ahead(copy, target, failed, effort)
+            self._retract(copy, target, effort)
+        if refused is not None:
+            raise refused
 
-    def _look_ahead(self, copy: CopyWrite, target: ItemKey, failed: ConditionFailed, effort: Effort) -> None:
-        """A guard of this source that is ahead of us: this change is late, or the guard is from nowhere (a cloned item, an
-        edited one) and would lock the truth out. The source tells.
+    def _write(self, copy: CopyWrite, target: ItemKey, attributes: Image, effort: Effort) -> None:
+        """One copy: created where the source had none before, else updated if the rule created it and its guard is older.
+
+        What else may be there is told by the item that comes back with the failed condition.
         """
-        guard = failed.item.get(self._program.guard(copy.rule.name)) if failed.item is not None else None
-        if by_of(guard) == copy.source and at_of(guard) > copy.version:
-            self.heal(CopyHeal(copy.rule, target, {copy.source: copy.version}, copy.sequence), effort)
+        rule = copy.rule
+        stamp = self._guards.stamp(target, copy.version, by=copy.source, created=True)
+        gone = {name: None for name in copy.owned if name not in attributes}
+        wanted: dict[str, Value | None] = {**gone, **attributes, self._guards.name(rule.name): stamp}
+        item: Image | None = None
+        try:
+            if target in copy.known:
+                condition = self._guards.created_and_older(rule.name, target, copy.version, copy.source)
+                update = self._items.change(rule.into, target, wanted, condition)
+                if update is None:
+                    item = self._store.get(target)
+                else:
+                    self._store.write(update)
+                    return self._tally.add("copies")
+        except ConditionFailed as failed:
+            item = failed.item
+        for _ in range(_MOST_TRIES):
+            effort.check()
+            try:
+                return self._bring(copy, target, wanted, item, effort)
+            except ConditionFailed as failed:
+                item = failed.item
+        raise Transient(f"{rule.name}: a copy kept changing while it was written")
 
-    def _put(
+    def _bring(
         self,
-        rule: CopyRule,
+        copy: CopyWrite,
         target: ItemKey,
-        attributes: Image,
-        stamp: Value,
-        owned: Iterable[str],
-        condition: Condition,
+        wanted: Mapping[str, Value | None],
+        item: Image | None,
+        effort: Effort,
     ) -> None:
-        guard = self._program.guard(rule.name)
-        gone = tuple(sorted(name for name in owned if name not in attributes))
-        self._store.write(Update(target, set={**attributes, guard: stamp}, remove=gone, condition=condition))
-        self._tally.add("copies")
+        """Brings an item, as it was read, to a version of its source. Raises ConditionFailed, Occupied."""
+        rule = copy.rule
+        if item is None:
+            self._items.create(target, wanted)
+            return self._tally.add("copies")
+        if not self._items.may_write(rule, rule.into, target, item):
+            self._wait(rule, target, copy.source)
+        guard = self._items.guard(rule, target, item)
+        if guard is not None and guard.by == copy.source and guard.at >= copy.version:
+            if guard.at > copy.version:
+                # This change is late, or the guard is from nowhere (an edited one) and would lock the truth out.
+                self.heal(CopyHeal(rule, target, {copy.source: copy.version}, copy.sequence), effort)
+            return None
+        created = guard is not None and guard.created
+        stamp = self._guards.stamp(target, copy.version, by=copy.source, created=created)
+        self._items.write(rule.into, target, {**wanted, self._guards.name(rule.name): stamp}, rule, item)
+        return self._tally.add("copies")
+
+    def _retract(self, copy: CopyWrite, target: ItemKey, effort: Effort) -> None:
+        """The source makes this copy no more."""
+        rule = copy.rule
+        for _ in range(_MOST_TRIES):
+            effort.check()
+            item = self._store.get(target)
+            guard = self._items.guard(rule, target, item)
+            if item is None or guard is None or guard.by != copy.source:
+                return None
+            if guard.at >= copy.version:
+                if guard.at > copy.version:
+                    self.heal(CopyHeal(rule, target, {copy.source: copy.version}, copy.sequence), effort)
+                return None
+            try:
+                self._remove(rule, target, item, guard, copy.owned)
+            except ConditionFailed:
+                continue
+            return self._tally.add("copies")
+        raise Transient(f"{rule.name}: a copy kept changing while it was removed")
+
+    def _remove(self, rule: CopyRule, target: ItemKey, item: Image, guard: Guard, owned: Iterable[str]) -> None:
+        """Deletes a copy that the rule created; from any other item, removes what the rule set. Raises ConditionFailed."""
+        name = self._guards.name(rule.name)
+        if not self._items.may_write(rule, rule.into, target, item):
+            self._items.release(Release(target, rule.into, (name,), {}))
+        elif guard.created and not self._items.foreign(rule.into, item):
+            self._items.delete(rule.into, target, item)
+        else:
+            keep = {*rule.into.constants, *rule.into.schema.key_attributes}
+            names = [each for each in owned if each in item and each not in keep]
+            self._items.write(rule.into, target, {**dict.fromkeys(names), name: None}, rule, item)
+
+    def _wait(self, rule: CopyRule, target: ItemKey, source: str) -> None:
+        """Notes that a source waits for a key. Raises Occupied; ConditionFailed if the key is free by now.
+
+        The note is written before the item is read again: whoever removes it later finds the note.
+        """
+        self._store.write(Update(waiting_key(rule.name, encode_key(target)), set={"source": {"S": source}}))
+        item = self._store.get(target)
+        if item is None or self._items.may_write(rule, rule.into, target, item):
+            raise ConditionFailed(item)
+        raise occupied(rule.into)
 
     def heal(self, heal: CopyHeal, effort: Effort) -> None:
         """Makes a copy what its source says now: the guard is read first, then the source, so that it is at least as new.
 
         After creating a copy, the source is read again: had it been removed meanwhile, that removal found no copy to delete.
         """
-        rule, guard = heal.rule, self._program.guard(heal.rule.name)
-        exists = Exists((self._store.schema(heal.target.table).partition[0],))
+        rule, name, target = heal.rule, self._guards.name(heal.rule.name), heal.target
+        waiting = self._waiting(heal) if heal.freed else ""
+        if not waiting and not heal.sources:
+            return None
+        healed = False
         for _ in range(_MOST_TRIES):
             effort.check()
-            item = self._store.get(heal.target)
-            read = item.get(guard) if item is not None else None
-            condition = as_read(guard, read)
-            found = self._wanted(rule, heal.target, {*heal.sources, by_of(read)} - {""})
-            if found is None:
-                if item is None:
-                    return
-                try:  # without a guard too: the record showed that it was ours, and only the rule makes such items
-                    self._store.write(Delete(heal.target, AllOf((exists, condition))))
-                except ConditionFailed:
-                    continue
-                self._tally.add("healed")
-                return
-            source, image, wanted = found
-            at = max(heal.sources.get(source, ""), at_of(read) if by_of(read) == source else "")
-            stamp = guard_value(at, by=source)
-            owned = rule.owned(item, image)
-            desired: dict[str, Value | None] = {**dict.fromkeys(owned), **wanted, guard: stamp}
-            if item is not None and all(same(item.get(name), value) for name, value in desired.items()):
-                return
+            item = self._store.get(target)
+            guard = self._items.guard(rule, target, item)
+            by = guard.by if guard is not None else ""
+            found = self._wanted(rule, target, {*heal.sources, waiting, by} - {""})
             try:
-                self._put(rule, heal.target, wanted, stamp, owned, condition)
+                if found is None:
+                    if item is not None and guard is not None:
+                        self._remove(rule, target, item, guard, rule.owned() if not guard.created else rule.owned(item))
+                        self._tally.add("healed")
+                    return self._waits_no_more(heal, waiting)
+                source, image, wanted = found
+                if item is None:
+                    stamp = self._guards.stamp(target, heal.sources.get(source, ""), by=source, created=True)
+                    self._items.create(target, {**wanted, name: stamp})
+                    self._tally.add("healed")
+                    healed = True
+                    continue  # round again: the guard as just written, and the source as it is now
+                if not self._items.may_write(rule, rule.into, target, item):
+                    self._wait(rule, target, source)
+                created = guard is not None and guard.created
+                at = max(heal.sources.get(source, ""), guard.at if guard is not None and by == source else "")
+                owned = rule.owned(item, image) if created else rule.owned(image)
+                stamp = self._guards.stamp(target, at, by=source, created=created)
+                desired: dict[str, Value | None] = {**dict.fromkeys(owned), **wanted, name: stamp}
+                if not all(same(item.get(each), value) for each, value in desired.items()):
+                    self._items.write(rule.into, target, desired, rule, item)
+                    self._tally.add("healed", 0 if healed else 1)
+                return self._waits_no_more(heal, waiting)
             except ConditionFailed:
                 continue
-            self._tally.add("healed")
-            if item is not None:
-                return
-            # round again: the guard as just written, and the source as it is now
         raise Transient(f"{rule.name}: the guard of a copy kept changing while it was healed")
+
+    def _waiting(self, heal: CopyHeal) -> str:
+        """The source that waits for the key of a copy; empty if none does."""
+        note = self._store.get(waiting_key(heal.rule.name, encode_key(heal.target)))
+        return note["source"]["S"] if note is not None else ""
+
+    def _waits_no_more(self, heal: CopyHeal, waiting: str) -> None:
+        if waiting:
+            self._store.write(Delete(waiting_key(heal.rule.name, encode_key(heal.target))))
 
     def refresh(self, items: Iterable[Item], effort: Effort) -> list[tuple[CopyRule, ItemKey, StoreError]]:
         """Makes the copies of items what their sources say now; `items` were read just now. Few requests for many items.
@@ -261,7 +368,7 @@ class Copier:
         stale = [
             (name, target, source)
             for (name, target), (source, attributes) in wanted.items()
-            if not self._shows(name, shown.get(target), source, attributes)
+            if not self._shows(name, target, shown.get(target), source, attributes)
         ]
         failures: list[tuple[CopyRule, ItemKey, StoreError]] = []
         created: list[tuple[str, ItemKey, ItemKey]] = []
@@ -277,13 +384,15 @@ class Copier:
                 stale, created = created, []
         return failures
 
-    def _shows(self, name: str, item: Image | None, source: ItemKey, attributes: Image) -> bool:
+    def _shows(self, name: str, target: ItemKey, item: Image | None, source: ItemKey, attributes: Image) -> bool:
         """Whether an item is this copy of this source."""
         rule = self._program.rules[name]
         assert isinstance(rule, CopyRule)
-        if item is None or by_of(item.get(self._program.guard(name))) != encode_key(source):
+        guard = self._items.guard(rule, target, item)
+        if item is None or guard is None or guard.by != encode_key(source):
             return False
-        desired: dict[str, Value | None] = {**dict.fromkeys(rule.owned(item)), **attributes}
+        owned = rule.owned(item) if guard.created else rule.owned()
+        desired: dict[str, Value | None] = {**dict.fromkeys(owned), **attributes}
         return all(same(item.get(attribute), value) for attribute, value in desired.items())
 
     def _renew(
@@ -299,25 +408,40 @@ class Copier:
         last: bool,
     ) -> None:
         """One copy, from its target and its source as they were read in this order; the slow way if that is not enough."""
-        rule, guard, item = self._program.rules[name], self._program.guard(name), shown.get(target)
+        rule, item, by = self._program.rules[name], shown.get(target), encode_key(source)
         assert isinstance(rule, CopyRule)
         image = sources.get(source)
         found = self._program.recognise(source, image) if image is not None else None
         attributes = copies_of(rule, found).get(target)
-        held = item.get(guard) if item is not None else None
-        by = encode_key(source)
+        guard = self._items.guard(rule, target, item)
         try:
-            if attributes is None or by_of(held) not in ("", by) or (item is None and last):
+            if (
+                attributes is None
+                or (guard is not None and guard.by != by)
+                or (item is None and last)
+                or (item is not None and not self._items.is_of(rule.into, target, item))
+            ):
                 return self.heal(CopyHeal(rule, target, {by: ""}, ""), effort)
-            if self._shows(name, item, source, attributes):
+            if self._shows(name, target, item, source, attributes):
                 return None
-            stamp = guard_value(at_of(held) if by_of(held) == by else "", by=by)
+            stamp = self._guards.stamp(
+                target,
+                guard.at if guard is not None else "",
+                by=by,
+                created=item is None or (guard is not None and guard.created),
+            )
+            wanted: dict[str, Value | None] = {**attributes, self._guards.name(name): stamp}
             try:
-                self._put(rule, target, attributes, stamp, rule.owned(item, image), as_read(guard, held))
+                if item is None:
+                    self._items.create(target, wanted)
+                    created.append((name, target, source))
+                else:
+                    owned = rule.owned(item, image) if guard is not None and guard.created else rule.owned(image)
+                    gone = {each: None for each in owned if each not in attributes}
+                    self._items.write(rule.into, target, {**gone, **wanted}, rule, item)
             except ConditionFailed:
                 return self.heal(CopyHeal(rule, target, {by: ""}, ""), effort)
-            if item is None:
-                created.append((name, target, source))
+            self._tally.add("copies")
         except (Transient, InvalidRequest) as error:
             failures.append((rule, target, error))
         return None
@@ -327,9 +451,9 @@ class Copier:
         suspects = []
         for item in items:
             rule = self._program.copy_rule_into.get(item.entity.name)
-            source = by_of(item.image.get(self._program.guard(rule.name))) if rule is not None else ""
-            if rule is not None and source:
-                suspects.append((rule, item.key, source, decode_key(source)))
+            guard = self._items.guard(rule, item.key, item.image) if rule is not None else None
+            if rule is not None and guard is not None and guard.by:
+                suspects.append((rule, item.key, guard.by, decode_key(guard.by)))
         images = self._store.get_many(list(dict.fromkeys(key for _, _, _, key in suspects)))
         found = []
         for rule, target, source, key in suspects:

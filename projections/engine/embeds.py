@@ -9,34 +9,26 @@ The protocol is section "Embeds" of the design, modelled in its `models/embed.py
 
 A page of a push reads the fence and then the parent as a pull does, so what it writes is at least as new as its version, and
 a newer change overtakes an older push: its pages find a higher fence and stop.
+
+With `on_delete: keep`, the fence also holds what the parent gives as of its version: where the parent is gone, or an item
+of another kind has its key, its children keep that, and pages under way go on with it. A child without a guard of the rule
+keeps what it has then: the rule knows no value for it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
+from projections.engine.application import ApplicationItems
 from projections.engine.effort import Effort, Run, one_by_one
-from projections.engine.guards import as_read, at_of, by_of, guard_value, needs_healing, older_or_foreign
+from projections.engine.guards import Guards, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
-from projections.engine.store import (
-    AllOf,
-    AnyOf,
-    Below,
-    Condition,
-    Equal,
-    Exists,
-    Image,
-    ItemKey,
-    Missing,
-    Store,
-    Update,
-    Value,
-)
+from projections.engine.store import AllOf, AnyOf, Below, Condition, Image, ItemKey, Missing, Store, Update, Value
 from projections.engine.tally import Tally
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.embeds import EmbedRule
@@ -45,7 +37,7 @@ from projections.language.program import Program
 from projections.language.scope import Item
 from projections.language.values import same
 
-__all__ = ["CHILDREN_PER_PAGE", "Embedder", "Push", "needs_pull", "reference_of"]
+__all__ = ["CHILDREN_PER_PAGE", "Embedder", "Fence", "Push", "last_offer", "needs_pull", "reference_of"]
 
 CHILDREN_PER_PAGE = 1000
 """How many children one page of a push reads and updates; a query ends at 1 MB, so no page holds more than that."""
@@ -60,7 +52,8 @@ _MOST_TRIES = 20
 class Push:
     """A page of a push: which rule, the parent's encoded key, the version that began it, and where it goes on.
 
-    `again` marks the second pass over an index, which may not have shown all children the first time.
+    `again` marks the second pass over an index, which may not have shown all children the first time. `last` is what the
+    parent gave as of this version, as `last_offer` writes it: for the fence, where the rule keeps last values.
     """
 
     rule: str
@@ -68,10 +61,11 @@ class Push:
     version: str
     after: Any = None
     again: bool = False
+    last: str = ""
 
     def text(self) -> str:
-        """As JSON, to travel in a queue."""
-        return json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False)
+        """As JSON, to travel in a queue: what comes after the fence."""
+        return json.dumps(asdict(replace(self, last="")), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
     def read(cls, text: str) -> Push:
@@ -98,6 +92,26 @@ Offer: TypeAlias = tuple[dict[str, Value], tuple[str | None, ...]]
 """What a parent gives its children, and what they must match for it."""
 
 
+def last_offer(offer: Offer) -> str:
+    """An offer as text, for the fence."""
+    return json.dumps(offer, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The newest version of a parent being pushed; what it gave then, where the rule keeps last values."""
+
+    version: str = ""
+    last: Offer | None = None
+
+    @classmethod
+    def read(cls, item: Image | None) -> Fence:
+        if item is None:
+            return cls()
+        values, texts = json.loads(item["last"]["S"]) if "last" in item else ({}, ())
+        return cls(item["version"]["S"], (values, tuple(texts)) if "last" in item else None)
+
+
 def _offer(rule: EmbedRule, parent: Item | None) -> Offer:
     """What a parent has for its children: nothing if it is gone, does not fit, or cannot be evaluated."""
     try:
@@ -115,39 +129,17 @@ def _given(rule: EmbedRule, child: Item, offer: Offer) -> dict[str, Value]:
         return {}
 
 
-Assigned: TypeAlias = tuple[dict[str, Value], tuple[str, ...]]
-"""What an update sets, and what it removes."""
+def _is_parent(rule: EmbedRule, parent: Item | None) -> bool:
+    """Whether there is a parent: an item of the source's kind."""
+    return parent is not None and parent.entity is rule.source
 
 
-def _assigned(wanted: Mapping[str, Value | None]) -> Assigned:
-    set_ = {name: value for name, value in wanted.items() if value is not None}
-    return set_, tuple(sorted(wanted.keys() - set_))
+def _references(rule: EmbedRule, child: Item) -> list[Condition]:
+    """The child still references what it referenced when it was read."""
+    return [as_read(name, value) for name, value in sorted(rule.read_by(child).items())]
 
 
-def _update(rule: EmbedRule, child: Item, assigned: Assigned, condition: Condition) -> Update:
-    """The update of a child that exists and still references what it referenced when it was read."""
-    references: list[Condition] = [Exists((rule.into.schema.partition[0],))]
-    for name, value in sorted(rule.read_by(child).items()):
-        references.append(Missing((name,)) if value is None else Equal((name,), value))
-    set_, remove = assigned
-    return Update(child.key, set=set_, remove=remove, condition=AllOf((*references, condition)))
-
-
-def _updates(
-    rule: EmbedRule, guard: str, key: ItemKey, fence: str, offer: Offer, children: Iterable[Item]
-) -> Iterator[Update]:
-    """What a push writes: to those children that reference the parent and have not what it gives at this fence."""
-    by, nothing = encode_key(key), dict.fromkeys(rule.attributes)
-    stamp = {guard: guard_value(fence, by=by)}
-    condition = older_or_foreign(guard, by, fence)
-    all_of_it, none_of_it = _assigned({**nothing, **offer[0], **stamp}), _assigned({**nothing, **stamp})
-    for child in children:
-        held = child.image.get(guard)
-        if reference_of(rule, child)[0] == key and (by_of(held) != by or at_of(held) < fence):
-            yield _update(rule, child, all_of_it if _given(rule, child, offer) else none_of_it, condition)
-
-
-def needs_pull(rule: EmbedRule, guard: str, old: Item | None, new: Item | None) -> bool:
+def needs_pull(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | None) -> bool:
     """Whether the record of a child shows that it may lack, or wrongly have, what its parent gives it."""
     if new is None:
         return False
@@ -156,14 +148,17 @@ def needs_pull(rule: EmbedRule, guard: str, old: Item | None, new: Item | None) 
     parent = reference_of(rule, new)[0]
     if reference_of(rule, old)[0] != parent:
         return True
-    held = new.image.get(guard)
-    if held is not None and (parent is None or by_of(held) != encode_key(parent)):
+    name = guards.name(rule.name)
+    held = guards.read(rule.name, new.key, new.image)
+    if name in new.image and (held is None or parent is None or held.by != encode_key(parent)):
         return True
     if parent is None:
-        return any(name in new.image for name in rule.attributes)
-    if any(not same(old.image.get(name), new.image.get(name)) for name in rule.children.partition):
-        return True  # it was not found where it now is
-    return needs_healing(guard, rule.attributes, old.image, new.image)
+        return any(each in new.image for each in rule.attributes)
+    # where it is found, and what its kind is told by: a push under way does not write to what has changed meanwhile
+    watched = {*rule.children.partition, *(each.split(".", 1)[0] for each in rule.into.match_names)}
+    if any(not same(old.image.get(each), new.image.get(each)) for each in watched):
+        return True
+    return needs_healing(guards, rule.name, new.key, rule.attributes, old.image, new.image)
 
 
 class Embedder:
@@ -173,6 +168,7 @@ class Embedder:
         self,
         program: Program,
         store: Store,
+        guards: Guards,
         *,
         pace: Callable[[int], None] = lambda writes: None,
         tally: Tally | None = None,
@@ -181,6 +177,8 @@ class Embedder:
     ) -> None:
         self._program = program
         self._store = store
+        self._guards = guards
+        self._items = ApplicationItems(program, store, guards)
         self._pace = pace
         self._tally = tally or Tally()
         self._children_per_page = children_per_page
@@ -190,14 +188,16 @@ class Embedder:
         """Before the first child is written: from now on, a pull reads a parent that is at least as new as this change."""
         version: Value = {"S": push.version}
         lower = AnyOf((Missing(("version",)), Below(("version",), version)))
+        values: dict[str, Value] = {"version": version}
+        if push.last:
+            values["last"] = {"S": push.last}
         try:
-            self._store.write(Update(fence_key(push.rule, push.parent), set={"version": version}, condition=lower))
+            self._store.write(Update(fence_key(push.rule, push.parent), set=values, condition=lower))
         except ConditionFailed:
             return  # a newer change was here
 
-    def _fence(self, rule: str, parent: str) -> str:
-        item = self._store.get(fence_key(rule, parent))
-        return item["version"]["S"] if item is not None else ""
+    def _fence(self, rule: str, parent: str) -> Fence:
+        return Fence.read(self._store.get(fence_key(rule, parent)))
 
     def push_page(self, push: Push, effort: Effort) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
         """Updates one page of children. Gives the next page, None if there is none, and what can never be written.
@@ -209,14 +209,20 @@ class Embedder:
             return None, []  # gone, or in the shadow by now
         effort.check()
         fence = self._fence(push.rule, push.parent)
-        if fence > push.version:
+        if fence.version > push.version:
             return None, []  # overtaken: the newer change has a push of its own
         key = decode_key(push.parent)
-        image = self._store.get(key)
-        offer = _offer(rule, self._program.recognise(key, image) if image is not None else None)
         partition = rule.partition_of(key)
-        if not partition or (image is None and rule.on_delete == "keep"):
+        if not partition:
             return None, []
+        image = self._store.get(key)
+        parent = self._program.recognise(key, image) if image is not None else None
+        if rule.on_delete == "keep" and not _is_parent(rule, parent):
+            if fence.last is None:
+                return None, []  # nothing is known to have been given
+            offer, keeps = fence.last, True
+        else:
+            offer, keeps = _offer(rule, parent), False
         page = self._store.query(
             rule.into.table,
             partition,
@@ -228,7 +234,7 @@ class Embedder:
             after=push.after,
         )
         children = self._recognised(rule, page.items)
-        writes = list(_updates(rule, self._program.guard(rule.name), key, fence, offer, children))
+        writes, unsure = self._updates(rule, key, fence.version, offer, children, keeps=keeps)
         hopeless: list[tuple[ItemKey, str]] = []
         transient: Transient | None = None
         slices = [writes[start : start + _AT_ONCE] for start in range(0, len(writes), _AT_ONCE)]
@@ -240,11 +246,48 @@ class Embedder:
                 hopeless.append((write.key, str(error)))
             elif isinstance(error, Transient):
                 transient = error
+            else:
+                unsure.append(write.key)
+        for child in unsure:  # it has changed since it was read, or no condition can tell its kind
+            try:
+                self.pull(rule, child, effort)
+            except InvalidRequest as refused:
+                hopeless.append((child, str(refused)))
         if transient is not None:
             raise transient
         if page.after is None:
             return None, hopeless
         return replace(push, after=page.after), hopeless
+
+    def _updates(
+        self, rule: EmbedRule, key: ItemKey, fence: str, offer: Offer, children: Iterable[Item], *, keeps: bool
+    ) -> tuple[list[Update], list[ItemKey]]:
+        """What a push writes: to those children that reference the parent and have not what it gives at this fence.
+
+        Also those of which only a look at them tells whether they may be written. With `keeps` the parent is gone: then only
+        children that it has given something are written.
+        """
+        by, nothing, name = encode_key(key), dict.fromkeys(rule.attributes), self._guards.name(rule.name)
+        writes: list[Update] = []
+        unsure: list[ItemKey] = []
+        for child in children:
+            guard = self._guards.read(rule.name, child.key, child.image)
+            ours = guard is not None and guard.by == by
+            if reference_of(rule, child)[0] != key or (guard is not None and ours and guard.at >= fence):
+                continue
+            if keeps and not ours:
+                if rule.children.index is not None:  # which may not show the guard
+                    unsure.append(child.key)
+                continue
+            stamp = self._guards.stamp(child.key, fence, by=by)
+            wanted = {**nothing, **_given(rule, child, offer), name: stamp}
+            older = self._guards.older_or_foreign(rule.name, child.key, by, fence)
+            update = self._items.change(rule.into, child.key, wanted, AllOf((*_references(rule, child), older)))
+            if update is not None:
+                writes.append(update)
+            else:
+                unsure.append(child.key)
+        return writes, unsure
 
     def _paced(self, writes: Sequence[Update]) -> list[StoreError | None]:
         self._pace(len(writes))
@@ -280,7 +323,7 @@ class Embedder:
 
         The version sorts after that of the fence and before that of any record to come.
         """
-        base, _, count = self._fence(rule.name, parent).partition("+")
+        base, _, count = self._fence(rule.name, parent).version.partition("+")
         return Push(rule.name, parent, f"{base}+{int(count or 0) + 1:06d}")
 
     def refresh(self, children: Sequence[Item], effort: Effort) -> list[tuple[EmbedRule, ItemKey, str]]:
@@ -301,18 +344,11 @@ class Embedder:
         images = self._store.get_many(list(dict.fromkeys(key for _, _, key in parents if key is not None)))
         writes: list[tuple[EmbedRule, Item, Update]] = []
         for rule, child, key in parents:
-            fence = raised.get(fences[rule.name, key]) if key is not None else None
+            fence = Fence.read(raised.get(fences[rule.name, key])) if key is not None else Fence()
             image = images.get(key) if key is not None else None
-            wanted = self.wanted(rule, child, key, fence["version"]["S"] if fence is not None else "", image)
+            wanted = self.wanted(rule, child, key, fence, image)
             if not all(same(child.image.get(name), value) for name, value in wanted.items()):
-                held = child.image.get(self._program.guard(rule.name))
-                writes.append(
-                    (
-                        rule,
-                        child,
-                        _update(rule, child, _assigned(wanted), as_read(self._program.guard(rule.name), held)),
-                    )
-                )
+                writes.append((rule, child, self._update_as_read(rule, child, wanted)))
         slices = [writes[start : start + _AT_ONCE] for start in range(0, len(writes), _AT_ONCE)]
         answers = self._run([partial(self._paced, [write for _, _, write in some]) for some in slices])
         again: list[tuple[EmbedRule, ItemKey]] = []
@@ -328,34 +364,41 @@ class Embedder:
             self.pull(rule, child_key, effort)
         return hopeless
 
+    def _update_as_read(self, rule: EmbedRule, child: Item, wanted: Mapping[str, Value | None]) -> Update:
+        """The update of a child of which everything that matters is as it was read."""
+        unchanged = AllOf((*_references(rule, child), self._guards.as_read(rule.name, child.image)))
+        update = self._items.change(rule.into, child.key, wanted, unchanged, child.image)
+        assert update is not None
+        return update
+
     def wanted(
-        self, rule: EmbedRule, child: Item, reference: ItemKey | None, fence: str, image: Image | None
+        self, rule: EmbedRule, child: Item, reference: ItemKey | None, fence: Fence, image: Image | None
     ) -> dict[str, Value | None]:
         """What a child should show, its guard included; `image` is its parent's, read after the fence."""
-        guard = self._program.guard(rule.name)
+        name = self._guards.name(rule.name)
+        guard = self._guards.read(rule.name, child.key, child.image)
         if reference is None:
-            return {**dict.fromkeys(rule.attributes), guard: None}
-        by, held = encode_key(reference), child.image.get(guard)
-        if image is None and rule.on_delete == "keep" and by_of(held) == by:
-            # what the parent gave last stays; a guard from the future would lock out a parent to come
-            return {guard: held if at_of(held) <= fence else guard_value(fence, by=by)}
+            return {**dict.fromkeys(rule.attributes), name: None}
+        by, nothing = encode_key(reference), dict.fromkeys(rule.attributes)
+        stamp = self._guards.stamp(child.key, fence.version, by=by)
         parent = self._program.recognise(reference, image) if image is not None else None
-        return {
-            **dict.fromkeys(rule.attributes),
-            **_given(rule, child, _offer(rule, parent)),
-            guard: guard_value(fence, by=by),
-        }
+        if rule.on_delete == "keep" and not _is_parent(rule, parent):
+            if guard is None:  # nothing is known of a value for it
+                return {}
+            if guard.by == by and (guard.at == fence.version or fence.last is None):
+                return {name: child.image[name]} if guard.at <= fence.version else {name: stamp}
+            return {**nothing, **(_given(rule, child, fence.last) if fence.last is not None else {}), name: stamp}
+        return {**nothing, **_given(rule, child, _offer(rule, parent)), name: stamp}
 
     def pull(self, rule: EmbedRule, key: ItemKey, effort: Effort) -> None:
         """Makes a child show what its parent gives now; without a reference, or with one that is none, nothing."""
-        guard = self._program.guard(rule.name)
         for _ in range(_MOST_TRIES):
             effort.check()
             image = self._store.get(key)
             child = self._program.recognise(key, image) if image is not None else None
             if child is None or child.entity is not rule.into:
                 return
-            reference, fence, by = reference_of(rule, child)[0], "", ""
+            reference, fence, by = reference_of(rule, child)[0], Fence(), ""
             parent_image = None
             if reference is not None:
                 by = encode_key(reference)
@@ -365,11 +408,11 @@ class Embedder:
             if all(same(child.image.get(name), value) for name, value in wanted.items()):
                 return
             try:
-                self._store.write(_update(rule, child, _assigned(wanted), as_read(guard, child.image.get(guard))))
+                self._store.write(self._update_as_read(rule, child, wanted))
             except ConditionFailed:
                 continue
             self._tally.add("pulled")
-            if rule.children.index is None or not by or self._fence(rule.name, by) == fence:
+            if rule.children.index is None or not by or self._fence(rule.name, by).version == fence.version:
                 return
             # Meanwhile the parent changed. Its push may have looked before the index showed this child: round again.
         raise Transient(f"{rule.name}: the guard of a child kept changing while its parent's attributes were pulled")

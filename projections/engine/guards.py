@@ -1,78 +1,225 @@
 """Guards: what they look like, the conditions on them, and when a record shows that a guarded value needs healing.
 
-A guard is the attribute `~<rule>` of an item that a rule writes to: `{by: source key, at: version, n: contributions}`.
+A guard is the attribute `~<rule>` of an item that a rule writes to: a map of
+
+    d    digest of the ledger's id and the item's key: a guard that was cloned to another item, or that another ledger wrote,
+         has another digest
+    at   version of the source, or of the group, that the item shows
+    by   encoded key of the source or parent (copies and embeds)
+    n    number of contributions (rules that publish from the ledger)
+    c    true if the rule created the item; an item that was there before it was adopted
+
+Guards are stored on items that anybody may write, so they are input: whatever does not parse is no guard. What is no guard
+may be overwritten, and proves nothing.
 """
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import NamedTuple
 
-from projections.engine.store import AnyOf, Below, Condition, Equal, Image, Missing, NotEqual, Value
+from projections.engine.store import (
+    AllOf,
+    AnyOf,
+    Below,
+    Condition,
+    Equal,
+    Exists,
+    Image,
+    ItemKey,
+    Missing,
+    NotEqual,
+    Value,
+)
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
 from projections.language.values import same
 
-__all__ = ["as_read", "at_of", "by_of", "guard_value", "needs_healing", "older", "older_or_foreign"]
+__all__ = ["Guard", "Guards", "as_read", "at_of", "by_of", "needs_healing"]
 
 
-def guard_value(at: str, *, by: str | None = None, n: int | None = None) -> Value:
-    """A guard in wire form."""
-    fields: dict[str, Value] = {"at": {"S": at}}
-    if by is not None:
-        fields["by"] = {"S": by}
-    if n is not None:
-        fields["n"] = {"N": str(n)}
-    return {"M": fields}
+class Guard(NamedTuple):
+    """A valid guard. `by` is empty if it names no item, `n` is None if it counts nothing."""
+
+    at: str
+    by: str = ""
+    n: int | None = None
+    created: bool = False
 
 
-def _field(guard: Value | None, name: str) -> str:
-    fields = guard.get("M") if guard is not None else None
-    value = fields.get(name) if isinstance(fields, Mapping) else None
+class Guards:
+    """Reads and writes the guards of one program's rules on the items of one ledger.
+
+    `ledger` is the id of the ledger (`Standing.ledger`). None accepts the guards of any ledger and of any key: for tools
+    that read items without access to a ledger.
+    """
+
+    def __init__(self, program: Program, ledger: str | None) -> None:
+        self._program = program
+        self._ledger = ledger
+        self._schemas = program.tables
+
+    def name(self, rule: str) -> str:
+        """The attribute that holds a rule's guard."""
+        return self._program.guard_prefix + rule
+
+    def is_guard(self, attribute: str) -> bool:
+        """Whether an attribute's name is one that guards have."""
+        return attribute.startswith(self._program.guard_prefix)
+
+    def digest(self, key: ItemKey) -> str:
+        """8 characters that differ for each item and ledger (48 bits of BLAKE2b)."""
+        text = f"{self._ledger}|{encode_key(key)}"
+        return urlsafe_b64encode(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).digest()).decode()
+
+    def stamp(
+        self, key: ItemKey, at: str, *, by: str | None = None, n: int | None = None, created: bool = False
+    ) -> Value:
+        """A guard in wire form."""
+        fields: dict[str, Value] = {"d": {"S": self.digest(key)}, "at": {"S": at}}
+        if by is not None:
+            fields["by"] = {"S": by}
+        if n is not None:
+            fields["n"] = {"N": str(n)}
+        if created:
+            fields["c"] = {"BOOL": True}
+        return {"M": fields}
+
+    def read(self, rule: str, key: ItemKey, image: Image | None) -> Guard | None:
+        """The guard of a rule on an item; None if there is none, or if what is there is no guard of this item."""
+        value = image.get(self.name(rule)) if image is not None else None
+        return self.parse(value, key) if value is not None else None
+
+    def parse(self, value: Value, key: ItemKey) -> Guard | None:
+        """The guard that an attribute of an item holds; None if it is none. Never raises."""
+        fields = value.get("M")
+        if not isinstance(fields, Mapping):
+            return None
+        at, by, digest = _text(fields, "at"), _text(fields, "by"), _text(fields, "d")
+        if at is None or digest is None or (self._ledger is not None and digest != self.digest(key)):
+            return None
+        if "by" in fields and (by is None or not self._names_item(by)):
+            return None
+        n = None
+        if "n" in fields:
+            number = fields["n"].get("N") if isinstance(fields["n"], Mapping) else None
+            if not isinstance(number, str) or not number.isascii() or not number.isdigit() or len(number) > 18:
+                return None
+            n = int(number)
+        return Guard(at, by or "", n, fields.get("c") == {"BOOL": True})
+
+    def adopted(self, key: ItemKey, image: Image) -> Image:
+        """The image with its guards as this ledger would have written them: of events that were recorded with another."""
+        digest = {"S": self.digest(key)}
+        return {
+            name: {"M": {**value["M"], "d": digest}}
+            if self.is_guard(name) and isinstance(value.get("M"), Mapping) and "at" in value["M"]
+            else value
+            for name, value in image.items()
+        }
+
+    def _names_item(self, text: str) -> bool:
+        """Whether a text is the encoded key of an item of the program's tables."""
+        try:
+            key = decode_key(text)
+        except ValueError:
+            return False
+        schema = self._schemas.get(key.table)
+        if schema is None or not key.partition or (key.sort is None) != (schema.sort is None) or key.sort == "":
+            return False
+        kinds = [schema.partition[1], schema.sort[1] if schema.sort is not None else "S"]
+        return all(kind != "N" or _is_number(part) for kind, part in zip(kinds, (key.partition, key.sort), strict=True))
+
+    # Conditions
+
+    def older(self, rule: str, key: ItemKey, at: str) -> Condition:
+        """The item has no valid guard of the rule, or an older one."""
+        guard = self.name(rule)
+        return AnyOf((NotEqual((guard, "d"), {"S": self.digest(key)}), Below((guard, "at"), {"S": at})))
+
+    def older_or_foreign(self, rule: str, key: ItemKey, by: str, at: str) -> Condition:
+        """No valid guard, another source's, or an older one: versions of different sources are never compared."""
+        guard = self.name(rule)
+        return AnyOf(
+            (
+                NotEqual((guard, "d"), {"S": self.digest(key)}),
+                NotEqual((guard, "by"), {"S": by}),
+                Below((guard, "at"), {"S": at}),
+            )
+        )
+
+    def created_and_older(self, rule: str, key: ItemKey, at: str, by: str | None = None) -> Condition:
+        """The rule created the item, and its guard (which names the source `by`) is older."""
+        guard = self.name(rule)
+        conditions: list[Condition] = [
+            Equal((guard, "d"), {"S": self.digest(key)}),
+            Exists((guard, "c")),
+            Below((guard, "at"), {"S": at}),
+        ]
+        if by is not None:
+            conditions.append(Equal((guard, "by"), {"S": by}))
+        return AllOf(tuple(conditions))
+
+    def as_read(self, rule: str, image: Image | None) -> Condition:
+        """The guard attribute is still what was read, whatever that says."""
+        guard = self.name(rule)
+        return as_read(guard, image.get(guard) if image is not None else None)
+
+
+def _text(fields: Mapping[str, object], name: str) -> str | None:
+    value = fields.get(name)
     text = value.get("S") if isinstance(value, Mapping) else None
-    return text if isinstance(text, str) else ""
+    return text if isinstance(text, str) else None
+
+
+def _is_number(text: str | None) -> bool:
+    return text is not None and text.lstrip("-").replace(".", "", 1).isdigit() and text.isascii()
 
 
 def at_of(guard: Value | None) -> str:
-    """The version a guard names; empty, the least, if there is none."""
+    """The version that a guard attribute names, valid or not; empty, the least, if it names none."""
     return _field(guard, "at")
 
 
 def by_of(guard: Value | None) -> str:
-    """The encoded source key a guard names; empty if there is none."""
+    """The text that a guard attribute names as its source, valid or not; empty if it names none."""
     return _field(guard, "by")
 
 
-def older(guard: str, at: str) -> Condition:
-    """The guard is absent or older than `at`."""
-    return AnyOf((Missing((guard,)), Below((guard, "at"), {"S": at})))
+def _field(guard: Value | None, name: str) -> str:
+    fields = guard.get("M") if guard is not None else None
+    return (_text(fields, name) or "") if isinstance(fields, Mapping) else ""
 
 
-def older_or_foreign(guard: str, by: str, at: str) -> Condition:
-    """The guard is absent, another source's, or older than `at`: versions of different sources are never compared."""
-    return AnyOf((Missing((guard,)), NotEqual((guard, "by"), {"S": by}), Below((guard, "at"), {"S": at})))
+def as_read(name: str, value: Value | None) -> Condition:
+    """The attribute is still what was read."""
+    return Missing((name,)) if value is None else Equal((name,), value)
 
 
-def as_read(guard: str, value: Value | None) -> Condition:
-    """The guard is still what was read, whatever that says."""
-    return Missing((guard,)) if value is None else Equal((guard,), value)
-
-
-def needs_healing(guard: str, ours: Iterable[str], old: Image | None, new: Image | None) -> bool:
+def needs_healing(
+    guards: Guards, rule: str, key: ItemKey, ours: Iterable[str], old: Image | None, new: Image | None
+) -> bool:
     """Whether the record of a target shows that what a rule published there may be wrong now.
 
-    It appeared; it lost its guard; our values changed while the guard did not advance; the guard went backwards; or it
-    changed together with attributes that are not ours (the application read the item, then put it back whole). `ours`
-    names the rule's attributes. Removal is not judged here.
+    It appeared; it lost its guard, or bears one that is not valid; our values changed while the guard did not advance; the
+    guard went backwards; or it changed together with attributes that are not ours (the application read the item, then put
+    it back whole). `ours` names the rule's attributes. Removal is not judged here.
     """
     if new is None:
         return False
     if old is None:
         return True
-    before, after = old.get(guard), new.get(guard)
+    name = guards.name(rule)
+    after = guards.read(rule, key, new)
     if after is None:
-        return before is not None
+        return name in new or name in old
+    before = guards.read(rule, key, old)
     names = set(ours)
-    if same(before, after):
-        return any(not same(old.get(name), new.get(name)) for name in names)
-    if before is not None and at_of(before) >= at_of(after):
+    if same(old.get(name), new.get(name)):
+        return any(not same(old.get(each), new.get(each)) for each in names)
+    if before is not None and before.at >= after.at:
         return True
-    names.add(guard)
-    return any(not same(old.get(name), new.get(name)) for name in old.keys() | new.keys() if name not in names)
+    names.add(name)
+    return any(not same(old.get(each), new.get(each)) for each in old.keys() | new.keys() if each not in names)

@@ -1,16 +1,18 @@
 """Index attributes: key attributes of indexes on the source item itself.
 
-No version is needed: the write holds only while every attribute the rules read still has the value they read. If one has
-changed since, a newer record is on its way and decides.
+No version is needed: the write holds only while every attribute that the rules and `match` read still has the value they
+read. If one has changed since, a newer record is on its way and decides.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from projections.engine.store import AllOf, Condition, Equal, Exists, ItemKey, Missing, Store, Update, Value
+from projections.engine.application import ApplicationItems
+from projections.engine.guards import as_read
+from projections.engine.store import AllOf, Image, ItemKey, Value
 from projections.errors import BadInput, ConditionFailed
-from projections.language.program import Program
+from projections.language.program import Entity, Program
 from projections.language.rules import IndexRule
 from projections.language.scope import Item
 from projections.language.values import same
@@ -23,6 +25,8 @@ class IndexWrite:
     """Attributes to set (or, with None, to remove) on an item, and the values they were derived from."""
 
     key: ItemKey
+    entity: Entity
+    image: Image
     values: dict[str, Value | None]
     reads: dict[str, Value | None]
     sequence: str
@@ -55,22 +59,16 @@ def index_write(program: Program, item: Item, sequence: str) -> tuple[IndexWrite
             values.update(wrong)
             names.append(rule.name)
             reads.update((name, item.image.get(name)) for name in rule.reads)
-    return (IndexWrite(item.key, values, reads, sequence, tuple(names)) if values else None), problems
+    if not values:
+        return None, problems
+    return IndexWrite(item.key, item.entity, item.image, values, reads, sequence, tuple(names)), problems
 
 
-def write_index(store: Store, write: IndexWrite) -> bool:
+def write_index(items: ApplicationItems, write: IndexWrite) -> bool:
     """Writes index attributes. False if the item has changed since, or is gone."""
-    conditions: list[Condition] = [Exists((store.schema(write.key.table).partition[0],))]
-    for name, value in sorted(write.reads.items()):
-        conditions.append(Missing((name,)) if value is None else Equal((name,), value))
-    update = Update(
-        write.key,
-        set={name: value for name, value in write.values.items() if value is not None},
-        remove=tuple(sorted(name for name, value in write.values.items() if value is None)),
-        condition=AllOf(tuple(conditions)),
-    )
+    read = [as_read(name, value) for name, value in sorted(write.reads.items())]
     try:
-        store.write(update)
+        items.change_as_read(write.entity, write.key, write.values, AllOf(tuple(read)), write.image)
     except ConditionFailed:
         return False
     return True

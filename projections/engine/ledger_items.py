@@ -5,6 +5,7 @@
     G|<rule>|<target>     <generation>|<shard>         group: number of contributions and totals of one target
     M|<rule>|<target>     <generation>|<slot>|<value><source>   member: one contribution, ordered by value and source
     F|<rule>|<parent>     .                            fence: the newest version of an embed's parent being pushed
+    W|<rule>|<target>     .                            which source waits for a key that another kind of item occupies
     R                     . and others                 registry: see `engine.registry`
 
 Keys are readable as long as they fit; longer ones end in a hash, and the item holds the whole key.
@@ -37,6 +38,7 @@ __all__ = [
     "members_key",
     "read_recent",
     "recent_element",
+    "waiting_key",
     "whole_key",
 ]
 
@@ -95,6 +97,11 @@ def member_key(rule: str, target: str, generation: int, member: str, source: str
 def fence_key(rule: str, parent: str) -> ItemKey:
     """Of the fence of an embed's parent, by its encoded key."""
     return ItemKey(LEDGER, _shortened(f"F|{rule}|{parent}", _LONGEST_PARTITION), ".")
+
+
+def waiting_key(rule: str, target: str) -> ItemKey:
+    """Of the note which source waits for the key of a copy, where there is an item of another kind."""
+    return ItemKey(LEDGER, _shortened(f"W|{rule}|{target}", _LONGEST_PARTITION), ".")
 
 
 def group_at(generation: int, version: int) -> str:

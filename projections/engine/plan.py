@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from projections.engine.copies import CopyHeal, CopyWrite, heals_of, writes_of
-from projections.engine.embeds import Push, needs_pull, reference_of
-from projections.engine.guards import needs_healing
-from projections.engine.indexes import IndexWrite, index_write
+from projections.engine.application import Release
+from projections.engine.copies import CopyHeal, CopyWrite, freed_by, heals_of, writes_of
+from projections.engine.embeds import Push, last_offer, needs_pull, reference_of
+from projections.engine.guards import Guards, needs_healing
+from projections.engine.indexes import IndexWrite, index_attributes, index_write
 from projections.engine.ledger import Change
 from projections.engine.ledger_items import Target
 from projections.engine.records import Record
-from projections.engine.store import Image
+from projections.engine.store import Image, Value
 from projections.errors import BadInput
 from projections.language.contribution import NOTHING, Contributions, Evaluated
 from projections.language.embeds import EmbedRule
@@ -54,6 +55,7 @@ class Plan:
     copy_heals: list[CopyHeal] = field(default_factory=list)
     heals: dict[Target, str] = field(default_factory=dict)
     indexes: list[IndexWrite] = field(default_factory=list)
+    releases: list[Release] = field(default_factory=list)
     pushes: dict[Push, str] = field(default_factory=dict)
     pulls: dict[tuple[str, ItemKey], str] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
@@ -62,12 +64,16 @@ class Plan:
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        asked = (self.changes, self.copies, self.copy_heals, self.heals, self.indexes, self.pushes, self.pulls)
-        return not any(asked) and not self.rejected
+        asked = (self.changes, self.copies, self.copy_heals, self.heals, self.indexes, self.releases)
+        return not any(asked) and not self.pushes and not self.pulls and not self.rejected
 
 
-def plan(program: Program, records: Iterable[Record]) -> Plan:
-    """What the records of a batch ask for, per item in the order in which they come."""
+def plan(program: Program, records: Iterable[Record], guards: Guards | None = None) -> Plan:
+    """What the records of a batch ask for, per item in the order in which they come.
+
+    `guards` reads the guards of the ledger that the records are applied to; without it those of any ledger are valid.
+    """
+    guards = guards or Guards(program, None)
     made = Plan()
     recognised: list[tuple[Record, Item | None, Item | None]] = []
     last: dict[ItemKey, tuple[Image, Item | None]] = {}
@@ -80,6 +86,11 @@ def plan(program: Program, records: Iterable[Record]) -> Plan:
         new = program.recognise(record.key, record.new) if record.new is not None else None
         if record.new is not None:
             last[record.key] = (record.new, new)
+        if program.shared_keys and record.old is not None:
+            if program.copies_with_match:
+                made.copy_heals.extend(freed_by(program, record, old, new))
+            for target in _freed(program, record, old, new):
+                made.heals.setdefault(target, record.sequence)
         if old is None and new is None:
             made.ignored += 1
         else:
@@ -98,12 +109,16 @@ def plan(program: Program, records: Iterable[Record]) -> Plan:
         made.copies = writes_of(program, recognised, reject)
     if program.embeds_from:
         made.pushes = _pushes(program, recognised, reject)
-        made.pulls = _pulls(program, recognised, reject)
+        made.pulls = _pulls(program, guards, recognised, reject)
     for record, old, new in recognised:
         if program.copy_rule_into:
-            made.copy_heals.extend(heals_of(program, record.key, old, new, record.sequence))
-        for target in _heals(program, record, old, new):
+            made.copy_heals.extend(heals_of(program, guards, record.key, old, new, record.sequence))
+        for target in _heals(program, guards, record, old, new):
             made.heals.setdefault(target, record.sequence)
+        if old is not None and record.new is not None and (new is None or new.entity is not old.entity):
+            release = _release(program, guards, record, old)
+            if release is not None:
+                made.releases.append(release)
     if program.index_rules:
         made.indexes = _indexes(program, recognised, reject)
     return made
@@ -193,7 +208,40 @@ def _targets(contributions: Mapping[str, Mapping[str, object]]) -> set[Target]:
     return {(rule, target) for rule, targets in contributions.items() for target in targets}
 
 
-def _heals(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:
+def _release(program: Program, guards: Guards, record: Record, left: Item) -> Release | None:
+    """What the rules of its former entity set on an item that is of another kind now."""
+    name, image = left.entity.name, left.image
+    values: dict[str, list[Value]] = {}
+    held: list[str] = []
+    copier = program.copy_rule_into.get(name)
+    rules: list[LedgerRule | EmbedRule] = [*program.ledger_rules_into.get(name, ()), *program.embeds_into.get(name, ())]
+    for rule in [*rules, copier] if copier is not None else rules:
+        if guards.read(rule.name, record.key, image) is None:
+            continue
+        held.append(guards.name(rule.name))
+        for attribute in rule.owned(image) if isinstance(rule, CopyRule) else rule.attributes:
+            if attribute in image:
+                values.setdefault(attribute, []).append(image[attribute])
+    for index in program.index_rules.get(name, ()):
+        for attribute, value in index_attributes(index, left)[0].items():
+            if value is not None:
+                values.setdefault(attribute, []).append(value)
+    return Release(record.key, left.entity, tuple(held), values, record.sequence) if held or values else None
+
+
+def _freed(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:
+    """The targets that rules may create now, because an item of another kind under their key is gone."""
+    if record.new is not None and (old is None or (new is not None and new.entity is old.entity)):
+        return []
+    return [
+        (rule.name, encode_key(record.key))
+        for entity, rules in program.created_with_match.items()
+        if (old is None or old.entity is not entity) and entity.at(record.key)
+        for rule in rules
+    ]
+
+
+def _heals(program: Program, guards: Guards, record: Record, old: Item | None, new: Item | None) -> list[Target]:
     """The groups that the record of a target asks to be published again, whatever the guard says."""
     target: str | None = None
     found: list[Target] = []
@@ -206,7 +254,7 @@ def _heals(program: Program, record: Record, old: Item | None, new: Item | None)
                 # removed by the application: what the rules alone create, they create again
                 heal = isinstance(rule, CopyRule) or (entity.derived and not entity.copied)
             else:
-                heal = needs_healing(program.guard(rule.name), _ours(rule, before, after), before, after)
+                heal = needs_healing(guards, rule.name, record.key, _ours(rule, before, after), before, after)
             if heal:
                 target = target or encode_key(record.key)
                 found.append((rule.name, target))
@@ -226,7 +274,7 @@ def _pushes(program: Program, recognised: Recognised, reject: Reject) -> dict[Pu
 
     Never dropped because changes cancel out: an earlier, interrupted delivery may have pushed some of them.
     """
-    found: dict[tuple[str, ItemKey], tuple[str, str]] = {}
+    found: dict[tuple[str, ItemKey], tuple[str, str, str]] = {}
     for record, old, new in recognised:
         for entity in {item.entity.name for item in (old, new) if item is not None}:
             for rule in program.embeds_from.get(entity, ()):
@@ -234,14 +282,19 @@ def _pushes(program: Program, recognised: Recognised, reject: Reject) -> dict[Pu
                 if problem is not None:
                     reject(record, rule.name, problem, known)
                 keep = rule.on_delete == "keep"
-                back = keep and old is None  # its children may show what an earlier parent of this key gave them
-                if (back or before != after) and not (keep and record.new is None):
-                    first = found.get((rule.name, record.key), ("", record.sequence))[1]
-                    found[rule.name, record.key] = (record.version, first)
-    return {Push(rule, encode_key(key), version): first for (rule, key), (version, first) in found.items()}
+                # its children may show what an earlier parent of this key gave them
+                back = keep and (old is None or old.entity is not rule.source)
+                gone = new is None or new.entity is not rule.source
+                if (back or before != after) and not (keep and gone):
+                    first = found.get((rule.name, record.key), ("", record.sequence, ""))[1]
+                    last = last_offer(rule.offered(new) if problem is None else ({}, ())) if keep else ""
+                    found[rule.name, record.key] = (record.version, first, last)
+    return {
+        Push(rule, encode_key(key), version, last=last): first for (rule, key), (version, first, last) in found.items()
+    }
 
 
-def _pulls(program: Program, recognised: Recognised, reject: Reject) -> dict[tuple[str, ItemKey], str]:
+def _pulls(program: Program, guards: Guards, recognised: Recognised, reject: Reject) -> dict[tuple[str, ItemKey], str]:
     """The children that need their parent's attributes. Record by record: a reference may change back within a batch."""
     found: dict[tuple[str, ItemKey], str] = {}
     for record, old, new in recognised:
@@ -252,7 +305,7 @@ def _pulls(program: Program, recognised: Recognised, reject: Reject) -> dict[tup
             problem = reference_of(rule, new)[1]
             if problem is not None:
                 reject(record, rule.name, problem, reference_of(rule, before)[1] if before is not None else None)
-            if needs_pull(rule, program.guard(rule.name), before, new):
+            if needs_pull(rule, guards, before, new):
                 found.setdefault((rule.name, record.key), record.sequence)
     return found
 

@@ -7,13 +7,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
+from projections.engine.application import ApplicationItems, Release
 from projections.engine.copies import Copier, CopyHeal, CopyWrite
 from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.embeds import Embedder, Push
 from projections.engine.groups import Generations
+from projections.engine.guards import Guards
 from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.ledger import Change, Ledger
 from projections.engine.ledger_items import Target
@@ -108,13 +110,13 @@ class Processor:
         batch = _Batch(self, effort)
         batch.tally.add("records", len(records))
         decoded = batch.decode(records)
-        try:
-            made = plan(self._program, decoded)
-        except Exception:
-            made = None
         # Also where there is nothing to do: what means nothing to these rules may mean something to those in force.
         if not batch.admitted(records):
             return batch.outcome()
+        try:
+            made = plan(self._program, decoded, batch.guards)
+        except Exception:
+            made = None
         if made is not None and made.idle and not batch.rejected:
             batch.tally.add("ignored", made.ignored)
             return batch.outcome()
@@ -160,6 +162,12 @@ class _Batch:
         self._fail(_sequences(records), reason)
         return False
 
+    @cached_property
+    def guards(self) -> Guards:
+        """The guards of the rules on the items of this ledger. Once the registry was read."""
+        assert self._standing is not None
+        return Guards(self._program, self._standing.ledger)
+
     def _patiently(self, work: Callable[[], Standing]) -> Standing:
         attempt = 0
         while True:
@@ -198,7 +206,7 @@ class _Batch:
         """
         for record in records:
             try:
-                made = plan(self._program, [record])
+                made = plan(self._program, [record], self.guards)
             except Exception as error:
                 self._undigested(record, error)
                 continue
@@ -223,10 +231,12 @@ class _Batch:
 
     def _steps(self, made: Plan) -> Iterator[Callable[[], None]]:
         """What a plan asks for, in order."""
-        copier = Copier(self._program, self._store, self.tally)
+        copier = Copier(self._program, self._store, self.guards, self.tally)
+        items = ApplicationItems(self._program, self._store, self.guards)
         yield partial(self._ledger, made.changes)
+        yield partial(self._run_all, [partial(self._release, items, release) for release in made.releases])
         pieces: list[Callable[[], None]] = [partial(self._copy, copier, copy) for copy in made.copies]
-        pieces += [partial(self._index, write) for write in made.indexes]
+        pieces += [partial(self._index, items, write) for write in made.indexes]
         yield partial(self._run_all, pieces)
         yield partial(self._run_all, [partial(self._heal_copy, copier, heal) for heal in _distinct(made.copy_heals)])
         yield partial(self._heal, made.heals)
@@ -244,7 +254,7 @@ class _Batch:
         processor = self._processor
         # many parents at once, or the children of one: never both, because what runs at once must not wait for itself
         inner = self._run if len(made.pushes) == 1 else one_by_one
-        embedder = Embedder(self._program, self._store, pace=processor._pace, tally=self.tally, run=inner)
+        embedder = Embedder(self._program, self._store, self.guards, pace=processor._pace, tally=self.tally, run=inner)
         waiting: list[tuple[Push, str]] = []
         self._run_all([partial(self._push, embedder, push, first, waiting) for push, first in made.pushes.items()])
         self._run_all([partial(self._pull, embedder, *pull, first) for pull, first in made.pulls.items()])
@@ -299,6 +309,7 @@ class _Batch:
             self._program,
             self._store,
             self._processor._generations,
+            guards=self.guards,
             run=self._run,
             tally=self.tally,
             publishes=self._publishes,
@@ -365,12 +376,19 @@ class _Batch:
     def _heal_copy(self, copier: Copier, heal: CopyHeal) -> None:
         self._attempt(partial(copier.heal, heal, self._effort), heal.sequence, heal.rule.name, encode_key(heal.target))
 
-    def _index(self, write: IndexWrite) -> None:
+    def _index(self, items: ApplicationItems, write: IndexWrite) -> None:
         def apply() -> None:
-            if write_index(self._store, write):
+            if write_index(items, write):
                 self.tally.add("indexed")
 
         self._attempt(apply, write.sequence, ", ".join(write.rules), encode_key(write.key))
+
+    def _release(self, items: ApplicationItems, release: Release) -> None:
+        def apply() -> None:
+            if items.release(release):
+                self.tally.add("released")
+
+        self._attempt(apply, release.sequence, release.entity.name, encode_key(release.key))
 
     def _attempt(self, work: Callable[[], None], sequence: str, rule: str, key: str) -> None:
         attempt = 0
@@ -451,5 +469,5 @@ def _distinct(heals: Iterable[CopyHeal]) -> list[CopyHeal]:
     for heal in heals:
         known = found.setdefault(heal.target, heal)
         newest = {source: max(at, known.sources.get(source, "")) for source, at in heal.sources.items()}
-        found[heal.target] = replace(known, sources={**known.sources, **newest})
+        found[heal.target] = replace(known, sources={**known.sources, **newest}, freed=known.freed or heal.freed)
     return list(found.values())

@@ -2,39 +2,27 @@
 
 A publish reads the group's version, then totals and members, and writes under the condition that the target's guard is
 absent or older. Healing and refreshing write if the guard is as read, whatever it says, so that a guard from the future (a
-cloned item, a restored ledger) cannot lock the truth out.
+cloned item, a restored ledger) cannot lock the truth out. Both write only to items of the target's kind; see
+`engine.application`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from projections.engine.application import ApplicationItems, Release, occupied
 from projections.engine.effort import Effort, Run, one_by_one, write_all
 from projections.engine.groups import Generations, Group, read_groups, read_members
-from projections.engine.guards import as_read, guard_value, older
-from projections.engine.ledger_items import Target
-from projections.engine.store import (
-    AllOf,
-    AnyOf,
-    Condition,
-    Delete,
-    Equal,
-    Exists,
-    Image,
-    ItemKey,
-    Missing,
-    Store,
-    Update,
-    Value,
-)
+from projections.engine.guards import Guard, Guards
+from projections.engine.ledger_items import Target, group_at
+from projections.engine.store import Image, ItemKey, Store, Update, Value
 from projections.engine.tally import Tally
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.keys import decode_key
 from projections.language.program import Entity, Program
-from projections.language.rules import CopyRule, LedgerRule
+from projections.language.rules import CopyRule, LedgerRule, Members
 from projections.language.values import same
 
 __all__ = ["Publisher", "creates", "shares_calls"]
@@ -54,6 +42,7 @@ class Publisher:
         store: Store,
         generations: Generations,
         *,
+        guards: Guards,
         run: Run[Any] = one_by_one,
         tally: Tally | None = None,
         publishes: Callable[[LedgerRule], bool] = lambda rule: True,
@@ -61,12 +50,10 @@ class Publisher:
         self._program = program
         self._store = store
         self._generations = generations
+        self._guards = guards
+        self._items = ApplicationItems(program, store, guards)
         self._run = run
         self._publishes = publishes
-        self._others = {
-            entity: tuple(program.guard(rule.name) for rule in rules)
-            for entity, rules in program.ledger_rules_into.items()
-        }
         self._tally = tally or Tally()
 
     def publish(self, targets: Iterable[Target], effort: Effort) -> dict[Target, StoreError]:
@@ -80,19 +67,27 @@ class Publisher:
             groups = read_groups(self._store, list(known), self._generations)
         except Transient as error:
             return dict.fromkeys(known, error)
-        alone = {
-            target: rule
-            for target, rule in known.items()
-            if not (shares_calls(rule) and rule.into.at(decode_key(target[1])))
-        }
+        updates: dict[Target, Update] = {}
+        for target, rule in known.items():
+            if shares_calls(rule) and not groups[target].rebuilding:
+                values = rule.published(groups[target].totals, {})
+                update = self._blind(rule, decode_key(target[1]), groups[target], values)
+                if update is not None:
+                    updates[target] = update
+        alone = [target for target in known if target not in updates and not groups[target].rebuilding]
         self._run(
             [
-                partial(self._try, target, partial(self._publish_one, rule, target, groups[target]), effort, failures)
-                for target, rule in alone.items()
+                partial(
+                    self._try,
+                    target,
+                    partial(self._publish_one, known[target], target, groups[target]),
+                    effort,
+                    failures,
+                )
+                for target in alone
             ]
         )
-        together = [target for target in known if target not in alone and not groups[target].rebuilding]
-        self._publish_each({target: known[target] for target in together}, groups, effort, failures)
+        self._publish_each(known, updates, groups, effort, failures)
         return failures
 
     def heal(self, targets: Iterable[Target], effort: Effort) -> dict[Target, StoreError]:
@@ -149,186 +144,245 @@ class Publisher:
         rule = self._program.rules.get(target[0])
         return rule if isinstance(rule, LedgerRule) else None
 
+    def _blind(self, rule: LedgerRule, key: ItemKey, group: Group, values: Mapping[str, Value | None]) -> Update | None:
+        """The update of an item that nobody has read; None if the item has to be read first."""
+        if not rule.into.at(key):
+            return None
+        stamp = self._guards.stamp(key, group.at, n=group.totals.n)
+        wanted = {**values, self._guards.name(rule.name): stamp}
+        return self._items.change(rule.into, key, wanted, self._guards.older(rule.name, key, group.at))
+
+    def _recreated(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members) -> Update | None:
+        """The update of an item that the rule created, and that nobody has read; None if it has to be read first."""
+        wanted = self._wanted(rule, key, group, members, created=True)
+        if isinstance(rule, CopyRule):
+            if rule.attributes is None:  # only the item tells what is to be removed
+                return None
+            wanted = {**{name: None for name in rule.owned() if name not in wanted}, **wanted}
+        return self._items.change(rule.into, key, wanted, self._guards.created_and_older(rule.name, key, group.at))
+
     def _publish_one(self, rule: LedgerRule, target: Target, group: Group) -> None:
-        if group.rebuilding:
-            return
         key = decode_key(target[1])
+        members = read_members(self._store, rule, target[1], group)
+        item: Image | None = None
+        n = group.totals.n
         try:
-            self._write(rule, key, target, group, older(self._program.guard(rule.name), group.at), None)
-        except ConditionFailed as failed:  # no such item, or published by someone with as new or newer knowledge
-            if group.totals.n == 0 and failed.item is not None:
-                self._delete_empty(rule, key)  # the one who published the zeros may have died before deleting
-            return
-        self._tally.add("published")
+            if not creates(rule):
+                update = self._blind(rule, key, group, rule.published(group.totals, members))
+                if update is None:
+                    item = self._get(key)
+                else:
+                    self._store.write(update)
+                    return self._tally.add("published")
+            elif n == 0 or not rule.into.at(key):
+                item = self._get(key)
+            elif group.at != group_at(group.generation, 1):  # as a rule the item is there, and the rule has created it
+                update = self._recreated(rule, key, group, members)
+                if update is None:
+                    item = self._get(key)
+                else:
+                    self._store.write(update)
+                    return self._tally.add("published")
+        except ConditionFailed as failed:
+            item = failed.item
+        return self._publish_read(rule, target, group, members, item)
+
+    def _get(self, key: ItemKey) -> Image | None:
+        return self._store.get(key) if key.table in self._program.tables else None
 
     def _publish_each(
         self,
         rules: Mapping[Target, LedgerRule],
+        updates: Mapping[Target, Update],
         groups: Mapping[Target, Group],
         effort: Effort,
         failures: dict[Target, StoreError],
     ) -> None:
         """Targets that are there or are left alone, in few requests: what creates or deletes items needs its own."""
-        writes = []
-        for target, rule in rules.items():
-            group, guard = groups[target], self._program.guard(rule.name)
-            values = {**rule.published(group.totals, {}), guard: guard_value(group.at, by=None, n=group.totals.n)}
-            key = decode_key(target[1])
-            writes.append(_update(key, values, self._on_target(rule, key, older(guard, group.at))))
-        for target, answer in zip(rules, write_all(self._store, writes, effort, self._run), strict=True):
+        unsure: list[Target] = []
+        answers = write_all(self._store, list(updates.values()), effort, self._run)
+        for target, answer in zip(updates, answers, strict=True):
             if answer is None:
                 self._tally.add("published")
-            elif not isinstance(answer, ConditionFailed):  # no such item, or published by one who knew as much
+            elif not isinstance(answer, ConditionFailed):
                 failures[target] = answer
+            elif rules[target].into.pattern is not None:  # `match` may fit where no condition can say so
+                unsure.append(target)
+        if not unsure:  # no such item, or published by one who knew as much
+            return
+        try:
+            effort.check()
+            items = self._store.get_many([decode_key(target[1]) for target in unsure])
+        except Transient as error:
+            failures.update(dict.fromkeys(unsure, error))
+            return
+        pieces = []
+        for target in unsure:
+            rule, key = rules[target], decode_key(target[1])
+            item = items.get(key)
+            guard = self._items.guard(rule, key, item)
+            if self._items.is_of(rule.into, key, item) and (guard is None or guard.at < groups[target].at):
+                work = partial(self._publish_read, rule, target, groups[target], {}, item)
+                pieces.append(partial(self._try, target, work, effort, failures))
+        self._run(pieces)
 
-    def _on_target(self, rule: LedgerRule, key: ItemKey, condition: Condition) -> Condition:
-        """The condition, and that there is an item of the kind that the rule writes to.
-
-        What `match` says outright is checked; an item that changes its kind appears, and is healed.
-        """
-        schema = self._store.schema(key.table)
-        constants = rule.into.constants.items()
-        kind = tuple(Equal((name,), value) for name, value in constants if name not in schema.key_attributes)
-        return AllOf((self._exists(key), *kind, condition))
+    def _publish_read(
+        self, rule: LedgerRule, target: Target, group: Group, members: Members, item: Image | None
+    ) -> None:
+        """Publishes onto an item that was read after its group."""
+        for _ in range(_MOST_TRIES):
+            try:
+                if self._apply(rule, target, group, members, item, heals=False):
+                    self._tally.add("published")
+                return
+            except ConditionFailed as failed:
+                item = failed.item
+        raise Transient(f"{rule.name}: a target kept changing while it was published")
 
     def _heal_one(
         self, rule: LedgerRule, target: Target, read: list[tuple[Image | None, Group]], effort: Effort
     ) -> None:
         """`read` holds item and group as they were read together with others, for the first try."""
-        key, guard = decode_key(target[1]), self._program.guard(rule.name)
+        key = decode_key(target[1])
         for _ in range(_MOST_TRIES):
             effort.check()
             if read:
                 item, group = read.pop()
             else:
-                item = self._store.get(key)
+                item = self._get(key)
                 group = read_groups(self._store, [target], self._generations)[target]
-            if group.rebuilding:
+            if group.rebuilding or (item is None and (group.totals.n == 0 or not creates(rule))):
                 return
-            if item is None and not creates(rule):
-                return
-            held, home = item.get(guard) if item is not None else None, rule.into.at(key)
-            if home and item is not None and not creates(rule) and not self._fits(rule, key, item):
-                return
-            if (item is None and group.totals.n == 0) or (held is None and not home):
-                return
+            members = read_members(self._store, rule, target[1], group)
             try:
-                if self._write(rule, key, target, group, as_read(guard, held), item):
+                if self._apply(rule, target, group, members, item, heals=True):
                     self._tally.add("healed")
                 return
-            except ConditionFailed as failed:
-                if failed.item is None and not creates(rule):
-                    return
+            except ConditionFailed:
+                continue
         raise Transient(f"{rule.name}: the guard of a target kept changing while it was healed")
 
-    def _exists(self, key: ItemKey) -> Condition:
-        return Exists((self._store.schema(key.table).partition[0],))
-
-    def _fits(self, rule: LedgerRule, key: ItemKey, image: Image) -> bool:
-        """Whether an item is of the entity that the rule writes to, by key and `match`."""
-        item = self._program.recognise(key, image)
-        return item is not None and item.entity is rule.into
-
-    def _write(
-        self, rule: LedgerRule, key: ItemKey, target: Target, group: Group, condition: Condition, item: Image | None
-    ) -> bool:
-        """Writes what the group says unless `item` shows it already. Whether anything had to be written."""
-        if not rule.into.at(key):
-            return self._write_elsewhere(rule, key, group, condition, item)
-        guard = self._program.guard(rule.name)
-        members = read_members(self._store, rule, target[1], group)
-        values = rule.published(group.totals, members)
+    def _wanted(
+        self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, *, created: bool
+    ) -> dict[str, Value | None]:
+        """What an item shows of a group, the guard included."""
         by = members["claim"][0].source if isinstance(rule, CopyRule) and members["claim"] else None
-        stamp = guard_value(group.at, by=by, n=group.totals.n)
+        stamp = self._guards.stamp(key, group.at, by=by, n=group.totals.n, created=created)
+        return {**rule.published(group.totals, members), self._guards.name(rule.name): stamp}
+
+    def _apply(
+        self, rule: LedgerRule, target: Target, group: Group, members: Members, item: Image | None, *, heals: bool
+    ) -> bool:
+        """Brings an item up to its group. Whether anything had to be written. Raises ConditionFailed, Occupied.
+
+        The item was read before the group if this `heals`: then its guard may say anything. If it was read after the group,
+        it is left alone where its guard is as new.
+        """
+        key, makes, n = decode_key(target[1]), creates(rule), group.totals.n
+        contributed = bool(members["claim"]) if isinstance(rule, CopyRule) else n > 0
+        if not rule.into.at(key):
+            return item is not None and self._apply_elsewhere(rule, key, group, item, heals=heals)
+        if item is None:
+            if not makes or not contributed:
+                return False
+            constants = {} if isinstance(rule, CopyRule) else rule.into.constants
+            self._items.create(key, {**constants, **self._wanted(rule, key, group, members, created=True)})
+            return True
+        guard = self._items.guard(rule, key, item)
+        if not self._items.may_write(rule, rule.into, key, item):
+            released = guard is not None and self._items.release(self._left(rule, key, group, members))
+            if makes and contributed:
+                raise occupied(rule.into)
+            return released
+        newer = guard is not None and guard.at >= group.at and not heals
+        if makes and not contributed and isinstance(rule, CopyRule):
+            return not newer and guard is not None and self._retract_claim(rule, key, group, item, guard)
+        if newer:
+            return makes and n == 0 and self._delete_empty(rule, key, item)
+        wanted = self._wanted(rule, key, group, members, created=makes and guard is not None and guard.created)
         if isinstance(rule, CopyRule):
-            return self._write_claim(rule, key, values if by is not None else None, stamp, condition, item)
-        n, makes = group.totals.n, creates(rule)
-        wanted = {**(rule.into.constants if makes else {}), **values, guard: stamp}
-        shown = item is not None and all(same(item.get(name), value) for name, value in wanted.items())
+            owned = rule.owned(item) if guard is not None and guard.created else rule.owned()
+            wanted = {**{name: None for name in owned if name not in wanted}, **wanted}
+        elif makes:
+            wanted = {**rule.into.constants, **wanted}
+        shown = all(same(item.get(name), value) for name, value in wanted.items())
         if not shown:
-            if not makes:
-                condition = self._on_target(rule, key, condition)
-            elif n == 0:  # zeros never create: creating and deleting would chase each other forever
-                condition = AllOf((self._exists(key), condition))
-            self._store.write(_update(key, wanted, condition))
+            self._items.write(rule.into, key, wanted, rule, item)
         if makes and n == 0:
-            self._delete_empty(rule, key)
+            kept = {name: value for name, value in item.items() if name not in wanted}
+            self._delete_empty(rule, key, {**kept, **{k: v for k, v in wanted.items() if v is not None}})
         return not shown
 
-    def _write_elsewhere(
-        self, rule: LedgerRule, key: ItemKey, group: Group, condition: Condition, item: Image | None
-    ) -> bool:
+    def _left(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members) -> Release:
+        """What a rule may have published on an item that has left its entity: no more is known where no record tells."""
+        published = rule.published(group.totals, members)
+        values = {name: (value,) for name, value in published.items() if value is not None}
+        return Release(key, rule.into, (self._guards.name(rule.name),), values)
+
+    def _apply_elsewhere(self, rule: LedgerRule, key: ItemKey, group: Group, item: Image, *, heals: bool) -> bool:
         """Under a key of another entity, which another version of the rule recorded: it owns no attribute there.
 
         What that version showed goes when it is retired. But from an item that only rules make and that bears its guard, the
         rule takes what it may have shown under the same names, and the guard says how much still contributes: such items go
         with the last contribution.
         """
-        n, guard = group.totals.n, self._program.guard(rule.name)
-        condition = AllOf((Exists((guard,)), condition))
-        entities = self._program.entities_at(key)
-        if isinstance(rule, CopyRule) and n == 0 and _all_are(entities, lambda entity: entity.copied):
-            self._store.write(Delete(key, condition))
-            return True
-        if not _all_are(entities, _made):
+        n, guard = group.totals.n, self._items.guard(rule, key, item)
+        if guard is None or (guard.at >= group.at and not heals):
             return False
-        wanted: dict[str, Value | None] = {guard: guard_value(group.at, by=None, n=n)}
+        entities = self._program.entities_at(key)
+        entity = next((one for one in entities if self._items.is_of(one, key, item)), None)
+        if isinstance(rule, CopyRule) and n == 0 and entity is not None and _all_are(entities, lambda one: one.copied):
+            if not guard.created or self._items.foreign(entity, item):
+                return False
+            self._items.delete(entity, key, item)
+            return True
+        if entity is None or not _all_are(entities, _made):
+            return False
+        stamp = self._guards.stamp(key, group.at, n=n, created=guard.created)
+        wanted: dict[str, Value | None] = {self._guards.name(rule.name): stamp}
         if not isinstance(rule, CopyRule):
             others = set(self._store.schema(key.table).key_attributes)
-            for entity in entities:
-                others |= self._program.derived_attributes(entity.name) | entity.constants.keys()
+            for one in entities:
+                others |= self._program.derived_attributes(one.name) | one.constants.keys()
             wanted |= {name: None for name in rule.attributes if name not in others}
-        shown = item is not None and all(same(item.get(name), value) for name, value in wanted.items())
+        shown = all(same(item.get(name), value) for name, value in wanted.items())
         if not shown:
-            self._store.write(_update(key, wanted, condition))
+            self._items.write(entity, key, wanted, rule, item)
         if n == 0:
-            self._delete_empty(rule, key)
+            kept = {name: value for name, value in item.items() if name not in wanted}
+            self._delete_empty(rule, key, {**kept, self._guards.name(rule.name): stamp}, entity)
         return not shown
 
-    def _delete_empty(self, rule: LedgerRule, key: ItemKey) -> None:
-        """Deletes an item that only rules make if every rule's guard on it says that nothing contributes.
-
-        Under a key of another entity, which another version of the rule recorded, it must bear the rule's guard: items that
-        the rule never published on are none of its business.
+    def _delete_empty(self, rule: LedgerRule, key: ItemKey, item: Image, entity: Entity | None = None) -> bool:
+        """Deletes an item that rules created if every rule's guard on it says that nothing contributes, and nothing of the
+        application is on it. Whether it was deleted.
         """
-        home, guard = rule.into.at(key), self._program.guard(rule.name)
-        entities = [rule.into] if home else self._program.entities_at(key)
-        if not _all_are(entities, _made):
-            return
-        guards = {guard}.union(*(self._others.get(entity.name, ()) for entity in entities))
-        empty = tuple(AnyOf((Missing((name,)), Equal((name, "n"), {"N": "0"}))) for name in sorted(guards))
-        there = self._exists(key) if home else Exists((guard,))
-        with suppress(ConditionFailed):  # another rule contributes, or it is gone already
-            self._store.write(Delete(key, AllOf((there, *empty))))
-
-    def _write_claim(
-        self,
-        rule: CopyRule,
-        key: ItemKey,
-        values: Mapping[str, Value | None] | None,
-        stamp: Value,
-        condition: Condition,
-        item: Image | None,
-    ) -> bool:
-        """The least claim's copy; without a claim, no item."""
-        guard = self._program.guard(rule.name)
-        if values is None:  # only the rule makes such items: a heal deletes one that lost its guard, too
-            ours = Exists((guard,)) if item is None else self._exists(key)
-            try:
-                self._store.write(Delete(key, AllOf((ours, condition))))
-            except ConditionFailed as failed:
-                if failed.item is None:
-                    return False
-                raise
-            return True
-        stored = item
-        if rule.attributes is None and stored is None:
-            stored = self._store.get(key)
-        gone = {name: None for name in rule.owned(stored) if name not in values}
-        wanted = {**gone, **values, guard: stamp}
-        if item is not None and all(same(item.get(name), value) for name, value in wanted.items()):
+        entity = entity or rule.into
+        if not _made(entity):
             return False
-        self._store.write(_update(key, wanted, condition))
+        rules = {one.name: one for one in self._program.ledger_rules_into.get(entity.name, ())} | {rule.name: rule}
+        found = [guard for one in rules.values() if (guard := self._items.guard(one, key, item)) is not None]
+        if any(guard.n != 0 for guard in found) or not self._items.created(key, item):
+            return False
+        if self._items.foreign(entity, item):
+            return False
+        try:
+            self._items.delete(entity, key, item, rules=rules)
+        except ConditionFailed:  # another rule contributes by now, or it is gone already
+            return False
+        return True
+
+    def _retract_claim(self, rule: CopyRule, key: ItemKey, group: Group, item: Image, guard: Guard) -> bool:
+        """Without a claim: an item that the rule created goes; of any other only what the rule set."""
+        if guard.created and not self._items.foreign(rule.into, item):
+            self._items.delete(rule.into, key, item)
+            return True
+        owned = rule.owned() - rule.into.constants.keys()
+        stamp = self._guards.stamp(key, group.at, n=0, created=guard.created)
+        wanted: dict[str, Value | None] = {**dict.fromkeys(owned), self._guards.name(rule.name): stamp}
+        if all(same(item.get(name), value) for name, value in wanted.items()):
+            return False
+        self._items.write(rule.into, key, wanted, rule, item)
         return True
 
 
@@ -350,12 +404,3 @@ def _made(entity: Entity) -> bool:
 def shares_calls(rule: LedgerRule) -> bool:
     """Whether publishes go together as batches of statements, which create nothing and read nothing first."""
     return not creates(rule) and not rule.member_queries
-
-
-def _update(key: ItemKey, values: Mapping[str, Value | None], condition: Condition) -> Update:
-    return Update(
-        key,
-        set={name: value for name, value in values.items() if value is not None},
-        remove=tuple(sorted(name for name, value in values.items() if value is None)),
-        condition=condition,
-    )

@@ -18,12 +18,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from projections.engine.application import ApplicationItems
 from projections.engine.copies import Copier, CopyHeal, copies_of
 from projections.engine.delta import SETTLED
 from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import Embedder, Push
 from projections.engine.groups import Generations
-from projections.engine.guards import by_of
+from projections.engine.guards import Guards
 from projections.engine.indexes import index_write, write_index
 from projections.engine.ledger import Change, Ledger
 from projections.engine.ledger_items import Entry, Target, entry_key
@@ -31,7 +32,7 @@ from projections.engine.limits import refusal
 from projections.engine.plan import Rejected
 from projections.engine.publishing import Publisher
 from projections.engine.recent import forget, owing
-from projections.engine.registry import SHADOW
+from projections.engine.registry import SHADOW, Standing
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.tally import Tally
 from projections.errors import InvalidRequest, StoreError, Transient
@@ -75,16 +76,16 @@ def goal_of(
 class Refresher:
     """Refreshes items, many at a time. What cannot be done is gathered, never raised for one item's sake.
 
-    `publishes` says of a rule whether it writes to its targets now (`Standing.publishes`). `failed` has what is to be tried
-    again by encoded key, with the reason; `rejected` what no repetition will achieve. Raises `errors.Misconfigured`.
+    `standing` is the registry: which rules publish now, and the id of the ledger. `failed` has what is to be tried again by
+    encoded key, with the reason; `rejected` what no repetition will achieve. Raises `errors.Misconfigured`.
     """
 
     def __init__(
         self,
         program: Program,
         store: Store,
+        standing: Standing,
         *,
-        publishes: Callable[[Rule], bool] = lambda rule: True,
         generations: Generations | None = None,
         run: Run[Any] = one_by_one,
         clock: Callable[[], float] = time.time,
@@ -94,15 +95,19 @@ class Refresher:
     ) -> None:
         self._program = program
         self._store = store
-        self._publishes = publishes
+        self._publishes = publishes = standing.publishes
+        self.guards = guards = Guards(program, standing.ledger)
+        self._items = ApplicationItems(program, store, guards)
         self._run = run
         self._clock = clock
         self.generations = generations or Generations()
         self.tally = tally or Tally()
         self._ledger = Ledger(program, store, run=run, chance=chance, generations=self.generations, tally=self.tally)
-        self._publisher = Publisher(program, store, self.generations, run=run, tally=self.tally, publishes=publishes)
-        self._copier = Copier(program, store, self.tally, run)
-        self.embedder = Embedder(program, store, pace=pace, tally=self.tally, run=run)
+        self._publisher = Publisher(
+            program, store, self.generations, guards=guards, run=run, tally=self.tally, publishes=publishes
+        )
+        self._copier = Copier(program, store, guards, self.tally, run)
+        self.embedder = Embedder(program, store, guards, pace=pace, tally=self.tally, run=run)
         self.failed: dict[str, str] = {}
         self.rejected: dict[Rejected, None] = {}
 
@@ -155,8 +160,12 @@ class Refresher:
         into = self._program.ledger_rules_into
         for key in keys:
             item = known.get(key)
-            names = [item.entity.name] if item is not None else [one.name for one in self._program.entities_at(key)]
-            found.update((rule.name, encode_key(key)) for name in names for rule in into.get(name, ()))
+            names = {one.name for one in self._program.entities_at(key)}
+            for name in names:
+                for rule in into.get(name, ()):
+                    # an item of another kind may bear the guard of a rule for the entity that it has left
+                    if item is None or item.entity.name == name or self.guards.name(rule.name) in item.image:
+                        found.add((rule.name, encode_key(key)))
         self.publish(found, effort)
 
     def publish(self, targets: Iterable[Target], effort: Effort) -> dict[Target, StoreError]:
@@ -310,7 +319,7 @@ class Refresher:
         source = encode_key(item.key)
         for rule, reason in problems:
             self._reject(rule, reason, source)
-        if write is not None and self._attempt(source, effort, partial(write_index, self._store, write)):
+        if write is not None and self._attempt(source, effort, partial(write_index, self._items, write)):
             self.tally.add("indexed")
 
     def _heal_copies(self, heals: Iterable[CopyHeal], effort: Effort) -> None:
@@ -334,8 +343,8 @@ class Refresher:
     def _as_copy(self, item: Item) -> list[CopyHeal]:
         """An item that bears a copy's guard, to be compared with the source which that names."""
         rule = self._program.copy_rule_into.get(item.entity.name)
-        source = by_of(item.image.get(self._program.guard(rule.name))) if rule is not None else ""
-        return [CopyHeal(rule, item.key, {source: ""}, "")] if rule is not None and source else []
+        guard = self.guards.read(rule.name, item.key, item.image) if rule is not None else None
+        return [CopyHeal(rule, item.key, {guard.by: ""}, "")] if rule is not None and guard is not None else []
 
     # What fails
 

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.store import (
@@ -86,6 +87,11 @@ def former(rule: str, fingerprint: str) -> str:
     return f"{rule}@{fingerprint}"
 
 
+def new_ledger_id() -> str:
+    """An id for a new ledger: 8 hexadecimal characters."""
+    return uuid4().hex[:8]
+
+
 class Replaced(Misconfigured):
     """Other rules were put in force meanwhile."""
 
@@ -106,6 +112,8 @@ class Standing:
     program: str
     past: frozenset[str]
     rules: Mapping[str, Registered]
+    ledger: str = ""
+    """The ledger's id, which guards carry: made with the registry, and never changed."""
 
     @classmethod
     def read(cls, item: Image) -> Standing:
@@ -116,6 +124,7 @@ class Standing:
             rules={
                 name: Registered(rule["M"]["f"]["S"], rule["M"]["s"]["S"]) for name, rule in item["rules"]["M"].items()
             },
+            ledger=item["ledger"]["S"] if "ledger" in item else "",
         )
 
     def outdated(self, program: Program) -> bool:
@@ -193,7 +202,7 @@ class Registry:
             if not new or now.outdated(self._program):
                 return now
             noted = {name: Registered(name.partition("@")[2], TRIED) for name in new}
-            then = Standing(now.epoch, now.program, now.past, {**now.rules, **noted})
+            then = replace(now, rules={**now.rules, **noted})
             rules = {name: self._program.rules[_base(name)] for name in new if _base(name) in self._program.rules}
             texts = {name: self._defined(rule.name, tried=True) for name, rule in rules.items() if now.publishes(rule)}
             if self._put(then, _as_read(now), texts):
@@ -254,7 +263,7 @@ class Registry:
         if now.program == program.fingerprint and rules == dict(now.rules):
             return now
         past = (now.past | {now.program}) - {program.fingerprint}
-        return Standing(now.epoch + 1, program.fingerprint, past, rules)
+        return replace(now, epoch=now.epoch + 1, program=program.fingerprint, past=past, rules=rules)
 
     def _fate(self, rule: str) -> str:
         """What becomes of other versions of a rule that these do not have. Of what was only tried nobody has to say it."""
@@ -269,7 +278,7 @@ class Registry:
 
     def _first(self) -> Standing:
         rules = {name: Registered(rule.fingerprint, self._new_rules) for name, rule in self._program.rules.items()}
-        return Standing(1, self._program.fingerprint, frozenset(), rules)
+        return Standing(1, self._program.fingerprint, frozenset(), rules, new_ledger_id())
 
     def complete(self, rules: Iterable[str]) -> Standing:
         """The backfill of these rules is complete: what was filling is live. Raises Replaced if others rule by now."""
@@ -283,7 +292,7 @@ class Registry:
             }
             if after == dict(now.rules):
                 return now
-            then = Standing(now.epoch, now.program, now.past, after)
+            then = replace(now, rules=after)
             if self._put(then, _as_read(now)):
                 return then
         raise Transient("the registry keeps changing")
@@ -300,7 +309,7 @@ class Registry:
             gone = retired[:_AT_ONCE]
             left = {name: known for name, known in now.rules.items() if name not in gone}
             # In one transaction: a function may note at any time that it has tried one of them again, and define it.
-            tries += not self._put(Standing(now.epoch, now.program, now.past, left), _as_read(now), gone=gone)
+            tries += not self._put(replace(now, rules=left), _as_read(now), gone=gone)
         raise Transient("the registry keeps changing")
 
     def definition(self, rule: str) -> dict[str, Any] | None:
@@ -353,6 +362,7 @@ class Registry:
             "epoch": {"N": str(standing.epoch)},
             "program": {"S": standing.program},
             "rules": _wire(standing),
+            "ledger": {"S": standing.ledger},
         }
         if standing.past:
             values["past"] = {"SS": sorted(standing.past)}

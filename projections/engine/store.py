@@ -194,8 +194,11 @@ class Store(Protocol):
         """One page of one segment of a parallel scan, consistent."""
         ...
 
-    def write(self, write: Write) -> None:
-        """One conditional write. Raises `errors.ConditionFailed` with the stored item."""
+    def write(self, write: Write) -> Image | None:
+        """One conditional write. Raises `errors.ConditionFailed` with the stored item.
+
+        Returns the item that a Delete removed; None for an Update, and where there was no item.
+        """
         ...
 
     def transact(self, writes: Sequence[Write]) -> None:

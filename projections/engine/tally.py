@@ -18,13 +18,15 @@ COUNTS = (
     "copies",
     "indexed",
     "healed",
+    "released",
     "embedded",
     "pulled",
     "rejected",
 )
 """Records delivered, and those no rule cares about; source items whose contributions were applied, were found applied, or
 failed; transactions tried; targets published; copies written; items whose index attributes were written; targets healed;
-children updated by a push, and by a pull; records rejected."""
+items from which the values of an entity they left were removed; children updated by a push, and by a pull; records
+rejected."""
 
 
 class Tally:

@@ -51,6 +51,8 @@ class Entity:
     patterns: tuple[KeyPattern, ...]
     """Of the partition key, then of the sort key if there is one."""
     match: Callable[[Resolve], bool] | None
+    pattern: Pattern | None
+    """`match` as it was parsed."""
     constants: Image
     """Attributes with one scalar in `match`: written on items we create, so that they are recognised."""
     numeric: frozenset[str]
@@ -64,6 +66,17 @@ class Entity:
     @property
     def owned_by_rules(self) -> bool:
         return self.derived or self.copied
+
+    @property
+    def match_names(self) -> tuple[str, ...]:
+        """The variables and dotted paths that `match` reads."""
+        return self.pattern.names if self.pattern is not None else ()
+
+    @property
+    def match_reads_key(self) -> bool:
+        """Whether `match` reads a key attribute, or a name that is a variable of the key."""
+        of_key = {*self.schema.key_attributes, *(name for pattern in self.patterns for name in pattern.names)}
+        return not of_key.isdisjoint(self.match_names)
 
     def at(self, key: ItemKey) -> bool:
         """Whether a key is one that its items have; `match` is not asked."""
@@ -237,6 +250,28 @@ class Program:
         return {rule.into.name: rule for rules in self.copy_rules.values() for rule in rules}
 
     @cached_property
+    def copies_with_match(self) -> Mapping[Entity, CopyRule]:
+        """The guarded copies into entities with `match`: only under their keys can there be items of another kind."""
+        found = {rule.into: rule for rule in self.copy_rule_into.values()}
+        return {entity: rule for entity, rule in found.items() if entity.pattern is not None}
+
+    @cached_property
+    def created_with_match(self) -> Mapping[Entity, tuple[LedgerRule, ...]]:
+        """By entity with `match` whose items publishes create: the rules that publish onto it."""
+        found: dict[Entity, list[LedgerRule]] = {}
+        for rules in self.ledger_rules_into.values():
+            for rule in rules:
+                made = isinstance(rule, CopyRule) or (rule.into.derived and not rule.into.copied)
+                if made and rule.into.pattern is not None and rule.mode != "shadow":
+                    found.setdefault(rule.into, []).append(rule)
+        return {entity: tuple(rules) for entity, rules in found.items()}
+
+    @cached_property
+    def shared_keys(self) -> bool:
+        """Whether items of another kind may be under a key of items that rules create."""
+        return bool(self.created_with_match or self.copies_with_match)
+
+    @cached_property
     def index_rules(self) -> Mapping[str, tuple[IndexRule, ...]]:
         """By entity: the rules for its index attributes."""
         found: dict[str, list[IndexRule]] = {}
@@ -245,10 +280,15 @@ class Program:
                 found.setdefault(rule.source.name, []).append(rule)
         return {name: tuple(rules) for name, rules in found.items()}
 
-    def derived_attributes(self, entity: str) -> frozenset[str]:
-        """The attributes of an entity that projections write, without guards; not those of a copy of all attributes."""
+    def derived_attributes(self, entity: str, *, shadow: bool = True) -> frozenset[str]:
+        """The attributes of an entity that projections write, without guards; not those of a copy of all attributes.
+
+        Without `shadow` those of rules in the shadow are left out: what such a rule would write is the application's.
+        """
         names: set[str] = set()
         for rule in self.rules.values():
+            if rule.mode == "shadow" and not shadow:
+                continue
             if isinstance(rule, IndexRule):
                 if rule.source.name == entity:
                     names.update(name for name, _, _ in rule.attributes)
@@ -275,6 +315,7 @@ class Program:
             schema=schema,
             patterns=patterns,
             match=pattern.compile() if pattern else None,
+            pattern=pattern,
             constants={name: wire(value) for name, value in constants.items() if "." not in name},
             numeric=frozenset(numeric),
             derived=document["derived"],

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Delete, ItemKey, Store, Update, Write
+from projections.engine.store import Delete, Image, ItemKey, Store, Update, Write
 from projections.errors import ConditionFailed, StoreError
 from projections.language.keys import encode_key
 from projections.language.program import Program
@@ -63,12 +63,14 @@ class Cautious(WrappedStore):
         self.withheld: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
 
-    def write(self, write: Write) -> None:
+    def write(self, write: Write) -> Image | None:
         if isinstance(write, Delete) and write.key.table != LEDGER and not self._deletes:
-            return self._withhold(write)
+            self._withhold(write)
+            return None
         self._pace(1)
-        self._store.write(write)
-        return self._count([write])
+        removed = self._store.write(write)
+        self._count([write])
+        return removed
 
     def transact(self, writes: Sequence[Write]) -> None:
         self._pace(len(writes))

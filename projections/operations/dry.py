@@ -70,9 +70,9 @@ class DryStore:
 
     # Writes
 
-    def write(self, write: Write) -> None:
+    def write(self, write: Write) -> Image | None:
         with self._lock:
-            self._rehearse(write)
+            return self._rehearse(write)
 
     def transact(self, writes: Sequence[Write]) -> None:
         with self._lock:
@@ -98,19 +98,19 @@ class DryStore:
             if len(self.examples) < MOST_EXAMPLES:
                 self.examples[encode_key(key)] = rule
 
-    def _rehearse(self, write: Write) -> None:
+    def _rehearse(self, write: Write) -> Image | None:
         if write.key.table == LEDGER:
             self.done["write units"] += _write_units(_size(write))
             if about := self._effects.of(write):
                 self.done[about] += 1
-            return
+            return None
         if write.key not in self._seen:
             self._seen[write.key] = self._store.get(write.key)
         before = self._seen[write.key]
         if write.condition is not None and not holds(write.condition, before):
             raise ConditionFailed(before)
         if before is None and isinstance(write, Delete):
-            return
+            return None
         after = self._after(write, before)
         self._seen[write.key] = after
         what = "created" if before is None else "changed" if after is not None else "deleted"
@@ -119,6 +119,7 @@ class DryStore:
         self.done["write units"] += self._cost(write.key.table, before or {}, after or {})
         if after is None and len(self.examples) < MOST_EXAMPLES:
             self.examples[encode_key(write.key)] = rule
+        return before if after is None else None
 
     def _after(self, write: Write, before: Image | None) -> Image | None:
         if not isinstance(write, Update):

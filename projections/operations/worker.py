@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import CHILDREN_PER_PAGE, Embedder, Push
+from projections.engine.guards import Guards
 from projections.engine.plan import Rejected
 from projections.engine.processor import OUTDATED, SETTLE_SECONDS
-from projections.engine.registry import LIVE, Registry
+from projections.engine.registry import LIVE, Registry, Standing
 from projections.engine.store import Store
 from projections.engine.tally import Tally
 from projections.errors import BadInput, Misconfigured, StoreError, Transient
@@ -149,14 +150,7 @@ class _Invocation:
         self._handler = handler
         self._effort = effort
         self._tally = Tally()
-        self._embedder = Embedder(
-            handler._program,
-            handler._store,
-            pace=handler._pacer,
-            tally=self._tally,
-            children_per_page=handler._children_per_page,
-            run=handler._run,
-        )
+        self._embedder: Embedder | None = None
         self._waiting: deque[_Task] = deque()
         self._counts = {"tasks": 0, "pages": 0, "pushes": 0}
         self.failed: dict[str, str] = {}
@@ -166,7 +160,9 @@ class _Invocation:
         if not self._waiting:
             return False
         try:
-            if not self._handler._registry.admit().outdated(self._handler._program):
+            standing = self._handler._registry.admit()
+            if not standing.outdated(self._handler._program):
+                self._embedder = self._embeds(standing)
                 return True
             reason = OUTDATED
         except Misconfigured:
@@ -175,6 +171,18 @@ class _Invocation:
             reason = f"the registry could not be read or written: {error}"
         self.failed.update((task.message, reason) for task in self._waiting)
         return False
+
+    def _embeds(self, standing: Standing) -> Embedder:
+        handler = self._handler
+        return Embedder(
+            handler._program,
+            handler._store,
+            Guards(handler._program, standing.ledger),
+            pace=handler._pacer,
+            tally=self._tally,
+            children_per_page=handler._children_per_page,
+            run=handler._run,
+        )
 
     def do(self) -> None:
         while self._waiting and not self._effort.over:
@@ -219,6 +227,7 @@ class _Invocation:
         return self._push_page(task)
 
     def _push_page(self, push: Push) -> Push | None:
+        assert self._embedder is not None  # pages are done once the rules are admitted
         more, hopeless = self._embedder.push_page(push, self._effort)
         if hopeless:
             rejected = [Rejected(push.rule, reason, encode_key(key), table=key.table) for key, reason in hopeless]

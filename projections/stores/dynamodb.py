@@ -241,9 +241,12 @@ class DynamoDBStore:
 
     # Writes
 
-    def write(self, write: Write) -> None:
-        operation = "UpdateItem" if isinstance(write, Update) else "DeleteItem"
-        self._call(operation, **self._action(write))
+    def write(self, write: Write) -> Image | None:
+        if isinstance(write, Update):
+            self._call("UpdateItem", **self._action(write))
+            return None
+        answer = self._call("DeleteItem", **self._action(write), ReturnValues="ALL_OLD")
+        return _received(answer["Attributes"]) if answer.get("Attributes") else None
 
     def transact(self, writes: Sequence[Write]) -> None:
         tables = ", ".join(sorted({self._name(write.key.table) for write in writes})) or "no table"

@@ -126,7 +126,7 @@ class MemoryStore:
         with self._lock:
             return self._table(table).scan(segment, segments, limit, attributes, after)
 
-    def write(self, write: Write) -> None:
+    def write(self, write: Write) -> Image | None:
         with self._lock:
             table = self._table(write.key.table)
             right = check_write(table.schema, write)
@@ -134,6 +134,7 @@ class MemoryStore:
             if not _passes(write.condition, old):
                 raise ConditionFailed(None if old is None else dict(old[0]))
             self._commit(table, right.key, old, table.after(right, old, write))
+            return dict(old[0]) if old is not None and isinstance(write, Delete) else None
 
     def transact(self, writes: Sequence[Write]) -> None:
         with self._lock:

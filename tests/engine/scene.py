@@ -65,7 +65,7 @@ class Scene(World):
 
     def refresher(self, **settings: Any) -> Refresher:
         standing = self.registry().standing()
-        return Refresher(self.program, self.store, clock=lambda: 1e9, publishes=standing.publishes, **settings)
+        return Refresher(self.program, self.store, standing, clock=lambda: 1e9, **settings)
 
     def scanned(self) -> dict[ItemKey, Image]:
         schema = self.store.schema("main")

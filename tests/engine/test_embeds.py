@@ -171,7 +171,7 @@ projections:
 
     w.store.query = query  # type: ignore[method-assign]
     push = Push("team", "main|TEAM#t|INFO", "9")
-    embedder = Embedder(w.program, w.store)
+    embedder = Embedder(w.program, w.store, w.guards())
     embedder.raise_fence(push)
     w.store.calls.clear()
     assert embedder.push_page(push, Effort(lambda: 900.0)) == (None, [])
@@ -198,7 +198,7 @@ def test_each_child_is_written_once_by_a_push_that_looks_through_an_index_twice(
     w.deliver()
     (again,) = tasks
     assert again.again
-    Embedder(w.program, w.store).push_page(again, Effort(lambda: 900.0))
+    Embedder(w.program, w.store, w.guards()).push_page(again, Effort(lambda: 900.0))
     assert names(w) == ["Ann"] * 60
     assert (len(written), set(written.values())) == (60, {1})
 
@@ -228,7 +228,7 @@ def test_a_newer_change_overtakes_an_older_push() -> None:
     w.put("USER#a", "PROFILE", name="Anna")
     w.deliver()
     old, new = tasks
-    embedder, effort = Embedder(w.program, w.store), Effort(lambda: 900.0)
+    embedder, effort = Embedder(w.program, w.store, w.guards()), Effort(lambda: 900.0)
     assert embedder.push_page(old, effort) == (None, []), "the newer change pushes to all children"
     page: Push | None = new
     while page is not None:

@@ -141,15 +141,13 @@ def test_an_item_that_a_rule_never_published_on_is_not_deleted_when_it_takes_bac
 @pytest.mark.parametrize("how", ["records", "refresh"])
 def test_an_item_that_only_the_former_version_made_goes_with_its_last_contribution(how: str) -> None:
     w = world(TAGS, QUIET)
-    w.put("TAG#x", "STATS", type="Tag")
     w.settle()
     assert (w.item("TAG#x", "STATS") or {})["likeCount"] == 1
     new = enforced(w.under(POSTS, QUIET))
     new.remove("USER#1", "LIKE#1")
     if how == "refresh":
         new.position = len(new.store.stream("main"))
-        assert (
-            Refresher(new.program, new.store).keys([ItemKey("main", "USER#1", "LIKE#1")], Effort(lambda: 900.0)) == []
-        )
+        refresher = Refresher(new.program, new.store, new.registry().standing())
+        assert refresher.keys([ItemKey("main", "USER#1", "LIKE#1")], Effort(lambda: 900.0)) == []
     new.settle()
     assert new.item("TAG#x", "STATS") is None

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from projections.engine.guards import Guards
 from projections.engine.processor import Outcome, Processor, Rejected
 from projections.engine.registry import LIVE, Registry
 from projections.engine.store import Image, ItemKey, Update, Write
@@ -46,9 +47,9 @@ class CountingStore(MemoryStore):
         self._fault()
         super().transact(writes)
 
-    def write(self, write: Write) -> None:
+    def write(self, write: Write) -> Image | None:
         self.calls["update" if isinstance(write, Update) else "delete"] += 1
-        super().write(write)
+        return super().write(write)
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
         self.calls["get_many"] += 1
@@ -81,6 +82,9 @@ class World:
         other.store, other.rejected, other.position = self.store, self.rejected, self.position
         other.processor = other.worker()
         return other
+
+    def guards(self) -> Guards:
+        return Guards(self.program, self.registry().standing().ledger)
 
     def registry(self) -> Registry:
         return Registry(self.program, self.store, self.settings.get("new_rules", LIVE))

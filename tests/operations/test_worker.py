@@ -88,7 +88,7 @@ class Scene:
         self.world.position = len(self.world.store.stream("main"))
         version = version_of(stream_label(record["eventSourceARN"]), record["dynamodb"]["SequenceNumber"])
         push = Push("author", f"main|USER#{user}|PROFILE", version)
-        Embedder(self.world.program, self.world.store).raise_fence(push)
+        Embedder(self.world.program, self.world.store, self.world.guards()).raise_fence(push)
         return push
 
     def worker(self, **settings: Any) -> WorkerHandler:

@@ -19,6 +19,7 @@ from typing import Any
 from projections.engine.effort import Effort
 from projections.engine.effort import Run as RunPieces
 from projections.engine.groups import Generations
+from projections.engine.guards import Guards
 from projections.engine.ledger_items import CLOSED, Target
 from projections.engine.plan import Rejected
 from projections.engine.refresh import Refresher
@@ -155,7 +156,7 @@ class _Work:
         self.refresher = Refresher(
             self._program,
             store,
-            publishes=standing.publishes,
+            standing,
             generations=pages._generations,
             run=pages._run,
             clock=pages._clock,
@@ -226,11 +227,12 @@ class _Work:
         if not past:
             return
         attempt = 0
+        guards = Guards(self._program, self._standing.ledger)
         withhold = self._store.withhold if not self._run.allow_delete else None
         for key, image in images.items():
             while True:
                 try:
-                    self.counts.update(retire(past, {key: image}, self._program, self._store, withhold))
+                    self.counts.update(retire(past, {key: image}, self._program, self._store, guards, withhold))
                 except Transient as error:
                     attempt += 1
                     try:

@@ -16,20 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from projections.engine.guards import as_read
-from projections.engine.store import (
-    AllOf,
-    AnyOf,
-    Condition,
-    Delete,
-    Equal,
-    Exists,
-    Image,
-    ItemKey,
-    Missing,
-    Store,
-    Update,
-)
+from projections.engine.application import ApplicationItems
+from projections.engine.guards import Guards
+from projections.engine.store import Image, ItemKey, Store
 from projections.errors import ConditionFailed, Transient
 from projections.language.program import Entity, Program
 from projections.language.rules import CopyRule
@@ -61,6 +50,8 @@ class Past:
         self._changed = bool(version)
         self._today = today
         self._then = Program.from_document({**today.document, **definition, "projections": {}, "retired": {}})
+        self.into = self._then.entities[self._entity]
+        """The entity that it wrote to, as it was."""
 
     def wrote(self, key: ItemKey, image: Image) -> bool:
         """Whether an item may bear traces of it."""
@@ -76,6 +67,11 @@ class Past:
             return False
         item = self._today.recognise(key, image)  # its constants are others by now, if the entity's `match` has changed
         return item is not None and item.entity.name == self._entity
+
+    def created(self, key: ItemKey, image: Image, guards: Guards) -> bool:
+        """Whether its guard on the item is valid and marks the item as created."""
+        guard = guards.parse(image[self.guard], key) if self.guard in image else None
+        return guard is not None and guard.created
 
     def made(self, key: ItemKey, image: Image) -> bool:
         """Whether it brought an item to life: its guard alone may be that of a version that wrote on other items."""
@@ -104,6 +100,7 @@ def retire(
     images: Mapping[ItemKey, Image],
     today: Program,
     store: Store,
+    guards: Guards,
     withhold: Callable[[ItemKey, str], None] | None = None,
 ) -> Counter[str]:
     """Removes the traces of rules from items as they were read just now. Counts the items changed, as `retired|<rule>`, and
@@ -118,7 +115,7 @@ def retire(
         tried = [one for one in traces if one.tried] if withhold is not None else []
         traces = [one for one in traces if one not in tried]
         if traces:
-            counts.update(_free(key, image, traces, today, store))
+            counts.update(_free(key, image, traces, today, store, guards))
         if withhold is not None and tried:
             item = today.recognise(key, image)
             for one in tried:
@@ -127,38 +124,41 @@ def retire(
     return counts
 
 
-def _free(key: ItemKey, image: Image | None, traces: Sequence[Past], today: Program, store: Store) -> Iterable[str]:
+def _free(
+    key: ItemKey, image: Image | None, traces: Sequence[Past], today: Program, store: Store, guards: Guards
+) -> Iterable[str]:
     for _ in range(_MOST_TRIES):
         traces = [one for one in traces if image is not None and one.wrote(key, image)]
         if image is None or not traces:
             return ()
         try:
-            return _remove(key, image, traces, today, store)
+            return _remove(key, image, traces, today, store, guards)
         except ConditionFailed:  # changed since it was read
             image = store.get(key)
     raise Transient("an item kept changing while the traces of retired rules were removed")
 
 
-def _remove(key: ItemKey, image: Image, traces: Sequence[Past], today: Program, store: Store) -> Iterable[str]:
-    item = today.recognise(key, image)
+def _remove(
+    key: ItemKey, image: Image, traces: Sequence[Past], today: Program, store: Store, guards: Guards
+) -> Iterable[str]:
+    item, items = today.recognise(key, image), ApplicationItems(today, store, guards)
     gone = [one for one in traces if not one.writes_still(item)]
-    guards = {one.guard for one in gone} & image.keys()
-    conditions: list[Condition] = [Exists((store.schema(key.table).partition[0],))]
-    conditions += [as_read(one.guard, image[one.guard]) for one in traces if one.guard in image]
-    if any(one.made(key, image) for one in gone):
+    held = {one.guard for one in gone} & image.keys()
+    wrote = {name for one in traces for name in one.left(image, item)}
+    created = [one for one in gone if one.made(key, image) and one.created(key, image, guards)]
+    if created:
         makers = _makers(item.entity, today) if item is not None else frozenset()
-        if not _held(image, guards, makers, today):
-            nobody = (AnyOf((Missing((name,)), Equal((name, "n"), {"N": "0"}))) for name in sorted(makers - guards))
-            store.write(Delete(key, AllOf((*conditions, *nobody))))
+        entity = item.entity if item is not None else created[0].into
+        foreign = items.foreign(entity, image).keys() - wrote - created[0].into.constants.keys()
+        if not _held(image, held, makers, today) and not foreign:
+            items.delete(
+                entity, key, image, rules=(name.removeprefix(today.guard_prefix) for name in makers), without=wrote
+            )
             return [f"unmade|{one.rule}" for one in gone]
-    names = set(guards)
-    for one in traces:
-        names |= one.left(image, item)
-        if one.kind == "index":
-            conditions += [Equal((name,), image[name]) for name in sorted(one.attributes or ()) if name in names]
+    names = held | wrote
     if not names:
         return ()
-    store.write(Update(key, remove=tuple(sorted(names)), condition=AllOf(tuple(conditions))))
+    items.remove(key, sorted(names), image, {one.into for one in traces}, {one.guard for one in traces})
     return [f"retired|{one.rule}" for one in traces]
 
 

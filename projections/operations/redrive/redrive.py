@@ -157,7 +157,7 @@ class Redrive:
         return Refresher(
             self._program,
             self._store,
-            publishes=standing.publishes,
+            standing,
             generations=self._generations,
             run=run,
             pace=self._pace,

@@ -21,6 +21,7 @@ KINDS = {
     "guard": "a guard is missing, names another source, or is from the future and locks out what comes",
     "target missing": "an item that a rule creates is not there, though something contributes to it",
     "target extra": "an item that a rule creates is there, though nothing contributes to it",
+    "occupied": "an item of another kind is under the key of an item that a rule creates",
     "group": "a total is not the sum of what the entries contribute",
     "member missing": "a group lacks a member that an entry contributes",
     "member extra": "a group has a member that no entry contributes",

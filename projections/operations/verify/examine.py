@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 
+from projections.engine.application import ApplicationItems
 from projections.engine.copies import copies_of
 from projections.engine.delta import unmarked
-from projections.engine.embeds import Embedder, reference_of
+from projections.engine.embeds import Embedder, Fence, reference_of
 from projections.engine.groups import Generations, read_groups, read_members
-from projections.engine.guards import at_of, by_of
 from projections.engine.indexes import index_attributes
 from projections.engine.ledger_items import Entry, entry_key, fence_key
 from projections.engine.publishing import creates
@@ -64,7 +64,9 @@ class Examiner:
         self._sleep = sleep
         self._program = scope.program
         self._store = store
-        self._embedder = Embedder(scope.program, store)
+        self._guards = scope.guards
+        self._items = ApplicationItems(scope.program, store, scope.guards)
+        self._embedder = Embedder(scope.program, store, scope.guards)
         self._kinds: dict[str, Callable[[Sequence[Subject]], Mapping[Subject, Finding]]] = {
             SOURCE: self._sources,
             COPY: self._copies,
@@ -126,8 +128,8 @@ class Examiner:
         items = self._store.get_many(list(dict.fromkeys(targets.values())))
         sources: dict[Subject, list[str]] = {}
         for subject in subjects:
-            item = items.get(targets[subject])
-            held = by_of(item.get(self._program.guard(subject.rule))) if item is not None else ""
+            guard = self._guards.read(subject.rule, targets[subject], items.get(targets[subject]))
+            held = guard.by if guard is not None else ""
             sources[subject] = sorted({*subject.sources, held} - {""})
         keys = {source: decode_key(source) for some in sources.values() for source in some}
         images = self._store.get_many(list(keys.values()))
@@ -145,14 +147,17 @@ class Examiner:
         return found
 
     def _copy(self, rule: CopyRule, target: str, item: Image | None, made: tuple[str, Image] | None) -> Finding:
-        shadow, guard = self._scope.shadow(rule), self._program.guard(rule.name)
-        held = item.get(guard) if item is not None else None
-        common = Drift("", rule.name, target, at=at_of(held) or None, shadow=shadow)
+        shadow, name, key = self._scope.shadow(rule), self._program.guard(rule.name), decode_key(target)
+        guard = self._guards.read(rule.name, key, item)
+        held = item.get(name) if item is not None else None
+        common = Drift("", rule.name, target, at=guard.at or None if guard is not None else None, shadow=shadow)
         drifts: list[Drift] = []
-        names = rule.owned(item)
+        names = rule.owned(item) if guard is None or guard.created or rule.attributes is not None else rule.owned()
         if made is None:
-            if item is not None and by_of(held) and not shadow:
-                drifts = [replace(common, kind="copy extra", actual=showing.item(item, names), source=by_of(held))]
+            if item is not None and guard is not None and guard.by and not shadow:
+                drifts = [replace(common, kind="copy extra", actual=showing.item(item, names), source=guard.by)]
+        elif item is not None and not self._items.may_write(rule, rule.into, key, item):
+            drifts = [_occupied(replace(common, source=made[0]), item)]
         elif item is None:
             drifts = [replace(common, kind="copy missing", expected=showing.item(made[1]), source=made[0])]
         else:
@@ -160,8 +165,9 @@ class Examiner:
             common = replace(common, source=source)
             common = replace(common, kind="copy stale")
             drifts = _wrong(common, item, {name: wanted.get(name) for name in sorted(names | wanted.keys())})
-            if not drifts and not shadow and by_of(held) != source:
-                drifts = [replace(common, kind="guard", attribute=guard, actual=by_of(held) or None, expected=source)]
+            by = guard.by if guard is not None else None
+            if not drifts and not shadow and by != source:
+                drifts = [replace(common, kind="guard", attribute=name, actual=by, expected=source)]
         return Finding(_state(held, showing.item(item or {}, names), made), tuple(drifts), _image(item))
 
     # Index attributes
@@ -198,33 +204,39 @@ class Examiner:
         found = dict.fromkeys(subjects, Finding())
         for subject, child, rule, key in pairs:
             fence = raised.get(fences[rule.name, key]) if key is not None else None
-            version = fence["version"]["S"] if fence is not None else ""
-            one = self._child(rule, child, key, version, parents.get(key) if key is not None else None)
+            one = self._child(rule, child, key, Fence.read(fence), parents.get(key) if key is not None else None)
             if one.drifts or not found[subject].drifts:
                 found[subject] = _both(found[subject], one)
         return found
 
-    def _child(self, rule: EmbedRule, child: Item, parent: ItemKey | None, fence: str, image: Image | None) -> Finding:
-        guard, shadow = self._program.guard(rule.name), self._scope.shadow(rule)
-        held, by = child.image.get(guard), encode_key(parent) if parent is not None else None
+    def _child(
+        self, rule: EmbedRule, child: Item, parent: ItemKey | None, fence: Fence, image: Image | None
+    ) -> Finding:
+        name, shadow = self._program.guard(rule.name), self._scope.shadow(rule)
+        guard, by = (
+            self._guards.read(rule.name, child.key, child.image),
+            encode_key(parent) if parent is not None else None,
+        )
+        held, at = child.image.get(name), guard.at if guard is not None else ""
+        own = guard is not None and guard.by == by
         if shadow and image is None and parent is not None and rule.on_delete == "keep":
             return Finding()
         wanted = self._embedder.wanted(rule, child, parent, fence, image)
-        common = Drift("embed", rule.name, encode_key(child.key), at=at_of(held) or None, source=by, shadow=shadow)
-        drifts = _wrong(common, child.image, {name: wanted[name] for name in rule.attributes if name in wanted})
-        state = _state(held, [drift.text() for drift in drifts], fence)
-        late = bool(drifts) and by is not None and by_of(held) == by and at_of(held) < fence
+        common = Drift("embed", rule.name, encode_key(child.key), at=at or None, source=by, shadow=shadow)
+        drifts = _wrong(common, child.image, {each: wanted[each] for each in rule.attributes if each in wanted})
+        state = _state(held, [drift.text() for drift in drifts], fence.version)
+        late = bool(drifts) and own and at < fence.version
         if not shadow:
-            common = replace(common, kind="guard", attribute=guard)
+            common = replace(common, kind="guard", attribute=name)
             if by is None:
                 if held is not None and not drifts:
-                    drifts.append(replace(common, actual=by_of(held)))
-            elif by_of(held) == by and at_of(held) > fence:
-                drifts.append(replace(common, actual=at_of(held), expected=fence))
-            elif by_of(held) != by and not drifts:
-                drifts.append(replace(common, actual=by_of(held) or None, expected=by))
+                    drifts.append(replace(common, actual=guard.by if guard is not None else None))
+            elif own and at > fence.version:
+                drifts.append(replace(common, actual=at, expected=fence.version))
+            elif not own and not drifts and name in wanted:
+                drifts.append(replace(common, actual=guard.by if guard is not None else None, expected=by))
         if late:
-            return Finding(state, tuple(drifts), _image(child.image), at_of(held), fence, f"{rule.name}|{by}")
+            return Finding(state, tuple(drifts), _image(child.image), at, fence.version, f"{rule.name}|{by}")
         return Finding(state, tuple(drifts), _image(child.image))
 
     # Targets of groups
@@ -251,20 +263,30 @@ class Examiner:
                 found[subject] = Finding()
                 continue
             members = read_members(self._store, rule, subject.key, group)
-            drifts = published.differences(self._scope, rule, subject.key, item, group, members)
-            if item is not None and creates(rule) and group.totals.n == 0 and not self._scope.shadow(rule):
-                drifts += self._unwanted(rule, subject.key, item, generations)
+            guard = self._guards.read(rule.name, key, item)
+            if item is not None and not self._items.may_write(rule, rule.into, key, item):
+                drifts = []
+                if group.totals.n and not group.rebuilding:
+                    common = Drift("", rule.name, subject.key, shadow=self._scope.shadow(rule))
+                    drifts = [_occupied(common, item)]
+            else:
+                drifts = published.differences(self._scope, rule, key, item, group, members)
+                if item is not None and creates(rule) and group.totals.n == 0 and not self._scope.shadow(rule):
+                    drifts += self._unwanted(rule, key, item, generations)
             held = item.get(self._program.guard(rule.name)) if item is not None else None
             state = _state(held, [drift.text() for drift in drifts], group.at)
-            late = bool(drifts) and at_of(held) < group.at
-            versions = (at_of(held), group.at) if late else ("", "")
+            at = guard.at if guard is not None else ""
+            versions = (at, group.at) if drifts and at < group.at else ("", "")
             found[subject] = Finding(state, tuple(drifts), _image(item), *versions)
         return found
 
-    def _unwanted(self, rule: LedgerRule, target: str, item: Image, generations: Generations) -> list[Drift]:
-        """An item that a rule creates is too much if nothing contributes to it under any rule."""
-        rules = self._scope.all_live_into(rule.into.name)
-        if rules is None:
+    def _unwanted(self, rule: LedgerRule, key: ItemKey, item: Image, generations: Generations) -> list[Drift]:
+        """An item that rules created is too much if nothing contributes to it under any rule, and nothing else is on it."""
+        target, rules = encode_key(key), self._scope.all_live_into(rule.into.name)
+        if rules is None or self._items.foreign(rule.into, item):
+            return []
+        guards = [self._guards.read(one.name, key, item) for one in (*rules, rule)]
+        if not any(guard is not None and guard.created for guard in guards):
             return []
         if isinstance(rule, CopyRule):
             rules = (rule,)
@@ -272,11 +294,9 @@ class Examiner:
         if any(group.totals.n or group.rebuilding for group in groups.values()):
             return []
         names = rule.owned(item) if isinstance(rule, CopyRule) else rule.attributes
-        held = item.get(self._program.guard(rule.name))
-        source = by_of(held) or None
-        return [
-            Drift("target extra", rule.name, target, None, showing.item(item, names), None, source, at_of(held) or None)
-        ]
+        guard = self._guards.read(rule.name, key, item)
+        source, at = (guard.by or None, guard.at or None) if guard is not None else (None, None)
+        return [Drift("target extra", rule.name, target, None, showing.item(item, names), None, source, at)]
 
     # Groups that are being rebuilt
 
@@ -288,6 +308,11 @@ class Examiner:
             drift = Drift("rebuilding", subject.rule, subject.key, at=group.at)
             found[subject] = Finding(group.at, (drift,) if group.rebuilding else ())
         return found
+
+
+def _occupied(common: Drift, item: Image) -> Drift:
+    """An item of another kind under the key of an item that a rule would create."""
+    return replace(common, kind="occupied", actual=showing.item(item))
 
 
 def _image(item: Image | None) -> str:

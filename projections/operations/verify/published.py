@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from projections.engine.groups import Group, first_members, summed
-from projections.engine.guards import at_of, by_of
+from projections.engine.guards import Guard
 from projections.engine.ledger_items import CLOSED
 from projections.engine.publishing import creates
-from projections.engine.store import Image, Value
-from projections.language.keys import escape
+from projections.engine.store import Image, ItemKey
+from projections.language.keys import encode_key, escape
 from projections.language.rules import CopyRule, LedgerRule, Member, PickRule
 from projections.language.values import same
 from projections.operations.verify import showing
@@ -23,7 +23,7 @@ __all__ = ["differences", "gathered"]
 def differences(
     scope: Scope,
     rule: LedgerRule,
-    target: str,
+    key: ItemKey,
     item: Image | None,
     group: Group,
     members: Mapping[str, Sequence[Member]],
@@ -36,8 +36,9 @@ def differences(
         return []
     shadow, makes, n = scope.shadow(rule), creates(rule), group.totals.n
     values = rule.published(group.totals, members)
-    held = item.get(scope.program.guard(rule.name)) if item is not None else None
-    common = Drift("", rule.name, target, at=at_of(held) or None, source=_source(rule, members), shadow=shadow)
+    guard, target = scope.guards.read(rule.name, key, item), encode_key(key)
+    at = guard.at or None if guard is not None else None
+    common = Drift("", rule.name, target, at=at, source=_source(rule, members), shadow=shadow)
     if makes and n == 0 and item is None:
         return []
     if isinstance(rule, CopyRule) and not members["claim"]:
@@ -45,7 +46,8 @@ def differences(
     if item is None:
         return [replace(common, kind="target missing", expected=showing.item(values))] if makes else []
     if isinstance(rule, CopyRule):
-        values = {**{name: None for name in rule.owned(item) if name not in values}, **values}
+        owned = rule.owned(item) if guard is None or guard.created else rule.owned()
+        values = {**{name: None for name in owned if name not in values}, **values}
     elif makes:
         values = {**rule.into.constants, **values}
     found = [
@@ -56,7 +58,7 @@ def differences(
         if not same(item.get(name), value)
     ]
     if not shadow:
-        found += _guard(rule, scope.program.guard(rule.name), common, held, group, members, bool(found))
+        found += _guard(rule, scope.program.guard(rule.name), common, guard, group, members, bool(found))
     return found
 
 
@@ -64,26 +66,23 @@ def _guard(
     rule: LedgerRule,
     name: str,
     common: Drift,
-    held: Value | None,
+    guard: Guard | None,
     group: Group,
     members: Mapping[str, Sequence[Member]],
     wrong: bool,
 ) -> Iterator[Drift]:
     """A guard from the future is told beside wrong values, another one only if the values are right."""
     common = replace(common, kind="guard", attribute=name)
-    if at_of(held) > group.at:
-        yield replace(common, actual=at_of(held), expected=group.at)
-    elif not wrong and held is None:
+    if guard is not None and guard.at > group.at:
+        yield replace(common, actual=guard.at, expected=group.at)
+    elif wrong:
+        return
+    elif guard is None:
         yield replace(common, expected=group.at)
-    elif not wrong and isinstance(rule, CopyRule) and by_of(held) != (by := members["claim"][0].source):
-        yield replace(common, actual=by_of(held), expected=by)
-    elif not wrong and at_of(held) == group.at and not same(_n(held), count := {"N": str(group.totals.n)}):
-        yield replace(common, actual=showing.value(_n(held)), expected=showing.value(count))
-
-
-def _n(guard: Value | None) -> Value | None:
-    fields = guard.get("M") if guard is not None else None
-    return fields.get("n") if isinstance(fields, Mapping) else None
+    elif isinstance(rule, CopyRule) and guard.by != (by := members["claim"][0].source):
+        yield replace(common, actual=guard.by, expected=by)
+    elif guard.at == group.at and guard.n != group.totals.n:
+        yield replace(common, actual=guard.n, expected=group.totals.n)
 
 
 def _source(rule: LedgerRule, members: Mapping[str, Sequence[Member]]) -> str | None:

@@ -10,7 +10,6 @@ from typing import Any
 from projections.engine.copies import copies_of
 from projections.engine.delta import GENERATION, SETTLED, WIDE, generation_of
 from projections.engine.embeds import reference_of
-from projections.engine.guards import at_of, by_of
 from projections.engine.indexes import index_attributes
 from projections.engine.ledger_items import CLOSED, REBUILDING, member_key, members_key
 from projections.engine.store import Image, Value
@@ -105,9 +104,10 @@ class Reading:
         page.post(f"C|{rule.name}|{target}", subject_text(COPY, rule.name, target, source), said, sign)
 
     def _copied(self, rule: CopyRule, item: Item, key: str, page: Page) -> None:
-        by = by_of(item.image.get(self._program.guard(rule.name)))
+        guard = self._scope.guards.read(rule.name, item.key, item.image)
+        by = guard.by if guard is not None else ""
         if by or self._scope.shadow(rule):
-            owned = rule.owned(item.image)
+            owned = rule.owned(item.image) if guard is None or guard.created else rule.owned()
             shown = {name: value for name, value in item.image.items() if name in owned}
             self._copy(rule, key, by, shown, page, -1)
 
@@ -116,8 +116,9 @@ class Reading:
         names = rule.owned(item.image) if isinstance(rule, CopyRule) else rule.attributes
         guard = self._program.guard(rule.name)
         shown = {name: item.image[name] for name in (*names, guard) if name in item.image}
-        guards = [item.image.get(name) for name in self._scope.guards_of_created.get(item.entity.name, ())]
-        empty = bool(guards) and all(one is None or one.get("M", {}).get("n") == {"N": "0"} for one in guards)
+        names_of = self._scope.guards_of_created.get(item.entity.name, ())
+        guards = [self._scope.guards.parse(item.image[name], item.key) for name in names_of if name in item.image]
+        empty = bool(names_of) and all(one is None or one.n == 0 for one in guards)
         text = subject_text(TARGET, rule.name, key)
         page.view(_view(rule.name, key), TARGET_ROW, text, [shown, empty])
 
@@ -138,17 +139,18 @@ class Reading:
 
     def _child(self, rule: EmbedRule, item: Item, key: str, page: Page, wrong: list[str]) -> None:
         shown = {name: item.image[name] for name in rule.attributes if name in item.image}
-        guard = item.image.get(self._program.guard(rule.name))
+        guard = self._scope.guards.read(rule.name, item.key, item.image)
         text = subject_text(CHILD, "", key)
         parent = reference_of(rule, item)[0]
         if parent is None:
-            if shown or (guard is not None and not self._scope.shadow(rule)):
+            if shown or (self._program.guard(rule.name) in item.image and not self._scope.shadow(rule)):
                 wrong.append(text)
             return
         resolve = resolver(item)
         match = [_text(resolve(name)) for name, _ in rule.match]
         by, shadow = encode_key(parent), self._scope.shadow(rule)
-        own, at = shadow or by_of(guard) == by, "" if shadow else at_of(guard)
+        own = shadow or (guard is not None and guard.by == by)
+        at = "" if shadow or guard is None else guard.at
         content = [_image_text(shown) if shown else "", match, own, at, rule.on_delete == "keep"]
         page.view(f"X|{rule.name}|{by}", CHILD_ROW, text, content)
 

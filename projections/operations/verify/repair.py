@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from projections.engine import rebuild
+from projections.engine.application import ApplicationItems
 from projections.engine.copies import Copier, CopyHeal
 from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.groups import Generations
@@ -80,12 +81,13 @@ class Repair:
             Refresher,
             scope.program,
             store,
-            publishes=standing.publishes,
+            standing,
             generations=self._generations,
             run=run,
             clock=clock,
         )
-        self._copier = Copier(scope.program, store)
+        self._copier = Copier(scope.program, store, scope.guards)
+        self._items = ApplicationItems(scope.program, store, scope.guards)
         self.counts: Counter[str] = Counter()
         self.failed: dict[str, str] = {}
         self.rejected: dict[str, str] = {}
@@ -143,7 +145,7 @@ class Repair:
         item = self._program.recognise(key, image) if image is not None else None
         write = index_write(self._program, item, "")[0] if item is not None else None
         if write is not None:
-            write_index(self._store, write)
+            write_index(self._items, write)
 
     def _children(self, subjects: Sequence[Subject]) -> None:
         embedder = self._refresher().embedder

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from projections.engine.guards import Guards
 from projections.engine.publishing import creates
 from projections.engine.registry import FILLING, LIVE, SHADOW, Standing
 from projections.errors import UsageError
@@ -30,6 +31,7 @@ class Scope:
         self.program = program
         self.standing = standing
         self.offline = standing is None
+        self.guards = Guards(program, standing.ledger if standing is not None else None)
         chosen = set(names)
         for name in sorted(chosen - program.rules.keys()):
             raise UsageError(f"no rule is called {name!r}; there are {', '.join(program.rules)}")

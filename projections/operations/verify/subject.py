@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from projections.engine.copies import copies_of
-from projections.engine.guards import by_of
 from projections.engine.ledger_items import CLOSED, REBUILDING
 from projections.engine.store import Image
 from projections.language.keys import encode_key
@@ -101,8 +100,9 @@ def of_items(scope: Scope, table: str, images: Iterable[Image]) -> Iterator[Subj
             for target in copies_of(rule, item):
                 yield Subject(COPY, rule.name, encode_key(target), (key,))
         copied = scope.copy_into.get(entity)
-        if copied is not None and (by := by_of(image.get(program.guard(copied.name)))):
-            yield Subject(COPY, copied.name, key, (by,))
+        guard = scope.guards.read(copied.name, item.key, image) if copied is not None else None
+        if copied is not None and guard is not None and guard.by:
+            yield Subject(COPY, copied.name, key, (guard.by,))
         if entity in scope.indexes:
             yield Subject(INDEX, "", key)
         if entity in scope.embeds_into:

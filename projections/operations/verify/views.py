@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from projections.engine.publishing import creates
+from projections.language.keys import decode_key
 from projections.operations.verify import published
 from projections.operations.verify.drift import Drift
 from projections.operations.verify.facts import Facts
@@ -56,7 +57,7 @@ def _target(scope: Scope, rows: Rows) -> Iterator[tuple[str, list[Drift]]]:
     rule = scope.rule(subject.rule)
     assert rule is not None
     group, first = published.gathered(rule, parts, members)
-    found = published.differences(scope, rule, subject.key, item, group, first)
+    found = published.differences(scope, rule, decode_key(subject.key), item, group, first)
     unwanted = item is not None and empty and creates(rule) and group.totals.n == 0 and not group.rebuilding
     if found or unwanted:
         yield text, found

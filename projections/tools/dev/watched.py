@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Delete, ItemKey, Store, Update, Value, Write
+from projections.engine.store import Delete, Image, ItemKey, Store, Update, Value, Write
 from projections.errors import ConditionFailed, StoreError
 from projections.language.program import Program
 from projections.language.rules import IndexRule
@@ -61,10 +61,11 @@ class WatchedStore(WrappedStore):
             seen, self._seen = self._seen, Seen()
         return seen
 
-    def write(self, write: Write) -> None:
+    def write(self, write: Write) -> Image | None:
         with self._watching():
-            self._store.write(write)
+            removed = self._store.write(write)
         self._done([write])
+        return removed
 
     def transact(self, writes: Sequence[Write]) -> None:
         self._store.transact(writes)

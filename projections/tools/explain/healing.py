@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from projections.engine.copies import heals_of
 from projections.engine.embeds import needs_pull, reference_of
-from projections.engine.guards import at_of, by_of, needs_healing
+from projections.engine.guards import Guards, needs_healing
 from projections.engine.store import Image
 from projections.language.embeds import EmbedRule
 from projections.language.keys import ItemKey, encode_key
@@ -22,22 +22,24 @@ from projections.tools.explain.words import encoded_words, key_words, version_wo
 __all__ = ["copy_reason", "group_reason", "healing_reason", "pull_reason"]
 
 
-def healing_reason(guard: str, ours: Iterable[str], old: Image | None, new: Image | None) -> str | None:
+def healing_reason(
+    guards: Guards, rule: str, key: ItemKey, ours: Iterable[str], old: Image | None, new: Image | None
+) -> str | None:
     """As `guards.needs_healing`."""
-    ours = tuple(ours)
-    if new is None or not needs_healing(guard, ours, old, new):
+    ours, guard = tuple(ours), guards.name(rule)
+    if new is None or not needs_healing(guards, rule, key, ours, old, new):
         return None
     if old is None:
         return "it appeared"
-    before, after = old.get(guard), new.get(guard)
+    before, after = guards.read(rule, key, old), guards.read(rule, key, new)
     if after is None:
-        return f"it lost its guard {guard}"
-    if same(before, after):
+        return f"its guard {guard} is not valid" if guard in new else f"it lost its guard {guard}"
+    if same(old.get(guard), new.get(guard)):
         changed = ", ".join(name for name in sorted(ours) if not same(old.get(name), new.get(name)))
         return f"{changed} changed, but not by the rule: the guard {guard} stayed as it was"
-    if before is not None and at_of(before) >= at_of(after):
+    if before is not None and before.at >= after.at:
         return (
-            f"the guard {guard} did not advance: {version_words(at_of(before))}, then {version_words(at_of(after))}; "
+            f"the guard {guard} did not advance: {version_words(before.at)}, then {version_words(after.at)}; "
             "something put an old state of the item back"
         )
     known = {*ours, guard}
@@ -47,7 +49,7 @@ def healing_reason(guard: str, ours: Iterable[str], old: Image | None, new: Imag
     return f"the guard {guard} changed together with {', '.join(foreign[:5])}: something put the whole item back"
 
 
-def group_reason(program: Program, rule: LedgerRule, old: Item | None, new: Item | None) -> str | None:
+def group_reason(program: Program, guards: Guards, rule: LedgerRule, old: Item | None, new: Item | None) -> str | None:
     """Why the group of an item is published again, as `plan` decides it for a record of a target; None if it is not."""
     before = old.image if old is not None and old.entity is rule.into else None
     after = new.image if new is not None and new.entity is rule.into else None
@@ -57,46 +59,55 @@ def group_reason(program: Program, rule: LedgerRule, old: Item | None, new: Item
         creates = isinstance(rule, CopyRule) or (rule.into.derived and not rule.into.copied)
         return "it was removed, and the rule alone decides whether it is there" if creates else None
     ours = rule.owned(before, after) if isinstance(rule, CopyRule) else rule.attributes
-    return healing_reason(program.guard(rule.name), ours, before, after)
+    assert new is not None
+    return healing_reason(guards, rule.name, new.key, ours, before, after)
 
 
-def copy_reason(program: Program, key: ItemKey, old: Item | None, new: Item | None) -> str | None:
+def copy_reason(program: Program, guards: Guards, key: ItemKey, old: Item | None, new: Item | None) -> str | None:
     """As `copies.heals_of`: why a copy is compared with its source; None if it is not."""
-    heals = heals_of(program, key, old, new, "")
+    heals = heals_of(program, guards, key, old, new, "")
     if not heals:
         return None
-    rule, guard = heals[0].rule, program.guard(heals[0].rule.name)
+    rule = heals[0].rule
     before = old.image if old is not None else None
     after = new.image if new is not None else None
     if after is None:
         return "it was removed: its source says whether it should be"
-    reason = healing_reason(guard, rule.owned(before, after), before, after)
+    reason = healing_reason(guards, rule.name, key, rule.owned(before, after), before, after)
     if reason is None:
-        named = [encoded_words(by_of(image[guard])) for image in (before, after) if image and guard in image]
+        held = [guards.read(rule.name, key, image) for image in (before, after)]
+        named = [encoded_words(one.by) for one in held if one is not None]
         reason = (
             "it was put on an item that was no copy" if len(named) < 2 else f"it changed hands: {named[0]}, {named[1]}"
         )
     return reason
 
 
-def pull_reason(rule: EmbedRule, guard: str, old: Item | None, new: Item | None) -> str | None:
+def pull_reason(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | None) -> str | None:
     """As `embeds.needs_pull`: why a child asks its parent; None if it does not."""
-    if new is None or not needs_pull(rule, guard, old, new):
+    if new is None or not needs_pull(rule, guards, old, new):
         return None
     if old is None:
         return "it appeared"
     parent = reference_of(rule, new)[0]
     if (former := reference_of(rule, old)[0]) != parent:
         return f"its reference changed from {_named(former)} to {_named(parent)}"
-    held = new.image.get(guard)
-    if held is not None and (parent is None or by_of(held) != encode_key(parent)):
-        return f"it references {_named(parent)}, its guard {guard} names {encoded_words(by_of(held)) or 'nobody'}"
+    guard = guards.name(rule.name)
+    held = guards.read(rule.name, new.key, new.image)
+    if guard in new.image and held is None:
+        return f"its guard {guard} is not valid"
+    if held is not None and (parent is None or held.by != encode_key(parent)):
+        return f"it references {_named(parent)}, its guard {guard} names {encoded_words(held.by) or 'nobody'}"
     if parent is None:
         return "it references no parent, but has what a parent gives"
     moved = [name for name in rule.children.partition if not same(old.image.get(name), new.image.get(name))]
     if moved:
         return f"{', '.join(moved)}, by which its parent finds it, changed"
-    return healing_reason(guard, rule.attributes, old.image, new.image)
+    kind = {name.split(".", 1)[0] for name in rule.into.match_names}
+    changed = sorted(name for name in kind if not same(old.image.get(name), new.image.get(name)))
+    if changed:
+        return f"{', '.join(changed)}, by which its entity is recognised, changed"
+    return healing_reason(guards, rule.name, new.key, rule.attributes, old.image, new.image)
 
 
 def _named(key: ItemKey | None) -> str:

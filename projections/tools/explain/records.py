@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from projections.engine.embeds import reference_of
-from projections.engine.guards import at_of
+from projections.engine.guards import Guards, at_of
 from projections.engine.records import Record
 from projections.engine.registry import SHADOW
 from projections.language.embeds import EmbedRule
@@ -80,9 +80,12 @@ def _rules(program: Program, record: Record, old: Item | None, new: Item | None)
 def _heal(program: Program, rule: LedgerRule, key: ItemKey, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
     """The item as a target."""
     if isinstance(rule, CopyRule) and not rule.claimed:
-        reason, what = copy_reason(program, key, old, new), "the copy is compared with its source"
+        reason, what = (
+            copy_reason(program, Guards(program, None), key, old, new),
+            "the copy is compared with its source",
+        )
     else:
-        reason = group_reason(program, rule, old, new)
+        reason = group_reason(program, Guards(program, None), rule, old, new)
         what = "what the ledger knows is published again, whatever the guard says"
     if reason is not None:
         yield RuleTold(rule.name, rule.kind, "target", "heals", what, (reason,))
@@ -110,7 +113,7 @@ def _pull(program: Program, rule: EmbedRule, old: Item | None, new: Item | None)
     if child is None:
         return
     before = old if old is not None and old.entity is rule.into else None
-    reason = pull_reason(rule, program.guard(rule.name), before, child)
+    reason = pull_reason(rule, Guards(program, None), before, child)
     parent, flaw = reference_of(rule, child)
     if reason is None:
         named = f"references {key_words(parent)}" if parent is not None else f"references no {rule.source.name}"

@@ -247,11 +247,7 @@ class _Run:
         for one in self._oracle.group_rules:
             if one.kind != "copy":
                 for key, _, _ in members.get(one.into.name, ()):
-                    given = groups[one.name].get(key, [])
-                    if given or key in self._creators or not self._oracle.creators[one.into.name]:
-                        self._set(one, given, key, then[key])
-                    elif any(groups[other.name].get(key) for other in self._oracle.group_rules):
-                        self._incomparable.update((key, name) for name in one.attributes)
+                    self._set(one, groups[one.name].get(key, []), key, then[key])
         for index in self._oracle.index_rules:
             for key, item, variables in sources.get(index.source.name, ()):
                 if key in then:

@@ -172,10 +172,10 @@ class RecordingStore:
 
     # Writes
 
-    def write(self, write: Write) -> None:
+    def write(self, write: Write) -> Image | None:
         operation = "UpdateItem" if isinstance(write, Update) else "DeleteItem"
         with self._writing(operation, [write]):
-            self._memory.write(write)
+            return self._memory.write(write)
 
     def transact(self, writes: Sequence[Write]) -> None:
         with self._writing("TransactWriteItems", writes, TRANSACTIONAL):

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from projections.engine.guards import Guards
 from projections.engine.plan import Plan, Rejected, plan
 from projections.engine.processor import Outcome, Processor, _in_order
 from projections.engine.records import Record, decode
+from projections.engine.registry import Registry
 from projections.engine.store import ItemKey
 from projections.errors import BadInput, ProjectionsError
 from projections.language.program import Program
@@ -81,9 +83,11 @@ def rehearse(
     logical = logical_names(program, records)
     tables = MemoryTables(schemas(program), records)
     names = {**logical, **{name: table for table, name in tables.names.items() if table != LEDGER}}
+    guards = Guards(program, Registry(program, tables.store).standing().ledger)
+    records = [_adopted(program, guards, record, names) for record in records]
     decoded = [_decoded(program, record, names) for record in records]
     known = _in_order([one.record for one in decoded if one.record is not None])
-    assumed = set_stage(program, tables, known, plan(program, known))
+    assumed = set_stage(program, tables, guards, known, plan(program, known, guards))
     assert isinstance(tables.store, MemoryStore)
     store = RecordingStore(tables.store, projections)
     rejected: list[Rejected] = []
@@ -108,7 +112,7 @@ def rehearse(
             )
         for batch in _batches(waiting, batch_size):
             decoded = [_decoded(program, record, names) for record in batch]
-            made = plan(program, _in_order([one.record for one in decoded if one.record is not None]))
+            made = plan(program, _in_order([one.record for one in decoded if one.record is not None]), guards)
             invocation.begin()
             outcome = processor.process(batch, remaining=invocation.remaining)
             result.batches.append(Batch(number, decoded, made, store.taken(), outcome, tuple(rejected)))
@@ -121,6 +125,21 @@ def rehearse(
 def _batches(records: Sequence[Mapping[str, Any]], size: int) -> Iterator[Sequence[Mapping[str, Any]]]:
     for start in range(0, len(records), size):
         yield records[start : start + size]
+
+
+def _adopted(
+    program: Program, guards: Guards, record: Mapping[str, Any], names: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """A record whose guards are those of the ledger on which it is played."""
+    try:
+        key = decode(record, names, program.tables).key
+    except BadInput:
+        return record
+    change = dict(record["dynamodb"])
+    for name in ("OldImage", "NewImage"):
+        if change.get(name) is not None:
+            change[name] = guards.adopted(key, change[name])
+    return {**record, "dynamodb": change}
 
 
 def _decoded(program: Program, record: Mapping[str, Any], names: Mapping[str, str]) -> Decoded:

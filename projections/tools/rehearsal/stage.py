@@ -16,14 +16,13 @@ from projections.engine.copies import copies_of
 from projections.engine.delta import WIDE
 from projections.engine.effort import Effort
 from projections.engine.groups import Generations
-from projections.engine.guards import at_of, by_of, guard_value
+from projections.engine.guards import Guards
 from projections.engine.ledger import Change, Ledger
 from projections.engine.ledger_items import Target, group_key, member_key
 from projections.engine.plan import Plan
 from projections.engine.processor import Processor
 from projections.engine.publishing import Publisher, creates
 from projections.engine.records import Record, decode
-from projections.engine.registry import Registry
 from projections.engine.store import Image, ItemKey, Update, Value
 from projections.errors import BadInput, InvalidRequest
 from projections.language.keys import decode_key, encode_key
@@ -51,12 +50,13 @@ class _Shown:
     last: Record
 
 
-def set_stage(program: Program, tables: MemoryTables, records: Iterable[Record], made: Plan) -> list[ItemKey]:
+def set_stage(
+    program: Program, tables: MemoryTables, guards: Guards, records: Iterable[Record], made: Plan
+) -> list[ItemKey]:
     """Fills tables with what the records show and presuppose; `made` is what the rules plan for all of them.
 
     Gives the items that were assumed to be there: targets that rules publish on, and that no record shows.
     """
-    Registry(program, tables.store).standing()
     shown: dict[ItemKey, _Shown] = {}
     for record in records:
         known = shown.get(record.key)
@@ -65,14 +65,14 @@ def set_stage(program: Program, tables: MemoryTables, records: Iterable[Record],
         if item.last.new is not None:
             tables.seed(key.table, item.last.new)
     earlier = _entries(program, tables, shown)
-    _copies(program, tables, shown)
+    _copies(program, tables, guards, shown)
     assumed = _assume(program, tables, shown, made)
     touched = {target for wave in made.changes for change in wave for target in change.touched}
     texts = {encode_key(key) for key in shown}
     for key, item in shown.items():
         # where the records show how the item came about, what is on it came of them
-        _adopt_groups(program, tables, key, item.first, texts, touched)
-    publisher = Publisher(program, tables.store, Generations())
+        _adopt_groups(program, tables, guards, key, item.first, texts, touched)
+    publisher = Publisher(program, tables.store, Generations(), guards=guards)
     publisher.publish([target for target in earlier if decode_key(target[1]) not in shown], _effort())
     _come_to_rest(program, tables, shown)
     return assumed
@@ -133,15 +133,15 @@ def _entries(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Sh
     return {target for change in changes for target in change.pieces}
 
 
-def _copies(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Shown]) -> None:
+def _copies(program: Program, tables: MemoryTables, guards: Guards, shown: Mapping[ItemKey, _Shown]) -> None:
     """The guarded copies of the first old images, where the events do not show them themselves."""
     for key, item in shown.items():
         old = program.recognise(key, item.first.old) if item.first.old is not None else None
         for rule in program.copy_rules.get(old.entity.name, ()) if old is not None else ():
-            stamp = guard_value(_before(item.first.version), by=encode_key(key))
             for target, attributes in copies_of(rule, old).items():
                 if target not in shown:
                     schema = program.tables[target.table]
+                    stamp = guards.stamp(target, _before(item.first.version), by=encode_key(key), created=True)
                     _put(tables, target.table, {**attributes, **schema.wire(target), program.guard(rule.name): stamp})
 
 
@@ -163,6 +163,7 @@ def _assume(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Sho
 def _adopt_groups(
     program: Program,
     tables: MemoryTables,
+    guards: Guards,
     key: ItemKey,
     first: Record,
     shown: Collection[str],
@@ -177,17 +178,18 @@ def _adopt_groups(
         return
     item, target = program.recognise(key, image), encode_key(key)
     for rule in program.ledger_rules_into.get(item.entity.name, ()) if item is not None else ():
-        guard = image.get(program.guard(rule.name))
-        generation, _, version = at_of(guard).partition(".")
-        if guard is None or generation.strip("0") or not version.isdecimal():
+        guard = guards.read(rule.name, key, image)
+        if guard is None:
+            continue
+        generation, _, version = guard.at.partition(".")
+        if generation.strip("0") or not version.isdecimal():
             continue  # a group that was rebuilt: its totals are known to the ledger alone
         values: dict[str, Value] = {"version": {"N": str(int(version))}}
         members: dict[str, tuple[str, Image]] = {}
-        by = by_of(guard)
+        by, n = guard.by, guard.n
         before = first.old is not None or (rule.name, target) not in touched
-        n = guard["M"].get("n", {}).get("N")
         if before and isinstance(rule, AggregateRule) and n is not None:
-            values["n"] = {"N": n}
+            values["n"] = {"N": str(n)}
             values |= _totals(rule, image, Decimal(n))
             members = {member: (OTHERS, {}) for member in _extremes(rule, image)}
         elif before and isinstance(rule, CopyRule) and by and by not in shown:

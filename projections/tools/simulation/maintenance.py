@@ -103,7 +103,7 @@ class Bench:
         self.refresher = Refresher(
             edition.program,
             store,
-            publishes=self.standing.publishes,
+            self.standing,
             generations=generations,
             run=run,
             clock=lambda: now().timestamp(),

@@ -161,8 +161,9 @@ class SteppedStore:
         page: Page = carry_out("scan", (table, options), lambda: self._store.scan(table, **options))
         return page
 
-    def write(self, write: Write) -> None:
-        carry_out("write", write, lambda: self._store.write(write))
+    def write(self, write: Write) -> Image | None:
+        removed: Image | None = carry_out("write", write, lambda: self._store.write(write))
+        return removed
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
         """One request, yet each of its updates is carried out for itself: each may fail, and others come between."""

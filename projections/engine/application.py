@@ -1,0 +1,265 @@
+"""Writes to the application's items. This module alone decides what such a write is conditional on.
+
+- The item is still of the entity that the rule writes to: its *kind*, see `engine.kinds`.
+- The rule's guard is as it was read, or absent, or older: see `engine.guards`.
+- An item is created only where there is none, and then marked in the rule's guard as created.
+- An item is deleted only if a rule created it and nothing but rules' attributes is on it. No condition can ask that, so the
+  item is read first, and the deletion returns the item that it removed: attributes that the application added in between
+  are put back at once, if there is still no item. They are lost if the process dies between these two requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from projections.engine.guards import Guard, Guards, as_read
+from projections.engine.kinds import kind_as_read, kind_condition
+from projections.engine.store import (
+    AllOf,
+    Condition,
+    Delete,
+    Equal,
+    Exists,
+    Image,
+    ItemKey,
+    Missing,
+    Store,
+    Update,
+    Value,
+)
+from projections.errors import ConditionFailed, Occupied, Transient
+from projections.language.program import Entity, Program
+from projections.language.rules import CopyRule, Rule
+from projections.language.values import same
+
+__all__ = ["ApplicationItems", "Release", "occupied"]
+
+_MOST_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What the rules of an entity set on an item that has left the entity.
+
+    `values` gives, by attribute, what a rule published there: an attribute is removed only if it still has such a value.
+    """
+
+    key: ItemKey
+    entity: Entity
+    guards: tuple[str, ...]
+    values: Mapping[str, Sequence[Value]]
+    sequence: str = ""
+
+
+def occupied(entity: Entity) -> Occupied:
+    """The error for a key that holds an item of another kind."""
+    return Occupied(
+        f"occupied: there is an item of another kind under this key, so that no {entity.name} is created. It is created as "
+        "soon as that item is removed"
+    )
+
+
+class ApplicationItems:
+    """Judges the application's items under the rules of a program, and writes to them."""
+
+    def __init__(self, program: Program, store: Store, guards: Guards) -> None:
+        self.guards = guards
+        self._program = program
+        self._store = store
+        self._attributes: dict[str, frozenset[str]] = {}
+
+    # Judging
+
+    def is_of(self, entity: Entity, key: ItemKey, image: Image | None) -> bool:
+        """Whether an item is of an entity, by key and `match`."""
+        item = self._program.recognise(key, image) if image is not None else None
+        return item is not None and item.entity is entity
+
+    def guard(self, rule: Rule, key: ItemKey, image: Image | None) -> Guard | None:
+        """The valid guard of a rule on an item."""
+        return self.guards.read(rule.name, key, image)
+
+    def created(self, key: ItemKey, image: Image) -> bool:
+        """Whether any valid guard on an item marks it as created by a rule, of today or before."""
+        guards = [self.guards.parse(value, key) for name, value in image.items() if self.guards.is_guard(name)]
+        return any(guard is not None and guard.created for guard in guards)
+
+    def may_write(self, rule: Rule, entity: Entity, key: ItemKey, image: Image) -> bool:
+        """Whether an item is of the entity, or was created by the rule and only lacks what `match` asks for.
+
+        The second is an item that the rule created, and from which the application removed the attribute that `match` reads:
+        it has nothing of the application on it.
+        """
+        if self.is_of(entity, key, image):
+            return True
+        guard = self.guard(rule, key, image)
+        return (
+            guard is not None
+            and guard.created
+            and self._program.recognise(key, image) is None
+            and not self.foreign(entity, image)
+        )
+
+    def foreign(self, entity: Entity, image: Image) -> dict[str, Value]:
+        """The attributes on an item of an entity that rules create which are not the rules'."""
+        owned = self._owned(entity)
+        if owned is None:
+            return {}
+        constants = entity.constants
+        return {
+            name: value
+            for name, value in image.items()
+            if name not in owned
+            and not self.guards.is_guard(name)
+            and not (name in constants and same(value, constants[name]))
+        }
+
+    def _owned(self, entity: Entity) -> frozenset[str] | None:
+        """The attributes that rules write on items of an entity, its key included; None if all."""
+        if entity.name not in self._attributes:
+            rules = [rule for rule in self._program.rules.values() if rule.mode != "shadow"]
+            names = {*entity.schema.key_attributes}
+            for rule in rules:
+                if isinstance(rule, CopyRule) and rule.into is entity and rule.attributes is None:
+                    names.add("*")
+            names |= self._program.derived_attributes(entity.name, shadow=False) - entity.constants.keys()
+            self._attributes[entity.name] = frozenset(names)
+        found = self._attributes[entity.name]
+        return None if "*" in found else found
+
+    # Writes
+
+    def exists(self, key: ItemKey) -> Condition:
+        return Exists((self._store.schema(key.table).partition[0],))
+
+    def create(self, key: ItemKey, values: Mapping[str, Value | None]) -> None:
+        """Creates an item where there is none. Raises ConditionFailed with the item that is there."""
+        absent = Missing((self._store.schema(key.table).partition[0],))
+        self._store.write(Update(key, set=_present(values), condition=absent))
+
+    def change(
+        self,
+        entity: Entity,
+        key: ItemKey,
+        values: Mapping[str, Value | None],
+        condition: Condition,
+        image: Image | None = None,
+    ) -> Update | None:
+        """An update of an item that exists and is of the entity; None values are removed.
+
+        With `image`, what `match` reads has to be as in this image; without, `match` itself is the condition: then None is
+        returned if no condition can express it.
+        """
+        kind: Iterable[Condition]
+        if image is not None:
+            kind = kind_as_read((entity,), image)
+        else:
+            compiled = kind_condition(entity, key)
+            if compiled is None:
+                return None
+            kind = compiled.conditions if isinstance(compiled, AllOf) else (compiled,)
+        return Update(
+            key,
+            set=_present(values),
+            remove=tuple(sorted(name for name, value in values.items() if value is None)),
+            condition=AllOf((self.exists(key), *kind, condition)),
+        )
+
+    def change_as_read(
+        self, entity: Entity, key: ItemKey, values: Mapping[str, Value | None], condition: Condition, image: Image
+    ) -> None:
+        """Changes an item that exists, and of which what `match` reads is as in `image`. Raises ConditionFailed."""
+        update = self.change(entity, key, values, condition, image)
+        assert update is not None
+        self._store.write(update)
+
+    def write(self, entity: Entity, key: ItemKey, values: Mapping[str, Value | None], rule: Rule, image: Image) -> None:
+        """Changes an item as it was read: its kind and the rule's guard are as in `image`. Raises ConditionFailed."""
+        self.change_as_read(entity, key, values, self.guards.as_read(rule.name, image), image)
+
+    def delete(
+        self,
+        entity: Entity,
+        key: ItemKey,
+        image: Image,
+        *,
+        rules: Iterable[str] = (),
+        without: Iterable[str] = (),
+    ) -> None:
+        """Deletes an item that a rule created, as it was read: its kind, all guards on it and those of `rules`.
+
+        What the application added in the meantime is put back, with the constants of the entity. Attributes named in
+        `without` are not the application's. Raises ConditionFailed.
+        """
+        names = {name for name in image if self.guards.is_guard(name)} | {self.guards.name(rule) for rule in rules}
+        guards = [as_read(name, image.get(name)) for name in sorted(names)]
+        condition = AllOf((self.exists(key), *kind_as_read((entity,), image), *guards))
+        removed = self._store.write(Delete(key, condition))
+        added = self.foreign(entity, removed) if removed is not None else {}
+        added = {name: value for name, value in added.items() if name not in set(without)}
+        if removed is None or not added:
+            return None
+        constants = {name: removed[name] for name in entity.constants if name in removed}
+        failure: Transient | None = None
+        for _ in range(_MOST_TRIES):
+            try:
+                return self.create(key, {**constants, **added})
+            except ConditionFailed:  # there is an item again: whoever put it decides what it holds
+                return None
+            except Transient as error:
+                failure = error
+        raise failure or Transient("what the application added to a deleted item could not be put back")
+
+    def remove(
+        self, key: ItemKey, names: Iterable[str], image: Image, entities: Iterable[Entity], guards: Iterable[str]
+    ) -> None:
+        """Removes attributes from an item as it was read: they, these guards and what these entities' `match` reads are
+        unchanged. Raises ConditionFailed.
+        """
+        gone = [name for name in names if name in image]
+        read = sorted({*gone, *(name for name in guards if name in image)})
+        unchanged = [Equal((name,), image[name]) for name in read]
+        condition = AllOf((self.exists(key), *kind_as_read(entities, image), *unchanged))
+        self._store.write(Update(key, remove=tuple(gone), condition=condition))
+
+    def release(self, release: Release) -> bool:
+        """Removes from an item what the rules of an entity set on it that it has left. Whether anything was removed."""
+        key, entity = release.key, release.entity
+        for _ in range(_MOST_TRIES):
+            image = self._store.get(key)
+            if image is None or self.is_of(entity, key, image):
+                return False
+            if any(
+                guard in image and self._restores(guard, entity, key, image) for guard in release.guards
+            ):  # healed instead
+                return False
+            item = self._program.recognise(key, image)
+            others = self._program.derived_attributes(item.entity.name) if item is not None else frozenset()
+            names = [
+                name
+                for name, values in sorted(release.values.items())
+                if name in image and name not in others and any(same(image[name], value) for value in values)
+            ]
+            now = item.entity if item is not None else None
+            guards = [name for name in release.guards if name in image and not self._writes(name, now)]
+            if not names and not guards:
+                return False
+            with suppress(ConditionFailed):
+                self.remove(key, sorted([*names, *guards]), image, (entity,), ())
+                return True
+        raise Transient("an item kept changing while what rules set on it was removed")
+
+    def _restores(self, guard: str, entity: Entity, key: ItemKey, image: Image) -> bool:
+        rule = self._program.rules.get(guard.removeprefix(self._program.guard_prefix))
+        return rule is not None and self.may_write(rule, entity, key, image)
+
+    def _writes(self, guard: str, entity: Entity | None) -> bool:
+        """Whether the rule of a guard writes to an entity."""
+        rule = self._program.rules.get(guard.removeprefix(self._program.guard_prefix))
+        return rule is not None and entity is not None and getattr(rule, "into", rule.source) is entity
+
+
+def _present(values: Mapping[str, Value | None]) -> dict[str, Value]:
+    return {name: value for name, value in values.items() if value is not None}

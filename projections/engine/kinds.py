@@ -1,0 +1,142 @@
+"""The kind of an item as a condition: what `match` asks for, in the words of a conditional write.
+
+A compiled condition is sound: where it holds, the item is of the entity. It need not hold for every item of the entity: a
+pattern also fits a list or set of which one element fits, and `suffix` cannot be expressed at all. Where it fails and the
+write has to be exact, the item is read, and written under the condition that what `match` reads is as read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from functools import lru_cache
+
+from projections.engine.guards import as_read
+from projections.engine.store import Above, AllOf, AnyOf, Below, Condition, Equal, Exists, Image, ItemKey, Missing, Path
+from projections.language.patterns import Affix, Alternative, AnythingBut, Either, Equals, Numeric, Test
+from projections.language.patterns import Condition as PatternCondition
+from projections.language.patterns import Exists as Presence
+from projections.language.program import Entity
+from projections.language.values import Value, wire
+
+__all__ = ["kind_as_read", "kind_condition"]
+
+_LAST = "\U0010ffff"
+"""No text that begins with a prefix sorts after the prefix followed by this, but for those that go on with it."""
+
+
+def kind_as_read(entities: Iterable[Entity], image: Image) -> list[Condition]:
+    """The attributes by which items of these entities are recognised are as in this image."""
+    names = {name.split(".", 1)[0] for entity in entities for name in entity.match_names}
+    names |= {name for entity in entities for name in entity.match_names if name in image}
+    keys = {name for entity in entities for name in entity.schema.key_attributes}
+    return [as_read(name, image.get(name)) for name in sorted(names - keys)]
+
+
+def kind_condition(entity: Entity, key: ItemKey) -> Condition | None:
+    """A condition that holds only for an item of the entity under this key; None if no condition can say so.
+
+    That the item exists is not part of it.
+    """
+    if entity.pattern is None:
+        return AllOf(())
+    if entity.match_reads_key:
+        return _all(entity.pattern.conditions, _given(entity, key))
+    return _static(entity)
+
+
+@lru_cache(maxsize=512)
+def _static(entity: Entity) -> Condition | None:
+    assert entity.pattern is not None
+    return _all(entity.pattern.conditions, {})
+
+
+def _given(entity: Entity, key: ItemKey) -> dict[str, tuple[Value, bool]]:
+    """What the key says of names in `match`: the value, and whether an attribute of that name may say otherwise."""
+    given: dict[str, tuple[Value, bool]] = {}
+    for pattern, text in zip(entity.patterns, (key.partition, key.sort), strict=False):
+        for name, value in (pattern.match(text or "") or {}).items():
+            given[name] = {"S": value}, True
+    given.update((name, (value, False)) for name, value in entity.schema.wire(key).items())
+    return given
+
+
+def _all(conditions: Iterable[PatternCondition], given: Mapping[str, tuple[Value, bool]]) -> Condition | None:
+    found = []
+    for condition in conditions:
+        one = _test(condition, given) if isinstance(condition, Test) else _either(condition, given)
+        if one is None:
+            return None
+        if one != AllOf(()):
+            found.append(one)
+    return found[0] if len(found) == 1 else AllOf(tuple(found))
+
+
+def _either(condition: Either, given: Mapping[str, tuple[Value, bool]]) -> Condition | None:
+    """At least one of the branches that can be expressed."""
+    branches = [one for branch in condition.branches if (one := _all(branch, given)) is not None]
+    return AnyOf(tuple(branches)) if branches else None
+
+
+def _test(test: Test, given: Mapping[str, tuple[Value, bool]]) -> Condition | None:
+    present = [one for one in test.alternatives if one != Presence(False)]
+    value, attribute_first = given.get(test.name, (None, True))
+    if value is not None:
+        fits = test.compile()({test.name: value}.get)
+        if not attribute_first:
+            return AllOf(()) if fits else AnyOf(())
+        attribute = _at((test.name,), present)
+        if not fits:
+            return attribute
+        return AnyOf((Missing((test.name,)), *(() if attribute is None else (attribute,))))
+    if "." not in test.name:
+        return _at((test.name,), test.alternatives)
+    # an attribute whose own name is the dotted path comes first
+    steps = tuple(test.name.split("."))
+    # a decimal step may be the position in a list, which a path of names never finds
+    in_list = any(step.isdecimal() for step in steps[1:])
+    inner, literal = _at(steps, present if in_list else test.alternatives), _at((test.name,), present)
+    found: list[Condition] = [] if inner is None else [AllOf((Missing((test.name,)), inner))]
+    found += [] if literal is None else [literal]
+    return AnyOf(tuple(found)) if found else None
+
+
+def _at(path: Path, alternatives: Iterable[Alternative]) -> Condition | None:
+    found = [one for alternative in alternatives for one in _alternative(path, alternative)]
+    return (found[0] if len(found) == 1 else AnyOf(tuple(found))) if found else None
+
+
+def _alternative(path: Path, alternative: Alternative) -> Iterator[Condition]:
+    match alternative:
+        case Presence(exists):
+            yield Exists(path) if exists else Missing(path)
+        case Equals(value):
+            yield Equal(path, wire(value))
+        case Affix("prefix", text, False):
+            yield AnyOf((Equal(path, {"S": text}), AllOf((Above(path, {"S": text}), Below(path, {"S": text + _LAST})))))
+        case Affix("equals-ignore-case", text, _):
+            yield Equal(path, {"S": text})
+        case Numeric(bounds):
+            yield AllOf(tuple(_bound(path, sign, number) for sign, number in bounds))
+        case AnythingBut(excluded):
+            yield from _anything_but(path, [one.value for one in excluded if isinstance(one, Equals)], len(excluded))
+
+
+def _bound(path: Path, sign: str, number: Decimal) -> Condition:
+    value = wire(number)
+    conditions: list[Condition] = []
+    if sign != "=":
+        conditions.append(Below(path, value) if sign[0] == "<" else Above(path, value))
+    if "=" in sign:
+        conditions.append(Equal(path, value))
+    return conditions[0] if len(conditions) == 1 else AnyOf(tuple(conditions))
+
+
+def _anything_but(path: Path, values: list[object], number: int) -> Iterator[Condition]:
+    """Texts that are none of these, or numbers: `<>` would also hold for a list with an excluded element."""
+    if len(values) < number:
+        return
+    for kind in (str, Decimal):
+        some = [wire(value) for value in values if isinstance(value, kind)]
+        if some:
+            yield AllOf(tuple(AnyOf((Below(path, value), Above(path, value))) for value in some))
