@@ -122,8 +122,8 @@ class Checks:
         copied = item is not None and item.entity.copied
         found = []
         for name in guards:
-            if before is not None and after is not None and before.get(name) == after.get(name):
-                continue
+            if before is not None and after is not None and (before.get(name) == after.get(name) or name not in after):
+                continue  # what is removed from an item that has left its entity is not published
             rule = self._by_guard.get(name)
             if rule is None or (before is not None and after is None and len(guards) > 1):
                 continue  # nobody's, or deleted for another rule's sake

@@ -88,6 +88,17 @@ class Ownership:
                 found.append(self._entities[place])
         return found
 
+    def attributes(self, program: Program, key: ItemKey) -> set[str]:
+        """What rules own on items of any entity that may have this key."""
+        found: set[str] = set()
+        position = next(number for number, one in enumerate(self.programs) if one is program)
+        for entity in program.entities_at(key):
+            place = position, entity.name
+            if place not in self._entities:
+                self._entities[place] = _Owned(program, entity)
+            found.update(self._entities[place].guards)
+        return found
+
 
 @dataclass(slots=True)
 class _Shadow:
@@ -258,6 +269,8 @@ class Harm:
         names = [name for name in names if not name.startswith(self._prefix)]
         if names:
             owned = self._owned(key, before)
+            if not owned and self._marked(key, before):  # the rule puts back what `match` reads, with its values
+                owned = self._owned(key, after)
             for name in sorted(names):
                 yield from self._attribute(key, name, before.get(name), after.get(name), owned, shadow)
         if shadow.wrote:
@@ -287,24 +300,28 @@ class Harm:
         elif after is not None and not self._constant(key, name, before, after):
             yield f"{HARM}{encode_key(key)}: no rule owns {name} on this item, and the engine set it to {after}"
 
-    def _constant(self, key: ItemKey, name: str, before: Value | None, after: Value) -> bool:
+    def _constant(self, key: ItemKey, name: str, before: Value | None, after: Value | None) -> bool:
         """Whether an attribute by which items of a created entity are recognised is put back."""
-        return before is None and any(
-            entity.owned_by_rules and entity.constants.get(name) == after
+        return before is None and after is not None and after in self._constants(key, name)
+
+    def _constants(self, key: ItemKey, name: str) -> list[Value]:
+        """What rules write in an attribute so that the items they create are recognised."""
+        return [
+            entity.constants[name]
             for program in self._programs
             for entity in program.entities_at(key)
-        )
+            if entity.owned_by_rules and name in entity.constants
+        ]
 
     # At the end
 
-    def left_over(
-        self, items: Mapping[ItemKey, Image], touched: Collection[ItemKey], *, entities: bool = True
-    ) -> Iterator[str]:
+    def left_over(self, items: Mapping[ItemKey, Image], touched: Collection[ItemKey], last: Program) -> Iterator[str]:
         """Yield values and guards that rules set on items which are not of their entity any more.
 
-        Not on items `touched` by the application where it changed what is the rules'.
+        Not on items `touched` by the application where it changed what is the rules'. `last` are the rules at the end; what
+        only rules before them owned is not judged.
         """
-        for key, image in items.items() if entities else ():
+        for key, image in items.items():
             if key in touched:
                 continue
             owned = self._owned(key, image)
@@ -321,7 +338,9 @@ class Harm:
                     if name.startswith(self._prefix)
                     else name not in shadow.wrote
                     and name not in keys
-                    and not any(name in one or one.constants.get(name) == value for one in owned)
+                    and not any(name in one for one in owned)
+                    and name in self._ownership.attributes(last, key)
+                    and value not in self._constants(key, name)
                 )
             ]
             if names:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from greenlet import getcurrent, greenlet
 
-from projections.engine import ledger
+from projections.engine import ledger, registry
 from projections.engine.effort import Run, one_by_one
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import Target
@@ -224,7 +224,7 @@ class History:
         """What refreshes could not do."""
 
     def play(self) -> Outcome:
-        with _transactions_of(self._odds.actions):
+        with _engine_of(self._odds.actions):
             return self._played()
 
     def _played(self) -> Outcome:
@@ -262,7 +262,9 @@ class History:
             )
             outcome.problems += self._cast.last.checks.problems(ended)
             outcome.problems += self._left_behind()
-            outcome.problems += self._harm.left_over(self._world.items, self._application.touched)
+            outcome.problems += self._harm.left_over(
+                self._world.items, self._application.touched, self._cast.last.program
+            )
         elif not outcome.problems:
             outcome.problems = ["the history does not come to rest: writes of ours keep each other going"]
         outcome.writes = self._odds.writes
@@ -957,11 +959,11 @@ def _number(record: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _transactions_of(actions: int) -> Iterator[None]:
-    """A ledger that puts fewer actions into a transaction than DynamoDB takes, and splits what has more."""
-    usual = ledger.MOST_ACTIONS
-    ledger.MOST_ACTIONS = actions
+def _engine_of(actions: int) -> Iterator[None]:
+    """A ledger that puts fewer actions into a transaction than DynamoDB takes, and splits what has more; its id is known."""
+    usual, new_id = ledger.MOST_ACTIONS, registry.new_ledger_id
+    ledger.MOST_ACTIONS, registry.new_ledger_id = actions, lambda: "simulated"
     try:
         yield
     finally:
-        ledger.MOST_ACTIONS = usual
+        ledger.MOST_ACTIONS, registry.new_ledger_id = usual, new_id
