@@ -175,9 +175,25 @@ class ApplicationItems:
         assert update is not None
         self._store.write(update)
 
-    def write(self, entity: Entity, key: ItemKey, values: Mapping[str, Value | None], rule: Rule, image: Image) -> None:
-        """Changes an item as it was read: its kind and the rule's guard are as in `image`. Raises ConditionFailed."""
-        self.change_as_read(entity, key, values, self.guards.as_read(rule.name, image), image)
+    def write(
+        self,
+        entity: Entity,
+        key: ItemKey,
+        values: Mapping[str, Value | None],
+        rule: Rule,
+        image: Image,
+        *,
+        all_guards: bool = False,
+    ) -> None:
+        """Changes an item as it was read: its kind and the rule's guard are as in `image`. Raises ConditionFailed.
+
+        With `all_guards` the guards of other rules, too: where one of them is what marks the item as created.
+        """
+        names = {self.guards.name(rule.name)}
+        if all_guards:
+            names |= {name for name in image if self.guards.is_guard(name)}
+        unchanged = AllOf(tuple(as_read(name, image.get(name)) for name in sorted(names)))
+        self.change_as_read(entity, key, values, unchanged, image)
 
     def delete(
         self,

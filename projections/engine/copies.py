@@ -149,11 +149,16 @@ def heals_of(
     owner_changed = len(newest) > 1
     # What took over an item the application put under its key may be a late write of a source that is gone by now, and a
     # copy of all attributes knows nothing of what else that item holds.
-    took_over = before is not None and held is None and holds is not None
+    took_over = before is not None and _is_gone(held) and not _is_gone(holds)
     heal = after is None or owner_changed or took_over
     if not heal and not needs_healing(guards, rule.name, key, rule.owned(before, after), before, after):
         return []
     return [CopyHeal(rule, key, newest, sequence)] if newest else []
+
+
+def _is_gone(guard: Guard | None) -> bool:
+    """Whether a guard says that there is no copy."""
+    return guard is None or guard.n == 0
 
 
 def freed_by(program: Program, record: Record, old: Item | None, new: Item | None) -> list[CopyHeal]:
@@ -265,7 +270,7 @@ class Copier:
             guard = self._items.guard(rule, target, item)
             if item is None or guard is None or guard.by != copy.source:
                 return None
-            if guard.at >= copy.version:
+            if guard.at >= copy.version or self._is_removed(rule, item, guard):
                 if guard.at > copy.version:
                     self.heal(CopyHeal(rule, target, {copy.source: copy.version}, copy.sequence), effort)
                 return None
@@ -277,7 +282,11 @@ class Copier:
         raise Transient(f"{rule.name}: a copy kept changing while it was removed")
 
     def _remove(self, rule: CopyRule, target: ItemKey, item: Image, guard: Guard, owned: Iterable[str]) -> None:
-        """Deletes a copy that the rule created; from any other item, removes what the rule set. Raises ConditionFailed."""
+        """Deletes a copy that the rule created; from any other item, removes what the rule set. Raises ConditionFailed.
+
+        An item that the rule created and that has other attributes keeps a guard with `n` = 0: they may be those of another
+        version of the rule, whose retirement has to find them.
+        """
         name = self._guards.name(rule.name)
         if not self._items.may_write(rule, rule.into, target, item):
             self._items.release(Release(target, rule.into, (name,), {}))
@@ -286,7 +295,15 @@ class Copier:
         else:
             keep = {*rule.into.constants, *rule.into.schema.key_attributes}
             names = [each for each in owned if each in item and each not in keep]
-            self._items.write(rule.into, target, {**dict.fromkeys(names), name: None}, rule, item)
+            stamp = self._guards.stamp(target, guard.at, by=guard.by, n=0, created=True) if guard.created else None
+            self._items.write(rule.into, target, {**dict.fromkeys(names), name: stamp}, rule, item)
+
+    def _is_removed(self, rule: CopyRule, item: Image, guard: Guard) -> bool:
+        """Whether everything that the rule set is removed already, and the item stays for what else is on it."""
+        return guard.n == 0 and bool(self._items.foreign(rule.into, item)) and not self._set_on(rule, item)
+
+    def _set_on(self, rule: CopyRule, item: Image) -> bool:
+        return any(name in item for name in rule.owned() - rule.into.constants.keys())
 
     def _wait(self, rule: CopyRule, target: ItemKey, source: str) -> None:
         """Notes that a source waits for a key. Raises Occupied; ConditionFailed if the key is free by now.
@@ -317,7 +334,7 @@ class Copier:
             found = self._wanted(rule, target, {*heal.sources, waiting, by} - {""})
             try:
                 if found is None:
-                    if item is not None and guard is not None:
+                    if item is not None and guard is not None and not self._is_removed(rule, item, guard):
                         self._remove(rule, target, item, guard, rule.owned() if not guard.created else rule.owned(item))
                         self._tally.add("healed")
                     return self._waits_no_more(heal, waiting)
@@ -452,7 +469,7 @@ class Copier:
         for item in items:
             rule = self._program.copy_rule_into.get(item.entity.name)
             guard = self._items.guard(rule, item.key, item.image) if rule is not None else None
-            if rule is not None and guard is not None and guard.by:
+            if rule is not None and guard is not None and guard.by and not self._is_removed(rule, item.image, guard):
                 suspects.append((rule, item.key, guard.by, decode_key(guard.by)))
         images = self._store.get_many(list(dict.fromkeys(key for _, _, _, key in suspects)))
         found = []

@@ -216,9 +216,13 @@ def _release(program: Program, guards: Guards, record: Record, left: Item) -> Re
     copier = program.copy_rule_into.get(name)
     rules: list[LedgerRule | EmbedRule] = [*program.ledger_rules_into.get(name, ()), *program.embeds_into.get(name, ())]
     for rule in [*rules, copier] if copier is not None else rules:
-        if guards.read(rule.name, record.key, image) is None:
+        guard = guards.read(rule.name, record.key, image)
+        if guard is None:
             continue
         held.append(guards.name(rule.name))
+        if guard.created:
+            for attribute, constant in left.entity.constants.items():
+                values.setdefault(attribute, []).append(constant)
         for attribute in rule.owned(image) if isinstance(rule, CopyRule) else rule.attributes:
             if attribute in image:
                 values.setdefault(attribute, []).append(image[attribute])

@@ -21,7 +21,7 @@ from projections.engine.ledger import Change, Ledger
 from projections.engine.ledger_items import Target
 from projections.engine.limits import refusal
 from projections.engine.plan import Plan, Rejected, plan
-from projections.engine.publishing import Publisher
+from projections.engine.publishing import Publisher, unpublished
 from projections.engine.recent import forget, owing
 from projections.engine.records import Record, decode, is_sequence
 from projections.engine.registry import LIVE, Registry, Standing
@@ -362,7 +362,8 @@ class _Batch:
         for target, failure in failures.items():
             sequences = [change.sequences[0] for change in changes if target in change.touched]
             self._failed(sequences, failure, rule=target[0], key=target[1])
-        published = [(change.source, entry, change.touched - failures.keys()) for change, entry in indebted]
+        pending = unpublished(failures)
+        published = [(change.source, entry, change.touched - pending) for change, entry in indebted]
         owing_still = forget(self._store, published, self._processor._clock(), self._effort, self._run)
         for change, _ in indebted:
             if change.source in owing_still:

@@ -19,13 +19,13 @@ from projections.engine.guards import Guard, Guards
 from projections.engine.ledger_items import Target, group_at
 from projections.engine.store import Image, ItemKey, Store, Update, Value
 from projections.engine.tally import Tally
-from projections.errors import ConditionFailed, InvalidRequest, StoreError, Transient
+from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.keys import decode_key
 from projections.language.program import Entity, Program
 from projections.language.rules import CopyRule, LedgerRule, Members
 from projections.language.values import same
 
-__all__ = ["Publisher", "creates", "shares_calls"]
+__all__ = ["Publisher", "creates", "shares_calls", "unpublished"]
 
 _MOST_TRIES = 20
 
@@ -174,14 +174,18 @@ class Publisher:
                 else:
                     self._store.write(update)
                     return self._tally.add("published")
-            elif n == 0 or not rule.into.at(key):
+            elif not rule.into.at(key) or (isinstance(rule, CopyRule) and n == 0):
                 item = self._get(key)
-            elif group.at != group_at(group.generation, 1):  # as a rule the item is there, and the rule has created it
+            elif n == 0 or group.at != group_at(
+                group.generation, 1
+            ):  # as a rule the item is there, and the rule has created it
                 update = self._recreated(rule, key, group, members)
                 if update is None:
                     item = self._get(key)
                 else:
                     self._store.write(update)
+                    if n == 0:
+                        self._delete_empty(rule, key)
                     return self._tally.add("published")
         except ConditionFailed as failed:
             item = failed.item
@@ -290,16 +294,17 @@ class Publisher:
             return True
         guard = self._items.guard(rule, key, item)
         if not self._items.may_write(rule, rule.into, key, item):
-            released = guard is not None and self._items.release(self._left(rule, key, group, members))
+            released = guard is not None and self._items.release(self._left(rule, key, group, members, guard))
             if makes and contributed:
                 raise occupied(rule.into)
             return released
         newer = guard is not None and guard.at >= group.at and not heals
         if makes and not contributed and isinstance(rule, CopyRule):
             return not newer and guard is not None and self._retract_claim(rule, key, group, item, guard)
-        if newer:
-            return makes and n == 0 and self._delete_empty(rule, key, item)
-        wanted = self._wanted(rule, key, group, members, created=makes and guard is not None and guard.created)
+        if newer:  # the one who published the zeros may have died before deleting
+            return makes and n == 0 and self._delete_empty(rule, key)
+        created = makes and self._items.created(key, item)
+        wanted = self._wanted(rule, key, group, members, created=created)
         if isinstance(rule, CopyRule):
             owned = rule.owned(item) if guard is not None and guard.created else rule.owned()
             wanted = {**{name: None for name in owned if name not in wanted}, **wanted}
@@ -307,15 +312,15 @@ class Publisher:
             wanted = {**rule.into.constants, **wanted}
         shown = all(same(item.get(name), value) for name, value in wanted.items())
         if not shown:
-            self._items.write(rule.into, key, wanted, rule, item)
+            by_other = created and not (guard is not None and guard.created)
+            self._items.write(rule.into, key, wanted, rule, item, all_guards=by_other)
         if makes and n == 0:
-            kept = {name: value for name, value in item.items() if name not in wanted}
-            self._delete_empty(rule, key, {**kept, **{k: v for k, v in wanted.items() if v is not None}})
+            self._delete_empty(rule, key)
         return not shown
 
-    def _left(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members) -> Release:
+    def _left(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, guard: Guard) -> Release:
         """What a rule may have published on an item that has left its entity: no more is known where no record tells."""
-        published = rule.published(group.totals, members)
+        published = {**(rule.into.constants if guard.created else {}), **rule.published(group.totals, members)}
         values = {name: (value,) for name, value in published.items() if value is not None}
         return Release(key, rule.into, (self._guards.name(rule.name),), values)
 
@@ -349,16 +354,18 @@ class Publisher:
         if not shown:
             self._items.write(entity, key, wanted, rule, item)
         if n == 0:
-            kept = {name: value for name, value in item.items() if name not in wanted}
-            self._delete_empty(rule, key, {**kept, self._guards.name(rule.name): stamp}, entity)
+            self._delete_empty(rule, key, entity)
         return not shown
 
-    def _delete_empty(self, rule: LedgerRule, key: ItemKey, item: Image, entity: Entity | None = None) -> bool:
+    def _delete_empty(self, rule: LedgerRule, key: ItemKey, entity: Entity | None = None) -> bool:
         """Deletes an item that rules created if every rule's guard on it says that nothing contributes, and nothing of the
         application is on it. Whether it was deleted.
+
+        It is read after this rule's zeros were written: of several rules that do so at once, the last one sees all zeros.
         """
         entity = entity or rule.into
-        if not _made(entity):
+        item = self._get(key) if _made(entity) else None
+        if item is None:
             return False
         rules = {one.name: one for one in self._program.ledger_rules_into.get(entity.name, ())} | {rule.name: rule}
         found = [guard for one in rules.values() if (guard := self._items.guard(one, key, item)) is not None]
@@ -384,6 +391,13 @@ class Publisher:
             return False
         self._items.write(rule.into, key, wanted, rule, item)
         return True
+
+
+def unpublished(failures: Mapping[Target, StoreError]) -> set[Target]:
+    """The targets that have still to be published. Where an item of another kind is there, nothing is: its removal will be
+    seen.
+    """
+    return {target for target, error in failures.items() if not isinstance(error, Occupied)}
 
 
 def creates(rule: LedgerRule) -> bool:

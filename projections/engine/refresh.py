@@ -30,7 +30,7 @@ from projections.engine.ledger import Change, Ledger
 from projections.engine.ledger_items import Entry, Target, entry_key
 from projections.engine.limits import refusal
 from projections.engine.plan import Rejected
-from projections.engine.publishing import Publisher
+from projections.engine.publishing import Publisher, unpublished
 from projections.engine.recent import forget, owing
 from projections.engine.registry import SHADOW, Standing
 from projections.engine.store import Image, ItemKey, Store
@@ -292,7 +292,8 @@ class Refresher:
             for _, entry in indebted:
                 targets |= entry.owed
         failures = self.publish(targets, effort)
-        published = [(change.source, entry, targets - failures.keys()) for change, entry in indebted]
+        pending = unpublished(failures)
+        published = [(change.source, entry, targets - pending) for change, entry in indebted]
         for source, failure in forget(self._store, published, self._clock(), effort, self._run).items():
             if isinstance(failure, InvalidRequest):
                 self._reject(None, refusal(str(failure)), source)

@@ -154,7 +154,7 @@ class Examiner:
         drifts: list[Drift] = []
         names = rule.owned(item) if guard is None or guard.created or rule.attributes is not None else rule.owned()
         if made is None:
-            if item is not None and guard is not None and guard.by and not shadow:
+            if item is not None and guard is not None and guard.by and guard.n != 0 and not shadow:
                 drifts = [replace(common, kind="copy extra", actual=showing.item(item, names), source=guard.by)]
         elif item is not None and not self._items.may_write(rule, rule.into, key, item):
             drifts = [_occupied(replace(common, source=made[0]), item)]

@@ -105,7 +105,7 @@ class Reading:
 
     def _copied(self, rule: CopyRule, item: Item, key: str, page: Page) -> None:
         guard = self._scope.guards.read(rule.name, item.key, item.image)
-        by = guard.by if guard is not None else ""
+        by = guard.by if guard is not None and guard.n != 0 else ""
         if by or self._scope.shadow(rule):
             owned = rule.owned(item.image) if guard is None or guard.created else rule.owned()
             shown = {name: value for name, value in item.image.items() if name in owned}

@@ -123,6 +123,8 @@ class Harm:
         """The digests in guards that the engine wrote on each item."""
         self._deleted: dict[ItemKey, tuple[Any, dict[str, Value]]] = {}
         """Attributes of the application that a deletion took with it, until the process that deleted restores them."""
+        self._made: set[ItemKey] = set()
+        """Items that the engine created, and nobody removed since."""
         self._sourced: dict[str, None] = {}
         """Attributes that sources of copies of all attributes ever had."""
 
@@ -172,6 +174,8 @@ class Harm:
     def applied(self, key: ItemKey, before: Image | None, after: Image | None) -> None:
         """Take note of a write of the application."""
         self._deleted.pop(key, None)
+        if before is None or after is None:
+            self._made.discard(key)
         if after is None:
             self._shadows.pop(key, None)
             return
@@ -217,6 +221,7 @@ class Harm:
                     self._digests.setdefault(key, set()).add(digest)
         if before is None:
             assert after is not None
+            self._made.add(key)
             self._restored(key, after)
         elif after is None:
             yield from self._removed(key, before, by, answered)
@@ -237,6 +242,7 @@ class Harm:
 
     def _removed(self, key: ItemKey, before: Image, by: Any, answered: bool) -> Iterator[str]:
         shadow = self._shadows.pop(key, None)
+        self._made.discard(key)
         if shadow is None:
             return
         if shadow.created:
@@ -275,7 +281,7 @@ class Harm:
                 yield from self._attribute(key, name, before.get(name), after.get(name), owned, shadow)
         if shadow.wrote:
             self._published(key, after, shadow)
-        if self._digests and self._marked(key, after) and not self._marked(key, before):
+        if self._digests and key not in self._made and self._marked(key, after) and not self._marked(key, before):
             yield f"{HARM}{encode_key(key)}: the engine marked an item as created that it did not create"
 
     def _attribute(
