@@ -321,11 +321,14 @@ class Harm:
 
     # At the end
 
-    def left_over(self, items: Mapping[ItemKey, Image], touched: Collection[ItemKey], last: Program) -> Iterator[str]:
+    def left_over(
+        self, items: Mapping[ItemKey, Image], touched: Collection[ItemKey], last: Program, *, unheard: bool = False
+    ) -> Iterator[str]:
         """Yield values and guards that rules set on items which are not of their entity any more.
 
         Not on items `touched` by the application where it changed what is the rules'. `last` are the rules at the end; what
-        only rules before them owned is not judged.
+        only rules before them owned is not judged. `unheard` says that the stream was off, so that nobody knows what rules set
+        on an item that lost its guards meanwhile.
         """
         for key, image in items.items():
             if key in touched:
@@ -349,5 +352,5 @@ class Harm:
                     and value not in self._constants(key, name)
                 )
             ]
-            if names:
+            if names and not (unheard and not any(name.startswith(self._prefix) for name in names)):
                 yield f"{encode_key(key)}: {', '.join(names)} was set by a rule, and no rule owns it on this item"

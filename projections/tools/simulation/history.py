@@ -263,7 +263,10 @@ class History:
             outcome.problems += self._cast.last.checks.problems(ended)
             outcome.problems += self._left_behind()
             outcome.problems += self._harm.left_over(
-                self._world.items, self._application.touched, self._cast.last.program
+                self._world.items,
+                self._application.touched,
+                self._cast.last.program,
+                unheard=self._outages > 0,
             )
         elif not outcome.problems:
             outcome.problems = ["the history does not come to rest: writes of ours keep each other going"]
