@@ -327,8 +327,8 @@ class Harm:
         """Yield values and guards that rules set on items which are not of their entity any more.
 
         Not on items `touched` by the application where it changed what is the rules'. `last` are the rules at the end; what
-        only rules before them owned is not judged. `unheard` says that the stream was off, so that nobody knows what rules set
-        on an item that lost its guards meanwhile.
+        only rules before them owned is not judged. `unheard` says that the stream was off, so that nobody knows what rules
+        set on an item that lost its guards meanwhile.
         """
         for key, image in items.items():
             if key in touched:
