@@ -106,6 +106,8 @@ class _Shadow:
 
     wrote: dict[str, Value] = field(default_factory=dict)
     """The attributes as the application left them, without those that rules have published since."""
+    unclear: set[str] = field(default_factory=set)
+    """Attributes of index rules, which have no guards, as the application left them: a rule may remove them, or not."""
     created: bool = False
     """Whether the item is the application's, and only the application may delete it."""
 
@@ -207,6 +209,8 @@ class Harm:
                     guards = self._guards(key, image)
                 if owned.has_published(name, guards):
                     del shadow.wrote[name]
+                    if not owned.guards[name]:
+                        shadow.unclear.add(name)
 
     # The engine's writes
 
@@ -295,6 +299,7 @@ class Harm:
     ) -> Iterator[str]:
         if any(name in one for one in owned):
             shadow.wrote.pop(name, None)
+            shadow.unclear.discard(name)
             return
         known = after is not None or not shadow.created or name not in shadow.wrote or name in self._sourced
         if known and any(one.everything for one in owned):
@@ -346,6 +351,7 @@ class Harm:
                     name not in guards and self.genuine(key, value)
                     if name.startswith(self._prefix)
                     else name not in shadow.wrote
+                    and name not in shadow.unclear
                     and name not in keys
                     and not any(name in one for one in owned)
                     and name in self._ownership.attributes(last, key)
