@@ -25,6 +25,7 @@ projections:
   tags: { from: Post, aggregate: { into: Tag, set: { count: count } } }
   whole: { from: Note, copy: { into: Whole, attributes: all } }
 """
+PROGRAM = Program.from_document(loads(RULES, "rules.yaml").canonical())
 USER = ItemKey("main", "U#1", "U")
 TAG = ItemKey("main", "T#1", "T")
 WHOLE = ItemKey("main", "W#1", "W")
@@ -33,7 +34,7 @@ MARK = {"at": "1", "n": 1, "c": True, "d": "abcdefgh"}
 
 @pytest.fixture
 def harm() -> Harm:
-    return Harm(Ownership([Program.from_document(loads(RULES, "rules.yaml").canonical())]))
+    return Harm(Ownership([PROGRAM]))
 
 
 def image(key: ItemKey, **attributes: Any) -> dict[str, Any]:
@@ -73,9 +74,9 @@ def test_published_value_may_be_removed_when_the_item_leaves_its_entity(harm: Ha
     harm.applied(USER, None, first)
     assert found(harm, USER, first, published) == []
     harm.applied(USER, published, left)
-    assert list(harm.left_over({USER: left}, ()))
+    assert list(harm.left_over({USER: left}, (), PROGRAM))
     assert found(harm, USER, left, image(USER, type="robot")) == []
-    assert list(harm.left_over({USER: image(USER, type="robot")}, ())) == []
+    assert list(harm.left_over({USER: image(USER, type="robot")}, (), PROGRAM)) == []
 
 
 def test_value_that_the_application_set_with_another_kind_is_its_own(harm: Harm) -> None:

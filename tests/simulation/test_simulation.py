@@ -6,15 +6,22 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner
-from mutants import GUARDED, MUTANTS, Mutant, rules_file
+from mutants import GUARDED, MUTANTS, Base, Mutant, rules_file
 
+from projections.engine.store import Update, Write
 from projections.language.loader import load
+from projections.stores.memory import MemoryStore
 from projections.tools.commands.simulate import command
-from projections.tools.simulation.campaign import Campaign
+from projections.tools.simulation.campaign import Campaign, Report
 from projections.tools.simulation.scene import Scene
 
 RULES = ["social", *sorted(path.stem for path in (Path(__file__).parent / "rules").glob("*.yaml"))]
@@ -90,6 +97,29 @@ def test_a_history_that_goes_wrong_is_told_with_its_seed_and_its_trace() -> None
     assert "invocation 1" in found.stdout
 
 
+def test_wrong_and_harm_are_counted_separately() -> None:
+    def played(mutant: Mutant) -> Report:
+        with mutant.apply():
+            return Campaign(load(rules_file("embeds")).canonical(), keep_going=True).run(0, 60)
+
+    def writes_elsewhere() -> Iterator[None]:
+        """Every push also sets an attribute that no rule owns."""
+        original = MemoryStore.write
+
+        def write(self: MemoryStore, write: Write) -> Any:
+            if isinstance(write, Update) and "authorName" in write.set:
+                write = replace(write, set={**write.set, "text": {"S": "of the engine"}})
+            return original(self, write)
+
+        with patch.object(MemoryStore, "write", write):
+            yield
+
+    defect = Mutant("writes_elsewhere", "embeds", Base(), {}, contextmanager(writes_elsewhere))
+    report = played(defect)
+    assert report.harm > 0
+    assert all(problem for outcome in report.failures for problem in outcome.problems)
+
+
 def test_the_command_says_what_it_played() -> None:
     result = CliRunner().invoke(
         command, ["--rules", "social", "--histories", "120", "--jobs", "2", "--json"], standalone_mode=False
@@ -98,4 +128,5 @@ def test_the_command_says_what_it_played() -> None:
     document = json.loads(result.stdout)
     assert document["histories"] == 120
     assert document["failure"] is None
+    assert document["wrong"] == document["harm"] == 0
     assert document["writes"] > 0 < document["faults"]

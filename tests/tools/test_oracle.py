@@ -255,15 +255,15 @@ MARK = {"c": True, "n": 0}
         ),
         (
             [{"PK": "T#t", "SK": "T", "users": 0, "orders": 7, "note": "mine", "~tags": MARK}],
-            [{"PK": "T#t", "SK": "T", "orders": 7, "note": "mine"}],
+            [{"PK": "T#t", "SK": "T", "users": 0, "orders": 0, "note": "mine"}],
         ),
         (
             [{"PK": "T#t", "SK": "T", "users": 0, "orders": 7, "~tags": {"n": 0}}],
-            [{"PK": "T#t", "SK": "T", "orders": 7}],
+            [{"PK": "T#t", "SK": "T", "users": 0, "orders": 0}],
         ),
         (
             [{"PK": "T#t", "SK": "T", "users": 0, "~tags": "no guard", "~orders": {"c": "yes"}}],
-            [{"PK": "T#t", "SK": "T", "users": 0}],
+            [{"PK": "T#t", "SK": "T", "users": 0, "orders": 0}],
         ),
         (
             [{"PK": "U#1", "SK": "U", "mail": "m", "name": "A"}, {"PK": "M#m", "SK": "M", "name": "B", "~mails": MARK}],
@@ -285,7 +285,7 @@ MARK = {"c": True, "n": 0}
         "a created copy without its source is deleted",
         "a created derived item without contributions is deleted",
         "a created copy with an attribute of the application loses only the rule's attributes",
-        "a created derived item with an attribute of the application keeps it, without zeros",
+        "a created derived item with an attribute of the application stays without contributions, with zeros",
         "an adopted item stays when the last contribution is gone",
         "malformed guards are ignored",
         "a created item that lacks its match attribute is restored",

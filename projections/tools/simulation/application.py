@@ -398,6 +398,24 @@ class Application:
         self._store.put(key.table, {**turned, FOREIGN: self._foreign()})
         return True
 
+    def come_between(self, key: ItemKey, *, turns: bool) -> str:
+        """Writes to an item that the engine is about to write to; what it did."""
+        image = self._items.get(key)
+        if image is None:
+            return "nothing"
+        if turns and self._rng.random() < 0.4:
+            entities = [one for one in self._program.entities_at(key) if one.match is not None]
+            turned = self._of_kind(self._any(entities), key, image, fits=False) if entities else None
+            if turned is not None:
+                with suppress(InvalidRequest):
+                    if self._rng.random() < 0.5:
+                        prefix = self._program.guard_prefix
+                        turned = {name: value for name, value in turned.items() if not name.startswith(prefix)}
+                    self._store.put(key.table, {**turned, FOREIGN: self._foreign()})
+                return "turn"
+        self._store.write(Update(key, set={FOREIGN: self._foreign()}))
+        return "annotate"
+
     def _is(self, key: ItemKey, image: Image, entity: Entity) -> bool:
         item = self._program.recognise(key, image)
         return item is not None and item.entity is entity

@@ -265,18 +265,25 @@ def _refers_badly(program: Program, one: Rejected, ended: Ended) -> bool:
 
 def _was_occupied(program: Program, one: Rejected, ended: Ended) -> bool:
     """Whether the application had an item of another kind under any key of a rule's targets, at any time."""
-    rule = program.rules.get(one.rule or "")
-    into = getattr(rule, "into", None)
-    if into is None or not one.reason.startswith(OCCUPIED):
+    if not one.reason.startswith(OCCUPIED):
         return False
+    rules = (
+        program.rules.values() if one.rule is None else [program.rules[one.rule]] if one.rule in program.rules else []
+    )
+    targets = {
+        rule.into.name: rule.into
+        for rule in rules
+        if not isinstance(rule, IndexRule | EmbedRule) and hasattr(rule, "into")
+    }
     for record in ended.records.values():
         change = record["dynamodb"]
         table = record["eventSourceARN"].split("/")[1]
         key = program.tables[table].key(table, change["Keys"])
-        if "NewImage" in change and into.at(key):
-            item = program.recognise(key, change["NewImage"])
-            if item is None or item.entity is not into:
-                return True
+        for into in targets.values() if "NewImage" in change else ():
+            if into.at(key):
+                item = program.recognise(key, change["NewImage"])
+                if item is None or item.entity is not into:
+                    return True
     return False
 
 

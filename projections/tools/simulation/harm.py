@@ -88,6 +88,17 @@ class Ownership:
                 found.append(self._entities[place])
         return found
 
+    def attributes(self, program: Program, key: ItemKey) -> set[str]:
+        """What rules own on items of any entity that may have this key."""
+        found: set[str] = set()
+        position = next(number for number, one in enumerate(self.programs) if one is program)
+        for entity in program.entities_at(key):
+            place = position, entity.name
+            if place not in self._entities:
+                self._entities[place] = _Owned(program, entity)
+            found.update(self._entities[place].guards)
+        return found
+
 
 @dataclass(slots=True)
 class _Shadow:
@@ -95,6 +106,8 @@ class _Shadow:
 
     wrote: dict[str, Value] = field(default_factory=dict)
     """The attributes as the application left them, without those that rules have published since."""
+    unclear: set[str] = field(default_factory=set)
+    """Attributes of index rules, which have no guards, as the application left them: a rule may remove them, or not."""
     created: bool = False
     """Whether the item is the application's, and only the application may delete it."""
 
@@ -196,6 +209,8 @@ class Harm:
                     guards = self._guards(key, image)
                 if owned.has_published(name, guards):
                     del shadow.wrote[name]
+                    if not owned.guards[name]:
+                        shadow.unclear.add(name)
 
     # The engine's writes
 
@@ -284,6 +299,7 @@ class Harm:
     ) -> Iterator[str]:
         if any(name in one for one in owned):
             shadow.wrote.pop(name, None)
+            shadow.unclear.discard(name)
             return
         known = after is not None or not shadow.created or name not in shadow.wrote or name in self._sourced
         if known and any(one.everything for one in owned):
@@ -295,24 +311,31 @@ class Harm:
         elif after is not None and not self._constant(key, name, before, after):
             yield f"{HARM}{encode_key(key)}: no rule owns {name} on this item, and the engine set it to {after}"
 
-    def _constant(self, key: ItemKey, name: str, before: Value | None, after: Value) -> bool:
+    def _constant(self, key: ItemKey, name: str, before: Value | None, after: Value | None) -> bool:
         """Whether an attribute by which items of a created entity are recognised is put back."""
-        return before is None and any(
-            entity.owned_by_rules and entity.constants.get(name) == after
+        return before is None and after is not None and after in self._constants(key, name)
+
+    def _constants(self, key: ItemKey, name: str) -> list[Value]:
+        """What rules write in an attribute so that the items they create are recognised."""
+        return [
+            entity.constants[name]
             for program in self._programs
             for entity in program.entities_at(key)
-        )
+            if entity.owned_by_rules and name in entity.constants
+        ]
 
     # At the end
 
     def left_over(
-        self, items: Mapping[ItemKey, Image], touched: Collection[ItemKey], *, entities: bool = True
+        self, items: Mapping[ItemKey, Image], touched: Collection[ItemKey], last: Program, *, unheard: bool = False
     ) -> Iterator[str]:
         """Yield values and guards that rules set on items which are not of their entity any more.
 
-        Not on items `touched` by the application where it changed what is the rules'.
+        Not on items `touched` by the application where it changed what is the rules'. `last` are the rules at the end; what
+        only rules before them owned is not judged. `unheard` says that the stream was off, so that nobody knows what rules
+        set on an item that lost its guards meanwhile.
         """
-        for key, image in items.items() if entities else ():
+        for key, image in items.items():
             if key in touched:
                 continue
             owned = self._owned(key, image)
@@ -328,9 +351,12 @@ class Harm:
                     name not in guards and self.genuine(key, value)
                     if name.startswith(self._prefix)
                     else name not in shadow.wrote
+                    and name not in shadow.unclear
                     and name not in keys
-                    and not any(name in one or one.constants.get(name) == value for one in owned)
+                    and not any(name in one for one in owned)
+                    and name in self._ownership.attributes(last, key)
+                    and value not in self._constants(key, name)
                 )
             ]
-            if names:
+            if names and not (unheard and not any(name.startswith(self._prefix) for name in names)):
                 yield f"{encode_key(key)}: {', '.join(names)} was set by a rule, and no rule owns it on this item"

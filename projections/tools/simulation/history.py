@@ -23,7 +23,7 @@ from projections.engine.groups import Generations
 from projections.engine.ledger_items import Target
 from projections.engine.processor import SETTLE_SECONDS, Processor, Rejected
 from projections.engine.registry import FILLING, LIVE, TRIED, Registry, Replaced
-from projections.engine.store import Image, ItemKey, Store
+from projections.engine.store import Delete, Image, ItemKey, Store, Write
 from projections.errors import Transient, UsageError
 from projections.language.keys import encode_key
 from projections.operations.backfill.progress import Progress
@@ -76,6 +76,10 @@ SECONDS = 60.0
 _BEGINNING = 1_735_700_000.0
 RESTLESS = 60_000
 """Steps without a fault or a write after which a history is taken never to come to rest."""
+
+
+MOST_RACES = 8
+"""Writes of the application in a history at most that come right before one of the engine."""
 
 
 OUTDATED = Place("outdated")
@@ -217,6 +221,7 @@ class History:
         self._last: Thread | None = None
         self._hub: greenlet = getcurrent()
         self._left = self._odds.writes
+        self._races = MOST_RACES
         self._faults = self._odds.faults
         self._outcome = Outcome(seed, [], change=cast.change)
         self._rejected: list[Rejected] = []
@@ -262,7 +267,12 @@ class History:
             )
             outcome.problems += self._cast.last.checks.problems(ended)
             outcome.problems += self._left_behind()
-            outcome.problems += self._harm.left_over(self._world.items, self._application.touched)
+            outcome.problems += self._harm.left_over(
+                self._world.items,
+                self._application.touched,
+                self._cast.last.program,
+                unheard=self._outages > 0,
+            )
         elif not outcome.problems:
             outcome.problems = ["the history does not come to rest: writes of ours keep each other going"]
         outcome.writes = self._odds.writes
@@ -455,6 +465,8 @@ class History:
                     invocation.finish(None, _DeadError("the process died"))
                 return
         if what == "asks":
+            if self._odds.race and thread.at[1] == "write" and thread.at[2].key.table != LEDGER:
+                self._race(thread.at[2])
             self._outcome.calls += 1
             self._invocation = invocation
             self._lost = fault == LOST
@@ -469,6 +481,14 @@ class History:
             self._last = None
             if thread.awaited_by is None:
                 self._ended(invocation, thread)
+
+    def _race(self, write: Write) -> None:
+        """Now and then the application is faster than the engine, which has decided what to write."""
+        odds = self._odds.race * (2 if isinstance(write, Delete) else 1)
+        if self._races and self._random() < odds:
+            self._races -= 1
+            self._who, self._invocation = "application", None
+            self._application.come_between(write.key, turns=self._odds.turn)
 
     def _ended(self, invocation: Invocation, thread: Thread) -> None:
         self._invocations.remove(invocation)

@@ -94,6 +94,8 @@ class Odds:
     """Whether a change of the rules is one of their entities."""
     reuse: float
     """How likely an invocation is by a process that is warm, with what it remembers."""
+    race: float
+    """How likely the application writes to an item at the moment before the engine does."""
     actions: int
     """What the ledger takes for the most actions of a transaction, so that changes are split."""
 
@@ -164,6 +166,7 @@ class Odds:
             expire_tried=rng.random() < 0.5,
             entities=rng.random() < 0.15,
             reuse=rng.choice((0.0, 0.5, 0.9)),
+            race=rng.choice((0.0, 0.0, 0.0, 0.2)),
         )
 
 
