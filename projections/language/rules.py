@@ -8,7 +8,14 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from projections.errors import BadInput
-from projections.language.contribution import Contributed, digest, merge
+from projections.language.contribution import (
+    DIGITS_AFTER,
+    Contributed,
+    check_amount,
+    check_merged,
+    member_digest,
+    merge,
+)
 from projections.language.keys import Image, ItemKey, Value, encode_key, key_text
 from projections.language.ordering import encode_order
 from projections.language.scope import Item, Resolve, resolver
@@ -178,7 +185,7 @@ class CopyRule(Rule):
         payloads: dict[tuple[str, str], Image] = {}
         for target, attributes in self.copies(item).items():
             text = encode_key(target)
-            contributed[text] = {"n": 1, "+": {"claim|": digest(attributes)}}
+            contributed[text] = {"n": 1, "+": {"claim|": member_digest(attributes)}}
             payloads[text, "claim|"] = attributes
         return contributed, payloads
 
@@ -297,6 +304,7 @@ class AggregateRule(Rule):
 
     def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
         contributed: dict[str, Contributed] = {}
+        merged: dict[str, None] = {}
         for resolve, named in self.scopes(item):
             target = self.into.target_key(named)
             if target is None:
@@ -305,8 +313,11 @@ class AggregateRule(Rule):
             amounts = self._amounts(resolve)
             if text in contributed:
                 merge(contributed[text], amounts)
+                merged[text] = None
             else:
                 contributed[text] = amounts
+        for text in merged:
+            check_merged(contributed[text])
         return contributed, {}
 
     def _amounts(self, resolve: Resolve) -> Contributed:
@@ -326,7 +337,10 @@ class AggregateRule(Rule):
                 amounts.setdefault("+", {})[f"{measure.slot}|{encode_order(wire)}"] = ""
                 continue
             assert isinstance(value, Decimal)
-            amounts["=" + measure.slot] = number_text(value)
+            text = number_text(value)
+            if len(text) > DIGITS_AFTER + 1:  # a shorter text has fewer digits on both sides
+                check_amount(measure.name, text)
+            amounts["=" + measure.slot] = text
             if measure.function == "avg":
                 amounts["#" + measure.slot] = 1
         return amounts
@@ -385,7 +399,7 @@ class PickRule(Rule):
             text = encode_key(target)
             payload = {name: value for name, path in self.picked if (value := resolve(path)) is not None}
             member = f"pick|{encode_order(by)}" + (f" {ordinal:06d}" if self.each is not None else "")
-            amounts: Contributed = {"n": 1, "+": {member: digest(payload)}}
+            amounts: Contributed = {"n": 1, "+": {member: member_digest(payload)}}
             if text in contributed:
                 merge(contributed[text], amounts)
             else:

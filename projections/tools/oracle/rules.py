@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from projections.language.keys import Image, ItemKey, Value, encode_key
@@ -12,7 +13,7 @@ from projections.tools.oracle.measures import Measure, order
 from projections.tools.oracle.patterns import pattern
 from projections.tools.oracle.scope import Scope
 from projections.tools.oracle.templates import Template, numeric
-from projections.tools.oracle.values import Missing, Unfit, normal, number, text, wire
+from projections.tools.oracle.values import EXACT, Missing, Unfit, normal, number, text, wire
 
 __all__ = ["EVERYTHING", "Contribution", "EmbedRule", "GroupRule", "IndexRule", "Rule", "rule"]
 
@@ -86,9 +87,20 @@ class GroupRule(Rule):
                         found.append(self._contribution(encode_key(key), position, scope))
                 except Missing:
                     continue
+            self._check_sums(found)
         except (Unfit, Missing):
             return []
         return found
+
+    def _check_sums(self, given: Sequence[Contribution]) -> None:
+        """What the elements of one source add to one target is an amount of that source. Raises Unfit."""
+        sums: dict[tuple[ItemKey, str], Decimal] = {}
+        for one in given if self._measures and len(given) > 1 else ():
+            for name, amount in one.content.items():
+                if isinstance(amount, Decimal):
+                    sums[one.target, name] = EXACT.add(sums.get((one.target, name), Decimal(0)), amount)
+        for (_, name), amount in sums.items():
+            self._measures[name].within(amount)
 
     def _elements(self, scope: Scope) -> Iterator[dict[str, Value]]:
         """The variable of `each` for each element; once, without a variable, where there is no `each`."""
@@ -128,7 +140,7 @@ class GroupRule(Rule):
         return {**found, **self._constants}
 
     def result(self, given: Sequence[Contribution]) -> dict[str, Value]:
-        """The attributes on an existing target, from all contributions to it. Raises Incomparable."""
+        """The attributes on an existing target, from all contributions to it."""
         if self.kind == "copy":
             least = min(given, key=lambda one: (one.source, one.position))
             return {**least.content, **self.into.constants}

@@ -8,7 +8,7 @@ from typing import Any
 
 from projections.language.keys import Value
 
-__all__ = ["EXACT", "Incomparable", "Missing", "Unfit", "mean", "normal", "number", "plain", "storable", "text", "wire"]
+__all__ = ["EXACT", "Missing", "Unfit", "addable", "mean", "normal", "number", "plain", "storable", "text", "wire"]
 
 EXACT = Context(prec=1000, Emin=-9999, Emax=9999, traps=[Inexact])
 """Wide enough that no sum or product of DynamoDB's numbers is ever rounded."""
@@ -22,10 +22,6 @@ class Missing(Exception):
 
 class Unfit(Exception):
     """A value is of the wrong kind or does not fit: the rule contributes nothing."""
-
-
-class Incomparable(Exception):
-    """DynamoDB cannot hold the true value."""
 
 
 def number(value: Value) -> Decimal:
@@ -58,6 +54,11 @@ def storable(value: Decimal) -> bool:
         return True
     digits = "".join(map(str, value.as_tuple().digits)).strip("0")
     return len(digits) <= 38 and -130 <= value.adjusted() <= 125
+
+
+def addable(value: Decimal) -> bool:
+    """Whether `sum` and `avg` take the number: 18 digits before the decimal point, 10 after it."""
+    return abs(value) < 10**18 and EXACT.remainder(value, Decimal("1E-10")) == 0
 
 
 def mean(total: Decimal, count: int) -> Decimal:
