@@ -34,7 +34,7 @@ from projections.engine.tally import Tally
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.keys import decode_key
 from projections.language.program import Entity, Program
-from projections.language.rules import CopyRule, LedgerRule
+from projections.language.rules import CopyRule, LedgerRule, PickRule
 from projections.language.values import same
 
 __all__ = ["Publisher", "creates", "shares_calls"]
@@ -251,6 +251,7 @@ class Publisher:
             elif n == 0:  # zeros never create: creating and deleting would chase each other forever
                 condition = AllOf((self._exists(key), condition))
             self._store.write(_update(key, wanted, condition))
+            self._tally.add("cut", int(isinstance(rule, PickRule) and rule.cut(members)))
         if makes and n == 0:
             self._delete_empty(rule, key)
         return not shown

@@ -33,7 +33,7 @@ from projections.language.rules import (
     Measure,
     PickRule,
     Rule,
-    check_key,
+    check_target_key,
 )
 from projections.language.scope import Item, Resolve
 from projections.language.templates import KeyPattern, Template
@@ -97,7 +97,7 @@ class Entity:
                     variables[name] = content if kind == "S" else key_text(kind, content)
                 text = pattern.render(variables)
             attribute, kind = self.schema.sort if position and self.schema.sort else self.schema.partition
-            texts.append(check_key(attribute, kind, text, SORT_KEY_BYTES if position else PARTITION_KEY_BYTES))
+            texts.append(check_target_key(attribute, kind, text, SORT_KEY_BYTES if position else PARTITION_KEY_BYTES))
         return ItemKey(self.table, *texts)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from projections.engine.store import ItemKey, Update, Write
 from projections.stores.limits import ITEM_BYTES, TRANSACTION_BYTES, item_size
+from projections.tools.oracle import Oracle
 from tests.engine.world import World
 
 LIKES = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
@@ -23,7 +24,7 @@ LINES = """
     from: Post
     each: {line: lines}
     bind: {tag: "{postId}"}
-    top: {into: Tag, as: first, by: line.n, order: asc, limit: 1, attributes: [big]}
+    latest: {into: Tag, by: line.n, order: asc, attributes: [big]}
   total: {from: Post, bind: {tag: all}, aggregate: {into: Tag, set: {all: count}}}
 """
 COPY = """
@@ -88,8 +89,8 @@ def test_more_than_4_mb_of_one_item_are_several_transactions(lines: int) -> None
     world.settle()
     assert len(world.ledger("M|")) == lines + 1
     assert all(bytes_of(writes) < TRANSACTION_BYTES for writes in world.store.transactions)
-    assert world.item("TAG#1", "STATS") == {"PK": "TAG#1", "SK": "STATS", "first": [{"big": "x" * 90_000}], "all": 0}
-    assert world.item("TAG#all", "STATS") == {"PK": "TAG#all", "SK": "STATS", "first": [], "all": 2}
+    assert world.item("TAG#1", "STATS") == {"PK": "TAG#1", "SK": "STATS", "big": "x" * 90_000, "all": 0}
+    assert world.item("TAG#all", "STATS") == {"PK": "TAG#all", "SK": "STATS", "all": 2}
     assert world.rejected == []
 
 
@@ -189,15 +190,81 @@ def test_an_entry_has_room_for_the_contributions_of_two_versions() -> None:
 
 def test_a_target_of_more_than_400_kb() -> None:
     world = World("  top: {from: Like, top: {into: Post, as: t, by: at, limit: 3, attributes: [big]}}\n" + LIKES)
-    world.put("POST#1", "METADATA")
+    world.put("POST#1", "METADATA", body="x" * (ITEM_BYTES - 10_000))
     for user in range(4):
-        world.like(user, 1, at=user, big="x" * 200_000)
-    world.settle()
-    assert world.post() == {"likeCount": 4}
+        world.like(user, 1, at=user, big="x" * 5_000)
+        world.settle()
+    assert world.post()["likeCount"] == 4
+    assert world.post()["t"] == [{"big": "x" * 5_000}], "what fitted last"
     ((what, reason),) = rejected(world).items()
     assert what == ("top", "main|POST#1|METADATA")
     assert reason.startswith("an item has 400 KB at most: the target would have more; ")
     assert 'lower its "limit"' in reason
+
+
+NEWEST = "  newest: {from: Like, top: {into: Post, as: newest, by: at, limit: 100, attributes: [text]}}\n"
+
+
+@pytest.mark.parametrize("order", ["forwards", "backwards"])
+def test_a_list_is_cut_at_32_kb_whatever_the_history(order: str) -> None:
+    world = World(NEWEST)
+    world.put("POST#1", "METADATA", body="b" * 300_000)
+    for user in range(100) if order == "forwards" else reversed(range(100)):
+        world.like(user, 1, at=user, text=f"{user:02}" + "x" * 3_298)
+        if user % 10 == 5:
+            world.settle()
+    world.settle()
+    assert [element["text"][:2] for element in world.post()["newest"]] == [str(user) for user in range(99, 90, -1)]
+    assert world.rejected == []
+    assert Oracle(world.program.document).compare({"main": world.store.items("main")}) == []
+    body = {"body": {"S": "b" * 370_000}}
+    world.store.write(Update(ItemKey("main", "POST#1", "METADATA"), set=body))  # the application's own update
+    world.settle()
+    world.remove("USER#99", "LIKE#1")
+    world.settle()
+    assert [element["text"][:2] for element in world.post()["newest"]] == [str(user) for user in range(98, 89, -1)]
+
+
+def test_a_list_whose_first_element_exceeds_32_kb_is_empty() -> None:
+    world = World(NEWEST)
+    world.put("POST#1", "METADATA")
+    world.like(1, 1, at=1, text="short")
+    world.like(2, 1, at=2, text="x" * 32_756)
+    world.settle()
+    assert len(world.post()["newest"]) == 1, "exactly 32 KB"
+    world.like(2, 1, at=2, text="x" * 32_757)
+    outcome = world.deliver()
+    assert world.post()["newest"] == []
+    assert outcome.counts["cut"] == 1
+    assert Oracle(world.program.document).compare({"main": world.store.items("main")}) == []
+    world.remove("USER#2", "LIKE#1")
+    outcome = world.deliver()
+    assert world.post()["newest"] == [{"text": "short"}]
+    assert outcome.counts["cut"] == 0
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "  r: {from: Like, top: {into: Post, as: t, by: at, limit: 2, attributes: {a: text, b: text}}}\n",
+        "  r: {from: Like, latest: {into: Post, by: at, attributes: {a: text, b: text}}}\n",
+        "  r: {from: Like, bind: {tag: '{postId}'}, copy: {into: Tag, attributes: {a: text, b: text}}}\n",
+    ],
+    ids=["top", "latest", "claimed copy"],
+)
+def test_the_attributes_that_a_rule_keeps_of_an_item_are_limited(rule: str) -> None:
+    world = World(rule)
+    world.put("POST#1", "METADATA")
+    world.like(1, 1, at=1, text="x" * 149_999)
+    world.like(2, 1, at=2, text="x" * 150_000)
+    world.settle()
+    assert rejected(world) == {
+        ("r", "main|USER#2|LIKE#1"): "the attributes to keep have 300,002 bytes, the limit is 300,000; list fewer "
+        "attributes in the rule, or exclude such items with a `where`"
+    }
+    (member,) = world.ledger("M|")
+    assert member["s"] == "main|USER#1|LIKE#1"
+    assert Oracle(world.program.document).compare({"main": world.store.items("main")}) == []
 
 
 def test_a_key_that_is_too_large() -> None:

@@ -13,12 +13,15 @@ from projections.tools.oracle.measures import Measure, order
 from projections.tools.oracle.patterns import pattern
 from projections.tools.oracle.scope import Scope
 from projections.tools.oracle.templates import Template, numeric
-from projections.tools.oracle.values import EXACT, Missing, Unfit, normal, number, text, wire
+from projections.tools.oracle.values import EXACT, Missing, Unfit, normal, number, size, text, wire
 
 __all__ = ["EVERYTHING", "Contribution", "EmbedRule", "GroupRule", "IndexRule", "Rule", "rule"]
 
 EVERYTHING = "*"
 """Stands for every attribute that nobody else owns: what a copy with `attributes: all` owns."""
+
+LIST_BYTES, MEMBER_BYTES = 32_768, 300_000
+"""The most bytes of a published list, and of the attributes kept of one source for a list or a claimed copy."""
 
 _Document = Mapping[str, Any]
 
@@ -64,6 +67,7 @@ class GroupRule(Rule):
         self._measures = {name: Measure(form) for name, form in document.get("set", {}).items()}
         listed = document.get("attributes", {})
         self.everything = listed == "all"
+        self._kept = self.kind != "copy" or document["claimed"]
         self._attributes: Mapping[str, str] = {} if self.everything else listed
         values = document.get("values", {})
         self._templates = {n: Template.parse(v["template"]) for n, v in values.items() if "template" in v}
@@ -125,7 +129,10 @@ class GroupRule(Rule):
             amounts = {name: measure.amount(scope) for name, measure in self._measures.items()}
             return Contribution(target, source, position, amounts)
         by = () if self._by is None else _by(scope.need(self._by))
-        return Contribution(target, source, position, self._content(scope), by)
+        content = self._content(scope)
+        if self._kept and size({"M": content}) - 3 - len(content) > MEMBER_BYTES:
+            raise Unfit("more attributes than a member holds")
+        return Contribution(target, source, position, content, by)
 
     def _content(self, scope: Scope) -> dict[str, Value]:
         found: dict[str, Value] = {}
@@ -150,16 +157,21 @@ class GroupRule(Rule):
         ranked = sorted(given, key=lambda one: (one.by, one.source, one.position), reverse=self._descending)
         if self.kind == "latest":
             return dict(ranked[0].content) if ranked else {}
-        return {self._as: {"L": [{"M": dict(one.content)} for one in ranked[: self._limit]]}}
+        return {self._as: {"L": _cut([{"M": dict(one.content)} for one in ranked[: self._limit]])}}
+
+
+def _cut(elements: list[Value]) -> list[Value]:
+    """The longest beginning of a list that takes 32 KB at most."""
+    return next(elements[:many] for many in range(len(elements), -1, -1) if size({"L": elements[:many]}) <= LIST_BYTES)
 
 
 def _ancestors(value: Value, separator: str) -> Iterator[Value]:
     if "S" not in value:
         raise Unfit(f"no path: {value}")
     parts = value["S"].split(separator)
-    for size in range(1, len(parts)):
-        if parts[size - 1]:  # a folder without a name is none
-            yield {"S": separator.join(parts[:size])}
+    for depth in range(1, len(parts)):
+        if parts[depth - 1]:  # a folder without a name is none
+            yield {"S": separator.join(parts[:depth])}
 
 
 def _list(value: Value) -> list[Value]:
