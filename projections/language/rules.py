@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from projections.language.program import Entity
 
 __all__ = [
+    "LIST_BYTES",
     "AggregateRule",
     "CopyRule",
     "IndexRule",
