@@ -22,7 +22,7 @@ from projections.engine.tally import Tally
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.keys import decode_key
 from projections.language.program import Entity, Program
-from projections.language.rules import CopyRule, LedgerRule, Members
+from projections.language.rules import CopyRule, LedgerRule, Members, PickRule
 from projections.language.values import same
 
 __all__ = ["Publisher", "creates", "shares_calls", "unpublished"]
@@ -168,7 +168,7 @@ class Publisher:
         n = group.totals.n
         try:
             if not creates(rule):
-                update = self._blind(rule, key, group, rule.published(group.totals, members))
+                update = self._blind(rule, key, group, self._values(rule, group, members))
                 if update is None:
                     item = self._get(key)
                 else:
@@ -272,7 +272,13 @@ class Publisher:
         """What an item shows of a group, the guard included."""
         by = members["claim"][0].source if isinstance(rule, CopyRule) and members["claim"] else None
         stamp = self._guards.stamp(key, group.at, by=by, n=group.totals.n, created=created)
-        return {**rule.published(group.totals, members), self._guards.name(rule.name): stamp}
+        return {**self._values(rule, group, members), self._guards.name(rule.name): stamp}
+
+    def _values(self, rule: LedgerRule, group: Group, members: Members) -> Mapping[str, Value | None]:
+        """What a rule publishes of a group."""
+        if isinstance(rule, PickRule) and rule.cut(members):
+            self._tally.add("cut")
+        return rule.published(group.totals, members)
 
     def _apply(
         self, rule: LedgerRule, target: Target, group: Group, members: Members, item: Image | None, *, heals: bool

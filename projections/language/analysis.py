@@ -10,6 +10,7 @@ from projections.language.document import canonical
 from projections.language.embeds import children_of, parent_patterns
 from projections.language.entities import attribute_types, entity_mistakes, key_names, table_mistakes, typed
 from projections.language.expressions import Measure
+from projections.language.extremes import declaration, extreme_type
 from projections.language.mistakes import Location, Mistake
 from projections.language.models import Projection, Rules, Table
 from projections.language.ownership import cycle_mistakes, ownership_mistakes, written
@@ -36,6 +37,7 @@ def analyse(rules: Rules, *, whole: bool = True) -> list[Mistake]:
         if not unknown:
             sound[name] = rule
             found += _target(rules, rule, place)
+            found += _extremes(rules, rule, place)
     related = rules.model_copy(update={"projections": sound})
     found += [*ownership_mistakes(related), *cycle_mistakes(related)]
     if whole and len(sound) == len(rules.projections):
@@ -157,17 +159,39 @@ def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> I
                 where, f"{attribute} is what makes an item {rule.into} (its `match`): no rule writes it", at_key=True
             )
         elif attribute in types:
-            yield from _typed(rule, attribute, types[attribute], where)
+            yield from _typed(rules, rule, attribute, types[attribute], where)
 
 
-def _typed(rule: Projection, attribute: str, kind: str, where: Location) -> Iterator[Mistake]:
+def _extremes(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
+    """`min` and `max` of which it is open whether they compare numbers or text."""
+    if rule.aggregate is None or rule.from_ not in rules.entities or rules.table_of(rule.from_) not in rules.all_tables:
+        return
+    for attribute, form in rule.aggregate.set.items():
+        measure = Measure.parse(attribute, form)
+        if measure.function not in ("min", "max") or extreme_type(rules, rule, measure) is not None:
+            continue
+        assert measure.expression is not None
+        inner = () if isinstance(form, str) else (measure.function,)
+        message = f"the type of {measure.expression.text.strip()} is not known: write {declaration(measure)}"
+        yield Mistake((*place, "aggregate", "set", attribute, *inner), message)
+
+
+def _typed(rules: Rules, rule: Projection, attribute: str, kind: str, where: Location) -> Iterator[Mistake]:
     """A result of the wrong type for the key of an index."""
     if rule.top is not None:
         yield Mistake(where, f"{attribute} is the key of an index and cannot hold a list")
     elif rule.aggregate is not None:
-        function = Measure.parse(attribute, rule.aggregate.set[attribute]).function
-        if function in ("count", "sum", "avg") and kind != "N":
-            yield Mistake(where, f"{attribute} is a key of type {kind}, a {function} is a number: declare it N")
+        measure = Measure.parse(attribute, rule.aggregate.set[attribute])
+        if measure.function in ("count", "sum", "avg"):
+            if kind != "N":
+                yield Mistake(
+                    where, f"{attribute} is a key of type {kind}, a {measure.function} is a number: declare it N"
+                )
+        elif (type_ := extreme_type(rules, rule, measure)) not in (kind, None):
+            what = "a number" if type_ == "N" else "text"
+            yield Mistake(
+                where, f"{attribute} is a key of type {kind}, this {measure.function} is {what}: declare it {type_}"
+            )
     elif rule.copy_ is not None and attribute in rule.copy_.values:
         value: Any = rule.copy_.values[attribute]
         number = isinstance(value, int | float) and not isinstance(value, bool)

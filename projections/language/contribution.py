@@ -21,9 +21,44 @@ from typing import Any, NamedTuple, TypeAlias
 
 from projections.errors import BadInput
 from projections.language.keys import Image
+from projections.language.sizes import item_size
 from projections.language.values import EXACT, canonical, number_text
 
-__all__ = ["NOTHING", "Contributed", "Contributions", "Evaluated", "canonical_text", "digest", "merge"]
+__all__ = [
+    "DIGITS_AFTER",
+    "DIGITS_BEFORE",
+    "ENTRY_BYTES",
+    "MEMBER_BYTES",
+    "NOTHING",
+    "Contributed",
+    "Contributions",
+    "Evaluated",
+    "bytes_at_most",
+    "canonical_text",
+    "check_amount",
+    "check_merged",
+    "contributed_bytes",
+    "digest",
+    "member_digest",
+    "merge",
+]
+
+DIGITS_BEFORE, DIGITS_AFTER = 18, 10
+"""The digits of an amount of `sum` and `avg` before and after the decimal point.
+
+Ten billion such amounts add up to at most 38 digits, which DynamoDB's numbers have, so that no item's amount can make the
+amount of another item fail.
+"""
+
+ENTRY_BYTES = 190_000
+"""The size limit of all contributions of one source item, as `contributed_bytes` measures them.
+
+A ledger entry holds at most 409,600 bytes: the contributions, once more as many targets in `recent`, the item's key and
+the entry's other attributes.
+"""
+
+MEMBER_BYTES = 300_000
+"""The size limit of the attributes that a member holds, so that a member's item of 409,600 bytes has room for its keys."""
 
 Contributed: TypeAlias = dict[str, Any]
 """What a source gives to one target under one rule: `{"n": 1, "=total": "12.5", "+": {…}}`."""
@@ -71,23 +106,88 @@ def _contributed_text(contributed: Contributed) -> str:
     return '{"n":1}' if contributed == _COUNTED_ONCE else _encode(contributed)
 
 
+def contributed_bytes(rule: str, targets: Mapping[str, Contributed]) -> int:
+    """Return the bytes that a rule's contributions take in a ledger entry: their canonical text in UTF-8.
+
+    Each target counts with the rule's name once more, because `recent` holds both of every target retracted from.
+    """
+    name = len(rule.encode())
+    text = ",".join([f"{_quoted(target)}:{_contributed_text(held)}" for target, held in targets.items()])
+    return len(text.encode()) + name * len(targets) + name + 6
+
+
+def bytes_at_most(targets: Mapping[str, Contributed], rule: str) -> int:
+    """Return an upper bound of `contributed_bytes`, cheap to compute.
+
+    A character takes at most 6 bytes in JSON (an escaped control character). Beside the key a target has at most its
+    name and `{"n":` with a number; each further amount counts as long as the longest.
+    """
+    total = 0
+    for target, held in targets.items():
+        total += 6 * len(target) + 40
+        if len(held) > 1:
+            total += 6 * sum(map(len, held)) + 80 * len(held)
+            members = held.get("+")
+            if members:
+                total += 6 * sum(map(len, members)) + 24 * len(members)
+    return total + (len(rule) + 1) * len(targets) + len(rule) + 6
+
+
 def digest(payload: Image) -> str:
     """16 hexadecimal digits that change when the attributes a member carries change."""
+    return _digest(_payload_text(payload)) if payload else ""
+
+
+def member_digest(payload: Image) -> str:
+    """The same for a member to be written. Raises BadInput if the attributes exceed `MEMBER_BYTES`."""
     if not payload:
         return ""
-    text = _encode_ascii({name: canonical(value) for name, value in payload.items()})
+    text = _payload_text(payload)
+    if len(text) > MEMBER_BYTES and (size := item_size(payload)) > MEMBER_BYTES:  # the text is never the shorter one
+        raise BadInput(
+            f"the attributes to keep have {size:,} bytes, the limit is {MEMBER_BYTES:,}; list fewer attributes in the rule, "
+            f"or exclude such items with a `where`"
+        )
+    return _digest(text)
+
+
+def _payload_text(payload: Image) -> str:
+    return _encode_ascii({name: canonical(value) for name, value in payload.items()})
+
+
+def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
+def check_amount(measure: str, text: str) -> None:
+    """Check that a number of `sum` or `avg`, as `number_text` gives it, is within the limits. Raises BadInput."""
+    before, _, after = text.lstrip("-").partition(".")
+    if len(before) <= DIGITS_BEFORE and len(after) <= DIGITS_AFTER:
+        return
+    found = f"{len(before)} digits before" if len(before) > DIGITS_BEFORE else f"{len(after)} digits after"
+    raise BadInput(
+        f'"{measure}" is {text[:40]}{"…" if len(text) > 40 else ""}, which has {found} the decimal point; sum and avg '
+        f"take at most {DIGITS_BEFORE} digits before and {DIGITS_AFTER} after it: correct the item, or exclude such values "
+        f"with a `where` on the measure"
+    )
+
+
 def merge(into: Contributed, more: Contributed) -> None:
-    """Adds what another element of the same source contributes to the same target."""
+    """Add what another element of the same source contributes to the same target.
+
+    `check_merged` says whether the sums are within the limits, once all elements are added.
+    """
     for slot, amount in more.items():
         if slot == "+":
             into.setdefault("+", {}).update(amount)
         elif isinstance(amount, int):
             into[slot] = into.get(slot, 0) + amount
-        else:
-            try:
-                into[slot] = number_text(EXACT.add(Decimal(into.get(slot, "0")), Decimal(amount)))
-            except ArithmeticError:
-                raise BadInput(f"the sum of {slot[1:]} over one item needs more than DynamoDB's 38 digits") from None
+        else:  # exact: an item has far fewer elements than ten billion
+            into[slot] = number_text(EXACT.add(Decimal(into.get(slot, "0")), Decimal(amount)))
+
+
+def check_merged(contributed: Contributed) -> None:
+    """Check the sums over the elements of one item that `merge` added. Raises BadInput."""
+    for slot, amount in contributed.items():
+        if isinstance(amount, str):
+            check_amount(slot[1:], amount)

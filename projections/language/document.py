@@ -89,7 +89,7 @@ def _action(rules: Rules, rule: Projection) -> dict[str, Any]:
     if rule.copy_ is not None:
         return _copy(rules, rule, rule.copy_)
     if rule.aggregate is not None:
-        measures = {name: _measure(name, form) for name, form in rule.aggregate.set.items()}
+        measures = {name: _measure(rules, rule, name, form) for name, form in rule.aggregate.set.items()}
         return {"into": rule.into, "set": measures, "shards": rule.aggregate.shards}
     if rule.index is not None:
         return {"cases": [{"where": where, "set": templates} for _, where, templates in cases(rule.index)]}
@@ -113,10 +113,16 @@ def _copy(rules: Rules, rule: Projection, copy: Copy) -> dict[str, Any]:
     }
 
 
-def _measure(name: str, form: Any) -> dict[str, Any]:
+def _measure(rules: Rules, rule: Projection, name: str, form: Any) -> dict[str, Any]:
+    """Of `min` and `max`, text is always `text(path)`, and all else a number."""
+    from projections.language.extremes import extreme_type  # it needs the models, which need this module
+
     measure = Measure.parse(name, form)
+    expression = measure.expression
+    if expression is not None and measure.function in ("min", "max") and not expression.is_text:
+        expression = expression.as_text() if extreme_type(rules, rule, measure) == "S" else expression
     return {
         "function": measure.function,
-        "expression": None if measure.expression is None else measure.expression.text,
+        "expression": None if expression is None else expression.text,
         "where": None if measure.where is None else measure.where.document,
     }

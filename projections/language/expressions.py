@@ -1,4 +1,7 @@
-"""Expressions and measures: what an aggregate computes, as `sum(line.qty * line.price)`. Decimal, and never rounded."""
+"""Expressions and measures: what an aggregate computes, as `sum(line.qty * line.price)`. Decimal, and never rounded.
+
+An expression is a number, unless it is `text(path)`, which `min` and `max` take: values of one type have one order.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ __all__ = ["FUNCTIONS", "Expression", "Measure"]
 FUNCTIONS = ("count", "sum", "avg", "min", "max")
 
 _LITERAL = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?![\w.])")
-_NUMBER = re.compile(r"number\s*\(\s*")
+_CONVERSION = re.compile(r"(number|text)\s*\(\s*")
 _CALL = re.compile(r"\s*([^\s()]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _STORED_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?\s*")
 _LIMITS = "38 significant digits and magnitudes from 1E-130 to 9.99E+125"
@@ -28,24 +31,26 @@ _LIMITS = "38 significant digits and magnitudes from 1E-130 to 9.99E+125"
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A path; `from_text` where it stands in `number(…)`."""
+    """A path; `from_text` where it stands in `number(…)`, `as_text` in `text(…)`."""
 
     path: str
     from_text: bool = False
+    as_text: bool = False
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A product of paths and numbers: `constant` times the value of each factor."""
+    """A product of paths and numbers: `constant` times the value of each factor. Or `text(path)`, a string."""
 
     text: str
     factors: tuple[Factor, ...]
     constant: Decimal
-    allow_text: bool
+    bare: bool
+    """Whether it is one path and nothing else."""
 
     @classmethod
     def parse(cls, text: str, allow_text: bool = False) -> Expression:
-        """Reads an expression. Raises LanguageError. With `allow_text` (min, max) a lone path may give a string."""
+        """Reads an expression. Raises LanguageError. With `allow_text` (min, max) it may be `text(path)`."""
         return _parse(text, allow_text)
 
     @cached_property
@@ -55,12 +60,22 @@ class Expression:
 
     @property
     def path(self) -> str | None:
-        """The path if the expression is one and nothing else, as it must be to give a string."""
-        plain = len(self.factors) == 1 and self.constant == 1 and not self.factors[0].from_text
-        return self.factors[0].path if plain else None
+        """The path if the expression is one and nothing else."""
+        return self.factors[0].path if self.bare else None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is `text(path)`."""
+        return self.factors[0].as_text
+
+    def as_text(self) -> Expression:
+        """The same path in `text(…)`."""
+        return _parse(f"text({self.text.strip()})", True)
 
     def compile(self) -> Callable[[Resolver], Decimal | str | None]:
         """Evaluates: None if any value is missing, BadInput if one is of the wrong type or the result too long."""
+        if self.is_text:
+            return self._compile_text(self.factors[0].path)
         if self.path is not None:
             return self._compile_path(self.path)
         factors = [(factor.path, factor.from_text) for factor in self.factors]
@@ -87,19 +102,29 @@ class Expression:
 
         return evaluate
 
-    def _compile_path(self, path: str) -> Callable[[Resolver], Decimal | str | None]:
-        text, allow_text = self.text, self.allow_text
+    def _compile_path(self, path: str) -> Callable[[Resolver], Decimal | None]:
+        text = self.text
 
-        def evaluate(resolve: Resolver) -> Decimal | str | None:
+        def evaluate(resolve: Resolver) -> Decimal | None:
             value = resolve(path)
             if value is None:
                 return None
             number = value.get("N")
-            if number is not None:
-                return Decimal(number)
-            if allow_text and "S" in value:
-                return str(value["S"])
-            return _read(text, path, False, value, "a number or a string" if allow_text else "a number")
+            return Decimal(number) if number is not None else _read(text, path, False, value)
+
+        return evaluate
+
+    def _compile_text(self, path: str) -> Callable[[Resolver], str | None]:
+        text = self.text
+
+        def evaluate(resolve: Resolver) -> str | None:
+            value = resolve(path)
+            if value is None:
+                return None
+            string = value.get("S")
+            if string is None:
+                raise BadInput(f'expression "{text}": {path} is {shown(value)}; a string is needed')
+            return str(string)
 
         return evaluate
 
@@ -109,16 +134,12 @@ class Expression:
         return self.compile()
 
 
-def _read(text: str, path: str, from_text: bool, value: Value, needed: str = "a number") -> Decimal:
+def _read(text: str, path: str, from_text: bool, value: Value) -> Decimal:
     """The number in a value that is not of type N. Raises BadInput."""
     stored = value.get("S")
     if stored is None or not from_text:
-        hint = (
-            f"; write number({path}) if it holds numbers as text"
-            if stored is not None and "string" not in needed
-            else ""
-        )
-        raise BadInput(f'expression "{text}": {path} is {shown(value)}; {needed} is needed{hint}')
+        hint = f"; write number({path}) if it holds numbers as text" if stored is not None else ""
+        raise BadInput(f'expression "{text}": {path} is {shown(value)}; a number is needed{hint}')
     if not _STORED_NUMBER.fullmatch(stored):
         raise BadInput(f'expression "{text}": {path} is {shown(value)}; digits are needed, as 12 or -3.50')
     try:
@@ -136,6 +157,7 @@ def _parse(text: str, allow_text: bool) -> Expression:
     position = _skip(text, position + negative)
     factors: list[Factor] = []
     constant = Decimal(-1 if negative else 1)
+    constants = negative
     while True:
         start = position
         factor, position = _factor(text, position)
@@ -146,6 +168,7 @@ def _parse(text: str, allow_text: bool) -> Expression:
                 constant = EXACT.multiply(constant, EXACT.create_decimal(factor))
             except decimal.DecimalException:
                 raise LanguageError(f"this number does not fit DynamoDB's ({_LIMITS})", start) from None
+            constants = True
         position = _skip(text, position)
         if position == len(text):
             break
@@ -154,7 +177,14 @@ def _parse(text: str, allow_text: bool) -> Expression:
         position = _skip(text, position + 1)
     if not factors:
         raise LanguageError("an expression reads at least one attribute; to count, use count", 0)
-    return Expression(text, tuple(factors), constant, allow_text)
+    alone = len(factors) == 1 and not constants
+    if any(factor.as_text for factor in factors):
+        place = text.index("text")
+        if not alone:
+            raise LanguageError("text(path) stands alone: there is no arithmetic with text", place)
+        if not allow_text:
+            raise LanguageError("text(path) is for min and max; for numbers stored as text write number(path)", place)
+    return Expression(text, tuple(factors), constant, alone and factors[0] == Factor(factors[0].path))
 
 
 def _skip(text: str, position: int) -> int:
@@ -167,12 +197,12 @@ def _factor(text: str, position: int) -> tuple[Factor | str, int]:
     """One factor, and where the text goes on after it."""
     if literal := _LITERAL.match(text, position):
         return literal[0], literal.end()
-    if call := _NUMBER.match(text, position):
+    if call := _CONVERSION.match(text, position):
         path, end = _path(text, call.end())
         end = _skip(text, end)
         if not text.startswith(")", end):
-            raise LanguageError("number( is not closed: write number(path)", position)
-        return Factor(path, from_text=True), end + 1
+            raise LanguageError(f"{call[1]}( is not closed: write {call[1]}(path)", position)
+        return Factor(path, from_text=call[1] == "number", as_text=call[1] == "text"), end + 1
     path, end = _path(text, position)
     return Factor(path), end
 
@@ -197,8 +227,9 @@ def _misplaced(text: str, position: int) -> LanguageError:
         return LanguageError(f"there is no {found} here, only products: keep one measure for each term", position)
     before = PATH.fullmatch(text[:position].split("*")[-1].strip())
     if found == "(" and before:
-        hint = suggest(before[0], ["number"])
-        return LanguageError(f'there is no function "{before[0]}" in an expression{hint}, only number(path)', position)
+        hint = suggest(before[0], ["number", "text"])
+        message = f'there is no function "{before[0]}" in an expression{hint}, only number(path) and text(path)'
+        return LanguageError(message, position)
     place = f"{found!r} cannot stand here" if found else "something is missing at the end"
     return LanguageError(f"{place}; an expression is path, -path, path * path or number(path)", position)
 

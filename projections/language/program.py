@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from projections.errors import BadInput
-from projections.language.contribution import NOTHING, Contributions, Evaluated
+from projections.language.contribution import (
+    ENTRY_BYTES,
+    NOTHING,
+    Contributions,
+    Evaluated,
+    bytes_at_most,
+    contributed_bytes,
+)
 from projections.language.embeds import EmbedRule, children_of, parent_patterns
 from projections.language.expressions import Measure as ParsedMeasure
 from projections.language.keys import Image, ItemKey, Schema, Value, key_text
@@ -26,7 +33,7 @@ from projections.language.rules import (
     Measure,
     PickRule,
     Rule,
-    check_key,
+    check_target_key,
 )
 from projections.language.scope import Item, Resolve
 from projections.language.templates import KeyPattern, Template
@@ -103,7 +110,7 @@ class Entity:
                     variables[name] = content if kind == "S" else key_text(kind, content)
                 text = pattern.render(variables)
             attribute, kind = self.schema.sort if position and self.schema.sort else self.schema.partition
-            texts.append(check_key(attribute, kind, text, SORT_KEY_BYTES if position else PARTITION_KEY_BYTES))
+            texts.append(check_target_key(attribute, kind, text, SORT_KEY_BYTES if position else PARTITION_KEY_BYTES))
         return ItemKey(self.table, *texts)
 
 
@@ -167,7 +174,11 @@ class Program:
         return [entity for entity in self._by_table.get(key.table, ()) if entity.at(key)]
 
     def contributions(self, item: Item | None) -> Evaluated:
-        """What an item contributes under every rule that keeps a ledger."""
+        """What an item contributes under every rule that keeps a ledger.
+
+        A function of the item and the rules alone. Where all contributions exceed what an entry holds, rules have room in
+        the order of the file; one that does not fit contributes nothing.
+        """
         if item is None:
             return NOTHING
         rules = self.ledger_rules.get(item.entity.name)
@@ -186,7 +197,23 @@ class Program:
                 contributions[rule.name] = contributed
             for (target, member), payload in carried.items():
                 payloads[rule.name, target, member] = payload
+        if item.entity.name in self._may_contribute_much:
+            most = sum(bytes_at_most(targets, name) for name, targets in contributions.items())
+            if most > ENTRY_BYTES:
+                refused = dict(_beyond_an_entry(contributions))
+                contributions = {name: some for name, some in contributions.items() if name not in refused}
+                payloads = {place: payload for place, payload in payloads.items() if place[0] not in refused}
+                problems.extend(refused.items())
         return Evaluated(contributions, payloads, problems)
+
+    @cached_property
+    def _may_contribute_much(self) -> frozenset[str]:
+        """The source entities of whose items the contributions may exceed what an entry holds."""
+        return frozenset(
+            entity
+            for entity, rules in self.ledger_rules.items()
+            if any(rule.each is not None for rule in rules) or sum(map(_most_of_one, rules)) > ENTRY_BYTES
+        )
 
     @cached_property
     def _recognisers(self) -> Mapping[str, Sequence[tuple[Entity, Sequence[Match]]]]:
@@ -439,6 +466,30 @@ class Program:
             cases=tuple(cases),
             attributes=tuple((name, *limits[name]) for name in names),
             reads=frozenset(path.split(".", 1)[0] for path in reads) - set(schema.key_attributes),
+        )
+
+
+def _most_of_one(rule: LedgerRule) -> int:
+    """An upper bound of the bytes that a rule contributes to one target.
+
+    A key has at most 3,072 bytes, of which JSON makes at most six times as many.
+    """
+    return 20_000 + 3_000 * len(rule.measures if isinstance(rule, AggregateRule) else (rule,))
+
+
+def _beyond_an_entry(contributions: Contributions) -> Iterator[tuple[str, str]]:
+    """The rules that find no room in an entry, each with the reason."""
+    left = ENTRY_BYTES
+    for name, targets in contributions.items():
+        size = contributed_bytes(name, targets)
+        if size <= left:
+            left -= size
+            continue
+        before = f", of which rules before it in the file leave {left:,}" if left < ENTRY_BYTES else ""
+        yield (
+            name,
+            f"contributions to {len(targets):,} targets take {size:,} bytes; the limit of one item is "
+            f"{ENTRY_BYTES:,}{before}: divide the item into several, or exclude some of its elements with a `where`",
         )
 
 

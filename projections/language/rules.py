@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from projections.errors import BadInput
-from projections.language.contribution import Contributed, digest, merge
+from projections.language.contribution import (
+    DIGITS_AFTER,
+    Contributed,
+    check_amount,
+    check_merged,
+    member_digest,
+    merge,
+)
 from projections.language.keys import Image, ItemKey, Value, encode_key, key_text
 from projections.language.ordering import encode_order
 from projections.language.scope import Item, Resolve, resolver
-from projections.language.values import CONTEXT, number_text
+from projections.language.sizes import size
+from projections.language.values import CONTEXT, EXACT, number_text
 
 if TYPE_CHECKING:
     from projections.language.program import Entity
 
 __all__ = [
+    "LIST_BYTES",
     "AggregateRule",
     "CopyRule",
     "IndexRule",
@@ -34,8 +44,16 @@ __all__ = [
 Condition = Callable[[Resolve], bool]
 Render = Callable[[Resolve], str | None]
 
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?")
+
 PARTITION_KEY_BYTES = 2048
 SORT_KEY_BYTES = 1024
+
+LIST_BYTES = 32 * 1024
+"""The size limit of a published list.
+
+An item holds 400 KB, which the application and all rules share: a long list would make the application's own update fail.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +196,7 @@ class CopyRule(Rule):
         payloads: dict[tuple[str, str], Image] = {}
         for target, attributes in self.copies(item).items():
             text = encode_key(target)
-            contributed[text] = {"n": 1, "+": {"claim|": digest(attributes)}}
+            contributed[text] = {"n": 1, "+": {"claim|": member_digest(attributes)}}
             payloads[text, "claim|"] = attributes
         return contributed, payloads
 
@@ -225,13 +243,32 @@ class IndexRule(Rule):
         return values
 
 
+def check_target_key(name: str, kind: str, text: str, most: int) -> str:
+    """The same for a key attribute of a target, of which a number has only one text.
+
+    Two texts of one number, as 7 and 07, would be two sources that share a target and do not know of each other.
+    """
+    normal = check_key(name, kind, text, most)
+    if normal != text:
+        raise BadInput(
+            f'key attribute "{name}" is a number: "{text[:40]}" is not in the form that DynamoDB returns, "{normal[:40]}"; '
+            f"store it in that form or as a number"
+        )
+    return normal
+
+
 def check_key(name: str, kind: str, text: str, most: int) -> str:
-    """The text as a value of a key attribute. Raises BadInput if DynamoDB would refuse it."""
+    """The text as a value of a key attribute. Raises BadInput if DynamoDB would refuse it, or round it."""
     if kind == "N":
+        if not _NUMBER.fullmatch(text):
+            raise BadInput(f'key attribute "{name}" is a number, "{text[:40]}" is not a number')
         try:
-            return number_text(CONTEXT.create_decimal(text))
+            return number_text(EXACT.create_decimal(text))
         except ArithmeticError:
-            raise BadInput(f'key attribute "{name}" is a number, "{text[:40]}" is none') from None
+            raise BadInput(
+                f'key attribute "{name}": "{text[:40]}" does not fit a DynamoDB number (38 significant digits and '
+                f"magnitudes from 1E-130 to 9.99E+125)"
+            ) from None
     if not text:
         raise BadInput(f'key attribute "{name}" would be empty, which DynamoDB refuses; guard the rule with a "where"')
     if len(text) * 4 > most and (size := len(text.encode())) > most:
@@ -297,6 +334,7 @@ class AggregateRule(Rule):
 
     def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
         contributed: dict[str, Contributed] = {}
+        merged: dict[str, None] = {}
         for resolve, named in self.scopes(item):
             target = self.into.target_key(named)
             if target is None:
@@ -305,8 +343,11 @@ class AggregateRule(Rule):
             amounts = self._amounts(resolve)
             if text in contributed:
                 merge(contributed[text], amounts)
+                merged[text] = None
             else:
                 contributed[text] = amounts
+        for text in merged:
+            check_merged(contributed[text])
         return contributed, {}
 
     def _amounts(self, resolve: Resolve) -> Contributed:
@@ -326,7 +367,10 @@ class AggregateRule(Rule):
                 amounts.setdefault("+", {})[f"{measure.slot}|{encode_order(wire)}"] = ""
                 continue
             assert isinstance(value, Decimal)
-            amounts["=" + measure.slot] = number_text(value)
+            text = number_text(value)
+            if len(text) > DIGITS_AFTER + 1:  # a shorter text has fewer digits on both sides
+                check_amount(measure.name, text)
+            amounts["=" + measure.slot] = text
             if measure.function == "avg":
                 amounts["#" + measure.slot] = 1
         return amounts
@@ -385,7 +429,7 @@ class PickRule(Rule):
             text = encode_key(target)
             payload = {name: value for name, path in self.picked if (value := resolve(path)) is not None}
             member = f"pick|{encode_order(by)}" + (f" {ordinal:06d}" if self.each is not None else "")
-            amounts: Contributed = {"n": 1, "+": {member: digest(payload)}}
+            amounts: Contributed = {"n": 1, "+": {member: member_digest(payload)}}
             if text in contributed:
                 merge(contributed[text], amounts)
             else:
@@ -400,9 +444,25 @@ class PickRule(Rule):
     def published(self, totals: Totals, members: Members) -> dict[str, Value | None]:
         found = members["pick"]
         if self.list_name is not None:
-            return {self.list_name: {"L": [{"M": member.payload} for member in found]}}
+            elements = [{"M": member.payload} for member in found]
+            return {self.list_name: {"L": elements[: _fitting(elements)]}}
         first: Image = found[0].payload if found else {}
         return {name: first.get(name) for name, _ in self.picked}
+
+    def cut(self, members: Members) -> bool:
+        """Whether the list that is published lacks elements because they would exceed `LIST_BYTES`."""
+        elements = [{"M": member.payload} for member in members["pick"]] if self.list_name is not None else []
+        return _fitting(elements) < len(elements)
+
+
+def _fitting(elements: Sequence[Value]) -> int:
+    """How many elements a published list has: the first ones, up to `LIST_BYTES`. A function of the elements alone."""
+    total = 3
+    for position, element in enumerate(elements):
+        total += 1 + size(element)
+        if total > LIST_BYTES:
+            return position
+    return len(elements)
 
 
 LedgerRule = AggregateRule | PickRule | CopyRule

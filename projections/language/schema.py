@@ -101,8 +101,10 @@ def _long_form(function: str) -> JsonSchemaValue:
         properties: JsonSchemaValue = {"count": count, "where": where}
     else:
         words = {"sum": "The sum", "avg": "The average", "min": "The least", "max": "The greatest"}
+        typed = function in ("min", "max")
+        forms = "number(path), text(path), a product of paths" if typed else "a path, a product of paths, number(path)"
         properties = {
-            function: {**_EXPRESSION, "description": f"{words[function]} of a path, a product of paths, number(path)."},
+            function: {**_EXPRESSION, "description": f"{words[function]} of {forms}."},
             "where": where,
         }
     return {"type": "object", "properties": properties, "required": [function], "additionalProperties": False}

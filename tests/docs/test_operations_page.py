@@ -198,7 +198,7 @@ def test_the_commands_work_on_a_deployment(place: Place, monkeypatch: pytest.Mon
         say(*arguments)
     assert place.item("POST#p1", "METADATA")["likeCount"] == 3
     assert place.right()
-    place.deploy(RULES.replace("sum(weight)", "max(weight)"))
+    place.deploy(RULES.replace("sum(weight)", "max(number(weight))"))
     place.deliver(place.put("USER#e", "LIKE#p1", weight=5))
     place.deploy(RULES)  # rolled back
     say("status", "--stack", name)

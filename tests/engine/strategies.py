@@ -124,7 +124,8 @@ _RARE = ("post", "user", "level")
 _PATHS = ("a", "b", "s", "t", "w", "flag", "when", "m.x", "m.y.z", "m", "tags", "lines.0.qty")
 _NUMBERS = ("a", "b", "m.x", "a * b", "-a", "2 * b", "number(w)", "number(w) * a", "-m.x * a", "a * 0.1")
 _ELEMENT_NUMBERS = ("e.qty", "e.qty * e.price", "-e.price", "e", "e.qty * a")
-_ORDERED = ("a", "s", "t", "when", "-b", "m.y.z", "w", "number(w)")
+_ORDERED = ("a", "s", "t", "when", "b", "m.y.z", "w")
+_EXTREME = ("-b", "2 * a", "number(w)", "a * b")
 _PIPES = (
     "{a|pad(3)}", "{b|invert(4)}", "{when|date(%Y-%m)}", "{when|date(%d, Europe/Berlin)}", "{s|bucket(2)}", "{t|lower}",
     "{s|upper}", "{t|truncate(1)}", "x-{s}", "{s}.{t}", "{m.y.z}", "fixed",
@@ -291,8 +292,7 @@ class _Writer:
         for number, function in enumerate(self._some(["count", "sum", "avg", "min", "max", "min", "count"], 4)):
             attribute = f"{name}{'vwxyz'[number]}"
             ordered = function in ("min", "max")
-            expressions = [*(_ORDERED if ordered else _NUMBERS), *self._more[source], *(_ELEMENT_NUMBERS * each)]
-            expression = self._any(expressions)
+            expression = self._extreme(source, each) if ordered else self._number(source, each)
             form: Any = function if function == "count" else f"{function}({expression})"
             if self._rarely(3):
                 where = self._pattern(source, each)
@@ -303,6 +303,15 @@ class _Writer:
             measures["GSI2SK"] = self._any(["count", "sum(a)", "avg(b)"])
         self._more[target] += [name for name in measures if name != "GSI2SK"]  # from here on: not by its own rule
         return {"set": measures, **({"shards": self._any([2, 3])} if self._rarely(4) else {})}
+
+    def _number(self, source: str, each: bool) -> str:
+        return str(self._any([*_NUMBERS, *self._more[source], *(_ELEMENT_NUMBERS * each)]))
+
+    def _extreme(self, source: str, each: bool) -> str:
+        """Of one type, which a key variable has by itself."""
+        paths = [*_ORDERED, *self._more[source], *(("e.qty", "e") * each)]
+        typed = [f"{self._any(['number', 'text'])}({self._any(paths)})" for _ in range(3)]
+        return str(self._any([*typed, *_EXTREME, *(_VARIABLES[source] * (not each))]))
 
     def _copy(self, name: str, source: str, target: str, each: bool) -> dict[str, Any]:
         form: dict[str, Any] = {}

@@ -24,7 +24,7 @@ LIKES = """
     from: Like
     aggregate:
       into: Post
-      SHARDSset: {likeCount: count, total: sum(weight), heaviest: max(weight), lightest: min(weight)}
+      SHARDSset: {likeCount: count, total: sum(weight), heaviest: max(number(weight)), lightest: min(number(weight))}
   newest: {from: Like, top: {into: Post, as: recent, by: weight, limit: 2, attributes: [userId]}}
 """
 PLAIN, SHARDED = LIKES.replace("SHARDS", ""), LIKES.replace("SHARDS", "shards: 3\n      ")
@@ -46,7 +46,7 @@ KEPT = """
   points:
     from: Point
     expired: keep
-    aggregate: {into: Sensor, SHARDSset: {n: count, total: sum(v), low: min(v), high: max(v)}}
+    aggregate: {into: Sensor, SHARDSset: {n: count, total: sum(v), low: min(number(v)), high: max(number(v))}}
 """
 TARGET = "likes", "main|POST#1|METADATA"
 NEWEST = "newest", "main|POST#1|METADATA"

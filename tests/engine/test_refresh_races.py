@@ -20,7 +20,8 @@ entities:
   Point: {key: {PK: "POINT#{point}", SK: P}, expires: true}
 projections:
 """
-KEPT = "  tags: {from: Point, expired: keep, each: {tag: tags}, aggregate: {into: Tag, set: {n: count, low: min(v)}}}\n"
+MEASURES = "{n: count, low: min(number(v))}"
+KEPT = f"  tags: {{from: Point, expired: keep, each: {{tag: tags}}, aggregate: {{into: Tag, set: {MEASURES}}}}}\n"
 
 
 # What a scan saw may be old.

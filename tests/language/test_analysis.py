@@ -323,6 +323,73 @@ def test_a_copy_is_claimed_unless_its_key_tells_its_source(source: str, target: 
 
 def test_a_rule_that_reads_what_it_writes_is_refused_whichever_of_its_measures_does() -> None:
     """Bad input for one measure takes the whole rule away, so each of its attributes depends on all it reads."""
-    found = problems("  r: {from: Post, aggregate: {into: Post, set: {a: min(t), b: sum(a)}}}\n")
+    found = problems("  r: {from: Post, aggregate: {into: Post, set: {a: min(number(t)), b: sum(a)}}}\n")
     assert len(found) == 1
     assert "would never settle" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("measure", "expected"),
+    [
+        ("max(number(x))", "number(x)"),
+        ("max(text(x))", "text(x)"),
+        ("max(-x)", "-x"),
+        ("max(1 * x)", "1 * x"),
+        ("min(x * y)", "x * y"),
+        ("max(name)", "text(name)"),
+        ("max( name )", "text(name)"),
+        ("max('name')", "text('name')"),
+        ("max(no)", "no"),
+        ("max(score)", "score"),
+        ("{max: x, where: {x: [{numeric: ['>', 0]}]}}", "x"),
+        ("{max: a.b, where: {a: {b: [{numeric: ['>', 0, '<', 9]}, {numeric: ['=', 12]}]}}}", "a.b"),
+    ],
+)
+def test_min_and_max_compare_one_type(measure: str, expected: str) -> None:
+    assert _extreme(measure) == expected
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        "max(x)",
+        "max(name.x)",
+        "max(tag)",
+        "{max: x, where: {y: [{numeric: ['>', 0]}]}}",
+        "{max: x, where: {x: [{numeric: ['>', 0]}, {exists: false}]}}",
+        "{max: x, where: {$or: [{x: [{numeric: ['>', 0]}]}, {y: [1]}]}}",
+        "{max: x, where: {x: [{prefix: a}]}}",
+    ],
+)
+def test_min_and_max_of_an_unknown_type_are_refused(measure: str) -> None:
+    read = measure.split("(")[1].rstrip(")") if "(" in measure else "x"
+    with pytest.raises(RulesError) as error:
+        _extreme(measure)
+    (problem,) = error.value.problems
+    assert problem.message == (
+        f"the type of {read} is not known: write max(number({read})) to compare numbers, "
+        f"or max(text({read})) to compare text"
+    )
+
+
+def _extreme(measure: str) -> str:
+    """The expression in the canonical document, of which a lone path is a number."""
+    rules = loader.loads(
+        "table: {key: {PK: S, SK: N}}\n"
+        'entities: {A: {key: {PK: "A#{name}", SK: "{no}"}}, B: {key: {PK: "B#{name}", SK: "{no}"}}}\n'
+        "projections:\n  r:\n    from: A\n    where: {score: [{numeric: ['>', 0]}]}\n    each: {tag: tags}\n"
+        f"    aggregate: {{into: B, set: {{m: {measure!s}}}}}\n"
+    )
+    return str(rules.canonical()["projections"]["r"]["set"]["m"]["expression"])
+
+
+def test_a_greatest_text_is_no_key_of_type_number() -> None:
+    top = "table: {key: [PK, SK], indexes: {G: {a: S, b: N}}}\n"
+    entities = 'entities: {A: {key: {PK: "A#{x}", SK: A}}, B: {key: {PK: "B#{x}", SK: B}}}\n'
+    rules = "projections: {r: {from: A, aggregate: {into: B, set: {a: max(number(n)), b: min(text(t))}}}}\n"
+    with pytest.raises(RulesError) as error:
+        loader.loads(top + entities + rules)
+    assert [problem.message for problem in error.value.problems] == [
+        "a is a key of type S, this max is a number: declare it N",
+        "b is a key of type N, this min is text: declare it S",
+    ]

@@ -72,14 +72,6 @@ def test_a_measure_reads_what_its_expression_and_its_condition_read() -> None:
     assert measure.names == ("qty", "price", "status")
 
 
-def test_only_min_and_max_take_text() -> None:
-    assert [
-        measure.expression.allow_text
-        for function in ("sum", "avg", "min", "max")
-        if (measure := Measure.parse("m", f"{function}(a)")).expression
-    ] == [False, False, True, True]
-
-
 @given(st.integers(-(10**18), 10**18), st.integers(0, 12), st.integers(-(10**18), 10**18), st.integers(0, 12))
 def test_products_are_exact(a: int, a_places: int, b: int, b_places: int) -> None:
     values = {"a": Decimal(a).scaleb(-a_places), "b": Decimal(b).scaleb(-b_places)}

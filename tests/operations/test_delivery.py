@@ -56,7 +56,7 @@ RULES = """
   owner: {from: User, copy: {into: Email, attributes: [userId, name]}}
   postById: {from: Post, copy: {into: PostMeta, attributes: [title, status, tags]}}
   likes: {from: Like, aggregate: {into: PostMeta, set: {likeCount: count}}}
-  discussion: {from: Comment, aggregate: {into: PostMeta, set: {comments: count, lastAt: max(at)}}}
+  discussion: {from: Comment, aggregate: {into: PostMeta, set: {comments: count, lastAt: max(number(at))}}}
   newest: {from: Comment, top: {into: PostMeta, as: recent, by: at, limit: 2, attributes: [text]}}
   tags: {from: PostMeta, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}
   listed:

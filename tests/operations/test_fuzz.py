@@ -53,7 +53,9 @@ projections:
     bind: {slot: "1"}
     aggregate:
       into: Total
-      set: {n: count, sum: sum(amount), mean: avg(amount), most: max(amount), least: min(amount), worth: sum(amount * price)}
+      set:
+        {n: count, sum: sum(amount), mean: avg(amount), most: max(number(amount)), least: min(number(amount)),
+         worth: sum(amount * price)}
   shelves:
     from: Thing
     each: {shelf: shelves}

@@ -50,7 +50,7 @@ projections:
   owner: {from: User, copy: {into: Email, attributes: [userId]}}
   postById: {from: Post, copy: {into: PostMeta, attributes: [title, status, tags]}}
   likes: {from: Like, aggregate: {into: PostMeta, set: {likeCount: count}}}
-  votes: {from: Vote, aggregate: {into: PostMeta, set: {votes: count, points: sum(points), best: max(points)}}}
+  votes: {from: Vote, aggregate: {into: PostMeta, set: {votes: count, points: sum(points), best: max(number(points))}}}
   newest: {from: Comment, top: {into: PostMeta, as: recent, by: at, limit: 2, attributes: [text]}}
   tags: {from: PostMeta, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count, points: sum(points)}}}
   listed:

@@ -30,7 +30,7 @@ entities:
 """
 TAG = '  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}\n'
 RULES = {
-    "likes": "{from: Like, aggregate: {into: Post, set: {likeCount: count, best: max(stars), mean: avg(stars)}}}",
+    "likes": "{from: Like, aggregate: {into: Post, set: {likeCount: count, best: max(number(stars)), mean: avg(stars)}}}",
     "sharded": "{from: Like, aggregate: {into: Post, shards: 4, set: {starSum: sum(stars)}}}",
     "newest": "{from: Like, top: {into: Post, as: newest, by: stars, limit: 2, attributes: [userId, stars]}}",
     "tags": "{from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}",
@@ -39,7 +39,7 @@ RULES = {
     "seen": "{from: Like, copy: {into: Seen, attributes: [stars]}}",
     "listed": '{from: Post, index: {GSI1PK: "BY#{owner}", GSI1SK: "{postId}"}}',
     "author": '{from: User, embed: {into: Like, match: {userId: "{userId}"}, attributes: {userCity: city}}}',
-    "visits": "{from: Visit, expired: keep, aggregate: {into: Post, set: {visits: count, longest: max(seconds)}}}",
+    "visits": "{from: Visit, expired: keep, aggregate: {into: Post, set: {visits: count, longest: max(number(seconds))}}}",
 }
 
 

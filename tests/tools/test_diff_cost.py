@@ -33,10 +33,10 @@ projections:
 
 RULES = {
     "count": "{from: Like, aggregate: {into: Post, set: {n: count, s: sum(v), a: avg(v)}}}",
-    "extreme": "{from: Like, aggregate: {into: Post, set: {n: max(v)}}}",
-    "extremes of one value": "{from: Like, aggregate: {into: Post, set: {n: max(v), m: min(v)}}}",
-    "extremes of two values": "{from: Like, aggregate: {into: Post, set: {n: max(v), m: min(w)}}}",
-    "derived": "{from: Like, aggregate: {into: Stats, set: {n: count, m: max(v)}}}",
+    "extreme": "{from: Like, aggregate: {into: Post, set: {n: max(number(v))}}}",
+    "extremes of one value": "{from: Like, aggregate: {into: Post, set: {n: max(number(v)), m: min(number(v))}}}",
+    "extremes of two values": "{from: Like, aggregate: {into: Post, set: {n: max(number(v)), m: min(number(w))}}}",
+    "derived": "{from: Like, aggregate: {into: Stats, set: {n: count, m: max(number(v))}}}",
     "shards": "{from: Like, aggregate: {into: Post, shards: 4, set: {n: count}}}",
     "top": "{from: Like, top: {into: Post, as: l, by: v, limit: 3, attributes: [v]}}",
     "latest": "{from: Like, latest: {into: Post, by: v, attributes: [v]}}",

@@ -300,7 +300,7 @@ def test_a_rule_that_does_not_publish_answers_for_nothing_that_is_shown(tables: 
     likes = rules_of(told)["engagement"]
     assert (likes.state, likes.publishes, likes.agrees) == ("shadow", False, True)
     assert "somebody else's" in likes.notes[0]
-    more = text.replace("likeCount: count", "likeCount: count, firstLike: min(likedAt)")
+    more = text.replace("likeCount: count", "likeCount: count, firstLike: min(text(likedAt))")
     filling = Program.from_document(loads(more).canonical())
     Registry(filling, tables.store).enforce()
     told = tell_item(filling, tables.store, META)
@@ -315,7 +315,7 @@ def test_a_rule_that_does_not_publish_answers_for_nothing_that_is_shown(tables: 
 
 def test_rules_that_are_not_in_force_are_told(social: Program, tables: MemoryTables) -> None:
     assert not tell_item(social, tables.store, META).other_rules
-    text = RULES[0].read_text().replace("likeCount: count", "likeCount: count, firstLike: min(likedAt)")
+    text = RULES[0].read_text().replace("likeCount: count", "likeCount: count, firstLike: min(text(likedAt))")
     other = Program.from_document(loads(text).canonical())
     assert tell_item(other, tables.store, META).other_rules
 

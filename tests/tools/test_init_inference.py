@@ -242,7 +242,7 @@ def test_the_time_of_the_last_child_is_found_by_its_value() -> None:
         ]
         post |= {"lastCommentAt": {"S": max(times)}} if times else {}
     measures = rule(proven(infer(INDEXED, Sample(items, True))), "commentsOfPost").body["aggregate"]["set"]
-    assert measures == {"commentCount": "count", "lastCommentAt": "max(createdAt)"}
+    assert measures == {"commentCount": "count", "lastCommentAt": "max(text(createdAt))"}
 
 
 def test_what_a_child_repeats_of_its_parent_is_an_embed() -> None:

@@ -32,12 +32,15 @@ CASES: dict[str, tuple[str, int]] = {
     "claimed copy": ("copy: {into: Mail, attributes: [size]}", 7),
     "aggregate": ("aggregate: {into: Total, set: {n: count, size: sum(size)}}", 5),
     "aggregate in shards": ("aggregate: {into: Total, shards: 4, set: {n: count}}", 5),
-    "aggregate with an extreme": ("aggregate: {into: Total, set: {n: count, most: max(size)}}", 7),
+    "aggregate with an extreme": ("aggregate: {into: Total, set: {n: count, most: max(number(size))}}", 7),
     "aggregate with two extremes of one value": (
-        "aggregate: {into: Total, set: {most: max(size), least: min(size)}}",
+        "aggregate: {into: Total, set: {most: max(number(size)), least: min(number(size))}}",
         7,
     ),
-    "aggregate with two extremes": ("aggregate: {into: Total, set: {most: max(size), first: min(mail)}}", 9),
+    "aggregate with two extremes": (
+        "aggregate: {into: Total, set: {most: max(number(size)), first: min(text(mail))}}",
+        9,
+    ),
     "top": ("top: {into: Total, as: list, by: size, limit: 3, attributes: [size]}", 7),
     "latest": ("latest: {into: Total, by: size, attributes: [size]}", 7),
     "index": ("index: {GSI1PK: '{mail}', GSI1SK: '{event}'}", 1),

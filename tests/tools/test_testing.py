@@ -325,6 +325,20 @@ def test_wrong_use_is_told(trial: Trial) -> None:
             wrong()  # type: ignore[no-untyped-call]
 
 
+def test_update_sets_the_attributes_beside_the_key(trial: Trial) -> None:
+    """As the same step in a case file does. They were dropped without a word."""
+    trial.given({"PK": "x", "SK": "y", "kept": 1, "category": "a"})
+    trial.update({"PK": "x", "SK": "y", "category": "b", "tags": {"p"}}, {"more": 2}, remove=["kept"])
+    trial.update({"PK": {"S": "x"}, "SK": {"S": "y"}, "wire": {"M": {}}}, add={"more": 1})
+    trial.update(["x", "z"], {"category": "c"})
+    assert trial.item(["x", "y"]) == {
+        "PK": "x", "SK": "y", "category": "b", "tags": ["p"], "more": 3, "wire": {}
+    }  # fmt: skip
+    assert trial.item(["x", "z"]) == {"PK": "x", "SK": "z", "category": "c"}
+    with pytest.raises(UsageError, match="update: category is given twice, beside the key and in `set`"):
+        trial.update({"PK": "x", "SK": "y", "category": "b"}, {"category": "c"})
+
+
 def test_values_are_compared_as_dynamodb_has_them(trial: Trial) -> None:
     """Numbers by value, sets without order, binary, nested; an item may be in wire form too."""
     written = {"n": 1.5, "d": Decimal("0.10"), "s": {2, 1}, "b": b"x", "m": {"l": [None, True, {"SS": ["a"]}]}}

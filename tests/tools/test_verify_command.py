@@ -19,7 +19,7 @@ entities:
   Post: {key: {PK: "POST#{post}", SK: INFO}}
   Like: {key: {PK: "POST#{post}", SK: "LIKE#{user}"}}
 projections:
-  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count, best: max(stars)}}}
+  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count, best: max(number(stars))}}}
 """
 
 Run = Callable[..., tuple[int, str, str]]

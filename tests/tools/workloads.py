@@ -74,7 +74,8 @@ def both(*parts: Callable[[], Sequence[Image]]) -> Callable[[], Sequence[Image]]
 LIKE, UNLIKE = Flow("Like", INSERT), Flow("Like", REMOVE)
 COUNT = "  engagement: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
 TOP = "  newest: {from: Like, top: {into: Post, as: newest, by: at, limit: 3, attributes: [at, userId]}}\n"
-SPAN = "  span: {from: Like, aggregate: {into: Post, set: {first: min(at), last: max(at), best: max(stars)}}}\n"
+EXTREMES = "{first: min(number(at)), last: max(number(at)), best: max(number(stars))}"
+SPAN = f"  span: {{from: Like, aggregate: {{into: Post, set: {EXTREMES}}}}}\n"
 TAGS = "  tagged: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}\n"
 CARD = "  card: {from: Post, copy: {into: Card, attributes: [title, status]}}\n"
 CLAIM = "  byName: {from: User, copy: {into: ByName, attributes: [userId, email]}}\n"

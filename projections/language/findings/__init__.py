@@ -58,6 +58,7 @@ CODES = (
     "copied-index-key",
     "copied-ttl",
     "large-list",
+    "large-lists",
     "wrong-type",
     "half-an-index-key",
     "unreachable-case",

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from projections.language.entities import attribute_types
 from projections.language.expressions import Measure
+from projections.language.extremes import extreme_type
 from projections.language.findings.facts import Facts
 from projections.language.findings.reads import reads, tests
 from projections.language.models import Projection
@@ -82,8 +83,8 @@ class Numbers:
             for attribute, form in rule.aggregate.set.items():
                 measure = Measure.parse(attribute, form)
                 expression = measure.expression
-                arithmetic = expression is not None and expression.path is None
-                if measure.function in ("count", "sum", "avg") or arithmetic:
+                extreme = measure.function in ("min", "max")
+                if not extreme or extreme_type(self._facts.rules, rule, measure) == "N":
                     negative = expression is not None and expression.constant < 0 and measure.function != "avg"
                     function = "negative" if negative else measure.function
                     words = {"count": "a count", "sum": "a sum", "avg": "an average"}
@@ -104,12 +105,6 @@ class Numbers:
                 for (entity, attribute), why in known.items():
                     if entity == rule.from_:
                         yield (rule.into, attribute), why
-            if rule.aggregate is not None:
-                for attribute, form in rule.aggregate.set.items():
-                    measure = Measure.parse(attribute, form)
-                    read = measure.expression.path if measure.expression is not None else None
-                    if measure.function in ("min", "max") and read is not None and (rule.from_, read) in known:
-                        yield (rule.into, attribute), known[rule.from_, read]
 
     # How rules use what the application writes.
 
@@ -121,11 +116,13 @@ class Numbers:
                 for attribute, form in rule.aggregate.set.items():
                     measure = Measure.parse(attribute, form)
                     expression = measure.expression
-                    if expression is None or (measure.function in ("min", "max") and expression.path is not None):
+                    extreme = measure.function in ("min", "max")
+                    if expression is None or (extreme and extreme_type(self._facts.rules, rule, measure) != "N"):
                         continue
                     for factor in expression.factors:
                         if not factor.from_text:
-                            found.setdefault((rule.from_, factor.path), f"rule {name} adds it up")
+                            how = "compares it as a number" if extreme else "adds it up"
+                            found.setdefault((rule.from_, factor.path), f"rule {name} {how}")
         for tested in tests(self._facts.rules):
             for one in tested.test.alternatives:
                 if isinstance(one, Numeric) or (isinstance(one, Equals) and isinstance(one.value, Decimal)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from projections.language.actions import Top
 from projections.language.binding import each_variable
 from projections.language.entities import attribute_types, shared_key
 from projections.language.findings.facts import Facts
@@ -12,11 +13,12 @@ from projections.language.findings.lengths import LONG_TEXTS
 from projections.language.findings.numbers import Numbers
 from projections.language.mistakes import Location
 from projections.language.models import Projection
+from projections.language.rules import LIST_BYTES
 from projections.language.shapes import attribute_map
 
 __all__ = ["targets"]
 
-_LARGE_LIST = 48 * 1024
+_ALL_LISTS = 100 * 1024
 _TEXT_BYTES, _OTHER_BYTES = 2000, 40
 
 
@@ -24,6 +26,7 @@ def targets(facts: Facts) -> Iterator[Remark]:
     """Findings about targets: entity by entity, then rule by rule."""
     for name in facts.rules.entities:
         yield from _shared_key(facts, name)
+        yield from _together(facts, name)
     for name, rule in facts.projections.items():
         yield from _not_derived(facts, name, rule)
         if rule.copy_ is not None:
@@ -147,20 +150,49 @@ def _expiry(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
 
 
 def _long_list(name: str, rule: Projection) -> Iterator[Remark]:
+    """A list that is likely to be cut: a long one, or one of long texts."""
     assert rule.top is not None
-    names = attribute_map(rule.top.attributes)
-    texts = [path for path in names.values() if path.rsplit(".", 1)[-1].lower() in LONG_TEXTS]
-    element = sum(len(target) for target in names) + _TEXT_BYTES * len(texts) + _OTHER_BYTES * (len(names) - len(texts))
-    size = rule.top.limit * element
-    if size >= _LARGE_LIST:
-        yield Remark(
-            "large-list",
-            "note",
-            ("projections", name, "top", "limit"),
-            f"{rule.top.limit} elements with {' and '.join(texts)} may be {size // 1024} KB, if a text has {_TEXT_BYTES:,} "
-            f"bytes: each change rewrites the list, for about {size // 1024} write units, and an item ends at 400 KB",
-            "list fewer elements, or leave out what a reader can look up",
-        )
+    texts = _long_texts(rule.top)
+    size = rule.top.limit * _element_bytes(rule.top)
+    if size <= LIST_BYTES:
+        return
+    of = f" with {' and '.join(texts)}" if texts else ""
+    guess = f", if a text has {_TEXT_BYTES:,} bytes" if texts else ""
+    yield Remark(
+        "large-list",
+        "note",
+        ("projections", name, "top", "limit"),
+        f"{rule.top.limit} elements{of} may have {size // 1024} KB{guess}: a list holds {LIST_BYTES // 1024} KB, and the "
+        f"elements that exceed it are left out; each change rewrites the list, for about {LIST_BYTES // 1024} write units",
+        "list fewer elements, or leave out what a reader can look up",
+    )
+
+
+def _together(facts: Facts, name: str) -> Iterator[Remark]:
+    """Lists that together take a large part of an item, which the application writes too."""
+    lists = {rule: one.top for rule, one in facts.projections.items() if one.into == name and one.top is not None}
+    size = sum(min(one.limit * _element_bytes(one), LIST_BYTES) for one in lists.values())
+    if size <= _ALL_LISTS:
+        return
+    yield Remark(
+        "large-lists",
+        "warning",
+        ("projections", next(iter(lists)), "top"),
+        f"the lists of {', '.join(lists)} may together have {size // 1024} KB on one {name} item, of the 400 KB that it "
+        f"holds with all that the application writes: beyond, the application's own updates of the item fail",
+        f"list fewer elements, or give lists an item of their own: an entity with `derived: true` under the key of {name}",
+        at_key=True,
+    )
+
+
+def _long_texts(top: Top) -> list[str]:
+    return [path for path in attribute_map(top.attributes).values() if path.rsplit(".", 1)[-1].lower() in LONG_TEXTS]
+
+
+def _element_bytes(top: Top) -> int:
+    """About how many bytes an element has."""
+    names, texts = attribute_map(top.attributes), len(_long_texts(top))
+    return sum(map(len, names)) + _TEXT_BYTES * texts + _OTHER_BYTES * (len(names) - texts)
 
 
 def _wrong_type(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:

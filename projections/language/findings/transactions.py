@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.binding import each_variable
+from projections.language.contribution import ENTRY_BYTES
 from projections.language.expressions import Measure
 from projections.language.findings.facts import Facts, KeySet
 from projections.language.findings.finding import Remark
@@ -13,7 +14,6 @@ from projections.language.models import Projection
 __all__ = ["transactions"]
 
 ACTIONS = 100
-ITEM_BYTES = 400 * 1024
 _VARIABLE_BYTES = 20
 _ENTRY_BYTES = 30
 _MEMBER_BYTES = 50
@@ -43,8 +43,8 @@ def transactions(facts: Facts) -> Iterator[Remark]:
             "note",
             ("projections", name, "each"),
             f"more than {most} elements of {path} that change at once take several transactions, of {ACTIONS} actions each; "
-            f"more than about {_entries(key, members(rule)):,} in all do not fit into the ledger entry, and the rule does "
-            f"nothing for that item",
+            f"more than about {_entries(name, key, members(rule)):,} in all exceed the limit of one item "
+            f"({ENTRY_BYTES:,} bytes), and the rule contributes nothing of that item",
             f"keep {path} shorter, or write its elements as items of their own",
             at_key=True,
         )
@@ -79,9 +79,9 @@ def _fixed(facts: Facts, name: str) -> int:
     return 1 + members(rule) if rule.each is None and keeps_ledger(facts, name) else 0
 
 
-def _entries(key: KeySet, members: int) -> int:
-    """About how many contributions an entry holds: a round number."""
+def _entries(rule: str, key: KeySet, members: int) -> int:
+    """About how many contributions one item may have: a round number."""
     made = (*key.partition, *key.sort)
     target = sum(one.literal_bytes + _VARIABLE_BYTES * len(one.slots) for one in made)
-    most = ITEM_BYTES // (target + _ENTRY_BYTES + _MEMBER_BYTES * members)
-    return most // 1000 * 1000 or most
+    most = ENTRY_BYTES // (target + len(rule) + _ENTRY_BYTES + _MEMBER_BYTES * members)
+    return most // 100 * 100 or most

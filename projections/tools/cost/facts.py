@@ -162,7 +162,7 @@ def _facts(program: Program, rule: Rule) -> RuleFacts:
         for measure in document["set"].values():
             values.update(_pattern(measure["where"]))
             if measure["expression"]:
-                values.update(Expression.parse(measure["expression"]).names)
+                values.update(Expression.parse(measure["expression"], True).names)
     elif isinstance(rule, PickRule):
         writes.update(rule.attributes)
         values.update([rule.by, *(path for _, path in rule.picked)])

@@ -16,6 +16,7 @@ from projections.tools.init.invent import Invented, changed
 __all__ = ["items_file", "test_file"]
 
 _SUM = re.compile(r"(sum|max|min)\((.+)\)")
+_TYPED = re.compile(r"(?:number|text)\((.+)\)")
 
 
 def items_file(items: Sequence[Invented]) -> str:
@@ -183,7 +184,7 @@ def _measured(measures: Mapping[str, str], children: Sequence[Invented]) -> dict
             continue
         parsed = _SUM.fullmatch(measure)
         assert parsed is not None, measure
-        function, names = parsed[1], parsed[2].split(" * ")
+        function, names = parsed[1], _TYPED.sub(r"\1", parsed[2]).split(" * ")
         values = [[child.item.get(name, {}) for name in names] for child in children]
         if function == "sum":
             if not all("N" in value for row in values for value in row):

@@ -9,7 +9,7 @@ from projections.language.keys import Image, ItemKey, Value, key_text
 from projections.tools.oracle.patterns import pattern
 from projections.tools.oracle.scope import Scope
 from projections.tools.oracle.templates import KeyTemplate
-from projections.tools.oracle.values import Unfit, wire
+from projections.tools.oracle.values import Unfit, text, wire
 
 __all__ = ["KEY_BYTES", "Entity", "Table"]
 
@@ -59,7 +59,7 @@ class Entity:
         variables: dict[str, Value] = {}
         for template, part in zip(self._key, key[1:], strict=False):
             found = template.read(str(part))
-            if found is None or any(variables.get(name, value) != value for name, value in found.items()):
+            if found is None or any(_differ(variables.get(name), value) for name, value in found.items()):
                 return None
             variables.update(found)
         return variables
@@ -79,3 +79,10 @@ class Entity:
             if not 0 < len(part.encode()) <= most:
                 raise Unfit(f"not the size of a key: {part[:80]!r}")
         return ItemKey(self.table.name, *parts)
+
+
+def _differ(one: Value | None, other: Value) -> bool:
+    """Whether a variable that stands twice in a key has two values. In a numeric and a text attribute the text counts."""
+    if one is None or one == other:
+        return False
+    return "B" in one or "B" in other or text(one) != text(other)

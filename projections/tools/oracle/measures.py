@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 from projections.language.keys import Value
 from projections.tools.oracle.patterns import pattern
 from projections.tools.oracle.scope import Scope
-from projections.tools.oracle.values import EXACT, Incomparable, Missing, Unfit, mean, number, plain, storable
+from projections.tools.oracle.values import EXACT, Missing, Unfit, addable, mean, number, plain, storable
 
 __all__ = ["Amount", "Measure", "order"]
 
 Amount: TypeAlias = Decimal | str
 
 _PATH = r"'[^']*'|\"[^\"]*\"|[^\s()*'\"]+"
-_FACTOR = re.compile(rf"\s*(-?)\s*(?:(number)\s*\(\s*({_PATH})\s*\)|({_PATH}))\s*(?:\*|$)")
+_FACTOR = re.compile(rf"\s*(-?)\s*(?:(number|text)\s*\(\s*({_PATH})\s*\)|({_PATH}))\s*(?:\*|$)")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
@@ -49,21 +49,28 @@ class Measure:
             raise Unfit(f"not a number: {amount!r}")
         if isinstance(amount, Decimal) and not storable(amount):
             raise Unfit(f"beyond 38 digits: {amount}")
+        return amount if self._function in ("min", "max") else self.within(amount)
+
+    def within(self, amount: Amount) -> Amount:
+        """The amount of one source, or of all its elements to one target. Raises Unfit if it is too long to be added."""
+        if self._function in ("sum", "avg") and isinstance(amount, Decimal) and not addable(amount):
+            raise Unfit(f"more than 18 digits before or 10 after the decimal point: {amount}")
         return amount
 
     def _evaluate(self, scope: Scope) -> Amount:
         values = [factor.value(scope) for factor in self._factors]  # what is missing comes before what does not fit
-        first = self._factors[0]
-        if len(values) == 1 and not first.negated and not first.converted and "S" in values[0]:
+        if self._factors[0].conversion == "text":
+            if "S" not in values[0]:
+                raise Unfit(f"not a text: {values[0]}")
             return str(values[0]["S"])
         result = Decimal(1)
         for factor, value in zip(self._factors, values, strict=True):
-            amount = _converted(value) if factor.converted else number(value)
+            amount = _converted(value) if factor.conversion else number(value)
             result = EXACT.multiply(result, EXACT.minus(amount) if factor.negated else amount)
         return result
 
     def result(self, amounts: Sequence[Amount | None]) -> Value | None:
-        """The value of the attribute, None for an absent one. Raises Incomparable."""
+        """The value of the attribute, None for an absent one."""
         present = [amount for amount in amounts if amount is not None]
         if self._function in ("min", "max"):
             if not present:
@@ -74,8 +81,6 @@ class Measure:
         for amount in present:
             assert isinstance(amount, Decimal)
             total = EXACT.add(total, amount)
-        if not storable(total):
-            raise Incomparable
         if self._function == "avg":
             return {"N": plain(mean(total, len(present)))} if present else None
         return {"N": plain(total)}
@@ -83,10 +88,10 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class _Factor:
-    """One factor of a product: a constant or a path, perhaps negated, perhaps converted from text."""
+    """One factor of a product: a constant or a path, perhaps negated, perhaps in `number(…)` or `text(…)`."""
 
     negated: bool
-    converted: bool
+    conversion: str | None
     text: str
 
     def value(self, scope: Scope) -> Value:
@@ -97,7 +102,7 @@ class _Factor:
 
 def _factors(expression: str | None) -> list[_Factor]:
     found = _FACTOR.finditer(expression) if expression is not None else ()
-    return [_Factor(m[1] == "-", m[2] is not None, m[3] or m[4]) for m in found]
+    return [_Factor(m[1] == "-", m[2], m[3] or m[4]) for m in found]
 
 
 def _converted(value: Value) -> Decimal:

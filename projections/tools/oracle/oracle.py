@@ -10,7 +10,6 @@ from projections.language.keys import Image, ItemKey, Value
 from projections.tools.oracle import differences
 from projections.tools.oracle.entities import Entity, Table
 from projections.tools.oracle.rules import EVERYTHING, Contribution, EmbedRule, GroupRule, IndexRule, rule
-from projections.tools.oracle.values import Incomparable
 
 __all__ = ["Expected", "Genuine", "Items", "Known", "Oracle", "Settled", "expected"]
 
@@ -247,7 +246,7 @@ class _Run:
         for one in self._oracle.group_rules:
             if one.kind != "copy":
                 for key, _, _ in members.get(one.into.name, ()):
-                    self._set(one, groups[one.name].get(key, []), key, then[key])
+                    then[key].update(one.result(groups[one.name].get(key, [])))
         for index in self._oracle.index_rules:
             for key, item, variables in sources.get(index.source.name, ()):
                 if key in then:
@@ -304,12 +303,6 @@ class _Run:
                         item = self._oracle.unowned(entity, self._actual[target], created=self._created(target))
                     item.update(one.result(given) if one.kind == "copy" else entity.constants)
                     then[target] = {**item, **entity.table.attributes(target)}
-
-    def _set(self, one: GroupRule, given: list[Contribution], key: ItemKey, item: dict[str, Value]) -> None:
-        try:
-            item.update(one.result(given))
-        except Incomparable:
-            self._incomparable.update((key, attribute) for attribute in one.attributes)
 
     def _embed(self, one: EmbedRule, sources: Mapping[str, Any], then: dict[ItemKey, dict[str, Value]]) -> None:
         parents: dict[tuple[str, ...], dict[str, Value]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from projections.language.keys import Image, ItemKey, Value, encode_key
@@ -12,12 +13,15 @@ from projections.tools.oracle.measures import Measure, order
 from projections.tools.oracle.patterns import pattern
 from projections.tools.oracle.scope import Scope
 from projections.tools.oracle.templates import Template, numeric
-from projections.tools.oracle.values import Missing, Unfit, normal, number, text, wire
+from projections.tools.oracle.values import EXACT, Missing, Unfit, normal, number, size, text, wire
 
 __all__ = ["EVERYTHING", "Contribution", "EmbedRule", "GroupRule", "IndexRule", "Rule", "rule"]
 
 EVERYTHING = "*"
 """Stands for every attribute that nobody else owns: what a copy with `attributes: all` owns."""
+
+LIST_BYTES, MEMBER_BYTES = 32_768, 300_000
+"""The most bytes of a published list, and of the attributes kept of one source for a list or a claimed copy."""
 
 _Document = Mapping[str, Any]
 
@@ -63,6 +67,7 @@ class GroupRule(Rule):
         self._measures = {name: Measure(form) for name, form in document.get("set", {}).items()}
         listed = document.get("attributes", {})
         self.everything = listed == "all"
+        self._kept = self.kind != "copy" or document["claimed"]
         self._attributes: Mapping[str, str] = {} if self.everything else listed
         values = document.get("values", {})
         self._templates = {n: Template.parse(v["template"]) for n, v in values.items() if "template" in v}
@@ -86,9 +91,20 @@ class GroupRule(Rule):
                         found.append(self._contribution(encode_key(key), position, scope))
                 except Missing:
                     continue
+            self._check_sums(found)
         except (Unfit, Missing):
             return []
         return found
+
+    def _check_sums(self, given: Sequence[Contribution]) -> None:
+        """What the elements of one source add to one target is an amount of that source. Raises Unfit."""
+        sums: dict[tuple[ItemKey, str], Decimal] = {}
+        for one in given if self._measures and len(given) > 1 else ():
+            for name, amount in one.content.items():
+                if isinstance(amount, Decimal):
+                    sums[one.target, name] = EXACT.add(sums.get((one.target, name), Decimal(0)), amount)
+        for (_, name), amount in sums.items():
+            self._measures[name].within(amount)
 
     def _elements(self, scope: Scope) -> Iterator[dict[str, Value]]:
         """The variable of `each` for each element; once, without a variable, where there is no `each`."""
@@ -113,7 +129,10 @@ class GroupRule(Rule):
             amounts = {name: measure.amount(scope) for name, measure in self._measures.items()}
             return Contribution(target, source, position, amounts)
         by = () if self._by is None else _by(scope.need(self._by))
-        return Contribution(target, source, position, self._content(scope), by)
+        content = self._content(scope)
+        if self._kept and size({"M": content}) - 3 - len(content) > MEMBER_BYTES:
+            raise Unfit("more attributes than a member holds")
+        return Contribution(target, source, position, content, by)
 
     def _content(self, scope: Scope) -> dict[str, Value]:
         found: dict[str, Value] = {}
@@ -128,7 +147,7 @@ class GroupRule(Rule):
         return {**found, **self._constants}
 
     def result(self, given: Sequence[Contribution]) -> dict[str, Value]:
-        """The attributes on an existing target, from all contributions to it. Raises Incomparable."""
+        """The attributes on an existing target, from all contributions to it."""
         if self.kind == "copy":
             least = min(given, key=lambda one: (one.source, one.position))
             return {**least.content, **self.into.constants}
@@ -138,16 +157,21 @@ class GroupRule(Rule):
         ranked = sorted(given, key=lambda one: (one.by, one.source, one.position), reverse=self._descending)
         if self.kind == "latest":
             return dict(ranked[0].content) if ranked else {}
-        return {self._as: {"L": [{"M": dict(one.content)} for one in ranked[: self._limit]]}}
+        return {self._as: {"L": _cut([{"M": dict(one.content)} for one in ranked[: self._limit]])}}
+
+
+def _cut(elements: list[Value]) -> list[Value]:
+    """The longest beginning of a list that takes 32 KB at most."""
+    return next(elements[:many] for many in range(len(elements), -1, -1) if size({"L": elements[:many]}) <= LIST_BYTES)
 
 
 def _ancestors(value: Value, separator: str) -> Iterator[Value]:
     if "S" not in value:
         raise Unfit(f"no path: {value}")
     parts = value["S"].split(separator)
-    for size in range(1, len(parts)):
-        if parts[size - 1]:  # a folder without a name is none
-            yield {"S": separator.join(parts[:size])}
+    for depth in range(1, len(parts)):
+        if parts[depth - 1]:  # a folder without a name is none
+            yield {"S": separator.join(parts[:depth])}
 
 
 def _list(value: Value) -> list[Value]:

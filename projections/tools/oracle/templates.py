@@ -123,7 +123,9 @@ class KeyTemplate:
             rendered[part.path] = {"S": parts[-1]}
         whole = "".join(parts)
         if self.kind == "N":
-            return numeric(whole)
+            if numeric(whole) != whole:  # 07 and 7 are one key, but two values
+                raise Unfit(f"not how DynamoDB writes the number: {whole!r}")
+            return whole
         if self.read(whole) != rendered:
             raise Unfit(f"a variable does not fit in the key: {whole!r}")
         return whole

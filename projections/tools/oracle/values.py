@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact
 from typing import Any
 
 from projections.language.keys import Value
 
-__all__ = ["EXACT", "Incomparable", "Missing", "Unfit", "mean", "normal", "number", "plain", "storable", "text", "wire"]
+__all__ = [
+    "EXACT",
+    "Missing",
+    "Unfit",
+    "addable",
+    "mean",
+    "normal",
+    "number",
+    "plain",
+    "size",
+    "storable",
+    "text",
+    "wire",
+]
 
 EXACT = Context(prec=1000, Emin=-9999, Emax=9999, traps=[Inexact])
 """Wide enough that no sum or product of DynamoDB's numbers is ever rounded."""
@@ -22,10 +36,6 @@ class Missing(Exception):
 
 class Unfit(Exception):
     """A value is of the wrong kind or does not fit: the rule contributes nothing."""
-
-
-class Incomparable(Exception):
-    """DynamoDB cannot hold the true value."""
 
 
 def number(value: Value) -> Decimal:
@@ -60,6 +70,11 @@ def storable(value: Decimal) -> bool:
     return len(digits) <= 38 and -130 <= value.adjusted() <= 125
 
 
+def addable(value: Decimal) -> bool:
+    """Whether `sum` and `avg` take the number: 18 digits before the decimal point, 10 after it."""
+    return abs(value) < 10**18 and EXACT.remainder(value, Decimal("1E-10")) == 0
+
+
 def mean(total: Decimal, count: int) -> Decimal:
     return _ROUNDED.divide(total, Decimal(count))
 
@@ -91,6 +106,25 @@ def normal(value: Value) -> Any:
     if kind in ("SS", "NS", "BS"):
         return kind, frozenset(_members(kind, content))
     return kind, content
+
+
+def size(value: Value) -> int:
+    """Bytes of a value as DynamoDB counts them."""
+    kind: str
+    content: Any
+    ((kind, content),) = value.items()
+    if kind == "M":
+        return 3 + sum(len(name.encode()) + size(inner) + 1 for name, inner in content.items())
+    if kind == "L":
+        return 3 + sum(size(inner) + 1 for inner in content)
+    if kind in ("SS", "NS", "BS"):
+        return sum(size({kind[0]: member}) for member in content)
+    if kind == "N":  # a byte for two digits and one more, one for a sign; zeros at both ends do not count
+        digits = str(content).strip("-").replace(".", "").strip("0")
+        return (len(digits) + 1) // 2 + 1 + str(content).startswith("-")
+    if kind == "B":
+        return len(b64decode(content))
+    return len(str(content).encode()) if kind == "S" else 1
 
 
 def _members(kind: str, content: Iterable[str]) -> Iterable[Any]:

@@ -10,6 +10,7 @@ documents of any content; what comes out and does not compile is thrown away. Le
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -29,6 +30,8 @@ Document = dict[str, Any]
 _LEDGER = ("aggregate", "top", "latest")
 _COMMON = ("kind", "from", "where", "bind", "each", "expired", "mode", "into")
 _TRIES = 60
+_MEASURED = re.compile(r"(?:(?:number|text)\()?([\w.]+)\)?")
+"""An expression that is a path, perhaps in `number(…)` or `text(…)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,16 +230,19 @@ class _Draft:
 
     def _measure(self, rule: Document) -> Document:
         paths = [
-            m["expression"]
+            found[1]
             for m in rule["set"].values()
-            if m["expression"] and m["expression"].replace(".", "").isalnum()
+            if m["expression"] and (found := _MEASURED.fullmatch(m["expression"]))
         ]
         names = [path for path in self._attributes(rule) if "." not in path]
         where = {self._any(names): [{"exists": True}]} if names and self._rng.random() < 0.5 else None
         if paths and self._rng.random() < 0.7:
             function = self._any(["sum", "avg", "min", "max"])
-            return {"function": function, "expression": self._any(paths), "where": where}
+            return {"function": function, "expression": self._typed(function, self._any(paths)), "where": where}
         return {"function": "count", "expression": None, "where": where}
+
+    def _typed(self, function: str, path: str) -> str:
+        return f"{self._any(['number', 'text'])}({path})" if function in ("min", "max") else path
 
     def _shards(self, name: str, rule: Document) -> str | None:
         rule["shards"] = self._any([shards for shards in (1, 2, 3) if shards != rule["shards"]])
@@ -299,7 +305,7 @@ class _Draft:
             measures = [self._measure({**rule, "set": {}})]
             if self._rng.random() < 0.5:
                 path, function = self._any(paths), self._any(["sum", "avg", "min", "max"])
-                measures.append({"function": function, "expression": path, "where": None})
+                measures.append({"function": function, "expression": self._typed(function, path), "where": None})
             shown = {"set": {f"{name}Kind{number}": one for number, one in enumerate(measures)}, "shards": 1}
         else:
             order = self._any(["asc", "desc"])

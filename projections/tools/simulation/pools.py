@@ -140,9 +140,10 @@ class Pools:
             self._read(source, variable, factor.path)
             texts: list[Value] = [{"S": "2.5"}, {"S": "7"}, {"S": "seven"}]
             numbers: list[Value] = [{"N": "1"}, {"N": "2.5"}, {"N": "-3"}, {"N": "40"}]
-            self._add(factor.path, texts if factor.from_text else numbers)
+            self._add(factor.path, [] if factor.as_text else numbers)
+            self._add(factor.path, texts if factor.from_text else [])
             if ordered and not factor.from_text:
-                self._add(factor.path, [{"S": "a"}, {"S": "b"}])
+                self._add(factor.path, [{"S": "a"}, {"S": "b"}, {"N": "5"}])
 
     def _add(self, name: str, values: Iterable[Value]) -> None:
         pool = self._values.setdefault(name, [])

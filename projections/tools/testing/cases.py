@@ -210,12 +210,4 @@ def _do(trial: Trial, step: Mapping[str, Any]) -> None:
     elif "expire" in step:
         trial.expire(step["expire"], table=table)
     else:
-        names = trial.program.tables[table or next(iter(trial.program.tables))].key_attributes
-        item = step["update"]
-        trial.update(
-            {name: value for name, value in item.items() if name in names},
-            {name: value for name, value in item.items() if name not in names},
-            remove=step.get("remove", ()),
-            add=step.get("add"),
-            table=table,
-        )
+        trial.update(step["update"], remove=step.get("remove", ()), add=step.get("add"), table=table)

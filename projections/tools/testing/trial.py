@@ -98,11 +98,18 @@ class Trial:
         add: Item | None = None,
         table: str | None = None,
     ) -> Trial:
-        """UpdateItem: SET, REMOVE and ADD of top-level attributes; creates the item where there is none."""
+        """UpdateItem: SET, REMOVE and ADD of top-level attributes; creates the item where there is none.
+
+        Attributes beside the key in `key` are set, as in case files: `update({"PK": "A", "SK": "B", "title": "New"})`.
+        """
         name = self._table(table, "update")
+        beside = _beside_key(key, self.program.tables[name].key_attributes)
+        given = wire_item(set or {}, "update")
+        if twice := sorted(beside.keys() & given.keys()):
+            raise UsageError(f"update: {', '.join(twice)} is given twice, beside the key and in `set`")
         update = Update(
             key_of(self.program, name, key, "update"),
-            set=wire_item(set or {}, "update"),
+            set={**beside, **given},
             remove=tuple(remove),
             add=wire_item(add or {}, "update: add"),
         )
@@ -344,6 +351,13 @@ class Trial:
         reason = f"{type(discard.error).__name__}: {discard.error}" if discard.error else self._reason
         for _, record in _named(discard.records):
             self._failed.append(f"{record['eventName']} {record['dynamodb']['Keys']}: {reason}")
+
+
+def _beside_key(key: Key, names: Sequence[str]) -> Image:
+    """The attributes that stand beside those of the key."""
+    if not isinstance(key, Mapping):
+        return {}
+    return {name: value for name, value in wire_item(key, "update").items() if name not in names}
 
 
 def _named(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -23,7 +23,7 @@ BY_NAME = '  ByName: {key: {PK: "NAME#{name}", SK: USER}}\n'
 SEEN = '  Seen: {key: {PK: "SEEN#{userId}#{postId}", SK: X}}\n'
 TAG = '  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}\n'
 
-LIKES = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count, best: max(stars)}}}\n"
+LIKES = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count, best: max(number(stars))}}}\n"
 TAGS = "  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}\n"
 OWNERS = '  owners: {from: Post, bind: {tag: "{owner}"}, aggregate: {into: Tag, set: {owned: count}}}\n'
 NAMES = "  names: {from: User, copy: {into: ByName, attributes: [userId, city]}}\n"

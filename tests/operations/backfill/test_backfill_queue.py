@@ -170,7 +170,7 @@ def test_messages_that_come_twice_do_not_multiply() -> None:
 def test_nothing_is_done_before_the_functions_that_know_less_have_ended() -> None:
     line = lined(LIKES)
     line.stage.filled()
-    after = line.stage.under(LIKES.replace("max(stars)", "min(stars)"))
+    after = line.stage.under(LIKES.replace("max(number(stars))", "min(number(stars))"))
     line = Line(after)
     line.begin(wait=60.0)
     assert {at - after.clock.now for at, _ in line.messages} == {60.0}
@@ -334,7 +334,7 @@ def test_a_function_deletes_only_what_its_run_may(allowed: bool) -> None:
 
 
 def test_what_a_rule_cannot_use_goes_to_the_quarantine() -> None:
-    line = lined(LIKES.replace("best: max(stars)", "stars: sum(stars)"))
+    line = lined(LIKES.replace("best: max(number(stars))", "stars: sum(stars)"))
     line.stage.like(7, 1, stars="many")
     line.stage.lose()
     line.begin()
@@ -345,7 +345,7 @@ def test_what_a_rule_cannot_use_goes_to_the_quarantine() -> None:
 
 
 def test_a_quarantine_that_cannot_be_reached_makes_the_page_come_again() -> None:
-    line = lined(LIKES.replace("best: max(stars)", "stars: sum(stars)"))
+    line = lined(LIKES.replace("best: max(number(stars))", "stars: sum(stars)"))
     line.stage.like(7, 1, stars="many")
     line.stage.lose()
     line.begin(segments=1)

@@ -105,7 +105,7 @@ def test_items_of_nobodys_entity_and_strange_guards_are_left_alone() -> None:
 
 
 def test_what_a_rule_cannot_use_is_told_and_counts_once_and_the_rest_is_done() -> None:
-    rules = LIKES.replace("best: max(stars)", "stars: sum(stars)")
+    rules = LIKES.replace("best: max(number(stars))", "stars: sum(stars)")
     stage = Stage(rules, new_rules=FILLING)
     stage.fill()
     stage.like(7, 1, stars="many")
@@ -188,7 +188,7 @@ def test_a_dry_run_names_what_would_be_deleted_and_what_would_be_corrected() -> 
 
 def test_a_dry_run_of_a_changed_and_a_retired_rule_says_what_their_traces_are() -> None:
     stage = lived(LIKES + TAGS)
-    after = stage.under(LIKES.replace(", best: max(stars)", ""), "{tags: remove}")
+    after = stage.under(LIKES.replace(", best: max(number(stars))", ""), "{tags: remove}")
     total, runner = rehearsed(after, page=1000)
     assert total["retired|likes"] == 4
     assert total["deleted|tags"] == 5

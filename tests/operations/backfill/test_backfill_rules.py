@@ -120,7 +120,7 @@ def test_what_an_old_function_does_that_began_before_is_put_right(method: str, c
 
 def test_attributes_that_a_changed_rule_writes_no_more_are_removed() -> None:
     stage = lived(ALL)
-    changed = ALL.replace("likeCount: count, best: max(stars)", "loved: count").replace("GSI1", "GSI2")
+    changed = ALL.replace("likeCount: count, best: max(number(stars))", "loved: count").replace("GSI1", "GSI2")
     after = stage.under(
         changed.replace("attributes: [stars]", "values: {seen: x}").replace("userCity: city", "in: city")
     )
@@ -143,8 +143,8 @@ def test_what_application_and_rules_own_now_stays_as_it_is() -> None:
     """`best` is written by another rule from now on."""
     stage = lived(LIKES)
     best = stage.post(1)["best"]
-    changed = LIKES.replace(", best: max(stars)", "")
-    after = stage.under(changed + "  stars: {from: Like, aggregate: {into: Post, set: {best: max(stars)}}}\n")
+    changed = LIKES.replace(", best: max(number(stars))", "")
+    after = stage.under(changed + "  stars: {from: Like, aggregate: {into: Post, set: {best: max(number(stars))}}}\n")
     seen: list[Any] = []
     after.filled(lambda: seen.append(after.post(1)["best"]))
     assert set(seen) == {best}
@@ -188,7 +188,7 @@ def test_what_functions_did_with_rules_that_were_rolled_back_is_undone() -> None
     stage = lived(rules)
     before = {name for item in stage.store.items("main") for name in item}
     changed = (
-        STRICT.replace("best: max(stars)", "worst: min(stars)")
+        STRICT.replace("best: max(number(stars))", "worst: min(number(stars))")
         + TAGS.replace("each: {tag: tags}", 'each: {one: tags}, bind: {tag: "NEW{one}"}')
         + NAMES.replace("[userId, city]", "{userId: userId, town: city}")
         + LISTED.replace("GSI1SK", "GSI2SK").replace("GSI1PK", "GSI2PK")
@@ -220,7 +220,7 @@ def test_what_the_application_keeps_stays_though_a_rule_was_tried_for_it() -> No
     for post in range(3):
         stage.put(f"POST#{post}", "METADATA", owner="u1", score=post, GSI1PK=f"MINE#{post}", GSI1SK="x")
     stage.settle()
-    newer = stage.under(LIKES.replace("best: max(stars)", "score: sum(stars)") + LISTED)
+    newer = stage.under(LIKES.replace("best: max(number(stars))", "score: sum(stars)") + LISTED)
     newer.like(1, 1, stars=7)
     newer.put("POST#2", "METADATA", owner="u2", score=2, GSI1PK="MINE#2", GSI1SK="x")
     newer.settle()

@@ -63,7 +63,7 @@ def test_no_death_shortens_a_wait(deaths: int) -> None:
     stage = Stage(LIKES)
     stage.fill()
     stage.filled()
-    after = stage.under(LIKES.replace("best: max(stars)", "best: min(stars)"))
+    after = stage.under(LIKES.replace("best: max(number(stars))", "best: min(number(stars))"))
     after.clock.slept.clear()
     enforced: list[float] = []
     live: list[float] = []

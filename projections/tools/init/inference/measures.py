@@ -187,9 +187,10 @@ def _amounts(link: Link, type_: str) -> Iterator[tuple[str, Amount]]:
             both = [one, other]
             yield f"sum({one} * {other})", lambda rows, both=both: _sum(rows, both)  # type: ignore[misc]
     ordered = [one.name for one in link.child.entity.attributes if one.name in names and _comparable(one)]
+    typed = "number" if type_ == "N" else "text"
     for name in ordered[:_MOST_NUMBERS]:
-        yield f"max({name})", lambda rows, name=name: _extreme(rows, name, max)  # type: ignore[misc]
-        yield f"min({name})", lambda rows, name=name: _extreme(rows, name, min)  # type: ignore[misc]
+        yield f"max({typed}({name}))", lambda rows, name=name: _extreme(rows, name, max)  # type: ignore[misc]
+        yield f"min({typed}({name}))", lambda rows, name=name: _extreme(rows, name, min)  # type: ignore[misc]
 
 
 def _sum(rows: Sequence[Row], names: Sequence[str]) -> str | None:
