@@ -23,6 +23,7 @@ __all__ = [
     "marked_later",
     "steps",
     "unmarked",
+    "unstamped",
 ]
 
 WIDE = decimal.Context(prec=600)
@@ -118,6 +119,14 @@ def _piece(old: Contributed, new: Contributed) -> Piece:
 def unmarked(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
     """What one rule contributes, without the marks of what settled."""
     return {target: rest for target, contributed in targets.items() if (rest := _unmarked(contributed))}
+
+
+def unstamped(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
+    """What one rule contributes, without marks and generations."""
+    return {
+        target: {slot: amount for slot, amount in contributed.items() if slot != GENERATION}
+        for target, contributed in unmarked(targets).items()
+    }
 
 
 def marked_later(contributions: Contributions, version: str) -> Contributions:

@@ -18,7 +18,17 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 
-from projections.engine.delta import SETTLED, WIDE, Load, Piece, difference, marked_later, steps, unmarked
+from projections.engine.delta import (
+    SETTLED,
+    WIDE,
+    Load,
+    Piece,
+    difference,
+    marked_later,
+    steps,
+    unmarked,
+    unstamped,
+)
 from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.groups import EXTREMES, Generations, extreme_sort, spread
 from projections.engine.ledger_items import (
@@ -93,6 +103,12 @@ class Change:
     gone: bool = False
     expired: bool = False
     """Whether any of the records tells of an expiry."""
+    held: frozenset[str] = frozenset()
+    """Rules that keep what has expired and are not active: of an expiry, their part of the entry stays as it was found."""
+    active: frozenset[str] = frozenset()
+    """Rules that keep what has expired and settle it, and what an expiry left in the entry before they were active."""
+    left: frozenset[str] = frozenset()
+    """Rules in `settle` because of such an earlier expiry."""
 
     entry: Entry | None = None
     known: bool = False
@@ -202,10 +218,11 @@ class Ledger:
             change.opened = opened
             if change.known:
                 before = self._now(change)
+                _settle_left(change, before)
             else:
                 before = change.before = opened.stamped(change.before)
             removed = change.gone and not change.expired and bool(change.version)
-            change.goal = self._goal(before, change.after.contributions, opened, removed=removed)
+            change.goal = self._goal(before, change.after.contributions, opened, removed=removed, held=change.held)
             if change.known and change.version:
                 for rule, marks in marked_later(before, change.version).items():
                     if rule in self._program.rules:
@@ -227,17 +244,25 @@ class Ledger:
         return self._goal(before, after, self.generations, removed=False)
 
     def _goal(
-        self, before: Contributions, after: Contributions, opened: Generations, *, removed: bool
+        self,
+        before: Contributions,
+        after: Contributions,
+        opened: Generations,
+        *,
+        removed: bool,
+        held: frozenset[str] = frozenset(),
     ) -> Contributions:
         """What the entry shall say.
 
         Rules that we do not know, because they are newer or retired, keep what they contributed, unless the item was
-        removed: that means the same to all rules, and if not now, those who know them will never learn of it.
+        removed: that means the same to all rules, and if not now, those who know them will never learn of it. Rules that are
+        `held` keep it exactly as it is.
         """
         kept = {
             rule: targets
             for rule, targets in before.items()
-            if rule not in self._program.rules and self._program.retired.get(rule) != "remove" and not removed
+            if rule in held
+            or (rule not in self._program.rules and self._program.retired.get(rule) != "remove" and not removed)
         }
         after = opened.stamped(after)
         return {**kept, **after} if kept else after
@@ -355,6 +380,10 @@ class Ledger:
         if change.retracted:
             add["recent"] = {"SS": sorted(change.retracted)}
         remove = ["ttl"]
+        if version and not change.held.isdisjoint(change.goal):
+            values["expired"] = {"BOOL": True}
+        elif change.entry is not None and change.entry.expired and not change.gone:
+            remove.append("expired")
         if version == change.version:  # not on the way there
             if change.rejected:
                 values["refused"] = {"M": {rule: {"S": reason[:_LONGEST_REASON]} for rule, reason in change.rejected}}
@@ -583,6 +612,7 @@ class Ledger:
                     step,
                     (old.recent if old is not None else frozenset()) | change.retracted,
                     (old.revision if old is not None else 0) + 1,
+                    expired=old is not None and old.expired,
                 )
                 change.touched |= change.entry.targets
                 return True
@@ -600,6 +630,16 @@ def _compare(change: Change, entry: Entry) -> bool:
     if entry.version == change.version:
         change.rejected = sorted(entry.refused.items())
     return True
+
+
+def _settle_left(change: Change, before: Contributions) -> None:
+    """Adds to `settle` what an earlier expiry left in the entry, of rules that are active by now."""
+    if change.left:
+        change.settle = {rule: targets for rule, targets in change.settle.items() if rule not in change.left}
+        change.left = frozenset()
+    if change.entry is not None and change.entry.expired:
+        change.left = change.active & before.keys() - change.settle.keys()
+        change.settle = {**change.settle, **{rule: unstamped(before[rule]) for rule in change.left}}
 
 
 def _entry_condition(change: Change) -> Condition:

@@ -129,6 +129,8 @@ class Entry:
     revision: int
     expires: bool = False
     """Whether it is a tombstone already, which DynamoDB deletes some day."""
+    expired: bool = False
+    """Whether the item expired, and rules that were not active then left their part of the entry as it was."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Rules whose part of the newest change DynamoDB refused, with the reason: told again when that change comes again."""
 
@@ -140,6 +142,7 @@ class Entry:
             recent=frozenset(item["recent"]["SS"]) if "recent" in item else frozenset(),
             revision=int(Decimal(item["revision"]["N"])),
             expires="ttl" in item,
+            expired="expired" in item,
             refused={rule: reason["S"] for rule, reason in item["refused"]["M"].items()} if "refused" in item else {},
         )
 

@@ -108,13 +108,13 @@ class Processor:
         batch = _Batch(self, effort)
         batch.tally.add("records", len(records))
         decoded = batch.decode(records)
-        try:
-            made = plan(self._program, decoded)
-        except Exception:
-            made = None
         # Also where there is nothing to do: what means nothing to these rules may mean something to those in force.
         if not batch.admitted(records):
             return batch.outcome()
+        try:
+            made = plan(self._program, decoded, batch.settles)
+        except Exception:
+            made = None
         if made is not None and made.idle and not batch.rejected:
             batch.tally.add("ignored", made.ignored)
             return batch.outcome()
@@ -173,6 +173,10 @@ class _Batch:
     def _publishes(self, rule: Rule) -> bool:
         return self._standing is None or self._standing.publishes(rule)
 
+    def settles(self, rule: Rule) -> bool:
+        """Return whether an expiry under the rule is settled. Known once the batch is admitted."""
+        return self._standing is not None and self._standing.settles(rule)
+
     def decode(self, records: Sequence[Any]) -> list[Record]:
         decoded = []
         schemas = self._program.tables
@@ -198,7 +202,7 @@ class _Batch:
         """
         for record in records:
             try:
-                made = plan(self._program, [record])
+                made = plan(self._program, [record], self.settles)
             except Exception as error:
                 self._undigested(record, error)
                 continue
