@@ -52,6 +52,7 @@ from projections.engine.store import (
     Condition,
     Delete,
     Equal,
+    Exists,
     ItemKey,
     Missing,
     Store,
@@ -79,6 +80,7 @@ _ZERO = Decimal(0)
 _ONE_MORE: Value = {"N": "1"}
 _FIRST = Generations()
 _ABSENT = Missing(("pk",))
+_OPEN_AND_THERE = AllOf((Exists(("pk",)), _OPEN))
 _NOTHING_BEFORE = Equal(("contributions",), {"S": "{}"})
 _NOTHING_OWED = Missing(("recent",))
 
@@ -181,6 +183,8 @@ class Ledger:
         self._chance = chance
         self.generations = generations or Generations()
         self._sharded: dict[tuple[Target, int], int] = {}
+        self._named: set[tuple[Target, int]] = set()
+        """Generations that closed groups were found to name: they may be created here, should they be lost."""
         self._tally = tally or Tally()
 
     def commit(self, changes: Sequence[Change], effort: Effort) -> None:
@@ -314,9 +318,10 @@ class Ledger:
     def _learn(self, cancelled: TransactionCancelled, roles: Sequence[Change | Target | ItemKey]) -> bool:
         """Takes from the reasons of a cancelled transaction what the entries and groups really are.
 
-        Whether a group was found closed: then amounts have to be taken anew.
+        Whether a group was found closed, or missing: then amounts have to be taken anew.
         """
         closed = False
+        opened = next((role.opened for role in roles if isinstance(role, Change)), _FIRST)
         for reason, role in zip(cancelled.reasons, roles, strict=False):
             if reason is None or reason.kind != "condition":
                 continue
@@ -333,7 +338,10 @@ class Ledger:
                 for change in (other for other in roles if isinstance(other, Change)):
                     change.not_extreme.add(role)
             elif reason.item:
-                self.generations.closed(role, reason.item)
+                self._named.add((role, self.generations.closed(role, opened.of(role), reason.item)))
+                closed = True
+            else:
+                self.generations.missing(role, opened.of(role))
                 closed = True
         return closed
 
@@ -398,11 +406,17 @@ class Ledger:
         for slot, amount in totals.items():
             if amount:
                 add[slot] = {"N": number_text(amount)}
-        key = group_key(*target, generation, self._shard(target, generation))
+        shard = self._shard(target, generation)
+        key = group_key(*target, generation, shard)
         values = dict(whole_key(key, target[1]))
         if any(extreme.partition == key.partition for extreme in extremes):
             values["extremes"] = {"BOOL": True}
-        return Update(key, set=values, add=add, condition=_OPEN)
+        there = self._remembered(target, generation) and shard == 0
+        return Update(key, set=values, add=add, condition=_OPEN_AND_THERE if there else _OPEN)
+
+    def _remembered(self, target: Target, generation: int) -> bool:
+        """Whether a generation is only remembered: the ledger may have been restored since, and not have it."""
+        return generation > 0 and (target, generation) not in self._named
 
     def _shard(self, target: Target, generation: int) -> int:
         """The shard of a group that this transaction adds to. The first shard says how many there have ever been."""
@@ -412,12 +426,14 @@ class Ledger:
         if self._sharded.get((target, generation)) != shards:
             count: Value = {"N": str(shards)}
             path = (SHARD_COUNT,)
-            fewer = AllOf((_OPEN, AnyOf((Missing(path), Below(path, count)))))
+            there = _OPEN_AND_THERE if self._remembered(target, generation) else _OPEN
+            fewer = AllOf((there, AnyOf((Missing(path), Below(path, count)))))
             try:
                 self._store.write(Update(group_key(*target, generation), set={SHARD_COUNT: count}, condition=fewer))
             except ConditionFailed as failed:  # as many or more are known, or it is closed
-                if failed.item is not None and CLOSED in failed.item:
-                    return 0  # which the commit finds closed; who closed it knew of no more shards than it counted
+                if failed.item is None or CLOSED in failed.item:
+                    # Which the commit finds closed, or missing; who closed it knew of no more shards than it counted.
+                    return 0
             self._sharded[target, generation] = shards
         return int(self._chance() * shards)
 
