@@ -29,7 +29,7 @@ from projections.engine.delta import (
     unmarked,
     unstamped,
 )
-from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
+from projections.engine.effort import UNLIMITED, Effort, OutOfTime, Run, one_by_one
 from projections.engine.groups import EXTREMES, Generations, extreme_sort, spread
 from projections.engine.ledger_items import (
     CLOSED,
@@ -198,8 +198,11 @@ class Ledger:
         pending = list(changes)
         attempt = 0
         while pending:
-            self._predict(*pending)
-            lanes = _lanes(_pack([change for change in pending if change.fits]))
+            try:
+                self._predict(pending, effort)
+                lanes = _lanes(_pack([change for change in pending if change.fits], effort), effort)
+            except OutOfTime as error:
+                return _fail(pending, error)
             for change in [change for change in pending if not change.fits]:
                 self._guarded(change, partial(self._commit_in_steps, change), effort)
             self._run([partial(self._work_off, lane, effort) for lane in lanes])
@@ -209,16 +212,17 @@ class Ledger:
                     effort.pause(attempt)
                 except Transient as error:
                     _fail(pending, error)
-                    return
+                    return None
+        return None
 
-    def _predict(self, *changes: Change) -> None:
+    def _predict(self, changes: Sequence[Change], effort: Effort) -> None:
         """The differences to commit together, each from the prediction or from the entry as found."""
         for change in changes:
             if change.known:
                 self.generations.learn(self._now(change))
         opened = self.generations.as_now()
         alike: dict[tuple[str, str], Change] = {}
-        for change in changes:
+        for change in effort.checked(changes):
             change.opened = opened
             if change.known:
                 before = self._now(change)
@@ -272,8 +276,11 @@ class Ledger:
         return {**kept, **after} if kept else after
 
     def _work_off(self, lane: Sequence[Transaction], effort: Effort) -> None:
-        for transaction in lane:
+        for number, transaction in enumerate(lane):
+            if effort.over:
+                return _fail([change for left in lane[number:] for change in left.changes], effort.out_of_time)
             self._transact(transaction.changes, effort)
+        return None
 
     def _transact(self, changes: list[Change], effort: Effort) -> None:
         attempt = 0
@@ -489,10 +496,11 @@ class Ledger:
         except Transient as error:
             _fail([change], error)
 
-    def _find(self, change: Change) -> bool:
+    def _find(self, change: Change, effort: Effort) -> bool:
         """Reads the entry; whether there is anything left to do. A refresh has read it, and then the item."""
+        effort.check()
         if not change.version:
-            self._predict(change)
+            self._predict([change], effort)
             return True
         item = self._store.get(entry_key(change.source))
         change.known = True
@@ -501,12 +509,12 @@ class Ledger:
             change.touched |= change.entry.targets
             if _compare(change, change.entry):
                 return False
-        self._predict(change)
+        self._predict([change], effort)
         return True
 
     def _commit_in_steps(self, change: Change, effort: Effort) -> None:
         """More than a transaction holds: several transactions, the version raised by the last."""
-        while self._find(change):
+        while self._find(change, effort):
             before = change.entry.contributions if change.entry is not None else {}
             goal = change.goal
             try:
@@ -546,7 +554,7 @@ class Ledger:
         What a rule settles stays marked until all rules are done, so that starting over settles nothing twice.
         """
         refused: dict[str, str] = {}
-        while self._find(change):
+        while self._find(change, effort):
             goal, lost = change.goal, False  # each step sets another goal
             for rule in sorted(self._now(change).keys() | goal.keys() | change.settle.keys()):
                 settle = {rule: change.settle[rule]} if rule in change.settle else {}
@@ -700,7 +708,7 @@ def _fail(changes: Iterable[Change], error: StoreError) -> None:
             change.state, change.error = "failed", error
 
 
-def _pack(changes: Sequence[Change]) -> list[Transaction]:
+def _pack(changes: Sequence[Change], effort: Effort = UNLIMITED) -> list[Transaction]:
     """Into as few transactions as possible: changes of the same targets stand together, the busiest target first."""
     uses = Counter(target for change in changes for target in change.pieces)
 
@@ -708,24 +716,29 @@ def _pack(changes: Sequence[Change]) -> list[Transaction]:
         return min([(-uses[target], target) for target in change.pieces], default=(0, ("", "")))
 
     transactions: list[Transaction] = []
-    for change in sorted(changes, key=busiest):
+    order = sorted((*busiest(change), number) for number, change in enumerate(effort.checked(changes)))
+    for change in (changes[number] for *_, number in effort.checked(order)):
         if not transactions or not transactions[-1].take(change):
             transactions.append(Transaction())
             transactions[-1].take(change)
     return transactions
 
 
-def _lanes(transactions: Sequence[Transaction]) -> list[list[Transaction]]:
-    """Transactions that share a group follow one another; the others may run at once."""
-    lanes: list[tuple[set[Target], list[Transaction]]] = []
-    for transaction in transactions:
-        groups, lane = set(transaction.groups), [transaction]
-        apart = []
-        for other_groups, other in lanes:
-            if groups.isdisjoint(other_groups):
-                apart.append((other_groups, other))
-            else:
-                groups |= other_groups
-                lane = [*other, *lane]
-        lanes = [*apart, (groups, lane)]
-    return [lane for _, lane in lanes]
+def _lanes(transactions: Sequence[Transaction], effort: Effort = UNLIMITED) -> list[list[Transaction]]:
+    """Transactions that share a group follow one another, in their order; the others may run at once."""
+    leaders = list(range(len(transactions)))  # disjoint sets of the transactions that are connected by groups
+
+    def leader(number: int) -> int:
+        while leaders[number] != number:
+            leaders[number] = number = leaders[leaders[number]]
+        return number
+
+    first: dict[Target, int] = {}
+    for number, transaction in enumerate(effort.checked(transactions)):
+        for group in transaction.groups:
+            one, other = leader(first.setdefault(group, number)), leader(number)
+            leaders[max(one, other)] = min(one, other)
+    lanes: dict[int, list[Transaction]] = {}
+    for number, transaction in enumerate(transactions):
+        lanes.setdefault(leader(number), []).append(transaction)
+    return list(lanes.values())

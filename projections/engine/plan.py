@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from projections.engine.copies import CopyHeal, CopyWrite, heals_of, writes_of
+from projections.engine.effort import UNLIMITED, Effort
 from projections.engine.embeds import Push, needs_pull, reference_of
 from projections.engine.guards import needs_healing
 from projections.engine.indexes import IndexWrite, index_write
@@ -23,6 +25,8 @@ from projections.language.scope import Item
 
 __all__ = ["Plan", "Rejected", "plan"]
 
+T = TypeVar("T")
+
 Recognised = Sequence[tuple[Record, Item | None, Item | None]]
 Reject = Callable[[Record, str, str, str | None], None]
 """Takes a complaint: the record, the rule, the reason, and the reason for which the old image was complained of."""
@@ -38,6 +42,16 @@ class Rejected:
     sequence: str | None = None
     table: str | None = None
     event: str | None = None
+
+
+class _Checked(list[T]):
+    """A list that looks at the time while it is gone through."""
+
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
+
+    def __iter__(self) -> Iterator[T]:
+        return self._effort.checked(super().__iter__())
 
 
 @dataclass(slots=True)
@@ -66,15 +80,20 @@ class Plan:
         return not any(asked) and not self.rejected
 
 
-def plan(program: Program, records: Iterable[Record], settles: Callable[[Rule], bool] = lambda rule: True) -> Plan:
+def plan(
+    program: Program,
+    records: Iterable[Record],
+    settles: Callable[[Rule], bool] = lambda rule: True,
+    effort: Effort = UNLIMITED,
+) -> Plan:
     """What the records of a batch ask for, per item in the order in which they come.
 
-    `settles` returns whether a rule with `expired: keep` settles expiries now (`Standing.settles`).
+    `settles` returns whether a rule with `expired: keep` settles expiries now (`Standing.settles`). Raises OutOfTime.
     """
     made = Plan()
-    recognised: list[tuple[Record, Item | None, Item | None]] = []
+    recognised: _Checked[tuple[Record, Item | None, Item | None]] = _Checked(effort)
     last: dict[ItemKey, tuple[Image, Item | None]] = {}
-    for record in records:
+    for record in effort.checked(records):
         known = last.get(record.key)
         old = None
         if record.old is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 
-from projections.engine.effort import Effort, Run, write_all
+from projections.engine.effort import UNLIMITED, Effort, Run, write_all
 from projections.engine.ledger import Change
 from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, recent_element
 from projections.engine.store import AllOf, Equal, Exists, Store, Update, Value
@@ -20,17 +20,18 @@ TOMBSTONE_SECONDS = 7 * 24 * 3600
 """How long the entry of a removed item is kept: well beyond the 24 hours for which a stream holds its records."""
 
 
-def owing(store: Store, changes: Sequence[Change]) -> list[tuple[Change, Entry]]:
+def owing(store: Store, changes: Sequence[Change], effort: Effort = UNLIMITED) -> list[tuple[Change, Entry]]:
     """The changes whose entries remember targets to be published, with those entries as they are before publishing.
 
-    Adds what they remember to what the changes touched.
+    Adds what they remember to what the changes touched. Raises OutOfTime.
     """
     suspects = [c for c in changes if c.retracted or not c.goal or (c.entry is not None and c.entry.recent)]
     if not suspects:
         return []
+    effort.check()
     items = store.get_many([entry_key(change.source) for change in suspects])
     found = []
-    for change in suspects:
+    for change in effort.checked(suspects):
         item = items.get(entry_key(change.source))
         if item is not None:
             entry = Entry.read(item)
