@@ -165,7 +165,12 @@ class Transaction:
 
 
 class Ledger:
-    """Commits changes. `run` runs transactions with disjoint groups, `chance` picks a group's shard."""
+    """Commits changes. `run` runs transactions with disjoint groups, `chance` picks a group's shard.
+
+    `relieve` publishes what an entry still owes and forgets it; it returns the entry as it is then, None if nothing of it
+    could be forgotten, and raises Transient. An entry that would become too large is relieved first. It is called by what
+    `run` runs.
+    """
 
     def __init__(
         self,
@@ -176,11 +181,13 @@ class Ledger:
         chance: Callable[[], float] = random.random,
         generations: Generations | None = None,
         tally: Tally | None = None,
+        relieve: Callable[[str, Entry, Effort], Entry | None] = lambda source, entry, effort: None,
     ) -> None:
         self._program = program
         self._store = store
         self._run = run
         self._chance = chance
+        self._relieve = relieve
         self.generations = generations or Generations()
         self._sharded: dict[tuple[Target, int], int] = {}
         self._named: set[tuple[Target, int]] = set()
@@ -625,8 +632,14 @@ class Ledger:
                         return False
                     continue
                 if "invalid" in kinds:
+                    if self._relieved(change, effort):
+                        continue
                     message = next(r.message for r in cancelled.reasons if r is not None and r.kind == "invalid")
                     raise InvalidRequest(message) from cancelled
+            except InvalidRequest:
+                if not self._relieved(change, effort):
+                    raise
+                continue
             except Transient:
                 pass
             else:
@@ -642,6 +655,18 @@ class Ledger:
                 return True
             attempt += 1
             effort.pause(attempt)
+
+    def _relieved(self, change: Change, effort: Effort) -> bool:
+        """Whether the entry owes less than before, which may have been what made it too large."""
+        entry = change.entry
+        if entry is None or not entry.recent:
+            return False
+        change.touched |= entry.owed
+        relieved = self._relieve(change.source, entry, effort)
+        if relieved is None or relieved.recent == entry.recent:
+            return False
+        change.entry = relieved
+        return True
 
 
 def _compare(change: Change, entry: Entry) -> bool:

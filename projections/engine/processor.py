@@ -18,11 +18,11 @@ from projections.engine.embeds import Embedder, Push
 from projections.engine.groups import Generations
 from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.ledger import Change, Ledger
-from projections.engine.ledger_items import Target
+from projections.engine.ledger_items import Entry, Target
 from projections.engine.limits import refusal
 from projections.engine.plan import Plan, Rejected, plan
 from projections.engine.publishing import Publisher
-from projections.engine.recent import forget, owing
+from projections.engine.recent import forget, owing, relieved
 from projections.engine.records import Record, decode, is_sequence
 from projections.engine.registry import LIVE, Registry, Standing
 from projections.engine.store import ItemKey, Store
@@ -331,12 +331,12 @@ class _Batch:
 
         self._attempt(partial(embedder.pull, rule, key, self.effort), first, name, encode_key(key))
 
-    def _publisher(self) -> Publisher:
+    def _publisher(self, run: Run[Any] | None = None) -> Publisher:
         return Publisher(
             self._program,
             self._store,
             self._processor._generations,
-            run=self._run,
+            run=run or self._run,
             tally=self.tally,
             publishes=self._publishes,
         )
@@ -352,6 +352,7 @@ class _Batch:
             chance=processor._chance,
             generations=processor._generations,
             tally=self.tally,
+            relieve=self._relieve,
         )
         publisher = self._publisher()
         failed: set[str] = set()
@@ -375,6 +376,10 @@ class _Batch:
             done = [change for change in changes if change.state != "failed"]
             if done:
                 self._publish(done, publisher)
+
+    def _relieve(self, source: str, entry: Entry, effort: Effort) -> Entry | None:
+        publish = self._publisher(one_by_one).publish  # it may be one of the pieces that run at once
+        return relieved(self._store, publish, source, entry, self._processor._clock(), effort)
 
     def _publish(self, changes: Sequence[Change], publisher: Publisher) -> None:
         """Publishes the targets of changes, in parts: between two of them the time is looked at."""

@@ -30,7 +30,7 @@ from projections.engine.ledger_items import Entry, Target, entry_key
 from projections.engine.limits import refusal
 from projections.engine.plan import Rejected
 from projections.engine.publishing import Publisher
-from projections.engine.recent import forget, owing
+from projections.engine.recent import forget, owing, relieved
 from projections.engine.registry import SHADOW
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.tally import Tally
@@ -102,7 +102,15 @@ class Refresher:
         self._clock = clock
         self.generations = generations or Generations()
         self.tally = tally or Tally()
-        self._ledger = Ledger(program, store, run=run, chance=chance, generations=self.generations, tally=self.tally)
+        self._ledger = Ledger(
+            program,
+            store,
+            run=run,
+            chance=chance,
+            generations=self.generations,
+            tally=self.tally,
+            relieve=self._relieve,
+        )
         self._publisher = Publisher(program, store, self.generations, run=run, tally=self.tally, publishes=publishes)
         self._copier = Copier(program, store, self.tally, run)
         self.embedder = Embedder(program, store, pace=pace, tally=self.tally, run=run)
@@ -207,6 +215,11 @@ class Refresher:
                 return self._fail(unread, Transient("its entry keeps changing"))
         self._publish(done, effort, publish)
         return None
+
+    def _relieve(self, source: str, entry: Entry, effort: Effort) -> Entry | None:
+        """Publishes what an entry owes, by itself: this may be one of the pieces that run at once."""
+        publisher = Publisher(self._program, self._store, self.generations, tally=self.tally, publishes=self._publishes)
+        return relieved(self._store, publisher.heal, source, entry, self._clock(), effort)
 
     def _contributes(self, key: ItemKey, image: Image) -> bool:
         """Whether an item may have an entry, or should have one."""
