@@ -93,8 +93,9 @@ def _entries(program: Program, items: Mapping[ItemKey, Image], found: Mapping[st
         if canonical_text(evaluated) != canonical_text(said):
             yield f"ledger: {source} contributes {_shown(evaluated)}, its entry says {_shown(said)}"
     for source, item in left.items():
-        said = _of_rules(program, Entry.read(item).contributions)
-        if said:
+        entry = Entry.read(item)
+        said = _of_rules(program, entry.contributions)
+        if said and not entry.expired:  # it expired under rules that were not active
             yield f"ledger: {source} is gone, its entry says {_shown(said)}"
 
 
