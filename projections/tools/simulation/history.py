@@ -167,7 +167,7 @@ class History:
             rng,
             self._world.items,
             self._world.made,
-            scene.without if cast.expires else scene.without | {"expire"},
+            scene.without if cast.expires and not self._holds else scene.without | {"expire"},
         )
         self._lived = Lived(self._store)
         self._jobs: list[Job] = []
@@ -380,6 +380,11 @@ class History:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._time(), UTC)
+
+    @property
+    def _holds(self) -> bool:
+        """Whether an expiry may find rules that keep what has expired and are not active: only active rules settle it."""
+        return self._odds.fill and any(rule.expired == "keep" for rule in self._cast.rules)
 
     @property
     def _new_rules(self) -> str:
