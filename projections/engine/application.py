@@ -104,10 +104,9 @@ class ApplicationItems:
 
     def foreign(self, entity: Entity, image: Image) -> dict[str, Value]:
         """The attributes on an item of an entity that rules create which are not the rules'."""
-        owned = self._owned(entity)
-        if owned is None:
-            return {}
-        constants = entity.constants
+        owned, constants = self._owned(entity), entity.constants
+        if owned is None:  # but for another kind that the application gave it
+            return {n: image[n] for n, value in constants.items() if n in image and not same(image[n], value)}
         return {
             name: value
             for name, value in image.items()

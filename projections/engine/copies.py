@@ -213,7 +213,7 @@ class Copier:
         """
         rule = copy.rule
         stamp = self._guards.stamp(target, copy.version, by=copy.source, created=True)
-        gone = {name: None for name in copy.owned if name not in attributes}
+        gone = {name: None for name in sorted(copy.owned) if name not in attributes}
         wanted: dict[str, Value | None] = {**gone, **attributes, self._guards.name(rule.name): stamp}
         item: Image | None = None
         try:
@@ -294,7 +294,7 @@ class Copier:
             self._items.delete(rule.into, target, item)
         else:
             keep = {*rule.into.constants, *rule.into.schema.key_attributes}
-            names = [each for each in owned if each in item and each not in keep]
+            names = [each for each in sorted(owned) if each in item and each not in keep]
             stamp = self._guards.stamp(target, guard.at, by=guard.by, n=0, created=True) if guard.created else None
             self._items.write(rule.into, target, {**dict.fromkeys(names), name: stamp}, rule, item)
 
@@ -351,7 +351,7 @@ class Copier:
                 at = max(heal.sources.get(source, ""), guard.at if guard is not None and by == source else "")
                 owned = rule.owned(item, image) if created else rule.owned(image)
                 stamp = self._guards.stamp(target, at, by=source, created=created)
-                desired: dict[str, Value | None] = {**dict.fromkeys(owned), **wanted, name: stamp}
+                desired: dict[str, Value | None] = {**dict.fromkeys(sorted(owned)), **wanted, name: stamp}
                 if not all(same(item.get(each), value) for each, value in desired.items()):
                     self._items.write(rule.into, target, desired, rule, item)
                     self._tally.add("healed", 0 if healed else 1)
@@ -454,7 +454,7 @@ class Copier:
                     created.append((name, target, source))
                 else:
                     owned = rule.owned(item, image) if guard is not None and guard.created else rule.owned(image)
-                    gone = {each: None for each in owned if each not in attributes}
+                    gone = {each: None for each in sorted(owned) if each not in attributes}
                     self._items.write(rule.into, target, {**gone, **wanted}, rule, item)
             except ConditionFailed:
                 return self.heal(CopyHeal(rule, target, {by: ""}, ""), effort)

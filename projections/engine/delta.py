@@ -23,6 +23,7 @@ __all__ = [
     "marked_later",
     "steps",
     "unmarked",
+    "unstamped",
 ]
 
 WIDE = decimal.Context(prec=600)
@@ -35,6 +36,9 @@ GENERATION = "g"
 """Says in an entry in which generation of the group a contribution is counted; absent for the first, 0."""
 
 _NONE: Contributed = {}
+
+_MOST_OWED = 50_000
+"""Bytes of targets that one step retracts from: the entry names them until they are published."""
 
 
 @dataclass(slots=True)
@@ -120,6 +124,14 @@ def unmarked(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
     return {target: rest for target, contributed in targets.items() if (rest := _unmarked(contributed))}
 
 
+def unstamped(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
+    """What one rule contributes, without marks and generations."""
+    return {
+        target: {slot: amount for slot, amount in contributed.items() if slot != GENERATION}
+        for target, contributed in unmarked(targets).items()
+    }
+
+
 def marked_later(contributions: Contributions, version: str) -> Contributions:
     """Marks of expiries later than a version: what they settled, an older record does not contribute again."""
     found: Contributions = {}
@@ -157,22 +169,29 @@ def steps(
     """Contributions on the way from `before` to `after`, and what to settle with each, no more of it than `load` allows.
 
     Each is a true entry: what it says has been contributed, has been. A target that settles in a step other than the last
-    keeps a mark, so that a repetition does not settle it again.
+    keeps a mark, so that a repetition does not settle it again. What shrinks comes first, so that no step needs more room
+    than the larger of `before` and `after`.
     """
     current: Contributions = copy.deepcopy(before)
     settling: Contributions = {}
-    used = weight = 0
-    for (rule, target), piece in sorted(difference(before, after, settle, version, generation).items()):
+    used = weight = owed = 0
+
+    def growth(changed: tuple[Target, Piece]) -> tuple[int, Target]:
+        rule, target = changed[0]
+        return _length(target, after.get(rule)) - _length(target, before.get(rule)), (rule, target)
+
+    for (rule, target), piece in sorted(difference(before, after, settle, version, generation).items(), key=growth):
         settles = (settle or {}).get(rule, {}).get(target)
         goal: dict[str, Any] = after.get(rule, {}).get(target, _NONE) if settles is None else {SETTLED: version}
         chunks = _chunks(piece, (rule, target), load)
         for number, (chunk, heavy) in enumerate(chunks, 1):
             last = number == len(chunks)
             cost = 1 + len(chunk) + (2 * len(piece.settled) if last else 0)
-            if used and (used + cost > load.actions or weight + heavy > load.bytes):
+            owes = len(f"{rule}|{target}".encode()) if last and not goal else 0
+            if used and (used + cost > load.actions or weight + heavy > load.bytes or owed + owes > _MOST_OWED):
                 yield copy.deepcopy(current), settling
-                settling, used, weight = {}, 0, 0
-            used, weight = used + cost, weight + heavy
+                settling, used, weight, owed = {}, 0, 0, 0
+            used, weight, owed = used + cost, weight + heavy, owed + owes
             if last:
                 current.setdefault(rule, {})[target] = copy.deepcopy(goal)
                 if settles is not None:
@@ -196,12 +215,17 @@ def steps(
     yield after, settling
 
 
+def _length(target: str, targets: Mapping[str, Contributed] | None) -> int:
+    """About how long one target's part of an entry is."""
+    return len(target) + len(str(targets[target])) if targets and target in targets else 0
+
+
 def _chunks(piece: Piece, target: Target, load: Load) -> list[tuple[list[str], int]]:
     """The members that a piece puts and removes, in parts that one transaction holds, with the bytes of each part."""
     room = load.actions - 1 - 2 * len(piece.settled)
     chunks: list[tuple[list[str], int]] = [([], 0)]
     puts = set(piece.puts)
-    for member in [*piece.puts, *piece.removes]:
+    for member in [*piece.removes, *piece.puts]:
         heavy = load.weigh(target, member) if member in puts else 0
         chunk, weight = chunks[-1]
         if chunk and (len(chunk) == room or weight + heavy > load.bytes):

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import gc
+import math
 import random
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from projections.engine.store import Store, Update, rounds
 from projections.errors import StoreError, Transient
 
-__all__ = ["Effort", "OutOfTime", "Run", "one_by_one", "write_all"]
+__all__ = ["UNLIMITED", "Effort", "OutOfTime", "Run", "full_collections", "in_few_pieces", "one_by_one", "write_all"]
 
 _AT_ONCE = 25
 """Updates in a piece of work: as many as a batch of statements takes (BatchExecuteStatement)."""
+
+_MOST_PIECES = 64
+
+_BETWEEN_CHECKS = 64
+"""Pieces of computing between two looks at the time: some milliseconds of work."""
 
 T = TypeVar("T")
 Run = Callable[[Sequence[Callable[[], T]]], list[T]]
@@ -24,6 +33,21 @@ Run = Callable[[Sequence[Callable[[], T]]], list[T]]
 def one_by_one(pieces: Sequence[Callable[[], T]]) -> list[T]:
     """Runs pieces of work one after another."""
     return [piece() for piece in pieces]
+
+
+def in_few_pieces(run: Run[Any]) -> Run[Any]:
+    """Return a `run` that hands on at most 64 pieces: each costs a thread pool more than a small piece of work does."""
+
+    def few(pieces: Sequence[Callable[[], Any]]) -> list[Any]:
+        if len(pieces) <= _MOST_PIECES:
+            return run(pieces)
+        told = run([partial(one_by_one, pieces[start::_MOST_PIECES]) for start in range(_MOST_PIECES)])
+        results: list[Any] = [None] * len(pieces)
+        for start, some in enumerate(told):
+            results[start::_MOST_PIECES] = some
+        return results
+
+    return few
 
 
 class OutOfTime(Transient):
@@ -58,17 +82,61 @@ class Effort:
         """Seconds until no further piece of work should begin."""
         return self._remaining() - self._margin
 
+    @property
+    def out_of_time(self) -> OutOfTime:
+        """Why work is not begun any more."""
+        return OutOfTime("the invocation's time is nearly up")
+
     def check(self) -> None:
         """Raises OutOfTime if no further piece of work should begin."""
         if self.over:
-            raise OutOfTime("the invocation's time is nearly up")
+            raise self.out_of_time
+
+    def checked(self, some: Iterable[T]) -> Iterator[T]:
+        """Yield what is given, and raise OutOfTime if no further piece of work should begin."""
+        for number, one in enumerate(some):
+            if not number % _BETWEEN_CHECKS:
+                self.check()
+            yield one
 
     def pause(self, attempt: int) -> None:
         """Waits before attempt number `attempt` (from 1) is repeated. Raises OutOfTime if the time would not suffice."""
         seconds = self._chance() * min(2.0, 0.02 * 2 ** min(attempt, 10))
         if self._remaining() - seconds <= self._margin:
-            raise OutOfTime("the invocation's time is nearly up")
+            raise self.out_of_time
         self._sleep(seconds)
+
+
+UNLIMITED = Effort(lambda: math.inf)
+"""For work that nobody waits for."""
+
+
+class _Collections:
+    """Postpones full garbage collections. Safe for threads; the first who enters saves the setting, the last restores it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._threshold = gc.get_threshold()
+
+    @contextmanager
+    def postponed(self) -> Iterator[None]:
+        """While a large batch is processed: each would take some tenths of a second. Young objects are still collected."""
+        with self._lock:
+            if not self._users:
+                self._threshold = gc.get_threshold()
+                gc.set_threshold(*self._threshold[:2], 1_000_000)
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    gc.set_threshold(*self._threshold)
+
+
+full_collections = _Collections()
 
 
 def write_all(

@@ -33,6 +33,7 @@ __all__ = [
     "read_groups",
     "read_members",
     "spread",
+    "successor",
     "summed",
 ]
 
@@ -40,10 +41,15 @@ EXTREMES = ("least", "greatest")
 
 
 class Generations:
-    """Which generation of each group is open, as far as this process has seen; 0 unless a rebuild closed it."""
+    """Which generation of each group is open, as far as this process has seen; 0 unless a rebuild closed it.
+
+    A process may outlive its ledger: one that was restored does not have the generations of later rebuilds. A generation
+    that the ledger was found not to have is not believed again, unless a closed group names it.
+    """
 
     def __init__(self, known: Mapping[Target, int] | None = None) -> None:
         self._open: dict[Target, int] = dict(known or {})
+        self._missing: dict[Target, int] = {}
 
     def as_now(self) -> Generations:
         """What is known now, which nobody adds to: other threads learn at any time."""
@@ -52,13 +58,27 @@ class Generations:
     def of(self, target: Target) -> int:
         return self._open.get(target, 0)
 
-    def closed(self, target: Target, group: Image) -> None:
-        """A group was found closed: it names the generation that replaces it."""
-        self.at_least(target, int(Decimal(group[CLOSED]["N"])))
+    def closed(self, target: Target, generation: int, group: Image) -> int:
+        """A group was found closed: record and return the generation that replaces it."""
+        following = successor(generation, group)
+        self.exists(target, following)
+        return following
+
+    def exists(self, target: Target, generation: int) -> None:
+        """The ledger itself names this generation."""
+        if generation <= self._missing.get(target, 0):
+            self._missing.pop(target, None)
+        self.at_least(target, generation)
+
+    def missing(self, target: Target, generation: int) -> None:
+        """The ledger does not have this generation: forget it and all before it."""
+        self._missing[target] = max(generation, self._missing.get(target, 0))
+        if self.of(target) <= generation:
+            self._open.pop(target, None)
 
     def at_least(self, target: Target, generation: int) -> None:
         """Somebody knew of this generation."""
-        if generation > self.of(target):
+        if generation > max(self.of(target), self._missing.get(target, 0)):
             self._open[target] = generation
 
     def learn(self, contributions: Contributions) -> None:
@@ -109,32 +129,43 @@ def spread(program: Program, target: Target) -> int:
     return rule.shards if isinstance(rule, AggregateRule) else 1
 
 
+def successor(generation: int, group: Image) -> int:
+    """Return the generation that replaces a closed one. It is always a later one, whatever a damaged group says."""
+    return max(int(Decimal(group[CLOSED]["N"])), generation + 1)
+
+
 def read_groups(store: Store, targets: Iterable[Target], generations: Generations) -> dict[Target, Group]:
     """The groups of these targets, as few requests as possible. A group that does not exist is empty, version 0."""
     found: dict[Target, Group] = {}
     wanted = list(targets)
+    named: set[Target] = set()
     while wanted:
         open_now = {target: generations.of(target) for target in wanted}  # other threads may learn meanwhile
         keys = {target: group_key(*target, generation) for target, generation in open_now.items()}
         items = store.get_many(list(keys.values()))
-        closed: list[Target] = []
+        again: list[Target] = []
         for target, key in keys.items():
             item = items.get(key)
             if item is not None and CLOSED in item:
-                generations.closed(target, item)
-                closed.append(target)
+                generations.closed(target, open_now[target], item)
+                named.add(target)
+                again.append(target)
+                continue
+            if item is None and open_now[target] and target not in named:
+                generations.missing(target, open_now[target])
+                again.append(target)
                 continue
             parts: list[Image] = [item] if item is not None else []
             if item is not None and (SHARD_COUNT in item or "extremes" in item):
                 parts = parts_of(store, key.partition, open_now[target])
             found[target] = summed(open_now[target], parts)
-        wanted = closed
+        wanted = again
     return found
 
 
-def parts_of(store: Store, partition: str, generation: int) -> list[Image]:
-    """The items of one generation of a group: its shards, and the extremes of what has settled."""
-    prefix = f"{generation:04d}|"
+def parts_of(store: Store, partition: str, generation: int | None = None) -> list[Image]:
+    """The items of one generation of a group, or of all: its shards, and the extremes of what has settled."""
+    prefix = f"{generation:04d}|" if generation is not None else None
     parts: list[Image] = []
     after = None
     while True:

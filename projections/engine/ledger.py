@@ -18,8 +18,18 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 
-from projections.engine.delta import SETTLED, WIDE, Load, Piece, difference, marked_later, steps, unmarked
-from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
+from projections.engine.delta import (
+    SETTLED,
+    WIDE,
+    Load,
+    Piece,
+    difference,
+    marked_later,
+    steps,
+    unmarked,
+    unstamped,
+)
+from projections.engine.effort import UNLIMITED, Effort, OutOfTime, Run, one_by_one
 from projections.engine.groups import EXTREMES, Generations, extreme_sort, spread
 from projections.engine.ledger_items import (
     CLOSED,
@@ -42,6 +52,7 @@ from projections.engine.store import (
     Condition,
     Delete,
     Equal,
+    Exists,
     ItemKey,
     Missing,
     Store,
@@ -69,6 +80,7 @@ _ZERO = Decimal(0)
 _ONE_MORE: Value = {"N": "1"}
 _FIRST = Generations()
 _ABSENT = Missing(("pk",))
+_OPEN_AND_THERE = AllOf((Exists(("pk",)), _OPEN))
 _NOTHING_BEFORE = Equal(("contributions",), {"S": "{}"})
 _NOTHING_OWED = Missing(("recent",))
 
@@ -93,6 +105,12 @@ class Change:
     gone: bool = False
     expired: bool = False
     """Whether any of the records tells of an expiry."""
+    held: frozenset[str] = frozenset()
+    """Rules that keep what has expired and are not active: of an expiry, their part of the entry stays as it was found."""
+    active: frozenset[str] = frozenset()
+    """Rules that keep what has expired and settle it, and what an expiry left in the entry before they were active."""
+    left: frozenset[str] = frozenset()
+    """Rules in `settle` because of such an earlier expiry."""
 
     entry: Entry | None = None
     known: bool = False
@@ -153,6 +171,9 @@ class Ledger:
     """Commits changes. `run` runs transactions with disjoint groups, `chance` picks a group's shard.
 
     `reserved` is how many actions the store adds to each transaction.
+    `relieve` publishes what an entry still owes and forgets it; it returns the entry as it is then, None if nothing of it
+    could be forgotten, and raises Transient. An entry that would become too large is relieved first. It is called by what
+    `run` runs.
     """
 
     def __init__(
@@ -165,14 +186,18 @@ class Ledger:
         generations: Generations | None = None,
         tally: Tally | None = None,
         reserved: int = 0,
+        relieve: Callable[[str, Entry, Effort], Entry | None] = lambda source, entry, effort: None,
     ) -> None:
         self._program = program
         self._store = store
         self._run = run
         self._chance = chance
         self._reserved = reserved
+        self._relieve = relieve
         self.generations = generations or Generations()
         self._sharded: dict[tuple[Target, int], int] = {}
+        self._named: set[tuple[Target, int]] = set()
+        """Generations that closed groups were found to name: they may be created here, should they be lost."""
         self._tally = tally or Tally()
 
     def commit(self, changes: Sequence[Change], effort: Effort) -> None:
@@ -186,8 +211,11 @@ class Ledger:
         pending = list(changes)
         attempt = 0
         while pending:
-            self._predict(*pending)
-            lanes = _lanes(_pack([change for change in pending if change.fits]))
+            try:
+                self._predict(pending, effort)
+                lanes = _lanes(_pack([change for change in pending if change.fits], effort), effort)
+            except OutOfTime as error:
+                return _fail(pending, error)
             for change in [change for change in pending if not change.fits]:
                 self._guarded(change, partial(self._commit_in_steps, change), effort)
             self._run([partial(self._work_off, lane, effort) for lane in lanes])
@@ -197,23 +225,25 @@ class Ledger:
                     effort.pause(attempt)
                 except Transient as error:
                     _fail(pending, error)
-                    return
+                    return None
+        return None
 
-    def _predict(self, *changes: Change) -> None:
+    def _predict(self, changes: Sequence[Change], effort: Effort) -> None:
         """The differences to commit together, each from the prediction or from the entry as found."""
         for change in changes:
             if change.known:
                 self.generations.learn(self._now(change))
         opened = self.generations.as_now()
         alike: dict[tuple[str, str], Change] = {}
-        for change in changes:
+        for change in effort.checked(changes):
             change.opened, change.most_actions = opened, MOST_ACTIONS - self._reserved
             if change.known:
                 before = self._now(change)
+                _settle_left(change, before)
             else:
                 before = change.before = opened.stamped(change.before)
             removed = change.gone and not change.expired and bool(change.version)
-            change.goal = self._goal(before, change.after.contributions, opened, removed=removed)
+            change.goal = self._goal(before, change.after.contributions, opened, removed=removed, held=change.held)
             if change.known and change.version:
                 for rule, marks in marked_later(before, change.version).items():
                     if rule in self._program.rules:
@@ -235,24 +265,35 @@ class Ledger:
         return self._goal(before, after, self.generations, removed=False)
 
     def _goal(
-        self, before: Contributions, after: Contributions, opened: Generations, *, removed: bool
+        self,
+        before: Contributions,
+        after: Contributions,
+        opened: Generations,
+        *,
+        removed: bool,
+        held: frozenset[str] = frozenset(),
     ) -> Contributions:
         """What the entry shall say.
 
         Rules that we do not know, because they are newer or retired, keep what they contributed, unless the item was
-        removed: that means the same to all rules, and if not now, those who know them will never learn of it.
+        removed: that means the same to all rules, and if not now, those who know them will never learn of it. Rules that are
+        `held` keep it exactly as it is.
         """
         kept = {
             rule: targets
             for rule, targets in before.items()
-            if rule not in self._program.rules and self._program.retired.get(rule) != "remove" and not removed
+            if rule in held
+            or (rule not in self._program.rules and self._program.retired.get(rule) != "remove" and not removed)
         }
         after = opened.stamped(after)
         return {**kept, **after} if kept else after
 
     def _work_off(self, lane: Sequence[Transaction], effort: Effort) -> None:
-        for transaction in lane:
+        for number, transaction in enumerate(lane):
+            if effort.over:
+                return _fail([change for left in lane[number:] for change in left.changes], effort.out_of_time)
             self._transact(transaction.changes, effort)
+        return None
 
     def _transact(self, changes: list[Change], effort: Effort) -> None:
         attempt = 0
@@ -297,9 +338,10 @@ class Ledger:
     def _learn(self, cancelled: TransactionCancelled, roles: Sequence[Change | Target | ItemKey]) -> bool:
         """Takes from the reasons of a cancelled transaction what the entries and groups really are.
 
-        Whether a group was found closed: then amounts have to be taken anew.
+        Whether a group was found closed, or missing: then amounts have to be taken anew.
         """
         closed = False
+        opened = next((role.opened for role in roles if isinstance(role, Change)), _FIRST)
         for reason, role in zip(cancelled.reasons, roles, strict=False):
             if reason is None or reason.kind != "condition":
                 continue
@@ -316,7 +358,10 @@ class Ledger:
                 for change in (other for other in roles if isinstance(other, Change)):
                     change.not_extreme.add(role)
             elif reason.item:
-                self.generations.closed(role, reason.item)
+                self._named.add((role, self.generations.closed(role, opened.of(role), reason.item)))
+                closed = True
+            else:
+                self.generations.missing(role, opened.of(role))
                 closed = True
         return closed
 
@@ -363,6 +408,10 @@ class Ledger:
         if change.retracted:
             add["recent"] = {"SS": sorted(change.retracted)}
         remove = ["ttl"]
+        if version and not change.held.isdisjoint(change.goal):
+            values["expired"] = {"BOOL": True}
+        elif change.entry is not None and change.entry.expired and not change.gone:
+            remove.append("expired")
         if version == change.version:  # not on the way there
             if change.rejected:
                 values["refused"] = {"M": {rule: {"S": reason[:_LONGEST_REASON]} for rule, reason in change.rejected}}
@@ -377,11 +426,17 @@ class Ledger:
         for slot, amount in totals.items():
             if amount:
                 add[slot] = {"N": number_text(amount)}
-        key = group_key(*target, generation, self._shard(target, generation))
+        shard = self._shard(target, generation)
+        key = group_key(*target, generation, shard)
         values = dict(whole_key(key, target[1]))
         if any(extreme.partition == key.partition for extreme in extremes):
             values["extremes"] = {"BOOL": True}
-        return Update(key, set=values, add=add, condition=_OPEN)
+        there = self._remembered(target, generation) and shard == 0
+        return Update(key, set=values, add=add, condition=_OPEN_AND_THERE if there else _OPEN)
+
+    def _remembered(self, target: Target, generation: int) -> bool:
+        """Whether a generation is only remembered: the ledger may have been restored since, and not have it."""
+        return generation > 0 and (target, generation) not in self._named
 
     def _shard(self, target: Target, generation: int) -> int:
         """The shard of a group that this transaction adds to. The first shard says how many there have ever been."""
@@ -391,12 +446,14 @@ class Ledger:
         if self._sharded.get((target, generation)) != shards:
             count: Value = {"N": str(shards)}
             path = (SHARD_COUNT,)
-            fewer = AllOf((_OPEN, AnyOf((Missing(path), Below(path, count)))))
+            there = _OPEN_AND_THERE if self._remembered(target, generation) else _OPEN
+            fewer = AllOf((there, AnyOf((Missing(path), Below(path, count)))))
             try:
                 self._store.write(Update(group_key(*target, generation), set={SHARD_COUNT: count}, condition=fewer))
             except ConditionFailed as failed:  # as many or more are known, or it is closed
-                if failed.item is not None and CLOSED in failed.item:
-                    return 0  # which the commit finds closed; who closed it knew of no more shards than it counted
+                if failed.item is None or CLOSED in failed.item:
+                    # Which the commit finds closed, or missing; who closed it knew of no more shards than it counted.
+                    return 0
             self._sharded[target, generation] = shards
         return int(self._chance() * shards)
 
@@ -452,10 +509,11 @@ class Ledger:
         except Transient as error:
             _fail([change], error)
 
-    def _find(self, change: Change) -> bool:
+    def _find(self, change: Change, effort: Effort) -> bool:
         """Reads the entry; whether there is anything left to do. A refresh has read it, and then the item."""
+        effort.check()
         if not change.version:
-            self._predict(change)
+            self._predict([change], effort)
             return True
         item = self._store.get(entry_key(change.source))
         change.known = True
@@ -464,12 +522,12 @@ class Ledger:
             change.touched |= change.entry.targets
             if _compare(change, change.entry):
                 return False
-        self._predict(change)
+        self._predict([change], effort)
         return True
 
     def _commit_in_steps(self, change: Change, effort: Effort) -> None:
         """More than a transaction holds: several transactions, the version raised by the last."""
-        while self._find(change):
+        while self._find(change, effort):
             before = change.entry.contributions if change.entry is not None else {}
             goal = change.goal
             try:
@@ -511,7 +569,7 @@ class Ledger:
         What a rule settles stays marked until all rules are done, so that starting over settles nothing twice.
         """
         refused: dict[str, str] = {}
-        while self._find(change):
+        while self._find(change, effort):
             goal, lost = change.goal, False  # each step sets another goal
             for rule in sorted(self._now(change).keys() | goal.keys() | change.settle.keys()):
                 settle = {rule: change.settle[rule]} if rule in change.settle else {}
@@ -582,8 +640,14 @@ class Ledger:
                         return False
                     continue
                 if "invalid" in kinds:
+                    if self._relieved(change, effort):
+                        continue
                     message = next(r.message for r in cancelled.reasons if r is not None and r.kind == "invalid")
                     raise InvalidRequest(message) from cancelled
+            except InvalidRequest:
+                if not self._relieved(change, effort):
+                    raise
+                continue
             except Transient:
                 pass
             else:
@@ -593,11 +657,24 @@ class Ledger:
                     step,
                     (old.recent if old is not None else frozenset()) | change.retracted,
                     (old.revision if old is not None else 0) + 1,
+                    expired=old is not None and old.expired,
                 )
                 change.touched |= change.entry.targets
                 return True
             attempt += 1
             effort.pause(attempt)
+
+    def _relieved(self, change: Change, effort: Effort) -> bool:
+        """Whether the entry owes less than before, which may have been what made it too large."""
+        entry = change.entry
+        if entry is None or not entry.recent:
+            return False
+        change.touched |= entry.owed
+        relieved = self._relieve(change.source, entry, effort)
+        if relieved is None or relieved.recent == entry.recent:
+            return False
+        change.entry = relieved
+        return True
 
 
 def _compare(change: Change, entry: Entry) -> bool:
@@ -610,6 +687,16 @@ def _compare(change: Change, entry: Entry) -> bool:
     if entry.version == change.version:
         change.rejected = sorted(entry.refused.items())
     return True
+
+
+def _settle_left(change: Change, before: Contributions) -> None:
+    """Adds to `settle` what an earlier expiry left in the entry, of rules that are active by now."""
+    if change.left:
+        change.settle = {rule: targets for rule, targets in change.settle.items() if rule not in change.left}
+        change.left = frozenset()
+    if change.entry is not None and change.entry.expired:
+        change.left = change.active & before.keys() - change.settle.keys()
+        change.settle = {**change.settle, **{rule: unstamped(before[rule]) for rule in change.left}}
 
 
 def _entry_condition(change: Change) -> Condition:
@@ -654,7 +741,7 @@ def _fail(changes: Iterable[Change], error: StoreError) -> None:
             change.state, change.error = "failed", error
 
 
-def _pack(changes: Sequence[Change]) -> list[Transaction]:
+def _pack(changes: Sequence[Change], effort: Effort = UNLIMITED) -> list[Transaction]:
     """Into as few transactions as possible: changes of the same targets stand together, the busiest target first."""
     uses = Counter(target for change in changes for target in change.pieces)
 
@@ -662,24 +749,29 @@ def _pack(changes: Sequence[Change]) -> list[Transaction]:
         return min([(-uses[target], target) for target in change.pieces], default=(0, ("", "")))
 
     transactions: list[Transaction] = []
-    for change in sorted(changes, key=busiest):
+    order = sorted((*busiest(change), number) for number, change in enumerate(effort.checked(changes)))
+    for change in (changes[number] for *_, number in effort.checked(order)):
         if not transactions or not transactions[-1].take(change):
             transactions.append(Transaction())
             transactions[-1].take(change)
     return transactions
 
 
-def _lanes(transactions: Sequence[Transaction]) -> list[list[Transaction]]:
-    """Transactions that share a group follow one another; the others may run at once."""
-    lanes: list[tuple[set[Target], list[Transaction]]] = []
-    for transaction in transactions:
-        groups, lane = set(transaction.groups), [transaction]
-        apart = []
-        for other_groups, other in lanes:
-            if groups.isdisjoint(other_groups):
-                apart.append((other_groups, other))
-            else:
-                groups |= other_groups
-                lane = [*other, *lane]
-        lanes = [*apart, (groups, lane)]
-    return [lane for _, lane in lanes]
+def _lanes(transactions: Sequence[Transaction], effort: Effort = UNLIMITED) -> list[list[Transaction]]:
+    """Transactions that share a group follow one another, in their order; the others may run at once."""
+    leaders = list(range(len(transactions)))  # disjoint sets of the transactions that are connected by groups
+
+    def leader(number: int) -> int:
+        while leaders[number] != number:
+            leaders[number] = number = leaders[leaders[number]]
+        return number
+
+    first: dict[Target, int] = {}
+    for number, transaction in enumerate(effort.checked(transactions)):
+        for group in transaction.groups:
+            one, other = leader(first.setdefault(group, number)), leader(number)
+            leaders[max(one, other)] = min(one, other)
+    lanes: dict[int, list[Transaction]] = {}
+    for number, transaction in enumerate(transactions):
+        lanes.setdefault(leader(number), []).append(transaction)
+    return list(lanes.values())

@@ -8,7 +8,8 @@
     W|<rule>|<target>     .                            which source waits for a key that another kind of item occupies
     R                     . and others                 registry: see `engine.registry`
 
-Keys are readable as long as they fit; longer ones end in a hash, and the item holds the whole key.
+Keys are readable as long as they fit. Longer ones end in a hash, and the item holds the whole key. A hashed key is
+longer than any readable one, so no item's readable key equals another item's hashed key.
 """
 
 from __future__ import annotations
@@ -54,18 +55,25 @@ CLOSED = "closed"
 REBUILDING = "rebuilding"
 """On the first shard of a group into which contributions are still being moved from the one it replaces."""
 
-_LONGEST_PARTITION = 1500
-_LONGEST_SORT = 1000
+_LONGEST_PARTITION = 1570
+_LONGEST_SORT = 1020
+"""Bytes. DynamoDB allows 2048 and 1024."""
+
+_HASH = 1 + 64
+_RESERVED = 70
+"""Bytes below the limit that no readable key has: a hash, "#" and what is lost of a character that is cut."""
 
 Target = tuple[str, str]
 """A rule's name and an encoded target key."""
 
 
 def _shortened(text: str, most: int) -> str:
-    if len(text) * 4 <= most or len(text.encode()) <= most:
+    """Return the text, or its head with a hash where it has more than `most` - 70 bytes: then the result has more, too."""
+    readable = most - _RESERVED
+    if len(text) * 4 <= readable or len(encoded := text.encode()) <= readable:
         return text
-    head = text.encode()[: most - 66].decode(errors="ignore")
-    return f"{head}#{hashlib.sha256(text.encode()).hexdigest()}"
+    head = encoded[: most - _HASH].decode(errors="ignore")
+    return f"{head}#{hashlib.sha256(encoded).hexdigest()}"
 
 
 def entry_key(source: str) -> ItemKey:
@@ -128,6 +136,8 @@ class Entry:
     revision: int
     expires: bool = False
     """Whether it is a tombstone already, which DynamoDB deletes some day."""
+    expired: bool = False
+    """Whether the item expired, and rules that were not active then left their part of the entry as it was."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Rules whose part of the newest change DynamoDB refused, with the reason: told again when that change comes again."""
 
@@ -139,6 +149,7 @@ class Entry:
             recent=frozenset(item["recent"]["SS"]) if "recent" in item else frozenset(),
             revision=int(Decimal(item["revision"]["N"])),
             expires="ttl" in item,
+            expired="expired" in item,
             refused={rule: reason["S"] for rule, reason in item["refused"]["M"].items()} if "refused" in item else {},
         )
 

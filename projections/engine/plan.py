@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from projections.engine.application import Release
 from projections.engine.copies import CopyHeal, CopyWrite, freed_by, heals_of, writes_of
+from projections.engine.effort import UNLIMITED, Effort
 from projections.engine.embeds import Push, last_offer, needs_pull, reference_of
 from projections.engine.guards import Guards, needs_healing
 from projections.engine.indexes import IndexWrite, index_attributes, index_write
@@ -19,10 +21,12 @@ from projections.language.contribution import NOTHING, Contributions, Evaluated
 from projections.language.embeds import EmbedRule
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
-from projections.language.rules import CopyRule, LedgerRule
+from projections.language.rules import CopyRule, LedgerRule, Rule
 from projections.language.scope import Item
 
 __all__ = ["Plan", "Rejected", "plan"]
+
+T = TypeVar("T")
 
 Recognised = Sequence[tuple[Record, Item | None, Item | None]]
 Reject = Callable[[Record, str, str, str | None], None]
@@ -39,6 +43,16 @@ class Rejected:
     sequence: str | None = None
     table: str | None = None
     event: str | None = None
+
+
+class _Checked(list[T]):
+    """A list that looks at the time while it is gone through."""
+
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
+
+    def __iter__(self) -> Iterator[T]:
+        return self._effort.checked(super().__iter__())
 
 
 @dataclass(slots=True)
@@ -68,16 +82,23 @@ class Plan:
         return not any(asked) and not self.pushes and not self.pulls and not self.rejected
 
 
-def plan(program: Program, records: Iterable[Record], guards: Guards | None = None) -> Plan:
+def plan(
+    program: Program,
+    records: Iterable[Record],
+    guards: Guards | None = None,
+    settles: Callable[[Rule], bool] = lambda rule: True,
+    effort: Effort = UNLIMITED,
+) -> Plan:
     """What the records of a batch ask for, per item in the order in which they come.
 
     `guards` reads the guards of the ledger that the records are applied to; without it those of any ledger are valid.
+    `settles` returns whether a rule with `expired: keep` settles expiries now (`Standing.settles`). Raises OutOfTime.
     """
     guards = guards or Guards(program, None)
     made = Plan()
-    recognised: list[tuple[Record, Item | None, Item | None]] = []
+    recognised: _Checked[tuple[Record, Item | None, Item | None]] = _Checked(effort)
     last: dict[ItemKey, tuple[Image, Item | None]] = {}
-    for record in records:
+    for record in effort.checked(records):
         known = last.get(record.key)
         old = None
         if record.old is not None:
@@ -104,7 +125,7 @@ def plan(program: Program, records: Iterable[Record], guards: Guards | None = No
             Rejected(rule, reason, encode_key(record.key), record.sequence, record.key.table, record.event)
         )
 
-    made.changes = _changes(program, recognised, reject)
+    made.changes = _changes(program, recognised, reject, settles)
     if program.copy_rules:
         made.copies = writes_of(program, recognised, reject)
     if program.embeds_from:
@@ -145,17 +166,22 @@ def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[I
     return found
 
 
-def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[list[Change]]:
+def _changes(
+    program: Program, recognised: Recognised, reject: Reject, settles: Callable[[Rule], bool]
+) -> list[list[Change]]:
     """Changes of contributions, compacted per source item: first old image, last new image, last version.
 
     A record that changes no contribution is dropped; an item whose changes cancel out is not, because a refresh may have
-    moved the ledger in between. Nothing is compacted across an expiry that settles.
+    moved the ledger in between. Nothing is compacted across an expiry under a rule that keeps what has expired.
     """
     if not program.ledger_rules:
         return []
     waves: list[list[Change]] = []
     open_change: dict[ItemKey, tuple[int, Change]] = {}
     evaluated: dict[int, Evaluated] = {}
+    keeping = {name for name, rule in program.rules.items() if rule.expired == "keep"}
+    active = frozenset(name for name in keeping if settles(program.rules[name]))
+    held = frozenset(keeping - active)
 
     def evaluate(item: Item | None) -> Evaluated:
         if item is None:
@@ -169,11 +195,14 @@ def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[l
         before, after = evaluate(old), evaluate(new)
         for rule, reason in after.problems:
             reject(record, rule, reason, dict(before.problems).get(rule))
-        settle = _settling(program, before.contributions) if record.expired else {}
+        settle: Contributions = {}
+        left: frozenset[str] = frozenset()
+        if record.expired:
+            settle, left = {rule: before.contributions[rule] for rule in active & before.contributions.keys()}, held
         if before.contributions == after.contributions and not settle:
             continue
         wave, change = open_change.get(record.key, (-1, None))
-        if change is None or settle or change.settle:
+        if change is None or settle or left or change.settle or change.held:
             wave += 1
             change = Change(encode_key(record.key), record.version, before.contributions, after)
             open_change[record.key] = (wave, change)
@@ -181,7 +210,8 @@ def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[l
                 waves.append([])
             waves[wave].append(change)
         change.version, change.after, change.gone = record.version, after, record.new is None
-        change.settle, change.expired = settle, change.expired or record.expired
+        change.settle, change.held, change.active = settle, left, active
+        change.expired = change.expired or record.expired
         change.sequences.append(record.sequence)
         change.touched |= _targets(before.contributions) | _targets(after.contributions)
     return waves
@@ -197,11 +227,6 @@ def _is_echo(program: Program, record: Record) -> bool:
         return True
     item = program.recognise(record.key, record.new)
     return item is not None and foreign <= program.derived_attributes(item.entity.name)
-
-
-def _settling(program: Program, contributions: Contributions) -> Contributions:
-    """Of what an expired item contributed, what its rules keep."""
-    return {rule: targets for rule, targets in contributions.items() if program.rules[rule].expired == "keep"}
 
 
 def _targets(contributions: Mapping[str, Mapping[str, object]]) -> set[Target]:

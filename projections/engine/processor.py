@@ -6,23 +6,25 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 from projections.engine.application import ApplicationItems, Release
 from projections.engine.copies import Copier, CopyHeal, CopyWrite
-from projections.engine.effort import Effort, Run, one_by_one
+from projections.engine.effort import Effort, OutOfTime, Run, full_collections, in_few_pieces, one_by_one
 from projections.engine.embeds import Embedder, Push
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.ledger import Change, Ledger
-from projections.engine.ledger_items import Target
+from projections.engine.ledger_items import Entry, Target
 from projections.engine.limits import refusal
 from projections.engine.plan import Plan, Rejected, plan
 from projections.engine.publishing import Publisher, unpublished
-from projections.engine.recent import forget, owing
+from projections.engine.recent import forget, owing, relieved
 from projections.engine.records import Record, decode, is_sequence
 from projections.engine.registry import LIVE, Registry, Standing
 from projections.engine.store import ItemKey, Store
@@ -42,6 +44,15 @@ OUTDATED = (
 
 SETTLE_SECONDS = 5.0
 """After a push through an index, how long until it is looked through once more for children it did not show yet."""
+
+
+_PART = 1000
+"""Targets or items that are read or published together: some tens of milliseconds of computing."""
+
+_LARGE = 1000
+"""Records from which a batch is large."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +105,7 @@ class Processor:
         self._labels = dict(labels or {})
         self._fixed_label = fixed_label
         self._quarantine = quarantine
-        self._run = run
+        self._run = in_few_pieces(run)
         self._clock = clock
         self._sleep = sleep
         self._chance = chance
@@ -112,12 +123,22 @@ class Processor:
         effort = Effort(remaining, margin=self._margin, sleep=self._sleep, chance=self._chance)
         batch = _Batch(self, effort)
         batch.tally.add("records", len(records))
+        try:
+            with full_collections.postponed() if len(records) >= _LARGE else nullcontext():
+                return self._process(records, batch)
+        except OutOfTime as error:
+            batch.give_up(records, str(error))
+            return batch.outcome()
+
+    def _process(self, records: Sequence[Any], batch: _Batch) -> Outcome:
         decoded = batch.decode(records)
         # Also where there is nothing to do: what means nothing to these rules may mean something to those in force.
         if not batch.admitted(records):
             return batch.outcome()
         try:
-            made = plan(self._program, decoded, batch.guards)
+            made = plan(self._program, decoded, batch.guards, batch.settles, batch.effort)
+        except OutOfTime:
+            raise
         except Exception:
             made = None
         if made is not None and made.idle and not batch.rejected:
@@ -144,7 +165,7 @@ class _Batch:
         self._program = processor._program
         self._store = processor._store
         self._run = processor._run
-        self._effort = effort
+        self.effort = effort
         self._standing: Standing | None = None
         self.failures: dict[str, str] = {}
         self.rejected: list[Rejected] = []
@@ -161,8 +182,7 @@ class _Batch:
             raise
         except StoreError as error:
             reason = f"the registry could not be read or written: {error}"
-        self.rejected.clear()  # by rules that may not be in force
-        self._fail(_sequences(records), reason)
+        self.give_up(records, reason)  # also what was rejected, by rules that may not be in force
         return False
 
     @cached_property
@@ -171,22 +191,31 @@ class _Batch:
         assert self._standing is not None
         return Guards(self._program, self._standing.ledger)
 
+    def give_up(self, records: Sequence[Any], reason: str) -> None:
+        """Reports all records as failed, and none as rejected: they are delivered again."""
+        self.rejected.clear()
+        self._fail(_sequences(records), reason)
+
     def _patiently(self, work: Callable[[], Standing]) -> Standing:
         attempt = 0
         while True:
             try:
-                self._effort.check()
+                self.effort.check()
                 return work()
             except Transient:
                 attempt += 1
-                self._effort.pause(attempt)
+                self.effort.pause(attempt)
 
     def _publishes(self, rule: Rule) -> bool:
         return self._standing is None or self._standing.publishes(rule)
 
+    def settles(self, rule: Rule) -> bool:
+        """Return whether an expiry under the rule is settled. Known once the batch is admitted."""
+        return self._standing is not None and self._standing.settles(rule)
+
     def decode(self, records: Sequence[Any]) -> list[Record]:
         decoded = []
-        for record in records:
+        for record in self.effort.checked(records):
             try:
                 decoded.append(self._decode(record))
             except BadInput as reason:
@@ -211,8 +240,11 @@ class _Batch:
         What was done before is found done.
         """
         for record in records:
+            if self.effort.over:
+                self._fail([record.sequence], str(self.effort.out_of_time))
+                continue
             try:
-                made = plan(self._program, [record], self.guards)
+                made = plan(self._program, [record], self.guards, self.settles)
             except Exception as error:
                 self._undigested(record, error)
                 continue
@@ -253,8 +285,13 @@ class _Batch:
         self._run(pieces)
 
     def _heal(self, heals: Mapping[Target, str]) -> None:
-        for target, error in self._publisher().heal(heals, self._effort).items():
-            self._failed([heals[target]], error, rule=target[0], key=target[1])
+        publisher = self._publisher()
+        for some in _slices(heals):
+            if self.effort.over:
+                self._fail([heals[target] for target in some], str(self.effort.out_of_time))
+                continue
+            for target, error in publisher.heal(some, self.effort).items():
+                self._failed([heals[target]], error, rule=target[0], key=target[1])
 
     def _embed(self, made: Plan) -> None:
         processor = self._processor
@@ -265,7 +302,7 @@ class _Batch:
         self._run_all([partial(self._push, embedder, push, first, waiting) for push, first in made.pushes.items()])
         self._run_all([partial(self._pull, embedder, *pull, first) for pull, first in made.pulls.items()])
         if waiting:  # without a queue the second pass over an index is made at once, as soon as it has settled
-            if self._effort.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
+            if self.effort.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
                 for push, first in waiting:
                     self._fail([first], f"{push.rule}: too little time to wait until the index has settled")
                 return
@@ -279,7 +316,7 @@ class _Batch:
         def one(page: Push) -> Push | None:
             if page is push and not push.again:
                 embedder.raise_fence(push)
-            more, hopeless = embedder.push_page(page, self._effort)
+            more, hopeless = embedder.push_page(page, self.effort)
             for key, reason in hopeless:
                 self.rejected.append(Rejected(push.rule, reason, encode_key(key), first, key.table))
             following = embedder.following(page, more)
@@ -308,15 +345,15 @@ class _Batch:
         rule = self._program.rules[name]
         assert isinstance(rule, EmbedRule)
 
-        self._attempt(partial(embedder.pull, rule, key, self._effort), first, name, encode_key(key))
+        self._attempt(partial(embedder.pull, rule, key, self.effort), first, name, encode_key(key))
 
-    def _publisher(self) -> Publisher:
+    def _publisher(self, run: Run[Any] | None = None) -> Publisher:
         return Publisher(
             self._program,
             self._store,
             self._processor._generations,
             guards=self.guards,
-            run=self._run,
+            run=run or self._run,
             tally=self.tally,
             publishes=self._publishes,
         )
@@ -332,6 +369,7 @@ class _Batch:
             chance=processor._chance,
             generations=processor._generations,
             tally=self.tally,
+            relieve=self._relieve,
         )
         publisher = self._publisher()
         failed: set[str] = set()
@@ -342,7 +380,7 @@ class _Batch:
                     self._fail(change.sequences, "an earlier change of the same item failed")
                 else:
                     changes.append(change)
-            ledger.commit(changes, self._effort)
+            ledger.commit(changes, self.effort)
             for change in changes:
                 if change.state == "failed":
                     failed.add(change.source)
@@ -356,32 +394,49 @@ class _Batch:
             if done:
                 self._publish(done, publisher)
 
+    def _relieve(self, source: str, entry: Entry, effort: Effort) -> Entry | None:
+        publish = self._publisher(one_by_one).publish  # it may be one of the pieces that run at once
+        return relieved(self._store, publish, source, entry, self._processor._clock(), effort)
+
     def _publish(self, changes: Sequence[Change], publisher: Publisher) -> None:
+        """Publishes the targets of changes, in parts: between two of them the time is looked at."""
         try:
-            indebted = owing(self._store, changes)
+            indebted = [one for some in _slices(changes) for one in owing(self._store, some, self.effort)]
         except Transient as error:
             for change in changes:
                 self._fail(change.sequences, str(error))
-            return
-        targets = set().union(*[change.touched for change in changes])
-        failures = publisher.publish(targets, self._effort)
-        for target, failure in failures.items():
-            sequences = [change.sequences[0] for change in changes if target in change.touched]
-            self._failed(sequences, failure, rule=target[0], key=target[1])
-        pending = unpublished(failures)
-        published = [(change.source, entry, change.touched - pending) for change, entry in indebted]
-        owing_still = forget(self._store, published, self._processor._clock(), self._effort, self._run)
+            return None
+        done: set[Target] = set()
+        failures: dict[Target, StoreError] = {}
+        for some in _slices(set().union(*[change.touched for change in changes])):
+            if self.effort.over:
+                break
+            failures.update(publisher.publish(some, self.effort))
+            done.update(some)
+        done -= unpublished(failures)
+        late = str(self.effort.out_of_time)
+        for change in changes:
+            if failures.keys() & change.touched or not change.touched <= done:
+                for target in sorted(failures.keys() & change.touched):
+                    self._failed(change.sequences[:1], failures[target], rule=target[0], key=target[1])
+                if any(target not in done and target not in failures for target in change.touched):
+                    self._fail(change.sequences[:1], late)
+        if self.effort.over:  # what they owe stays written down
+            return self._fail([change.sequences[0] for change, _ in indebted], late)
+        published = [(change.source, entry, entry.owed & done) for change, entry in indebted]
+        owing_still = forget(self._store, published, self._processor._clock(), self.effort, self._run)
         for change, _ in indebted:
             if change.source in owing_still:
                 self._failed(change.sequences[:1], owing_still[change.source], rule=None, key=change.source)
+        return None
 
     # Copies and indexes.
 
     def _copy(self, copier: Copier, copy: CopyWrite) -> None:
-        self._attempt(partial(copier.write, copy, self._effort), copy.sequence, copy.rule.name, copy.source)
+        self._attempt(partial(copier.write, copy, self.effort), copy.sequence, copy.rule.name, copy.source)
 
     def _heal_copy(self, copier: Copier, heal: CopyHeal) -> None:
-        self._attempt(partial(copier.heal, heal, self._effort), heal.sequence, heal.rule.name, encode_key(heal.target))
+        self._attempt(partial(copier.heal, heal, self.effort), heal.sequence, heal.rule.name, encode_key(heal.target))
 
     def _index(self, items: ApplicationItems, write: IndexWrite) -> None:
         def apply() -> None:
@@ -398,15 +453,17 @@ class _Batch:
         self._attempt(apply, release.sequence, release.entity.name, encode_key(release.key))
 
     def _attempt(self, work: Callable[[], None], sequence: str, rule: str, key: str) -> None:
+        if self.effort.over:
+            return self._fail([sequence], str(self.effort.out_of_time))
         attempt = 0
         while True:
             try:
-                self._effort.check()
+                self.effort.check()
                 return work()
             except Transient as error:
                 attempt += 1
                 try:
-                    self._effort.pause(attempt)
+                    self.effort.pause(attempt)
                 except Transient:
                     return self._failed([sequence], error, rule=rule, key=key)
             except InvalidRequest as error:
@@ -449,6 +506,12 @@ class _Batch:
             rejected=tuple(rejected),
             counts=self.tally.counts,
         )
+
+
+def _slices(some: Iterable[T]) -> Iterator[list[T]]:
+    left = iter(some)
+    while part := list(islice(left, _PART)):
+        yield part
 
 
 def _sequences(records: Sequence[Any]) -> list[str]:

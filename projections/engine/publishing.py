@@ -158,7 +158,7 @@ class Publisher:
         if isinstance(rule, CopyRule):
             if rule.attributes is None:  # only the item tells what is to be removed
                 return None
-            wanted = {**{name: None for name in rule.owned() if name not in wanted}, **wanted}
+            wanted = {**{name: None for name in sorted(rule.owned()) if name not in wanted}, **wanted}
         return self._items.change(rule.into, key, wanted, self._guards.created_and_older(rule.name, key, group.at))
 
     def _publish_one(self, rule: LedgerRule, target: Target, group: Group) -> None:
@@ -313,7 +313,7 @@ class Publisher:
         wanted = self._wanted(rule, key, group, members, created=created)
         if isinstance(rule, CopyRule):
             owned = rule.owned(item) if guard is not None and guard.created else rule.owned()
-            wanted = {**{name: None for name in owned if name not in wanted}, **wanted}
+            wanted = {**{name: None for name in sorted(owned) if name not in wanted}, **wanted}
         elif makes:
             wanted = {**rule.into.constants, **wanted}
         shown = all(same(item.get(name), value) for name, value in wanted.items())
@@ -392,7 +392,7 @@ class Publisher:
             return True
         owned = rule.owned() - rule.into.constants.keys()
         stamp = self._guards.stamp(key, group.at, n=0, created=guard.created)
-        wanted: dict[str, Value | None] = {**dict.fromkeys(owned), self._guards.name(rule.name): stamp}
+        wanted: dict[str, Value | None] = {**dict.fromkeys(sorted(owned)), self._guards.name(rule.name): stamp}
         if all(same(item.get(name), value) for name, value in wanted.items()):
             return False
         self._items.write(rule.into, key, wanted, rule, item)

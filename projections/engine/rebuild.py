@@ -27,7 +27,7 @@ from decimal import Decimal
 
 from projections.engine.delta import SETTLED
 from projections.engine.effort import Effort
-from projections.engine.groups import Generations, extreme_sort, parts_of, spread
+from projections.engine.groups import Generations, extreme_sort, parts_of, spread, successor
 from projections.engine.ledger_items import (
     CLOSED,
     LEDGER,
@@ -133,50 +133,74 @@ def close(
     noted: int | None = None
     while True:
         effort.check()
-        generation = generations.of(target)
-        parts = _by_shard(store, target, generation)
-        first = parts.get(0, {})
-        if CLOSED in first:
-            generations.closed(target, first)
-            continue
+        known = _by_generation(store, target)
+        generation = 0
+        while CLOSED in (first := known.get(generation, {}).get(0, {})):
+            generation = successor(generation, first)
         if REBUILDING in first:  # begun by somebody, who perhaps has not closed all shards
-            generation -= 1
-            parts = _by_shard(store, target, generation)
-            first = parts[0]
+            following = generation
+            replaced = (old for old, parts in known.items() if old < following and CLOSED in parts.get(0, {}))
+            generation = next((old for old in replaced if successor(old, known[old][0]) == following), following)
         elif seen is not None and generation > seen:  # somebody else has closed and rebuilt it since
+            generations.exists(target, generation)
             return generation
         else:
             seen = generation
-        if noted != generation + 1:
-            noted = generation + 1
+            following = max(generation, generations.of(target), *known) + 1
+        # Between the two there is none, unless the ledger was restored and processes went on with what they remembered.
+        strays = [number for number in known if generation < number < following]
+        if noted != following:
+            noted = following
             _note(store, target, noted, clock())
-        # Where the first was lost nothing counts the others, and a commit under way may write to one that is not there yet.
-        counted = int(Decimal(first[SHARD_COUNT]["N"])) if SHARD_COUNT in first else 1
-        shards = max([counted, spread(program, target), *(shard + 1 for shard in parts)])
         try:
-            for shard in range(shards):
-                _close_shard(store, target, generation, shard, parts)
-            _carry_extremes(store, target, generation)
+            for number in [generation, *strays]:
+                _close_generation(
+                    store, program, target, number, following, known.get(number, {}), begins=number == generation
+                )
         except (TransactionCancelled, Transient) as error:  # as a rule somebody committed to it meanwhile
             attempt += 1
             if attempt == _MOST_TRIES:
                 raise Transient(f"the group kept changing while it was closed: {error}") from error
             effort.pause(attempt)
             continue
-        generations.at_least(target, generation + 1)
-        return generation + 1
+        generations.exists(target, following)
+        return following
 
 
-def _by_shard(store: Store, target: Target, generation: int) -> dict[int, Image]:
-    """The shards of one generation by number; the extremes of what has settled under -1, -2 and so on."""
-    found: dict[int, Image] = {}
-    for item in parts_of(store, group_key(*target).partition, generation):
-        number = item["sk"]["S"].partition("|")[2]
-        found[int(number) if number.isdecimal() else -1 - len(found)] = item
+def _close_generation(
+    store: Store,
+    program: Program,
+    target: Target,
+    generation: int,
+    following: int,
+    parts: dict[int, Image],
+    *,
+    begins: bool,
+) -> None:
+    """Closes all shards of one generation. One that `begins` makes the following generation with its first shard."""
+    if generation == following:  # nobody knows which one it replaces
+        return
+    first = parts.get(0, {})
+    # Where the first was lost nothing counts the others, and a commit under way may write to one that is not there yet.
+    counted = int(Decimal(first[SHARD_COUNT]["N"])) if SHARD_COUNT in first else 1
+    for shard in range(max([counted, spread(program, target), *(shard + 1 for shard in parts)])):
+        _close_shard(store, target, generation, shard, parts, following, begins=begins and shard == 0)
+    _carry_extremes(store, target, generation, following)
+
+
+def _by_generation(store: Store, target: Target) -> dict[int, dict[int, Image]]:
+    """The shards of each generation by number; the extremes of what has settled under -1, -2 and so on."""
+    found: dict[int, dict[int, Image]] = {0: {}}
+    for item in parts_of(store, group_key(*target).partition):
+        generation, _, number = item["sk"]["S"].partition("|")
+        parts = found.setdefault(int(generation), {})
+        parts[int(number) if number.isdecimal() else -1 - len(parts)] = item
     return found
 
 
-def _close_shard(store: Store, target: Target, generation: int, shard: int, parts: dict[int, Image]) -> None:
+def _close_shard(
+    store: Store, target: Target, generation: int, shard: int, parts: dict[int, Image], following: int, *, begins: bool
+) -> None:
     """Closes one shard, and takes what has settled in it over into the next generation, in one transaction.
 
     The first shard comes first: as long as it is open nobody writes to the next generation.
@@ -184,7 +208,7 @@ def _close_shard(store: Store, target: Target, generation: int, shard: int, part
     part = parts.get(shard)
     if part is not None and CLOSED in part:
         return
-    key, following = group_key(*target, generation, shard), group_key(*target, generation + 1)
+    key, next_key = group_key(*target, generation, shard), group_key(*target, following)
     unchanged: list[Condition] = [Missing((CLOSED,))]
     for name in ("version", SHARD_COUNT):
         value = part.get(name) if part is not None else None
@@ -195,31 +219,31 @@ def _close_shard(store: Store, target: Target, generation: int, shard: int, part
     writes: list[Write] = [
         Update(
             key,
-            set={CLOSED: {"N": str(generation + 1)}, **whole_key(key, target[1])},
+            set={CLOSED: {"N": str(following)}, **whole_key(key, target[1])},
             condition=AllOf(tuple(unchanged)),
         )
     ]
-    if shard:
+    if not begins:
         if settled:
-            writes.append(Update(following, add=settled, condition=Exists((REBUILDING,))))
+            writes.append(Update(next_key, add=settled, condition=Exists((REBUILDING,))))
         store.transact(writes)
         return
-    begun: dict[str, Value] = {REBUILDING: {"BOOL": True}, **whole_key(following, target[1])}
-    writes.append(Update(following, set=begun, add={"version": {"N": "1"}, **settled}, condition=Missing(("pk",))))
+    begun: dict[str, Value] = {REBUILDING: {"BOOL": True}, **whole_key(next_key, target[1])}
+    writes.append(Update(next_key, set=begun, add={"version": {"N": "1"}, **settled}, condition=Missing(("pk",))))
     store.transact(writes)
 
 
-def _carry_extremes(store: Store, target: Target, generation: int) -> None:
+def _carry_extremes(store: Store, target: Target, generation: int, following: int) -> None:
     """Takes the least and greatest settled values into the next generation, where greater or lesser ones may be by now."""
-    following = group_key(*target, generation + 1)
-    extremes = [item for number, item in _by_shard(store, target, generation).items() if number < 0]
+    next_key = group_key(*target, following)
+    extremes = [item for item in parts_of(store, next_key.partition, generation) if "order" in item]
     if extremes:
-        store.write(Update(following, set={"extremes": {"BOOL": True}}))
+        store.write(Update(next_key, set={"extremes": {"BOOL": True}}))
     for item in extremes:
         slot, which, order = item["slot"]["S"], item["which"]["S"], item["order"]
         held = {name: item[name] for name in ("order", "v", "slot", "which")}
         beaten = Above(("order",), order) if which == "least" else Below(("order",), order)
-        key = ItemKey(LEDGER, following.partition, extreme_sort(generation + 1, slot, which))
+        key = ItemKey(LEDGER, next_key.partition, extreme_sort(following, slot, which))
         with suppress(ConditionFailed):
             store.write(Update(key, set=held, condition=AnyOf((Missing(("order",)), beaten))))
 

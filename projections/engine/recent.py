@@ -6,37 +6,68 @@ before the publish: had somebody committed in between, the target would have to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 
-from projections.engine.effort import Effort, Run, write_all
+from projections.engine.effort import UNLIMITED, Effort, Run, one_by_one, write_all
 from projections.engine.ledger import Change
 from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, recent_element
 from projections.engine.store import AllOf, Equal, Exists, Store, Update, Value
-from projections.errors import ConditionFailed, StoreError
+from projections.errors import ConditionFailed, StoreError, Transient
 
-__all__ = ["TOMBSTONE_SECONDS", "forget", "owing"]
+__all__ = ["TOMBSTONE_SECONDS", "forget", "owing", "relieved"]
 
 TOMBSTONE_SECONDS = 7 * 24 * 3600
 """How long the entry of a removed item is kept: well beyond the 24 hours for which a stream holds its records."""
 
 
-def owing(store: Store, changes: Sequence[Change]) -> list[tuple[Change, Entry]]:
+def owing(store: Store, changes: Sequence[Change], effort: Effort = UNLIMITED) -> list[tuple[Change, Entry]]:
     """The changes whose entries remember targets to be published, with those entries as they are before publishing.
 
-    Adds what they remember to what the changes touched.
+    Adds what they remember to what the changes touched. Raises OutOfTime.
     """
     suspects = [c for c in changes if c.retracted or not c.goal or (c.entry is not None and c.entry.recent)]
     if not suspects:
         return []
+    effort.check()
     items = store.get_many([entry_key(change.source) for change in suspects])
     found = []
-    for change in suspects:
+    for change in effort.checked(suspects):
         item = items.get(entry_key(change.source))
         if item is not None:
             entry = Entry.read(item)
             change.touched |= entry.targets
             found.append((change, entry))
     return found
+
+
+def relieved(
+    store: Store,
+    publish: Callable[[Iterable[Target], Effort], Mapping[Target, StoreError]],
+    source: str,
+    entry: Entry,
+    now: float,
+    effort: Effort,
+) -> Entry | None:
+    """Publish what one entry owes, and forget it, so that the entry has room for a change. `now` as in `forget`.
+
+    Return the entry as it is then, None if nothing could be forgotten. Raise Transient.
+    """
+    failures = dict(publish(entry.owed, effort))
+    published = entry.owed - failures.keys()
+    if published:
+        failures.update(
+            {
+                ("", source): error
+                for source, error in forget(store, [(source, entry, published)], now, effort, one_by_one).items()
+            }
+        )
+    for failure in failures.values():
+        if isinstance(failure, Transient):
+            raise failure
+    if not published or ("", source) in failures:
+        return None
+    return replace(entry, recent=entry.recent - {recent_element(target) for target in published})
 
 
 def forget(

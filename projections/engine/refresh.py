@@ -33,7 +33,7 @@ from projections.engine.ledger_items import Entry, Target, entry_key
 from projections.engine.limits import refusal
 from projections.engine.plan import Rejected
 from projections.engine.publishing import Publisher, unpublished
-from projections.engine.recent import forget, owing
+from projections.engine.recent import forget, owing, relieved
 from projections.engine.registry import SHADOW, Standing
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.tally import Tally
@@ -58,17 +58,20 @@ def goal_of(
     contributions: Contributions,
     gone: bool,
     publishes: Callable[[Rule], bool] = lambda rule: True,
+    *,
+    expired: bool = False,
 ) -> Contributions:
     """What an entry should say of an item: what the item says, and what only records can tell.
 
     An expiry that is halfway through has marked what it settled. Of an item that is gone nobody knows whether it
     expired; where that makes a difference, what it contributed stays until its record tells. Not so while a rule fills
     (it does not publish yet): an invocation with the rules before may have taken that record, and it meant nothing to them.
+    Unless the entry records that the item `expired` (`Entry.expired`): then the contribution stays.
     """
     goal = {rule: dict(targets) for rule, targets in contributions.items()}
     for name, targets in held.items():
         rule = program.rules.get(name)
-        if gone and rule is not None and rule.expired == "keep" and (rule.mode == SHADOW or publishes(rule)):
+        if gone and rule is not None and rule.expired == "keep" and (expired or rule.mode == SHADOW or publishes(rule)):
             goal[name] = dict(targets)
             continue
         for target, contributed in targets.items():
@@ -110,7 +113,14 @@ class Refresher:
         self.generations = generations or Generations()
         self.tally = tally or Tally()
         self._ledger = Ledger(
-            program, store, run=run, chance=chance, generations=self.generations, tally=self.tally, reserved=reserved
+            program,
+            store,
+            run=run,
+            chance=chance,
+            generations=self.generations,
+            tally=self.tally,
+            reserved=reserved,
+            relieve=self._relieve,
         )
         self._publisher = Publisher(
             program, store, self.generations, guards=guards, run=run, tally=self.tally, publishes=publishes
@@ -253,6 +263,18 @@ class Refresher:
         self._publish(done, effort, publish)
         return None
 
+    def _relieve(self, source: str, entry: Entry, effort: Effort) -> Entry | None:
+        """Publishes what an entry owes, by itself: this may be one of the pieces that run at once."""
+        publisher = Publisher(
+            self._program,
+            self._store,
+            self.generations,
+            guards=self.guards,
+            tally=self.tally,
+            publishes=self._publishes,
+        )
+        return relieved(self._store, publisher.heal, source, entry, self._clock(), effort)
+
     def _contributes(self, key: ItemKey, image: Image) -> bool:
         """Whether an item may have an entry, or should have one."""
         item = self._program.recognise(key, image)
@@ -299,12 +321,17 @@ class Refresher:
         for rule, reason in evaluated.problems:
             self._reject(rule, reason, source)
         held = entry.contributions if entry is not None else {}
-        gone = image is None and may_have_expired
-        goal = goal_of(self._program, held, evaluated.contributions, gone, self._publishes)
+        expired = entry is not None and entry.expired
+        gone = image is None and (may_have_expired or expired)
+        goal = goal_of(self._program, held, evaluated.contributions, gone, self._publishes, expired=expired)
         if self._ledger.goal(held, goal) == held:
             return None
         change = Change(source, "", held, Evaluated(goal, evaluated.payloads, evaluated.problems))
         change.entry, change.known, change.gone = entry, True, image is None
+        if expired and not gone:  # another item has the key by now
+            change.active = frozenset(
+                name for name, rule in self._program.rules.items() if rule.expired == "keep" and self._publishes(rule)
+            )
         change.touched = {(rule, target) for rule, targets in goal.items() for target in targets}
         if entry is not None:
             change.touched |= entry.targets

@@ -174,6 +174,15 @@ class Standing:
         known = self.rules.get(rule.name)
         return known.state if known is not None and known.fingerprint == rule.fingerprint else FILLING
 
+    def settles(self, rule: Rule) -> bool:
+        """Return whether an expiry moves the rule's contribution from the entry to the settled totals of its group.
+
+        Only where this version of the rule is in force and its backfill is complete. The totals of a group have no version:
+        what a version settles that is later rolled back could never be removed.
+        """
+        known = self.rules.get(rule.name)
+        return known is not None and known.fingerprint == rule.fingerprint and known.state == LIVE
+
     def publishes(self, rule: Rule) -> bool:
         """Whether the rule writes to its targets.
 

@@ -84,7 +84,9 @@ EXACT = ["one value", "a list of values", "exists", "absent", "absent or a value
 
 @pytest.mark.parametrize("name", EXACT)
 @given(attributes=st.dictionaries(st.sampled_from(["type", "other", "meta"]), scalars, max_size=3))
-def test_a_compiled_kind_holds_for_every_item_whose_attributes_are_scalars(name: str, attributes: dict[str, Any]) -> None:
+def test_a_compiled_kind_holds_for_every_item_whose_attributes_are_scalars(
+    name: str, attributes: dict[str, Any]
+) -> None:
     program, of = entity(MATCHES[name])
     condition = kind_condition(of, KEY)
     assert condition is not None

@@ -337,7 +337,9 @@ def targets_between_the_first_and_the_last_are_neither_published_nor_found() -> 
 
 @mutant("expiry")
 def changes_are_compacted_across_an_expiry() -> Iterator[None]:
-    with reworded(plan, "_changes", ("if change is None or settle or change.settle:", "if change is None:")):
+    with reworded(
+        plan, "_changes", ("if change is None or settle or left or change.settle or change.held:", "if change is None:")
+    ):
         yield
 
 

@@ -138,11 +138,12 @@ class Examiner:
     def _source(self, source: str, entry: Entry | None, key: ItemKey, image: Image | None) -> Finding:
         held = entry.contributions if entry is not None else {}
         evaluated = self._program.contributions(self._recognised(key, image))
-        goal = goal_of(self._program, held, evaluated.contributions, image is None, self._scope.publishes)
+        expired = entry is not None and entry.expired
+        goal = goal_of(
+            self._program, held, evaluated.contributions, image is None, self._scope.publishes, expired=expired
+        )
         drifts: list[Drift] = []
         for rule in sorted(self._scope.booked & (held.keys() | goal.keys())):
-            if entry is not None and rule in entry.refused:  # it is in quarantine, and there is no way to hold it
-                continue
             shown = partial(showing.contributed, self._program.rules[rule])
             olds, news = bare(unmarked(held.get(rule, {}))), bare(unmarked(goal.get(rule, {})))
             for target in sorted(olds.keys() | news.keys()):

@@ -89,7 +89,7 @@ class _Draft:
             return self._renamed(name, keeps)
         if dice < 0.42:
             self._rules[name]["mode"] = "shadow"
-            return Change(self._other, self._document, f"{name} goes live from shadow", expires=True)
+            return Change(self._other, self._document, f"{name} goes live from shadow", expires=not keeps)
         words = [self._edited(name)]
         if self._rng.random() < 0.3:
             second = names[int(self._rng.random() * len(names))]

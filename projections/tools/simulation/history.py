@@ -187,7 +187,7 @@ class History:
             rng,
             self._world.items,
             self._world.made,
-            scene.without | self._odds.without | (frozenset() if expires else {"expire"}),
+            scene.without | self._odds.without | (frozenset() if expires and not self._holds else {"expire"}),
         )
         self._lived = Lived(self._store)
         self._harm = Harm(cast.ownership)
@@ -439,6 +439,11 @@ class History:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._time(), UTC)
+
+    @property
+    def _holds(self) -> bool:
+        """Whether an expiry may find rules that keep what has expired and are not active: only active rules settle it."""
+        return self._odds.fill and any(rule.expired == "keep" for rule in self._cast.rules)
 
     @property
     def _new_rules(self) -> str:

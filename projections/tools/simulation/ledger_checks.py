@@ -101,8 +101,9 @@ def _entries(
         if canonical_text(evaluated) != canonical_text(said):
             yield f"ledger: {source} contributes {_shown(evaluated)}, its entry says {_shown(said)}"
     for source, item in left.items():
-        said = _of_rules(program, Entry.read(item).contributions)
-        if said and source not in unsettled:
+        entry = Entry.read(item)
+        said = _of_rules(program, entry.contributions)
+        if said and source not in unsettled and not entry.expired:  # it expired under rules that were not active
             yield f"ledger: {source} is gone, its entry says {_shown(said)}"
 
 
