@@ -163,6 +163,18 @@ def test_items_of_the_application_are_never_part_of_a_transaction_and_the_lease_
         store.write_each([touch] * 25)
 
 
+def test_what_a_deletion_took_with_it_is_put_back_though_the_lease_was_closed_in_between() -> None:
+    stage = stage_of()
+    store, post = fenced(stage), ItemKey("main", "POST#0", "METADATA")
+    assert store.write(Delete(post)) is not None
+    close_leases(stage.store)
+    stage.clock.now += 60.0
+    store.write(Update(post, set={"title": {"S": "the application's"}}, condition=Missing(("PK",))))
+    assert stage.item("POST#0", "METADATA")["title"] == "the application's"
+    with pytest.raises(Replaced):
+        store.write(Update(post, set={"x": {"S": "x"}}))
+
+
 def test_threads_do_not_share_a_lease() -> None:
     stage = stage_of()
     store, seen = fenced(stage), list[str]()
