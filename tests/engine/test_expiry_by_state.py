@@ -18,7 +18,7 @@ entities:
   Visit: {key: {PK: "VISIT#{v}", SK: V}, expires: true}
 projections:
 """
-SET = "aggregate: {into: Site, set: {visits: count, last: max(at), first: min(at)}}"
+SET = "aggregate: {into: Site, set: {visits: count, last: max(number(at)), first: min(number(at))}}"
 HUMANS = f"  visits: {{from: Visit, where: {{kind: [human]}}, expired: keep, {SET}}}\n"
 ALL = f"  visits: {{from: Visit, expired: keep, {SET}}}\n"
 SHADOWED = ALL.replace("from: Visit,", "from: Visit, mode: shadow,")
