@@ -49,7 +49,7 @@ SETTLE_SECONDS = 5.0
 _PART = 1000
 """Targets or items that are read or published together: some tens of milliseconds of computing."""
 
-_LARGE = 1000
+_LARGE = 100
 """Records from which a batch is large."""
 
 T = TypeVar("T")

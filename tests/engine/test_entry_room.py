@@ -13,6 +13,7 @@ from projections.errors import Transient
 from projections.language.contribution import Contributions, canonical_text
 from projections.stores.limits import ITEM_BYTES
 from tests.engine.scene import Scene
+from tests.operations.verify_scene import Scope, Scratch, Verification
 
 HEAD = """
 table: {key: [PK, SK]}
@@ -112,3 +113,21 @@ def test_no_step_needs_more_room_than_the_larger_end(seed: int) -> None:
     some = list(steps(before, after, Load(20, 10_000, lambda target, member: 1)))
     assert some[-1][0] == after
     assert max(len(canonical_text(step)) for step, _ in some) <= most + 60
+
+
+def test_verify_reports_a_contribution_that_was_refused() -> None:
+    """A member carries what is listed, and its keys: together they may be more than an item holds."""
+    top = "  first: {from: Doc, bind: {tag: all}, top: {into: Tag, as: docs, by: at, limit: 1, attributes: [big]}}\n"
+    w = Scene(top, HEAD)
+    w.put("DOC#1", "D", at=1, big="x" * (ITEM_BYTES - 50))
+    w.settle()
+    assert [(one.rule, one.key) for one in w.rejected] == [("first", "main|DOC#1|D")]
+    with Scratch() as scratch:
+        scope = Scope(w.program, w.registry().look())
+        verification = Verification(scope, w.store, scratch, patience=0, sleep=lambda seconds: None)
+        verification.all()
+        found = [(drift.kind, drift.rule, drift.source) for drift in verification.drifts()]
+    assert found == [("entry missing", "first", "main|DOC#1|D")]
+    w.put("DOC#1", "D", at=1, big="x")
+    w.settle()
+    assert w.item("TAG#all", "STATS") == {"PK": "TAG#all", "SK": "STATS", "docs": [{"big": "x"}]}
