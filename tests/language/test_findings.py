@@ -348,3 +348,23 @@ def test_the_place_of_every_finding_exists_and_is_what_its_path_says(text: str) 
             assert column < place[1]
             assert lines[line][place[1] - 1] in "{( *"
         assert 0 <= place[1] < len(lines[place[0]])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{score|pad(8)}", ["{score|pad(8)} has leading zeros for small values"]),
+        ("{score|invert(8)}", ["{score|invert(8)} has leading zeros for small values"]),
+        ("{score}", []),
+    ],
+)
+def test_padded_text_for_a_numeric_key_of_a_target_is_a_warning(text: str, expected: list[str]) -> None:
+    result = reviewed(
+        "table: {key: {PK: S, SK: N}}\n"
+        'entities: {A: {key: {PK: "A#{a}", SK: "{n}"}}, B: {key: {PK: "B#{a}", SK: "{rank}"}, derived: true}}\n'
+        f'projections: {{r: {{from: A, bind: {{rank: "{text}"}}, aggregate: {{into: B, set: {{n: count}}}}}}}}\n'
+    )
+    assert result.rules is not None
+    found = list(map(str, result.findings))
+    assert len(found) == len(expected)
+    assert all("warning [padded-number]" in one and words in one for one, words in zip(found, expected, strict=True))

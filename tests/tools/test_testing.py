@@ -335,8 +335,9 @@ def test_update_sets_the_attributes_beside_the_key(trial: Trial) -> None:
         "PK": "x", "SK": "y", "category": "b", "tags": ["p"], "more": 3, "wire": {}
     }  # fmt: skip
     assert trial.item(["x", "z"]) == {"PK": "x", "SK": "z", "category": "c"}
-    with pytest.raises(UsageError, match="update: category is given twice, beside the key and in `set`"):
-        trial.update({"PK": "x", "SK": "y", "category": "b"}, {"category": "c"})
+    item = {"PK": "x", "SK": "y", "category": "b", "more": 3, "tags": {"p"}}
+    trial.update(item, {"category": "c"}, remove=["tags"], add={"more": 1})
+    assert trial.item(["x", "y"]) == {"PK": "x", "SK": "y", "category": "c", "more": 4, "wire": {}}
 
 
 def test_values_are_compared_as_dynamodb_has_them(trial: Trial) -> None:

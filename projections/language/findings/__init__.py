@@ -45,6 +45,7 @@ CODES = (
     "never-recognised",
     "never-fits",
     "unpadded-number",
+    "padded-number",
     "number-does-not-fit",
     "date-order",
     "long-key",

@@ -29,6 +29,7 @@ def targets(facts: Facts) -> Iterator[Remark]:
         yield from _together(facts, name)
     for name, rule in facts.projections.items():
         yield from _not_derived(facts, name, rule)
+        yield from _padded(facts, name)
         if rule.copy_ is not None:
             yield from _claimed(facts, name, rule)
             yield from _index_keys(facts, name, rule)
@@ -74,6 +75,23 @@ def _not_derived(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
             f"if only rules write {rule.into} items, say `derived: true` there",
             computed.offset,
         )
+
+
+def _padded(facts: Facts, name: str) -> Iterator[Remark]:
+    """A numeric key attribute of a target that is made of padded text, which is bad input if it begins with a zero."""
+    key = facts.target_keys.get(name)
+    for made in (*key.partition, *key.sort) if key is not None else ():
+        slot = next((slot for slot in made.slots if slot.piped("pad", "invert")), None)
+        if made.kind == "N" and slot is not None:
+            yield Remark(
+                "padded-number",
+                "warning",
+                slot.place,
+                f"{made.attribute} is a number, and {slot} has leading zeros for small values: such text is bad input, "
+                f"because a number has one text in a target's key",
+                f"leave out {slot.piped('pad', 'invert')}: numbers sort by value",
+                slot.offset,
+            )
 
 
 def _claimed(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:

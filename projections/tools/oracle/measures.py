@@ -13,7 +13,7 @@ from projections.tools.oracle.patterns import pattern
 from projections.tools.oracle.scope import Scope
 from projections.tools.oracle.values import EXACT, Missing, Unfit, addable, mean, number, plain, storable
 
-__all__ = ["Amount", "Measure", "order"]
+__all__ = ["Amount", "Measure", "order", "ordered"]
 
 Amount: TypeAlias = Decimal | str
 
@@ -25,6 +25,13 @@ _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 def order(amount: Amount) -> tuple[int, Decimal, str]:
     """Sorts all numbers before all texts."""
     return (0, amount, "") if isinstance(amount, Decimal) else (1, Decimal(0), amount)
+
+
+def ordered(value: str) -> str:
+    """A text to order by. Raises Unfit if it is longer than a member's key takes, where blanks, ! and " count twice."""
+    if len(value.encode()) + sum(character <= '"' for character in value) > 510:
+        raise Unfit(f"too long to order by: {value[:80]!r}")
+    return value
 
 
 class Measure:
@@ -62,7 +69,7 @@ class Measure:
         if self._factors[0].conversion == "text":
             if "S" not in values[0]:
                 raise Unfit(f"not a text: {values[0]}")
-            return str(values[0]["S"])
+            return ordered(str(values[0]["S"]))
         result = Decimal(1)
         for factor, value in zip(self._factors, values, strict=True):
             amount = _converted(value) if factor.conversion else number(value)

@@ -9,7 +9,7 @@ from typing import Any
 
 from projections.language.keys import Image, ItemKey, Value, encode_key
 from projections.tools.oracle.entities import Entity
-from projections.tools.oracle.measures import Measure, order
+from projections.tools.oracle.measures import Measure, order, ordered
 from projections.tools.oracle.patterns import pattern
 from projections.tools.oracle.scope import Scope
 from projections.tools.oracle.templates import Template, numeric
@@ -186,7 +186,7 @@ def _list(value: Value) -> list[Value]:
 
 def _by(value: Value) -> tuple[Any, ...]:
     if "S" in value:
-        return order(value["S"])
+        return order(ordered(value["S"]))
     return order(number(value))
 
 

@@ -100,17 +100,17 @@ class Trial:
     ) -> Trial:
         """UpdateItem: SET, REMOVE and ADD of top-level attributes; creates the item where there is none.
 
-        Attributes beside the key in `key` are set, as in case files: `update({"PK": "A", "SK": "B", "title": "New"})`.
+        Attributes beside the key in `key` are set, as in case files: `update({"PK": "A", "SK": "B", "title": "New"})`. So
+        `key` may be a whole item; what `set`, `remove` and `add` name goes before.
         """
-        name = self._table(table, "update")
+        name, remove = self._table(table, "update"), tuple(remove)
         beside = _beside_key(key, self.program.tables[name].key_attributes)
         given = wire_item(set or {}, "update")
-        if twice := sorted(beside.keys() & given.keys()):
-            raise UsageError(f"update: {', '.join(twice)} is given twice, beside the key and in `set`")
+        named = {*given, *remove, *(add or {})}
         update = Update(
             key_of(self.program, name, key, "update"),
-            set={**beside, **given},
-            remove=tuple(remove),
+            set={**{name: value for name, value in beside.items() if name not in named}, **given},
+            remove=remove,
             add=wire_item(add or {}, "update: add"),
         )
         for store in (self._store, self._written):
