@@ -283,12 +283,26 @@ class Story:
             yield f"members without entry: {held_members - members}; entries without member: {members - held_members}"
 
     def _check_rejections(self) -> None:
-        """Only what a rule cannot be evaluated on may be rejected: these values can all be stored."""
+        """Only what a rule cannot be evaluated on may be rejected: these values can all be stored. And occupied keys."""
         records = {record["dynamodb"]["SequenceNumber"]: record for record in self.stream}
         tables = {name: name for name in self.program.tables}
         for one in dict.fromkeys(self.rejected):
             record = decode(records[one.sequence or ""], tables, self.program.tables)
+            if one.reason.startswith("occupied:"):
+                assert self._was_of_another_kind(one.key or ""), f"there was never an item of another kind: {one}"
+                continue
             assert one in plan(self.program, [record]).rejected, f"rejected without need: {one}"
+
+
+    def _was_of_another_kind(self, key: str) -> bool:
+        """Whether an item of no entity was ever under a key."""
+        for record in self.stream:
+            table = record["eventSourceARN"].split("/")[1]
+            found = self.program.tables[table].key(table, record["dynamodb"]["Keys"])
+            image = record["dynamodb"].get("NewImage")
+            if encode_key(found) == key and image is not None and self.program.recognise(found, image) is None:
+                return True
+        return False
 
 
 def _slots(contributions: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[tuple[str, str, str, Any]]:
