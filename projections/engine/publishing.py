@@ -142,6 +142,8 @@ class Publisher:
 
     def _rule(self, target: Target) -> LedgerRule | None:
         rule = self._program.rules.get(target[0])
+        if isinstance(rule, CopyRule) and not rule.claimed:
+            return None  # its copies were claimed once: today each follows its source
         return rule if isinstance(rule, LedgerRule) else None
 
     def _blind(self, rule: LedgerRule, key: ItemKey, group: Group, values: Mapping[str, Value | None]) -> Update | None:
