@@ -9,6 +9,8 @@ import pytest
 
 from projections.engine.store import Action, Delete, Image, ItemKey, Update, Write
 from projections.language.values import plain_item
+from projections.operations.caution import Cautious
+from projections.operations.verify.repair import Repair
 from projections.tools.oracle import Oracle
 from tests.engine.scene import Scene
 from tests.engine.world import wires
@@ -347,12 +349,9 @@ def test_backfill_and_repair_do_not_write_to_items_of_another_kind(settled: bool
 
 
 def repair_as_far_as_possible(w: Scene) -> list[Any]:
-    from projections.operations.caution import Cautious
-    from projections.operations.verify.repair import Repair
-
     with verified(w) as one:
         store = Cautious(w.store, w.program, deletes=True)
-        repair = Repair(one.scope, store, one.suspects, threads=1, clock=lambda: 1_700_000_000.0)
+        repair = Repair(one.scope, store, one.suspects, threads=1)
         groups = repair.all()
         assert all(reason.startswith("occupied:") for reason in repair.rejected.values())
         one.suspects.again()
