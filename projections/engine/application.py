@@ -2,7 +2,7 @@
 
 - The item is still of the entity that the rule writes to: its *kind*, see `engine.kinds`.
 - The rule's guard is as it was read, or absent, or older: see `engine.guards`.
-- An item is created only where there is none, and then marked in the rule's guard as created.
+- An item is created only where there is none, and then marked as created.
 - An item is deleted only if a rule created it and nothing but rules' attributes is on it. No condition can ask that, so the
   item is read first, and the deletion returns the item that it removed: attributes that the application added in between
   are put back at once, if there is still no item. They are lost if the process dies between these two requests.
@@ -81,10 +81,9 @@ class ApplicationItems:
         """The valid guard of a rule on an item."""
         return self.guards.read(rule.name, key, image)
 
-    def created(self, key: ItemKey, image: Image) -> bool:
-        """Whether any valid guard on an item marks it as created by a rule, of today or before."""
-        guards = [self.guards.parse(value, key) for name, value in image.items() if self.guards.is_guard(name)]
-        return any(guard is not None and guard.created for guard in guards)
+    def created(self, key: ItemKey, image: Image | None) -> bool:
+        """Whether an item is marked as created by a rule."""
+        return self.guards.created(key, image)
 
     def may_write(self, rule: Rule, entity: Entity, key: ItemKey, image: Image) -> bool:
         """Whether an item is of the entity, or was created by the rule and only lacks what `match` asks for.
@@ -94,10 +93,9 @@ class ApplicationItems:
         """
         if self.is_of(entity, key, image):
             return True
-        guard = self.guard(rule, key, image)
         return (
-            guard is not None
-            and guard.created
+            self.guard(rule, key, image) is not None
+            and self.created(key, image)
             and self._program.recognise(key, image) is None
             and not self.foreign(entity, image)
         )
@@ -134,7 +132,10 @@ class ApplicationItems:
         return Exists((self._store.schema(key.table).partition[0],))
 
     def create(self, key: ItemKey, values: Mapping[str, Value | None]) -> None:
-        """Creates an item where there is none. Raises ConditionFailed with the item that is there."""
+        """Creates an item where there is none, and marks it. Raises ConditionFailed with the item that is there."""
+        self._put(key, {**values, self.guards.mark: self.guards.mark_of(key)})
+
+    def _put(self, key: ItemKey, values: Mapping[str, Value | None]) -> None:
         absent = Missing((self._store.schema(key.table).partition[0],))
         self._store.write(Update(key, set=_present(values), condition=absent))
 
@@ -174,25 +175,9 @@ class ApplicationItems:
         assert update is not None
         self._store.write(update)
 
-    def write(
-        self,
-        entity: Entity,
-        key: ItemKey,
-        values: Mapping[str, Value | None],
-        rule: Rule,
-        image: Image,
-        *,
-        all_guards: bool = False,
-    ) -> None:
-        """Changes an item as it was read: its kind and the rule's guard are as in `image`. Raises ConditionFailed.
-
-        With `all_guards` the guards of other rules, too: where one of them is what marks the item as created.
-        """
-        names = {self.guards.name(rule.name)}
-        if all_guards:
-            names |= {name for name in image if self.guards.is_guard(name)}
-        unchanged = AllOf(tuple(as_read(name, image.get(name)) for name in sorted(names)))
-        self.change_as_read(entity, key, values, unchanged, image)
+    def write(self, entity: Entity, key: ItemKey, values: Mapping[str, Value | None], rule: Rule, image: Image) -> None:
+        """Changes an item as it was read: its kind and the rule's guard are as in `image`. Raises ConditionFailed."""
+        self.change_as_read(entity, key, values, self.guards.as_read(rule.name, image), image)
 
     def delete(
         self,
@@ -220,12 +205,24 @@ class ApplicationItems:
         failure: Transient | None = None
         for _ in range(_MOST_TRIES):
             try:
-                return self.create(key, {**constants, **added})
-            except ConditionFailed:  # there is an item again: whoever put it decides what it holds
-                return None
+                return self._put(key, {**constants, **added})
+            except ConditionFailed as failed:
+                return self._put_back(key, added, failed.item)
             except Transient as error:
                 failure = error
         raise failure or Transient("what the application added to a deleted item could not be put back")
+
+    def _put_back(self, key: ItemKey, added: Mapping[str, Value], item: Image | None) -> None:
+        """Puts what the application added to a deleted item on the one that a rule created there since.
+
+        If the application has put an item there, it decides what that holds.
+        """
+        if item is None or not self.created(key, item):
+            return
+        absent = [Missing((name,)) for name in sorted(added)]
+        condition = AllOf((self.exists(key), as_read(self.guards.mark, item[self.guards.mark]), *absent))
+        with suppress(ConditionFailed):
+            self._store.write(Update(key, set=added, condition=condition))
 
     def remove(
         self, key: ItemKey, names: Iterable[str], image: Image, entities: Iterable[Entity], guards: Iterable[str]

@@ -133,13 +133,17 @@ def writes_of(
 def heals_of(
     program: Program, guards: Guards, key: ItemKey, old: Item | None, new: Item | None, sequence: str
 ) -> list[CopyHeal]:
-    """The healing that a record of a copy asks for."""
-    entity = (new or old).entity if (new or old) is not None else None  # type: ignore[union-attr]
-    rule = program.copy_rule_into.get(entity.name) if entity is not None else None
-    if rule is None:
-        return []
-    before = old.image if old is not None else None
-    after = new.image if new is not None else None
+    """The healing that a record of a copy asks for: of what was there, and of what is."""
+    names = dict.fromkeys(item.entity.name for item in (old, new) if item is not None)
+    rules = [rule for name in names if (rule := program.copy_rule_into.get(name)) is not None]
+    return [heal for rule in rules for heal in _heals_of(rule, guards, key, old, new, sequence)]
+
+
+def _heals_of(
+    rule: CopyRule, guards: Guards, key: ItemKey, old: Item | None, new: Item | None, sequence: str
+) -> list[CopyHeal]:
+    before = old.image if old is not None and old.entity is rule.into else None
+    after = new.image if new is not None and new.entity is rule.into else None
     held, holds = guards.read(rule.name, key, before), guards.read(rule.name, key, after)
     newest: dict[str, str] = {}
     for guard in (held, holds):
@@ -150,7 +154,9 @@ def heals_of(
     # What took over an item the application put under its key may be a late write of a source that is gone by now, and a
     # copy of all attributes knows nothing of what else that item holds.
     took_over = before is not None and _is_gone(held) and not _is_gone(holds)
-    heal = after is None or owner_changed or took_over
+    # Without a source, an item stays for what else is on it: some of that was removed.
+    emptied = before is not None and after is not None and _is_gone(holds) and not before.keys() <= after.keys()
+    heal = after is None or owner_changed or took_over or emptied
     if not heal and not needs_healing(guards, rule.name, key, rule.owned(before, after), before, after):
         return []
     return [CopyHeal(rule, key, newest, sequence)] if newest else []
@@ -212,13 +218,13 @@ class Copier:
         What else may be there is told by the item that comes back with the failed condition.
         """
         rule = copy.rule
-        stamp = self._guards.stamp(target, copy.version, by=copy.source, created=True)
+        stamp = self._guards.stamp(target, copy.version, by=copy.source)
         gone = {name: None for name in sorted(copy.owned) if name not in attributes}
         wanted: dict[str, Value | None] = {**gone, **attributes, self._guards.name(rule.name): stamp}
         item: Image | None = None
         try:
             if target in copy.known:
-                condition = self._guards.created_and_older(rule.name, target, copy.version, copy.source)
+                condition = self._guards.older_or_foreign(rule.name, target, copy.source, copy.version)
                 update = self._items.change(rule.into, target, wanted, condition)
                 if update is None:
                     item = self._store.get(target)
@@ -256,9 +262,7 @@ class Copier:
                 # This change is late, or the guard is from nowhere (an edited one) and would lock the truth out.
                 self.heal(CopyHeal(rule, target, {copy.source: copy.version}, copy.sequence), effort)
             return None
-        created = guard is not None and guard.created
-        stamp = self._guards.stamp(target, copy.version, by=copy.source, created=created)
-        self._items.write(rule.into, target, {**wanted, self._guards.name(rule.name): stamp}, rule, item)
+        self._items.write(rule.into, target, wanted, rule, item)
         return self._tally.add("copies")
 
     def _retract(self, copy: CopyWrite, target: ItemKey, effort: Effort) -> None:
@@ -290,12 +294,13 @@ class Copier:
         name = self._guards.name(rule.name)
         if not self._items.may_write(rule, rule.into, target, item):
             self._items.release(Release(target, rule.into, (name,), {}))
-        elif guard.created and not self._items.foreign(rule.into, item):
+        elif self._items.created(target, item) and not self._items.foreign(rule.into, item):
             self._items.delete(rule.into, target, item)
         else:
             keep = {*rule.into.constants, *rule.into.schema.key_attributes}
             names = [each for each in sorted(owned) if each in item and each not in keep]
-            stamp = self._guards.stamp(target, guard.at, by=guard.by, n=0, created=True) if guard.created else None
+            created = self._items.created(target, item)
+            stamp = self._guards.stamp(target, guard.at, by=guard.by, n=0) if created else None
             self._items.write(rule.into, target, {**dict.fromkeys(names), name: stamp}, rule, item)
 
     def _is_removed(self, rule: CopyRule, item: Image, guard: Guard) -> bool:
@@ -335,22 +340,23 @@ class Copier:
             try:
                 if found is None:
                     if item is not None and guard is not None and not self._is_removed(rule, item, guard):
-                        self._remove(rule, target, item, guard, rule.owned() if not guard.created else rule.owned(item))
+                        created = self._items.created(target, item)
+                        self._remove(rule, target, item, guard, rule.owned(item) if created else rule.owned())
                         self._tally.add("healed")
                     return self._waits_no_more(heal, waiting)
                 source, image, wanted = found
                 if item is None:
-                    stamp = self._guards.stamp(target, heal.sources.get(source, ""), by=source, created=True)
+                    stamp = self._guards.stamp(target, heal.sources.get(source, ""), by=source)
                     self._items.create(target, {**wanted, name: stamp})
                     self._tally.add("healed")
                     healed = True
                     continue  # round again: the guard as just written, and the source as it is now
                 if not self._items.may_write(rule, rule.into, target, item):
                     self._wait(rule, target, source)
-                created = guard is not None and guard.created
+                created = self._items.created(target, item)
                 at = max(heal.sources.get(source, ""), guard.at if guard is not None and by == source else "")
                 owned = rule.owned(item, image) if created else rule.owned(image)
-                stamp = self._guards.stamp(target, at, by=source, created=created)
+                stamp = self._guards.stamp(target, at, by=source)
                 desired: dict[str, Value | None] = {**dict.fromkeys(sorted(owned)), **wanted, name: stamp}
                 if not all(same(item.get(each), value) for each, value in desired.items()):
                     self._items.write(rule.into, target, desired, rule, item)
@@ -408,7 +414,7 @@ class Copier:
         guard = self._items.guard(rule, target, item)
         if item is None or guard is None or guard.by != encode_key(source):
             return False
-        owned = rule.owned(item) if guard.created else rule.owned()
+        owned = rule.owned(item) if self._items.created(target, item) else rule.owned()
         desired: dict[str, Value | None] = {**dict.fromkeys(owned), **attributes}
         return all(same(item.get(attribute), value) for attribute, value in desired.items())
 
@@ -441,19 +447,15 @@ class Copier:
                 return self.heal(CopyHeal(rule, target, {by: ""}, ""), effort)
             if self._shows(name, target, item, source, attributes):
                 return None
-            stamp = self._guards.stamp(
-                target,
-                guard.at if guard is not None else "",
-                by=by,
-                created=item is None or (guard is not None and guard.created),
-            )
+            stamp = self._guards.stamp(target, guard.at if guard is not None else "", by=by)
             wanted: dict[str, Value | None] = {**attributes, self._guards.name(name): stamp}
             try:
                 if item is None:
                     self._items.create(target, wanted)
                     created.append((name, target, source))
                 else:
-                    owned = rule.owned(item, image) if guard is not None and guard.created else rule.owned(image)
+                    created_here = self._items.created(target, item)
+                    owned = rule.owned(item, image) if created_here else rule.owned(image)
                     gone = {each: None for each in sorted(owned) if each not in attributes}
                     self._items.write(rule.into, target, {**gone, **wanted}, rule, item)
             except ConditionFailed:

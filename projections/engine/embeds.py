@@ -321,10 +321,17 @@ class Embedder:
     def renew(self, rule: EmbedRule, parent: str) -> Push:
         """A push of what the parent is now, though no record brought a change: newer than every push there was.
 
-        The version sorts after that of the fence and before that of any record to come.
+        The version sorts after that of the fence and before that of any record to come. The parent is read after the fence,
+        so that what the push notes as given last is at least as new.
         """
         base, _, count = self._fence(rule.name, parent).version.partition("+")
-        return Push(rule.name, parent, f"{base}+{int(count or 0) + 1:06d}")
+        push = Push(rule.name, parent, f"{base}+{int(count or 0) + 1:06d}")
+        if rule.on_delete != "keep":
+            return push
+        key = decode_key(parent)
+        image = self._store.get(key)
+        item = self._program.recognise(key, image) if image is not None else None
+        return replace(push, last=last_offer(_offer(rule, item))) if _is_parent(rule, item) else push
 
     def refresh(self, children: Sequence[Item], effort: Effort) -> list[tuple[EmbedRule, ItemKey, str]]:
         """Makes children, as they were read just now, show what their parents give; few requests for many children.
@@ -378,6 +385,8 @@ class Embedder:
         name = self._guards.name(rule.name)
         guard = self._guards.read(rule.name, child.key, child.image)
         if reference is None:
+            if rule.on_delete == "keep" and guard is None and name not in child.image:
+                return {}  # nothing is known of a value for it
             return {**dict.fromkeys(rule.attributes), name: None}
         by, nothing = encode_key(reference), dict.fromkeys(rule.attributes)
         stamp = self._guards.stamp(child.key, fence.version, by=by)

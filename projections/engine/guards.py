@@ -6,8 +6,11 @@ A guard is the attribute `~<rule>` of an item that a rule writes to: a map of
          has another digest
     at   version of the source, or of the group, that the item shows
     by   encoded key of the source or parent (copies and embeds)
-    n    number of contributions (rules that publish from the ledger)
-    c    true if the rule created the item; an item that was there before it was adopted
+    n    number of contributions (rules that publish from the ledger), or 0 for a copy that is gone
+    s    checksum of all of it: a guard that was edited has another one
+
+An item that a rule created also bears a mark, the attribute `~`: a digest as `d` is, of its own. An item that was there
+before has none: rules adopted it. Updates leave the mark as it is.
 
 Guards are stored on items that anybody may write, so they are input: whatever does not parse is no guard. What is no guard
 may be overwritten, and proves nothing.
@@ -21,7 +24,6 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from projections.engine.store import (
-    AllOf,
     AnyOf,
     Below,
     Condition,
@@ -34,7 +36,7 @@ from projections.engine.store import (
 )
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.values import same
+from projections.language.values import EXACT, number_text, same
 
 __all__ = ["Guard", "Guards", "as_read", "at_of", "by_of", "needs_healing"]
 
@@ -45,7 +47,6 @@ class Guard(NamedTuple):
     at: str
     by: str = ""
     n: int | None = None
-    created: bool = False
 
 
 class Guards:
@@ -59,31 +60,47 @@ class Guards:
         self._program = program
         self._ledger = ledger
         self._schemas = program.tables
+        self._digests: dict[ItemKey, str] = {}
+        self.mark: str = program.guard_prefix
+        """The attribute that marks an item as created by a rule."""
 
     def name(self, rule: str) -> str:
         """The attribute that holds a rule's guard."""
         return self._program.guard_prefix + rule
 
     def is_guard(self, attribute: str) -> bool:
-        """Whether an attribute's name is one that guards have."""
+        """Whether an attribute's name is one that guards have, or the mark's."""
         return attribute.startswith(self._program.guard_prefix)
+
+    def _digest(self, *parts: object) -> str:
+        text = "|".join(map(str, (self._ledger, *parts)))
+        return urlsafe_b64encode(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).digest()).decode()
 
     def digest(self, key: ItemKey) -> str:
         """8 characters that differ for each item and ledger (48 bits of BLAKE2b)."""
-        text = f"{self._ledger}|{encode_key(key)}"
-        return urlsafe_b64encode(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).digest()).decode()
+        known = self._digests.get(key)
+        if known is None:
+            known = self._digests[key] = self._digest(encode_key(key))
+        return known
 
-    def stamp(
-        self, key: ItemKey, at: str, *, by: str | None = None, n: int | None = None, created: bool = False
-    ) -> Value:
+    def created(self, key: ItemKey, image: Image | None) -> bool:
+        """Whether an item bears the mark of items that a rule created."""
+        held = image.get(self.mark) if image is not None else None
+        return held is not None and (self._ledger is None or held == self.mark_of(key))
+
+    def mark_of(self, key: ItemKey) -> Value:
+        """The mark of an item that a rule creates."""
+        return {"S": self._digest(encode_key(key), "created")}
+
+    def stamp(self, key: ItemKey, at: str, *, by: str | None = None, n: int | None = None) -> Value:
         """A guard in wire form."""
-        fields: dict[str, Value] = {"d": {"S": self.digest(key)}, "at": {"S": at}}
+        digest = self.digest(key)
+        fields: dict[str, Value] = {"d": {"S": digest}, "at": {"S": at}}
         if by is not None:
             fields["by"] = {"S": by}
         if n is not None:
             fields["n"] = {"N": str(n)}
-        if created:
-            fields["c"] = {"BOOL": True}
+        fields["s"] = {"S": self._digest(digest, at, by or "", n)}
         return {"M": fields}
 
     def read(self, rule: str, key: ItemKey, image: Image | None) -> Guard | None:
@@ -107,22 +124,25 @@ class Guards:
             if not isinstance(number, str) or not number.isascii() or not number.isdigit() or len(number) > 18:
                 return None
             n = int(number)
-        if "c" in fields and fields["c"] != {"BOOL": True}:
+        if self._ledger is not None and _text(fields, "s") != self._digest(digest, at, by or "", n):
             return None
-        return Guard(at, by or "", n, "c" in fields)
+        return Guard(at, by or "", n)
 
     def adopted(self, key: ItemKey, image: Image) -> Image:
         """The image with its guards as this ledger would have written them: of events that were recorded with another."""
-        digest = {"S": self.digest(key)}
-        return {
-            name: {"M": {**value["M"], "d": digest}}
-            if self.is_guard(name) and isinstance(value.get("M"), Mapping) and "at" in value["M"]
-            else value
-            for name, value in image.items()
-        }
+        anywhere = Guards(self._program, None)
+        found: dict[str, Value] = dict(image)
+        for name, value in image.items():
+            if name == self.mark:
+                found[name] = self.mark_of(key)
+            elif self.is_guard(name) and isinstance(value.get("M"), Mapping):
+                guard = anywhere.parse({"M": {"d": {"S": ""}, **value["M"]}}, key)
+                if guard is not None:
+                    found[name] = self.stamp(key, guard.at, by=guard.by or None, n=guard.n)
+        return found
 
     def _names_item(self, text: str) -> bool:
-        """Whether a text is the encoded key of an item of the program's tables."""
+        """Whether a text is the encoded key of an item that the program's tables may have."""
         try:
             key = decode_key(text)
         except ValueError:
@@ -130,8 +150,11 @@ class Guards:
         schema = self._schemas.get(key.table)
         if schema is None or not key.partition or (key.sort is None) != (schema.sort is None) or key.sort == "":
             return False
-        kinds = [schema.partition[1], schema.sort[1] if schema.sort is not None else "S"]
-        return all(kind != "N" or _is_number(part) for kind, part in zip(kinds, (key.partition, key.sort), strict=True))
+        kinds = (schema.partition[1], schema.sort[1] if schema.sort is not None else "S")
+        return all(
+            _is_key(kind, part, most)
+            for kind, part, most in zip(kinds, (key.partition, key.sort or ""), (2048, 1024), strict=True)
+        )
 
     # Conditions
 
@@ -151,18 +174,6 @@ class Guards:
             )
         )
 
-    def created_and_older(self, rule: str, key: ItemKey, at: str, by: str | None = None) -> Condition:
-        """The rule created the item, and its guard (which names the source `by`) is older."""
-        guard = self.name(rule)
-        conditions: list[Condition] = [
-            Equal((guard, "d"), {"S": self.digest(key)}),
-            Equal((guard, "c"), {"BOOL": True}),
-            Below((guard, "at"), {"S": at}),
-        ]
-        if by is not None:
-            conditions.append(Equal((guard, "by"), {"S": by}))
-        return AllOf(tuple(conditions))
-
     def as_read(self, rule: str, image: Image | None) -> Condition:
         """The guard attribute is still what was read, whatever that says."""
         guard = self.name(rule)
@@ -175,8 +186,14 @@ def _text(fields: Mapping[str, object], name: str) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _is_number(text: str | None) -> bool:
-    return text is not None and text.lstrip("-").replace(".", "", 1).isdigit() and text.isascii()
+def _is_key(kind: str, text: str, most: int) -> bool:
+    """Whether DynamoDB takes a text for the value of a key attribute of a type, in its normal form; empty is for none."""
+    if kind == "N" and text:
+        try:
+            return number_text(EXACT.create_decimal(text)) == text
+        except ArithmeticError:
+            return False
+    return len(text.encode("utf-8", "surrogatepass")) <= most
 
 
 def at_of(guard: Value | None) -> str:

@@ -14,6 +14,7 @@ from projections.engine.guards import Guards, needs_healing
 from projections.engine.indexes import IndexWrite, index_attributes, index_write
 from projections.engine.ledger import Change
 from projections.engine.ledger_items import Target
+from projections.engine.publishing import creates
 from projections.engine.records import Record
 from projections.engine.store import Image, Value
 from projections.errors import BadInput
@@ -247,7 +248,7 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
         if guard is None:
             continue
         held.append(guards.name(rule.name))
-        if guard.created:
+        if guards.created(record.key, image):
             for attribute, constant in left.entity.constants.items():
                 values.setdefault(attribute, []).append(constant)
         for attribute in rule.owned(image) if isinstance(rule, CopyRule) else rule.attributes:
@@ -255,8 +256,11 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
                 values.setdefault(attribute, []).append(image[attribute])
     for index in program.index_rules.get(name, ()):
         for attribute, value in index_attributes(index, left)[0].items():
-            if value is not None:
-                values.setdefault(attribute, []).append(value)
+            # the rule's, though it may show what other attributes said before
+            known = [one for one in (value, image.get(attribute)) if one is not None]
+            values.setdefault(attribute, []).extend(known)
+    if guards.created(record.key, image):
+        held.append(guards.mark)
     return Release(record.key, left.entity, tuple(held), values, record.sequence) if held or values else None
 
 
@@ -288,10 +292,17 @@ def _heals(program: Program, guards: Guards, record: Record, old: Item | None, n
                 heal = isinstance(rule, CopyRule) or (entity.derived and not entity.copied)
             else:
                 heal = needs_healing(guards, rule.name, record.key, _ours(rule, before, after), before, after)
+                heal = heal or _emptied(guards, rule, record, before, after)
             if heal:
                 target = target or encode_key(record.key)
                 found.append((rule.name, target))
     return found
+
+
+def _emptied(guards: Guards, rule: LedgerRule, record: Record, before: Image | None, after: Image) -> bool:
+    """Whether an item to which nothing contributes lost an attribute: it may have been what kept the item there."""
+    guard = guards.read(rule.name, record.key, after) if before is not None and creates(rule) else None
+    return guard is not None and guard.n == 0 and before is not None and not before.keys() <= after.keys()
 
 
 def _offered(rule: EmbedRule, parent: Item | None) -> tuple[object, str | None]:

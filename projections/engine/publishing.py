@@ -70,8 +70,7 @@ class Publisher:
         updates: dict[Target, Update] = {}
         for target, rule in known.items():
             if shares_calls(rule) and not groups[target].rebuilding:
-                values = rule.published(groups[target].totals, {})
-                update = self._blind(rule, decode_key(target[1]), groups[target], values)
+                update = self._blind(rule, decode_key(target[1]), groups[target], {})
                 if update is not None:
                     updates[target] = update
         alone = [target for target in known if target not in updates and not groups[target].rebuilding]
@@ -146,51 +145,34 @@ class Publisher:
             return None  # its copies were claimed once: today each follows its source
         return rule if isinstance(rule, LedgerRule) else None
 
-    def _blind(self, rule: LedgerRule, key: ItemKey, group: Group, values: Mapping[str, Value | None]) -> Update | None:
+    def _blind(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members) -> Update | None:
         """The update of an item that nobody has read; None if the item has to be read first."""
         if not rule.into.at(key):
             return None
-        stamp = self._guards.stamp(key, group.at, n=group.totals.n)
-        wanted = {**values, self._guards.name(rule.name): stamp}
-        return self._items.change(rule.into, key, wanted, self._guards.older(rule.name, key, group.at))
-
-    def _recreated(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members) -> Update | None:
-        """The update of an item that the rule created, and that nobody has read; None if it has to be read first."""
-        wanted = self._wanted(rule, key, group, members, created=True)
+        wanted = self._wanted(rule, key, group, members)
         if isinstance(rule, CopyRule):
-            if rule.attributes is None:  # only the item tells what is to be removed
-                return None
             wanted = {**{name: None for name in sorted(rule.owned()) if name not in wanted}, **wanted}
-        return self._items.change(rule.into, key, wanted, self._guards.created_and_older(rule.name, key, group.at))
+        return self._items.change(rule.into, key, wanted, self._guards.older(rule.name, key, group.at))
 
     def _publish_one(self, rule: LedgerRule, target: Target, group: Group) -> None:
         key = decode_key(target[1])
         members = read_members(self._store, rule, target[1], group)
-        item: Image | None = None
-        n = group.totals.n
-        try:
-            if not creates(rule):
-                update = self._blind(rule, key, group, self._values(rule, group, members))
-                if update is None:
-                    item = self._get(key)
-                else:
-                    self._store.write(update)
-                    return self._tally.add("published")
-            elif not rule.into.at(key) or (isinstance(rule, CopyRule) and n == 0):
-                item = self._get(key)
-            elif n == 0 or group.at != group_at(
-                group.generation, 1
-            ):  # as a rule the item is there, and the rule has created it
-                update = self._recreated(rule, key, group, members)
-                if update is None:
-                    item = self._get(key)
-                else:
-                    self._store.write(update)
-                    if n == 0:
-                        self._delete_empty(rule, key)
-                    return self._tally.add("published")
-        except ConditionFailed as failed:
-            item = failed.item
+        n, item = group.totals.n, None
+        update: Update | None = None
+        # of a copy of all attributes, and of a claim that is gone, only the item tells what is to be removed
+        if not isinstance(rule, CopyRule) or (n and rule.attributes is not None):
+            update = self._blind(rule, key, group, members)
+        if update is None:
+            item = self._get(key)
+        elif not creates(rule) or group.at != group_at(group.generation, 1):  # else there is no item yet, as a rule
+            try:
+                self._store.write(update)
+            except ConditionFailed as failed:
+                item = failed.item
+            else:
+                if n == 0 and creates(rule):
+                    self._delete_empty(rule, key)
+                return self._tally.add("published")
         return self._publish_read(rule, target, group, members, item)
 
     def _get(self, key: ItemKey) -> Image | None:
@@ -268,12 +250,10 @@ class Publisher:
                 continue
         raise Transient(f"{rule.name}: the guard of a target kept changing while it was healed")
 
-    def _wanted(
-        self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, *, created: bool
-    ) -> dict[str, Value | None]:
+    def _wanted(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members) -> dict[str, Value | None]:
         """What an item shows of a group, the guard included."""
         by = members["claim"][0].source if isinstance(rule, CopyRule) and members["claim"] else None
-        stamp = self._guards.stamp(key, group.at, by=by, n=group.totals.n, created=created)
+        stamp = self._guards.stamp(key, group.at, by=by, n=group.totals.n)
         return {**self._values(rule, group, members), self._guards.name(rule.name): stamp}
 
     def _values(self, rule: LedgerRule, group: Group, members: Members) -> Mapping[str, Value | None]:
@@ -298,15 +278,15 @@ class Publisher:
             if not makes or not contributed:
                 return False
             constants = {} if isinstance(rule, CopyRule) else rule.into.constants
-            self._items.create(key, {**constants, **self._wanted(rule, key, group, members, created=True)})
+            self._items.create(key, {**constants, **self._wanted(rule, key, group, members)})
             return True
         guard = self._items.guard(rule, key, item)
         if not self._items.may_write(rule, rule.into, key, item):
             # The constants of an item that the rule created may be those of another version of its entity: then the guard
             # tells the retirement of that version what it may delete.
-            former = guard is not None and guard.created and self._program.recognise(key, item) is None
+            former = guard is not None and self._items.created(key, item) and self._program.recognise(key, item) is None
             released = (
-                guard is not None and not former and self._items.release(self._left(rule, key, group, members, guard))
+                guard is not None and not former and self._items.release(self._left(rule, key, group, members, item))
             )
             if makes and contributed:
                 raise occupied(rule.into)
@@ -316,26 +296,26 @@ class Publisher:
             return not newer and guard is not None and self._retract_claim(rule, key, group, item, guard)
         if newer:  # the one who published the zeros may have died before deleting
             return makes and n == 0 and self._delete_empty(rule, key)
-        created = makes and self._items.created(key, item)
-        wanted = self._wanted(rule, key, group, members, created=created)
+        wanted = self._wanted(rule, key, group, members)
         if isinstance(rule, CopyRule):
-            owned = rule.owned(item) if guard is not None and guard.created else rule.owned()
+            owned = rule.owned(item) if self._items.created(key, item) else rule.owned()
             wanted = {**{name: None for name in sorted(owned) if name not in wanted}, **wanted}
         elif makes:
             wanted = {**rule.into.constants, **wanted}
         shown = all(same(item.get(name), value) for name, value in wanted.items())
         if not shown:
-            by_other = created and not (guard is not None and guard.created)
-            self._items.write(rule.into, key, wanted, rule, item, all_guards=by_other)
+            self._items.write(rule.into, key, wanted, rule, item)
         if makes and n == 0:
             self._delete_empty(rule, key)
         return not shown
 
-    def _left(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, guard: Guard) -> Release:
+    def _left(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, item: Image) -> Release:
         """What a rule may have published on an item that has left its entity: no more is known where no record tells."""
-        published = {**(rule.into.constants if guard.created else {}), **rule.published(group.totals, members)}
+        created = self._items.created(key, item)
+        published = {**(rule.into.constants if created else {}), **rule.published(group.totals, members)}
         values = {name: (value,) for name, value in published.items() if value is not None}
-        return Release(key, rule.into, (self._guards.name(rule.name),), values)
+        marks = (self._guards.mark,) if created else ()
+        return Release(key, rule.into, (self._guards.name(rule.name), *marks), values)
 
     def _apply_elsewhere(self, rule: LedgerRule, key: ItemKey, group: Group, item: Image, *, heals: bool) -> bool:
         """Under a key of another entity, which another version of the rule recorded: it owns no attribute there.
@@ -350,13 +330,13 @@ class Publisher:
         entities = self._program.entities_at(key)
         entity = next((one for one in entities if self._items.is_of(one, key, item)), None)
         if isinstance(rule, CopyRule) and n == 0 and entity is not None and _all_are(entities, lambda one: one.copied):
-            if not guard.created or self._items.foreign(entity, item):
+            if not self._items.created(key, item) or self._items.foreign(entity, item):
                 return False
             self._items.delete(entity, key, item)
             return True
         if entity is None or not _all_are(entities, _made):
             return False
-        stamp = self._guards.stamp(key, group.at, n=n, created=guard.created)
+        stamp = self._guards.stamp(key, group.at, n=n)
         wanted: dict[str, Value | None] = {self._guards.name(rule.name): stamp}
         if not isinstance(rule, CopyRule):
             others = set(self._store.schema(key.table).key_attributes)
@@ -394,11 +374,11 @@ class Publisher:
 
     def _retract_claim(self, rule: CopyRule, key: ItemKey, group: Group, item: Image, guard: Guard) -> bool:
         """Without a claim: an item that the rule created goes; of any other only what the rule set."""
-        if guard.created and not self._items.foreign(rule.into, item):
+        if self._items.created(key, item) and not self._items.foreign(rule.into, item):
             self._items.delete(rule.into, key, item)
             return True
         owned = rule.owned() - rule.into.constants.keys()
-        stamp = self._guards.stamp(key, group.at, n=0, created=guard.created)
+        stamp = self._guards.stamp(key, group.at, n=0)
         wanted: dict[str, Value | None] = {**dict.fromkeys(sorted(owned)), self._guards.name(rule.name): stamp}
         if all(same(item.get(name), value) for name, value in wanted.items()):
             return False

@@ -54,25 +54,23 @@ class Past:
         self.into = self._then.entities[self._entity]
         """The entity that it wrote to, as it was."""
 
-    def wrote(self, key: ItemKey, image: Image) -> bool:
-        """Whether an item may bear traces of it."""
+    def wrote(self, key: ItemKey, image: Image, guards: Guards) -> bool:
+        """Whether an item may bear traces of it. A guard that was cloned or edited is none."""
         if self._idle or key.table != self._table:
             return False
-        if self.kind != "index" and self.guard not in image:
+        if self.kind != "index" and (self.guard not in image or guards.parse(image[self.guard], key) is None):
             return False
-        if self.kind != "index" and not self._changed:
+        # the guard alone may be that of the rule as it is now
+        return (self.kind != "index" and not self._changed) or self._is_its(key, image)
+
+    def _is_its(self, key: ItemKey, image: Image) -> bool:
+        """Whether an item is of the entity that it wrote to."""
+        if self._fits(key, image):
             return True
-        if self._fits(key, image):  # the guard alone may be that of the rule as it is now
-            return True
-        if not self._makes or not self._then.entities[self._entity].at(key):
+        if not self._makes or not self.into.at(key):
             return False
         item = self._today.recognise(key, image)  # its constants are others by now, if the entity's `match` has changed
         return item is not None and item.entity.name == self._entity
-
-    def created(self, key: ItemKey, image: Image, guards: Guards) -> bool:
-        """Whether its guard on the item is valid and marks the item as created."""
-        guard = guards.parse(image[self.guard], key) if self.guard in image else None
-        return guard is not None and guard.created
 
     def made(self, key: ItemKey, image: Image) -> bool:
         """Whether it brought an item to life: its guard alone may be that of a version that wrote on other items."""
@@ -87,10 +85,16 @@ class Past:
         rule = self._today.rules.get(self.rule)
         return rule is not None and item is not None and getattr(rule, "into", rule.source) is item.entity
 
-    def left(self, image: Image, item: Item | None) -> frozenset[str]:
-        """The attributes on an item that it wrote, and no rule of today owns."""
+    def left(self, key: ItemKey, image: Image, item: Item | None, guards: Guards) -> frozenset[str]:
+        """The attributes on an item that it wrote, and no rule of today owns.
+
+        None of an item that is of another kind by now: its values may be the application's. Nor does a copy of all
+        attributes know which of those on an adopted item it wrote.
+        """
         owned = _owned(item, self._today)
-        if owned is None:
+        if owned is None or not self._is_its(key, image):
+            return frozenset()
+        if self.attributes is None and not guards.created(key, image):
             return frozenset()
         wrote = self.attributes if self.attributes is not None else _unguarded(image, self._today)
         return (wrote - owned - set(self._today.tables[self._table].key_attributes)) & image.keys()
@@ -112,7 +116,7 @@ def retire(
     """
     counts: Counter[str] = Counter()
     for key, image in images.items():
-        traces = [one for one in past if one.wrote(key, image)]
+        traces = [one for one in past if one.wrote(key, image, guards)]
         tried = [one for one in traces if one.tried] if withhold is not None else []
         traces = [one for one in traces if one not in tried]
         if traces:
@@ -120,7 +124,7 @@ def retire(
         if withhold is not None and tried:
             item = today.recognise(key, image)
             for one in tried:
-                if one.left(image, item) or (one.guard in image and not one.writes_still(item)):
+                if one.left(key, image, item, guards) or (one.guard in image and not one.writes_still(item)):
                     withhold(key, one.rule)
     return counts
 
@@ -129,7 +133,7 @@ def _free(
     key: ItemKey, image: Image | None, traces: Sequence[Past], today: Program, store: Store, guards: Guards
 ) -> Iterable[str]:
     for _ in range(_MOST_TRIES):
-        traces = [one for one in traces if image is not None and one.wrote(key, image)]
+        traces = [one for one in traces if image is not None and one.wrote(key, image, guards)]
         if image is None or not traces:
             return ()
         try:
@@ -147,8 +151,8 @@ def _remove(
     rules = [name.removeprefix(today.guard_prefix) for name in sorted(makers)]
     gone = [one for one in traces if not one.writes_still(item)]
     held = {one.guard for one in gone} & image.keys()
-    wrote = {name for one in traces for name in one.left(image, item)}
-    created = [one for one in gone if one.made(key, image) and one.created(key, image, guards)]
+    wrote = {name for one in traces for name in one.left(key, image, item, guards)}
+    created = [one for one in gone if one.made(key, image) and guards.created(key, image)]
     if created:
         entity = item.entity if item is not None else created[0].into
         foreign = items.foreign(entity, image).keys() - wrote - created[0].into.constants.keys()
@@ -158,6 +162,8 @@ def _remove(
     names = held | wrote
     if not names:
         return ()
+    if gone and not makers and guards.created(key, image):
+        names |= {guards.mark}  # no rule of today makes such items
     items.remove(key, sorted(names), image, {one.into for one in traces}, {one.guard for one in traces})
     if item is not None and makers:  # what kept a created item there, to which nothing contributes, may just have gone
         left = {name: value for name, value in image.items() if name not in names}

@@ -186,7 +186,11 @@ class Examiner:
         held = item.get(name) if item is not None else None
         common = Drift("", rule.name, target, at=guard.at or None if guard is not None else None, shadow=shadow)
         drifts: list[Drift] = []
-        names = rule.owned(item) if guard is None or guard.created or rule.attributes is not None else rule.owned()
+        names = (
+            rule.owned(item)
+            if guard is None or self._items.created(key, item) or rule.attributes is not None
+            else rule.owned()
+        )
         if made is None:
             if item is not None and guard is not None and guard.by and guard.n != 0 and not shadow:
                 drifts = [replace(common, kind="copy extra", actual=showing.item(item, names), source=guard.by)]
@@ -319,8 +323,7 @@ class Examiner:
         target, rules = encode_key(key), self._scope.all_live_into(rule.into.name)
         if rules is None or self._items.foreign(rule.into, item):
             return []
-        guards = [self._guards.read(one.name, key, item) for one in (*rules, rule)]
-        if not any(guard is not None and guard.created for guard in guards):
+        if not self._items.created(key, item):
             return []
         if isinstance(rule, CopyRule):
             rules = (rule,)

@@ -91,15 +91,16 @@ class Oracle:
         return differences.of(self, items, due)
 
     def _guards(self, items: Items, genuine: Genuine) -> dict[ItemKey, dict[str, Mapping[str, Any]]]:
-        """The fields of the guards on each item, by rule. Malformed guards are ignored."""
+        """The fields of the guards on each item, by rule; the mark has no name. Malformed ones are left out."""
         found: dict[ItemKey, dict[str, Mapping[str, Any]]] = {}
         for table, held in items.items():
             for image in held:
                 for name, value in image.items():
-                    if name.startswith(self._prefix) and isinstance(value.get("M"), Mapping):
+                    mark = name == self._prefix and "S" in value
+                    if mark or (name.startswith(self._prefix) and isinstance(value.get("M"), Mapping)):
                         key = self.tables[table].key_of(image)
                         if genuine(key, value):
-                            found.setdefault(key, {})[name.removeprefix(self._prefix)] = value["M"]
+                            found.setdefault(key, {})[name.removeprefix(self._prefix)] = value.get("M", {})
         return found
 
     def read(self, items: Items) -> _State:
@@ -190,8 +191,8 @@ class _Run:
         return found
 
     def _created(self, key: ItemKey) -> bool:
-        """Whether a guard marks the item as created by a rule."""
-        return any(guard.get("c") == {"BOOL": True} for guard in self._guards.get(key, {}).values())
+        """Whether the item is marked as created by a rule."""
+        return "" in self._guards.get(key, {})
 
     def _left(self, key: ItemKey, item: Image, entity: Entity) -> Image | None:
         """What is left of an item of a created entity when nothing contributes to it; None if it is deleted."""
@@ -312,6 +313,10 @@ class _Run:
                 parents.setdefault(reference, self._remembered(one, key, item, variables))
         for key, item, variables in sources.get(one.into.name, ()):
             reference = one.references(item, variables)
+            if reference is None and one.keep and key in then:  # whether a parent ever gave it anything is not known
+                held = self._actual.get(key, {})
+                then[key].update({name: held[name] for name in one.attributes if name in held})
+                self._incomparable.update((key, name) for name in one.attributes)
             if reference is None or key not in then:
                 continue
             if reference in parents:

@@ -13,7 +13,7 @@ from typing import Any
 
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.embeds import EmbedRule
-from projections.language.keys import decode_key, encode_key
+from projections.language.keys import encode_key
 from projections.language.program import Entity, Program
 from projections.language.rules import AggregateRule, CopyRule, IndexRule, PickRule
 
@@ -45,6 +45,8 @@ class _Owned:
             elif isinstance(rule, AggregateRule | PickRule | EmbedRule):
                 self._add(rule.attributes, guard)
         self.constants = entity.constants if entity.owned_by_rules else {}
+        if entity.owned_by_rules:
+            self.guards[program.guard_prefix] = [program.guard_prefix]  # the mark of created items
 
     def _add(self, names: Collection[str], guard: str) -> None:
         for name in names:
@@ -121,8 +123,8 @@ class Harm:
         self._programs = programs = ownership.programs
         self._prefix = programs[0].guard_prefix
         self._shadows: dict[ItemKey, _Shadow] = {}
-        self._digests: dict[ItemKey, set[str]] = {}
-        """The digests in guards that the engine wrote on each item."""
+        self._genuine: dict[ItemKey, list[Value]] = {}
+        """The guards and marks that the engine wrote on each item."""
         self._deleted: dict[ItemKey, tuple[Any, dict[str, Value]]] = {}
         """Attributes of the application that a deletion took with it, until the process that deleted restores them."""
         self._made: set[ItemKey] = set()
@@ -135,43 +137,15 @@ class Harm:
     # Guards
 
     def genuine(self, key: ItemKey, guard: Value) -> bool:
-        """Return whether the engine wrote such a guard on this item, rather than the application."""
-        fields = guard.get("M")
-        if not isinstance(fields, Mapping) or not self._parses(fields):
-            return False
-        if not self._digests:
-            return "d" not in fields
-        digest = fields.get("d")
-        return isinstance(digest, Mapping) and digest.get("S") in self._digests.get(key, ())
-
-    def _parses(self, fields: Mapping[str, Any]) -> bool:
-        if not isinstance(fields.get("at", {}).get("S"), str):
-            return False
-        number = fields.get("n", {"N": "0"}).get("N")
-        if not isinstance(number, str) or not number.isdecimal():
-            return False
-        by = fields.get("by")
-        return by is None or ("S" in by and self._names_item(by["S"]))
-
-    def _names_item(self, text: str) -> bool:
-        try:
-            key = decode_key(text)
-        except ValueError:
-            return False
-        schema = self._programs[0].tables.get(key.table)
-        return (
-            schema is not None
-            and bool(key.partition)
-            and (key.sort is None) == (schema.sort is None)
-            and key.sort != ""
-        )
+        """Return whether the engine wrote such a guard or mark on this item, rather than the application."""
+        return guard in self._genuine.get(key, ())
 
     def _guards(self, key: ItemKey, image: Image) -> set[str]:
         return {name for name in image if name.startswith(self._prefix) and self.genuine(key, image[name])}
 
     def _marked(self, key: ItemKey, image: Image) -> bool:
-        """Whether a guard says that a rule created the item."""
-        return any(image[name]["M"].get("c") == {"BOOL": True} for name in self._guards(key, image))
+        """Whether the item is marked as created by a rule."""
+        return self._prefix in image and self.genuine(key, image[self._prefix])
 
     # The application's writes
 
@@ -225,9 +199,7 @@ class Harm:
                 if before is None or before.get(name) != value:
                     self._values.setdefault((key, name), []).append(value)
             elif before is None or before.get(name) != value:
-                digest = value.get("M", {}).get("d", {}).get("S")
-                if digest is not None:
-                    self._digests.setdefault(key, set()).add(digest)
+                self._genuine.setdefault(key, []).append(value)
         if before is None:
             assert after is not None
             self._made.add(key)
@@ -290,7 +262,7 @@ class Harm:
                 yield from self._attribute(key, name, before.get(name), after.get(name), owned, shadow)
         if shadow.wrote:
             self._published(key, after, shadow)
-        if self._digests and key not in self._made and self._marked(key, after) and not self._marked(key, before):
+        if key not in self._made and self._marked(key, after) and not self._marked(key, before):
             yield f"{HARM}{encode_key(key)}: the engine marked an item as created that it did not create"
 
     def _attribute(
