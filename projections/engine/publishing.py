@@ -300,7 +300,12 @@ class Publisher:
             return True
         guard = self._items.guard(rule, key, item)
         if not self._items.may_write(rule, rule.into, key, item):
-            released = guard is not None and self._items.release(self._left(rule, key, group, members, guard))
+            # The constants of an item that the rule created may be those of another version of its entity: then the guard
+            # tells the retirement of that version what it may delete.
+            former = guard is not None and guard.created and self._program.recognise(key, item) is None
+            released = (
+                guard is not None and not former and self._items.release(self._left(rule, key, group, members, guard))
+            )
             if makes and contributed:
                 raise occupied(rule.into)
             return released
