@@ -139,6 +139,8 @@ class Context:
             share * (table if self.assumed.projections.get(index) is None else 1)
             for index, share in self.settled(entity).items()
         )
+        looks = "the item is read before it is deleted: it may have attributes of the application"
+        cost.terms.append(Term((rule,), "look", count, looks, read_units=self.read(entity), calls=1))
         cost.terms.append(Term((rule,), "delete", count, why, write_units=table + indexes, calls=1))
         cost.records += count
 

@@ -136,6 +136,7 @@ def _publish(
 ) -> None:
     asked = 0.0
     sharing: list[str] = []
+    unsure: dict[str, float] = {}
     together: dict[str, dict[str, float]] = {}
     for rule, number in packed.targets.items():
         facts = at.facts[rule]
@@ -148,6 +149,7 @@ def _publish(
         if others > LITTLE:
             why = "targets of the same sources that stay as they are: looked at again, and found as they should be"
             cost.terms.append(Term((rule,), "in vain", others, why, write_units=1, calls=float(facts.alone)))
+            unsure[rule] = unsure.get(rule, 0.0) + others
         sharing.append(rule)
         cost.targets[rule] = cost.targets.get(rule, 0.0) + number
         cost.pieces[rule] = cost.pieces.get(rule, 0.0) + sum(shapes[shape] for shape in concerned)
@@ -166,7 +168,9 @@ def _publish(
             numbers[facts.name] = numbers.get(facts.name, 0.0) + again
         why = "targets of the same sources to which an edit makes no difference: looked at again"
         cost.terms.append(Term((facts.name,), "in vain", again, why, write_units=1, calls=float(facts.alone)))
+        unsure[facts.name] = unsure.get(facts.name, 0.0) + again
     _batches(together, cost)
+    _looks(at, unsure, cost)
     if asked > LITTLE:
         why = f"the groups of {asked:.4g} targets, at most {KEYS_PER_REQUEST} a call"
         rules = tuple(sharing)
@@ -186,6 +190,18 @@ def _batches(together: Mapping[str, Mapping[str, float]], cost: BatchCost) -> No
         if sum(numbers) > LITTLE:
             why = f"{BATCH_STATEMENTS} targets a call"
             cost.terms.append(Term(rules, "publish", batched(sum(numbers), BATCH_STATEMENTS), why, calls=1))
+
+
+def _looks(at: Context, unsure: Mapping[str, float], cost: BatchCost) -> None:
+    """Reading targets whose statement was not done: of an entity with `match`, no condition is exact for every item."""
+    facts = [at.facts[rule] for rule, number in unsure.items() if number > LITTLE]
+    looked = [one for one in facts if not one.alone and at.program.entities[one.into].pattern is not None]
+    why = "targets whose update was not done are read: `match` may fit where its condition does not hold"
+    for one in looked:
+        cost.terms.append(Term((one.name,), "look", unsure[one.name], why, read_units=at.read(one.into)))
+    if looked:
+        calls = batched(sum(unsure[one.name] for one in looked))
+        cost.terms.append(Term(tuple(one.name for one in looked), "look", calls, why, calls=1))
 
 
 def _unchanged(

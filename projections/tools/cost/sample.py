@@ -166,7 +166,7 @@ def _by_hand(program: Program, rehearsal: Rehearsal, number: int) -> NaiveCost:
         for request in batch.requests:
             for action in request.actions:
                 role = role_of(program, action)
-                if role.kind in ("publish", "copy", "index", "embed", "delete"):
+                if role.kind in ("publish", "copy", "index", "embed", "delete", "release", "restore"):
                     for rule in role.rules:
                         sizes.setdefault(rule, []).append(action.units.total)
                         children[rule] += role.kind == "embed"
