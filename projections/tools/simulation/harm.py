@@ -192,6 +192,8 @@ class Harm:
                 if name not in after:
                     shadow.wrote.pop(name, None)
         shadow.created = not self._marked(key, after)
+        if shadow.created:  # whatever was there before
+            self._made.discard(key)
         self._published(key, after, shadow)
         whole = self._ownership.copied_whole
         if whole and any(
