@@ -12,18 +12,20 @@ Any step may be repeated, by anybody. What has settled is taken over as it is: n
     pk   sk                   what
     R    rebuild|<hash>       note: a group that is being rebuilt, its new generation, when that began
 
-The note is written before the group is closed and deleted in the last step. A process that dies leaves it behind: the next
-backfill or repair finishes the rebuild. `run` on it is the backfill that does.
+The note is written in the transaction that begins the new generation, and deleted in the last step. A process that dies
+leaves it behind: the next backfill or repair finishes the rebuild. `before` on it names backfills: the one that began after
+any of these finishes the rebuild, since the group was closed before it read its first page.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 
 from projections.engine.delta import SETTLED
 from projections.engine.effort import Effort
@@ -40,9 +42,11 @@ from projections.engine.ledger_items import (
 )
 from projections.engine.store import (
     Above,
+    Action,
     AllOf,
     AnyOf,
     Below,
+    Check,
     Condition,
     Delete,
     Equal,
@@ -53,26 +57,30 @@ from projections.engine.store import (
     Store,
     Update,
     Value,
-    Write,
 )
 from projections.errors import ConditionFailed, TransactionCancelled, Transient
 from projections.language.program import Program
 
-__all__ = ["Note", "adopt", "close", "forgotten", "notes", "reopen", "sweep"]
+__all__ = ["Claim", "Note", "close", "forgotten", "notes", "reopen", "sweep"]
 
 _MOST_TRIES = 20
 _PREFIX = "rebuild|"
+_AFTER = "after|"
+"""Before the names of backfills: a set holds no empty text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A rebuild that was begun and not ended: the group, its new generation, when it began, the backfill that ends it."""
+    """A rebuild that was begun and not ended: the group, its new generation, when it began.
+
+    `before` has names of backfills, "" where there was none: the backfill that began after one of them ends the rebuild.
+    """
 
     target: Target
     generation: int
     at: float
     """Seconds since 1970."""
-    run: str = ""
+    before: frozenset[str] = frozenset()
 
 
 def notes(store: Store) -> Iterator[Note]:
@@ -80,20 +88,16 @@ def notes(store: Store) -> Iterator[Note]:
     after = None
     while True:
         page = store.query(LEDGER, [{"S": "R"}], prefix=_PREFIX, after=after)
-        for item in page.items:
-            target = item["rule"]["S"], item["target"]["S"]
-            run = item["run"]["S"] if "run" in item else ""
-            yield Note(target, int(Decimal(item["generation"]["N"])), float(item["at"]["N"]), run)
+        yield from map(_read, page.items)
         after = page.after
         if after is None:
             return
 
 
-def adopt(store: Store, note: Note, run: str) -> None:
-    """Note that a backfill ends a rebuild: its pages move the entries into this generation."""
-    with suppress(ConditionFailed):  # ended, or begun anew, by another process
-        same = Equal(("generation",), {"N": str(note.generation)})
-        store.write(Update(_note_key(note.target), set={"run": {"S": run}}, condition=same))
+def _read(item: Image) -> Note:
+    target = item["rule"]["S"], item["target"]["S"]
+    before = frozenset(name.removeprefix(_AFTER) for name in item["before"]["SS"]) if "before" in item else frozenset()
+    return Note(target, int(Decimal(item["generation"]["N"])), float(item["at"]["N"]), before)
 
 
 def forgotten(note: Note) -> Delete:
@@ -106,14 +110,71 @@ def _note_key(target: Target) -> ItemKey:
     return ItemKey(LEDGER, "R", f"{_PREFIX}{digest}")
 
 
-def _note(store: Store, target: Target, generation: int, now: float) -> None:
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A backfill that is about to begin, and ends the rebuilds that were begun before it.
+
+    `newest` is the newest backfill, "" if there is none. `unchanged` is the check that it still is: so a group is closed
+    and claimed only as long as none that ends the rebuild has read a page.
+    """
+
+    newest: str
+    unchanged: Check
+
+    @property
+    def names(self) -> Value:
+        return {"SS": [f"{_AFTER}{self.newest}"]}
+
+
+def _claim(store: Store, note: Note, claim: Claim | None) -> None:
+    """Claim a rebuild that somebody else began, and note it if no note of it is left.
+
+    Raises TransactionCancelled if the rebuild ended, or the note changed, and ConditionFailed as `close`.
+    """
+    key = _note_key(note.target)
+    item = store.get(key)
+    found = _read(item) if item is not None else None
+    same = found is not None and found.generation == note.generation
+    if same and (claim is None or (found is not None and claim.newest in found.before)):
+        return
+    condition = Equal(("generation",), item["generation"]) if item is not None else Missing(("pk",))
+    add = {"before": claim.names} if same and claim is not None else {}
+    write = Update(key, add=add, condition=condition) if same else _noting(note, claim, condition)
+    under_way = Check(group_key(*note.target, note.generation), Exists((REBUILDING,)))
+    _transact(store, [write, under_way], claim)
+
+
+def _noting(note: Note, claim: Claim | None, condition: Condition | None = None) -> Update:
+    """Return the write of a note in place of any other."""
     values: dict[str, Value] = {
-        "rule": {"S": target[0]},
-        "target": {"S": target[1]},
-        "generation": {"N": str(generation)},
-        "at": {"N": str(int(now))},
+        "rule": {"S": note.target[0]},
+        "target": {"S": note.target[1]},
+        "generation": {"N": str(note.generation)},
+        "at": {"N": str(int(note.at))},
     }
-    store.write(Update(_note_key(target), set=values, remove=("run",)))
+    if claim is not None:
+        values["before"] = claim.names
+    remove = ("before",) if claim is None else ()
+    return Update(_note_key(note.target), set=values, remove=remove, condition=condition)
+
+
+def _noted(store: Store, note: Note, claim: Claim | None, writes: Sequence[Action]) -> None:
+    """Begin a generation, and note that."""
+    _transact(store, [*writes, _noting(note, claim)], claim)
+
+
+def _transact(store: Store, writes: Sequence[Action], claim: Claim | None) -> None:
+    """Write, as long as what is claimed may be."""
+    if claim is None:
+        store.transact(writes)
+        return
+    try:
+        store.transact([*writes, claim.unchanged])
+    except TransactionCancelled as cancelled:
+        reason = cancelled.reasons[len(writes)] if len(cancelled.reasons) > len(writes) else None
+        if reason is not None and reason.kind == "condition":
+            raise ConditionFailed(reason.item) from cancelled
+        raise
 
 
 def close(
@@ -123,14 +184,15 @@ def close(
     generations: Generations,
     effort: Effort,
     clock: Callable[[], float] = time.time,
+    claim: Claim | None = None,
 ) -> int:
     """Closes the open generation of a group and makes the next, which nothing publishes yet; or finds that done.
 
-    Writes a note first. Gives the new generation, which `generations` knows from then on. Raises Transient.
+    Leaves a note, for the backfill of `claim` if there is one. Gives the new generation, which `generations` knows from
+    then on. Raises Transient, and ConditionFailed if the claim's backfill may not begin any more.
     """
     attempt = 0
     seen: int | None = None
-    noted: int | None = None
     while True:
         effort.check()
         known = _by_generation(store, target)
@@ -149,14 +211,13 @@ def close(
             following = max(generation, generations.of(target), *known) + 1
         # Between the two there is none, unless the ledger was restored and processes went on with what they remembered.
         strays = [number for number in known if generation < number < following]
-        if noted != following:
-            noted = following
-            _note(store, target, noted, clock())
+        note = Note(target, following, clock())
         try:
+            if REBUILDING in first:
+                _claim(store, note, claim)
             for number in [generation, *strays]:
-                _close_generation(
-                    store, program, target, number, following, known.get(number, {}), begins=number == generation
-                )
+                begins = partial(_noted, store, note, claim) if number == generation else None
+                _close_generation(store, program, target, number, following, known.get(number, {}), begins)
         except (TransactionCancelled, Transient) as error:  # as a rule somebody committed to it meanwhile
             attempt += 1
             if attempt == _MOST_TRIES:
@@ -174,8 +235,7 @@ def _close_generation(
     generation: int,
     following: int,
     parts: dict[int, Image],
-    *,
-    begins: bool,
+    begins: Callable[[Sequence[Action]], None] | None,
 ) -> None:
     """Closes all shards of one generation. One that `begins` makes the following generation with its first shard."""
     if generation == following:  # nobody knows which one it replaces
@@ -184,7 +244,7 @@ def _close_generation(
     # Where the first was lost nothing counts the others, and a commit under way may write to one that is not there yet.
     counted = int(Decimal(first[SHARD_COUNT]["N"])) if SHARD_COUNT in first else 1
     for shard in range(max([counted, spread(program, target), *(shard + 1 for shard in parts)])):
-        _close_shard(store, target, generation, shard, parts, following, begins=begins and shard == 0)
+        _close_shard(store, target, generation, shard, parts, following, begins if shard == 0 else None)
     _carry_extremes(store, target, generation, following)
 
 
@@ -199,7 +259,13 @@ def _by_generation(store: Store, target: Target) -> dict[int, dict[int, Image]]:
 
 
 def _close_shard(
-    store: Store, target: Target, generation: int, shard: int, parts: dict[int, Image], following: int, *, begins: bool
+    store: Store,
+    target: Target,
+    generation: int,
+    shard: int,
+    parts: dict[int, Image],
+    following: int,
+    begins: Callable[[Sequence[Action]], None] | None,
 ) -> None:
     """Closes one shard, and takes what has settled in it over into the next generation, in one transaction.
 
@@ -216,21 +282,21 @@ def _close_shard(
     settled: dict[str, Value] = {
         name: value for name, value in (part or {}).items() if name.startswith(SETTLED) and "N" in value
     }
-    writes: list[Write] = [
+    writes: list[Action] = [
         Update(
             key,
             set={CLOSED: {"N": str(following)}, **whole_key(key, target[1])},
             condition=AllOf(tuple(unchanged)),
         )
     ]
-    if not begins:
+    if begins is None:
         if settled:
             writes.append(Update(next_key, add=settled, condition=Exists((REBUILDING,))))
         store.transact(writes)
         return
     begun: dict[str, Value] = {REBUILDING: {"BOOL": True}, **whole_key(next_key, target[1])}
     writes.append(Update(next_key, set=begun, add={"version": {"N": "1"}, **settled}, condition=Missing(("pk",))))
-    store.transact(writes)
+    begins(writes)
 
 
 def _carry_extremes(store: Store, target: Target, generation: int, following: int) -> None:

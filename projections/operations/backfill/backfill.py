@@ -13,9 +13,9 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from projections.engine import rebuild
@@ -27,7 +27,7 @@ from projections.engine.ledger_items import LEDGER
 from projections.engine.plan import Rejected
 from projections.engine.registry import FILLING, RETIRING, Registry, Replaced, Standing
 from projections.engine.store import Store
-from projections.errors import UsageError
+from projections.errors import ConditionFailed, UsageError
 from projections.language.program import Program
 from projections.operations.adoption import Adoption, compute
 from projections.operations.backfill.pages import PAGE, Pages, creates, rebuilds
@@ -39,6 +39,9 @@ __all__ = ["Backfill", "Done", "Overtaken"]
 
 _SECONDS = 300.0
 """How long is tried what is done between phases."""
+
+_MOST_TRIES = 20
+"""To take the place of a run that goes on meanwhile."""
 
 
 class Overtaken(Replaced):
@@ -90,7 +93,6 @@ class Backfill:
     ) -> None:
         self._program = program
         self._store = store
-        self._run_pieces = run
         self._sleep = sleep
         self._chance = chance
         self._fences = threading.Lock()
@@ -109,9 +111,12 @@ class Backfill:
             size=page,
             pace=pace,
             dry=dry,
-            clock=lambda: now().timestamp(),
+            clock=self._clock,
             chance=chance,
         )
+
+    def _clock(self) -> float:
+        return self.now().timestamp()
 
     @property
     def fingerprint(self) -> str:
@@ -152,9 +157,7 @@ class Backfill:
         run = self._run(
             self._named_next(), standing, names, segments, allow_delete=allow_delete, wait=wait, ready=ready
         )
-        self._adopt(run, standing)
-        if not self.progress.begin(run, known):
-            raise UsageError("another backfill began at the same time; `projections status` says how far it is")
+        run = self._instead(run, known, standing)
         # those of the run before, and of processes that died
         close_leases(
             self._store,
@@ -163,29 +166,43 @@ class Backfill:
         )
         return run
 
+    def _instead(self, run: Run, known: Run | None, standing: Standing) -> Run:
+        """Make a run the newest, instead of the one known, which may go on to other phases meanwhile."""
+        newest = known
+        for _ in range(_MOST_TRIES):
+            run = replace(run, replaces=known.name if known is not None else "")
+            with suppress(ConditionFailed):
+                self._adopt(run, newest, standing)
+                if self.progress.begin(run, newest):
+                    return run
+            newest = self.progress.run()
+            if newest is None or known is None or newest.name != known.name:
+                break
+        self.release()
+        raise UsageError("another backfill began at the same time; `projections status` says how far it is")
+
     def _expired(self, run: Run) -> bool:
         """Whether a run is older than the records of a stream: what it did no longer holds."""
         return (self.now() - datetime.fromisoformat(run.began)).total_seconds() > MOST_SECONDS
 
-    def _adopt(self, run: Run, standing: Standing) -> None:
-        """Take over the rebuilds that were begun and not ended: close their groups, so that pages can move the entries."""
+    def _adopt(self, run: Run, newest: Run | None, standing: Standing) -> None:
+        """Take over the rebuilds that were begun and not ended: close their groups, so that pages can move the entries.
+
+        Of several backfills that begin at the same time, the one that does begin ends the rebuilds that any of them took
+        over. Raises ConditionFailed if another one did.
+        """
         found = list(rebuild.notes(self._store))
         if not found:
             return
         store = self._fenced(run, standing)
         store.open()
-        effort = self._effort()
-
-        def adopt(note: rebuild.Note) -> None:
-            if note.target[0] not in self._program.rules:  # its entries go with it
-                store.write(rebuild.forgotten(note))
-                return
-            generation = rebuild.close(
-                store, self._program, note.target, Generations(), effort, lambda: self.now().timestamp()
-            )
-            rebuild.adopt(store, replace(note, generation=generation), run.name)
-
-        self._run_pieces([partial(adopt, note) for note in found])
+        claim = rebuild.Claim(run.replaces, self.progress.unchanged(newest))
+        for note in found:  # one after the other: transactions that check the same item conflict
+            if note.target[0] in self._program.rules:
+                rebuild.close(store, self._program, note.target, Generations(), self._effort(), self._clock, claim)
+            else:  # its entries go with it
+                with suppress(ConditionFailed):
+                    store.write(rebuild.forgotten(note))
 
     def rehearsed(self, rules: Iterable[str], segments: int) -> Run:
         """A run that is noted nowhere, for a dry backfill. Raises UsageError and Misconfigured."""
@@ -330,9 +347,7 @@ class Backfill:
                 name, fenced = self._fence
                 if (name, fenced.standing.epoch) == (run.name, standing.epoch):
                     return fenced
-            fenced = Fenced(
-                self._store, standing, run.name, clock=lambda: self.now().timestamp(), named=self._named_next
-            )
+            fenced = Fenced(self._store, standing, run.name, clock=self._clock, named=self._named_next)
             self._fence = run.name, fenced
             return fenced
 

@@ -288,7 +288,7 @@ class _Work:
 
 def rebuilds(store: Store, run: Run) -> list[rebuild.Note]:
     """Return the rebuilds that a run ends."""
-    return [note for note in rebuild.notes(store) if note.run == run.name]
+    return [note for note in rebuild.notes(store) if run.replaces in note.before]
 
 
 def _groups(items: Sequence[Image]) -> list[Target]:

@@ -14,7 +14,19 @@ from decimal import Decimal
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import AllOf, Condition, Delete, Equal, Image, ItemKey, Missing, Store, Update, Value
+from projections.engine.store import (
+    AllOf,
+    Check,
+    Condition,
+    Delete,
+    Equal,
+    Image,
+    ItemKey,
+    Missing,
+    Store,
+    Update,
+    Value,
+)
 from projections.errors import ConditionFailed
 
 __all__ = ["DONE", "MOST_SECONDS", "PHASES", "RUN", "Progress", "Run", "Segment"]
@@ -56,6 +68,8 @@ class Run:
     """Seconds an invocation takes at most."""
     ready: float = 0.0
     """When the phase may begin, in seconds since 1970: when all invocations that knew less have ended."""
+    replaces: str = ""
+    """The run before it, empty if there was none."""
 
     @property
     def done(self) -> bool:
@@ -115,8 +129,13 @@ class Progress:
             return after, True
         return self.run() or after, False
 
+    @staticmethod
+    def unchanged(run: Run | None) -> Check:
+        """The check that this is the newest run, as it is here."""
+        return Check(RUN, Missing(("pk",)) if run is None else Equal(("run",), {"S": run.text()}))
+
     def _put(self, run: Run, before: Run | None) -> bool:
-        condition: Condition = Missing(("pk",)) if before is None else Equal(("run",), {"S": before.text()})
+        condition = self.unchanged(before).condition
         try:
             self._store.write(Update(RUN, set={"run": {"S": run.text()}}, condition=condition))
         except ConditionFailed:

@@ -127,6 +127,8 @@ class Harm:
         """Attributes of the application that a deletion took with it, until the process that deleted restores them."""
         self._made: set[ItemKey] = set()
         """Items that the engine created, and nobody removed since."""
+        self._values: dict[tuple[ItemKey, str], list[Value]] = {}
+        """The values that the engine ever wrote into attributes."""
         self._sourced: dict[str, None] = {}
         """Attributes that sources of copies of all attributes ever had."""
 
@@ -221,7 +223,10 @@ class Harm:
     ) -> Iterator[str]:
         """Yield the harm that a write of the engine did. `answered` is false if its answer is lost on the way."""
         for name, value in (after or {}).items():
-            if name.startswith(self._prefix) and (before is None or before.get(name) != value):
+            if not name.startswith(self._prefix):
+                if before is None or before.get(name) != value:
+                    self._values.setdefault((key, name), []).append(value)
+            elif before is None or before.get(name) != value:
                 digest = value.get("M", {}).get("d", {}).get("S")
                 if digest is not None:
                     self._digests.setdefault(key, set()).add(digest)
@@ -306,6 +311,9 @@ class Harm:
         known = after is not None or not shadow.created or name not in shadow.wrote or name in self._sourced
         if known and any(one.everything for one in owned):
             shadow.wrote.pop(name, None)
+            return
+        if after is None and before in self._values.get((key, name), ()):
+            shadow.wrote.pop(name, None)  # it still has, or has again, a value that a rule published there
             return
         if name in shadow.wrote:
             what = "removed it" if after is None else f"changed it to {after}"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from greenlet import getcurrent, greenlet
 
-from projections.engine import ledger, registry
+from projections.engine import ledger, rebuild, registry
 from projections.engine.effort import Run, one_by_one
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import Target
@@ -49,7 +49,6 @@ from projections.tools.simulation.maintenance import (
     Refresh,
     Verify,
     groups_of,
-    is_rebuilding,
 )
 from projections.tools.simulation.queue import SETTLED, TaskQueue
 from projections.tools.simulation.trace import Trace
@@ -212,8 +211,8 @@ class History:
         """The ledger, as it was backed up."""
         self._wait = rng.choice((0.1, 1.0, 10.0))
         """Seconds after which an invocation ends for certain: its function's time-out."""
-        self._left_closed: dict[Target, None] = {}
-        """Groups that somebody was about to close when he died, or was taken for dead."""
+        self._gave_up = False
+        """Whether an operator's process died, was taken for dead, or stopped with an error: it may have left a rebuild."""
         self._invocations: list[Invocation] = []
         self._instances: list[_Instance] = []
         """Processes of the function that are warm, and idle."""
@@ -544,11 +543,9 @@ class History:
 
     def _resumed(self) -> bool:
         """Whoever began something and died, or went on when nobody waited for it any more, has left it to be finished."""
-        left, self._left_closed = list(self._left_closed), {}
-        for target in left:
-            job = Rebuild(self._cast.last, target)
-            if job.begun_again(self._cast.last) and is_rebuilding(self._store.items(LEDGER), target):
-                self._jobs.append(job)
+        left, self._gave_up = list(rebuild.notes(self._store)) if self._gave_up else [], False
+        jobs = [Rebuild(self._cast.last, note.target) for note in left]
+        self._jobs += [job for job in jobs if job.begun_again(self._cast.last)]
         run = Progress(self._store).run()
         if run is not None and not run.done:
             self._jobs.append(self._backfill(resumes=True))
@@ -797,7 +794,7 @@ class History:
         try:
             if job.bench is not None and (job.outlives or self._random() < self._odds.outlive):
                 job.bench.goes_on(invocation)
-                return job.work(place, job.bench)
+                return job.bench.does(job, place)
             bench = Bench(
                 invocation.edition,
                 self._stepped,
@@ -814,7 +811,7 @@ class History:
             if bench.outdated and place != BEGIN:
                 return OUTDATED
             job.bench = bench
-            return job.work(place, bench)
+            return bench.does(job, place)
         except Replaced:
             return OUTDATED
         except (Transient, UsageError):  # a usage error is that another backfill began at the same time
@@ -824,10 +821,10 @@ class History:
         job.busy = False
         if job not in self._jobs:
             return
+        if place is None or place is OUTDATED:
+            self._gave_up = True
         if job.outlives and (place is None or place is OUTDATED or place is DONE):
             self._jobs.remove(job)  # it ends with an error, or it is done
-            if isinstance(job, Rebuild):
-                self._left_closed[job.target] = None
             return
         if place is OUTDATED:
             if not job.begun_again(self._edition):
@@ -835,8 +832,6 @@ class History:
             return
         if place is None:
             job.bench = None
-            if isinstance(job, Rebuild):
-                self._left_closed[job.target] = None
             if self._random() < 0.1:
                 job.begun_again(job.edition)
             return

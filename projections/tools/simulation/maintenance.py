@@ -15,7 +15,7 @@ from projections.engine import rebuild
 from projections.engine.effort import Effort, Run
 from projections.engine.embeds import Push
 from projections.engine.groups import Generations
-from projections.engine.ledger_items import CLOSED, REBUILDING, Entry, Target, group_key
+from projections.engine.ledger_items import Entry, Target
 from projections.engine.plan import Rejected
 from projections.engine.processor import SETTLE_SECONDS
 from projections.engine.refresh import Refresher
@@ -27,6 +27,7 @@ from projections.operations.backfill import backfill as operation
 from projections.operations.backfill import queued
 from projections.operations.backfill.backfill import Overtaken
 from projections.operations.caution import Cautious
+from projections.operations.fenced import RESERVED, Fenced
 from projections.operations.tasks import Tasks
 from projections.operations.verify.repair import Repair
 from projections.operations.verify.scope import Scope
@@ -49,7 +50,6 @@ __all__ = [
     "Refresh",
     "Verify",
     "groups_of",
-    "is_rebuilding",
 ]
 
 
@@ -100,20 +100,35 @@ class Bench:
         self.page = page
         self.standing = Registry(edition.program, store, new_rules).admit()
         self.outdated = self.standing.outdated(edition.program)
+        self.fenced = Fenced(store, self.standing, "job", clock=self.clock, named=self._named)
+        """For what is written by the jobs that have no such store of their own."""
         self.refresher = Refresher(
             edition.program,
-            store,
+            self.fenced,
             self.standing,
             generations=generations,
             run=run,
-            clock=lambda: now().timestamp(),
+            clock=self.clock,
             chance=chance,
+            reserved=RESERVED,
         )
+
+    def clock(self) -> float:
+        return self.now().timestamp()
+
+    def _named(self) -> str:
+        return f"{int(self.chance() * 10**8):08d}"
 
     def goes_on(self, invocation: Invocation) -> None:
         """The same process, in another piece: it knows what it knew."""
         self.effort = Effort(invocation.remaining, sleep=invocation.sleep, chance=self.chance)
         self.sleep = invocation.sleep
+
+    def does(self, job: Job, place: Place) -> Place:
+        """The piece of a job at a place; the place after it."""
+        after = job.work(place, self)
+        self.fenced.close()
+        return after
 
     def entries(self, after: Any) -> tuple[dict[ItemKey, Entry], Any]:
         """The entries on a page of the ledger, by the key of their source, and where the scan goes on."""
@@ -133,7 +148,7 @@ class Bench:
             run=self.run,
             page=self.page,
             quarantine=self._quarantine,
-            named=lambda: f"{int(self.chance() * 10**8):08d}",
+            named=self._named,
             chance=self.chance,
             sleep=self.sleep,
         )
@@ -238,7 +253,10 @@ class Rebuild(Job):
         phase, generation, after = place
         if phase == "close":
             program = self.edition.program
-            return Place("entries", rebuild.close(bench.store, program, self.target, bench.generations, bench.effort))
+            return Place(
+                "entries",
+                rebuild.close(bench.fenced, program, self.target, bench.generations, bench.effort, bench.clock),
+            )
         bench.generations.at_least(self.target, generation)
         if phase == "entries":
             rule, target = self.target
@@ -248,13 +266,13 @@ class Rebuild(Job):
             bench.settle()
             return Place("entries", generation, after) if after is not None else Place("reopen", generation)
         if phase == "reopen":
-            rebuild.reopen(bench.store, self.target, generation)
+            rebuild.reopen(bench.fenced, self.target, generation)
             return Place("publish", generation)
         if phase == "publish":
             bench.refresher.publish([self.target], bench.effort)
             bench.settle()
             return Place("sweep", generation)
-        rebuild.sweep(bench.store, self.target, generation)
+        rebuild.sweep(bench.fenced, self.target, generation)
         return DONE
 
 
@@ -319,7 +337,7 @@ class Verify(Job):
             verification = Verification(scope, bench.store, scratch, patience=0, page=bench.page, **options)
             verification.all()
             store = Cautious(bench.store, self.edition.program, deletes=True)
-            repair = Repair(scope, store, verification.suspects, clock=lambda: bench.now().timestamp(), **options)
+            repair = Repair(scope, store, verification.suspects, clock=bench.clock, **options)
             repair.all()
             if repair.failed:
                 raise Transient(f"not repaired: {repair.failed}")
@@ -335,9 +353,3 @@ def groups_of(items: Collection[Image]) -> list[Target]:
             rule, _, target = rest.partition("|")
             found[rule, item["key"]["S"] if "key" in item else target] = None
     return list(found)
-
-
-def is_rebuilding(ledger: Collection[Image], target: Target) -> bool:
-    """Whether a group was closed, and the one that replaces it is not open yet."""
-    partition = group_key(*target).partition
-    return any(item["pk"]["S"] == partition and REBUILDING in item and CLOSED not in item for item in ledger)
