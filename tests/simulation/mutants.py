@@ -892,7 +892,7 @@ def an_item_that_leaves_its_entity_loses_values_of_the_application() -> Iterator
         yield
 
 
-@mutant("keep", refreshes=0, discard=0.0, change=False)
+@mutant("keep", base=Base(GENTLE), refreshes=0, discard=0.0, change=False, writes=60)
 def last_values_are_not_kept() -> Iterator[None]:
     with patch.object(plan, "last_offer", lambda *_: ""):
         yield

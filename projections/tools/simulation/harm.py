@@ -168,6 +168,8 @@ class Harm:
                 if name not in after:
                     shadow.wrote.pop(name, None)
         shadow.created = not self._marked(key, after)
+        if not any("c" in after[name].get("M", {}) for name in after if name.startswith(self._prefix)):
+            self._made.discard(key)  # whatever was there before, this is the application's
         self._published(key, after, shadow)
         whole = self._ownership.copied_whole
         if whole and any(
