@@ -26,7 +26,6 @@ from projections.engine.store import (
     Below,
     Condition,
     Equal,
-    Exists,
     Image,
     ItemKey,
     Missing,
@@ -108,7 +107,9 @@ class Guards:
             if not isinstance(number, str) or not number.isascii() or not number.isdigit() or len(number) > 18:
                 return None
             n = int(number)
-        return Guard(at, by or "", n, fields.get("c") == {"BOOL": True})
+        if "c" in fields and fields["c"] != {"BOOL": True}:
+            return None
+        return Guard(at, by or "", n, "c" in fields)
 
     def adopted(self, key: ItemKey, image: Image) -> Image:
         """The image with its guards as this ledger would have written them: of events that were recorded with another."""
@@ -155,7 +156,7 @@ class Guards:
         guard = self.name(rule)
         conditions: list[Condition] = [
             Equal((guard, "d"), {"S": self.digest(key)}),
-            Exists((guard, "c")),
+            Equal((guard, "c"), {"BOOL": True}),
             Below((guard, "at"), {"S": at}),
         ]
         if by is not None:

@@ -24,7 +24,7 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule
 from projections.language.scope import Item
 
-__all__ = ["Plan", "Rejected", "plan"]
+__all__ = ["Plan", "Rejected", "freed_targets", "plan", "release_of"]
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ def plan(
         if program.shared_keys and record.old is not None:
             if program.copies_with_match:
                 made.copy_heals.extend(freed_by(program, record, old, new))
-            for target in _freed(program, record, old, new):
+            for target in freed_targets(program, record, old, new):
                 made.heals.setdefault(target, record.sequence)
         if old is None and new is None:
             made.ignored += 1
@@ -136,8 +136,8 @@ def plan(
             made.copy_heals.extend(heals_of(program, guards, record.key, old, new, record.sequence))
         for target in _heals(program, guards, record, old, new):
             made.heals.setdefault(target, record.sequence)
-        if old is not None and record.new is not None and (new is None or new.entity is not old.entity):
-            release = _release(program, guards, record, old)
+        if old is not None and (new is None or new.entity is not old.entity):
+            release = release_of(program, guards, record, old, new)
             if release is not None:
                 made.releases.append(release)
     if program.index_rules:
@@ -233,8 +233,10 @@ def _targets(contributions: Mapping[str, Mapping[str, object]]) -> set[Target]:
     return {(rule, target) for rule, targets in contributions.items() for target in targets}
 
 
-def _release(program: Program, guards: Guards, record: Record, left: Item) -> Release | None:
+def release_of(program: Program, guards: Guards, record: Record, left: Item | None, new: Item | None) -> Release | None:
     """What the rules of its former entity set on an item that is of another kind now."""
+    if left is None or record.new is None or (new is not None and new.entity is left.entity):
+        return None
     name, image = left.entity.name, left.image
     values: dict[str, list[Value]] = {}
     held: list[str] = []
@@ -258,9 +260,11 @@ def _release(program: Program, guards: Guards, record: Record, left: Item) -> Re
     return Release(record.key, left.entity, tuple(held), values, record.sequence) if held or values else None
 
 
-def _freed(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:
+def freed_targets(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:
     """The targets that rules may create now, because an item of another kind under their key is gone."""
-    if record.new is not None and (old is None or (new is not None and new.entity is old.entity)):
+    if record.old is None or (
+        record.new is not None and (old is None or (new is not None and new.entity is old.entity))
+    ):
         return []
     return [
         (rule.name, encode_key(record.key))

@@ -142,6 +142,8 @@ class Publisher:
 
     def _rule(self, target: Target) -> LedgerRule | None:
         rule = self._program.rules.get(target[0])
+        if isinstance(rule, CopyRule) and not rule.claimed:
+            return None  # its copies were claimed once: today each follows its source
         return rule if isinstance(rule, LedgerRule) else None
 
     def _blind(self, rule: LedgerRule, key: ItemKey, group: Group, values: Mapping[str, Value | None]) -> Update | None:
@@ -300,7 +302,12 @@ class Publisher:
             return True
         guard = self._items.guard(rule, key, item)
         if not self._items.may_write(rule, rule.into, key, item):
-            released = guard is not None and self._items.release(self._left(rule, key, group, members, guard))
+            # The constants of an item that the rule created may be those of another version of its entity: then the guard
+            # tells the retirement of that version what it may delete.
+            former = guard is not None and guard.created and self._program.recognise(key, item) is None
+            released = (
+                guard is not None and not former and self._items.release(self._left(rule, key, group, members, guard))
+            )
             if makes and contributed:
                 raise occupied(rule.into)
             return released

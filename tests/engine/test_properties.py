@@ -293,7 +293,6 @@ class Story:
                 continue
             assert one in plan(self.program, [record]).rejected, f"rejected without need: {one}"
 
-
     def _was_of_another_kind(self, key: str) -> bool:
         """Whether an item of no entity was ever under a key."""
         for record in self.stream:

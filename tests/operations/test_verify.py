@@ -10,7 +10,9 @@ import pytest
 from projections.engine import rebuild
 from projections.engine.effort import Effort
 from projections.engine.groups import Generations
+from projections.engine.guards import Guards
 from projections.engine.store import ItemKey
+from projections.operations.verify.repair import Repair
 from tests.engine.world import World
 from tests.operations.backfill.stage import Stage
 from tests.operations.verify_scene import (
@@ -26,13 +28,13 @@ from tests.operations.verify_scene import (
     lost,
     of,
     repaired,
+    verified,
 )
 
 POST, LIKE, USER = "POST#1|METADATA", "USER#3|LIKE#1", "USER#3|PROFILE"
 """Three users like this post, with 21, 31 and 41 stars."""
 
 FIRST = "0000.000000000000001"
-AHEAD = {"M": {"at": {"S": "0000.000000000000099"}, "n": {"N": "3"}}}
 
 Damage = Callable[[World], Any]
 PLANTS: dict[str, tuple[Damage, set[Brief]]] = {}
@@ -77,7 +79,6 @@ HELD = "0fad5349e36083aa"
         "entry missing", "newest", POST, None, None, {"contributions": 1, "members": [picked(91, H91)]}, "USER#9|LIKE#1"
     ),
     of("copy missing", "seen", "SEEN#9#1|X", None, None, {"stars": 91}, "USER#9|LIKE#1"),
-    of("guard", "author", "USER#9|LIKE#1", "~author", None, "main|USER#9|PROFILE", "USER#9|PROFILE"),
 )
 def _(world: World) -> None:
     lost(world, lambda: world.like(9, 1, stars=91))
@@ -288,7 +289,7 @@ def _(world: World) -> None:
 
 @plant("a guard from the future", of("guard", "likes", POST, "~likes", "0000.000000000000099", FIRST))
 def _(world: World) -> None:
-    edit_guard(world, "POST#1", "METADATA", "~likes", AHEAD)
+    edit_guard(world, "POST#1", "METADATA", "~likes", at="0000.000000000000099", n=3)
 
 
 @plant("a guard that is gone", of("guard", "likes", POST, "~likes", None, FIRST))
@@ -298,7 +299,26 @@ def _(world: World) -> None:
 
 @plant("a guard that counts something else", of("guard", "likes", POST, "~likes", 8, 3))
 def _(world: World) -> None:
-    edit_guard(world, "POST#1", "METADATA", "~likes", {"M": {"at": {"S": FIRST}, "n": {"N": "8"}}})
+    edit_guard(world, "POST#1", "METADATA", "~likes", at=FIRST, n=8)
+
+
+@plant("a guard of another item", of("guard", "likes", POST, "~likes", None, FIRST))
+def _(world: World) -> None:
+    other = world.store.get(ItemKey("main", "POST#2", "METADATA")) or {}
+    image = world.store.get(ItemKey("main", "POST#1", "METADATA")) or {}
+    world.store.seed("main", {**image, "~likes": other["~likes"]})
+
+
+@plant("a guard of another ledger", of("guard", "seen", "SEEN#3#1|X", "~seen", None, f"main|{LIKE}", LIKE))
+def _(world: World) -> None:
+    key = ItemKey("main", "SEEN#3#1", "X")
+    foreign = Guards(world.program, "another ledger").stamp(key, "2999/1", by=f"main|{LIKE}")
+    world.store.seed("main", {**(world.store.get(key) or {}), "~seen": foreign})
+
+
+@plant("what is no guard at all", of("guard", "likes", POST, "~likes", None, FIRST))
+def _(world: World) -> None:
+    edit(world, "POST#1", "METADATA", **{"~likes": "by hand"})
 
 
 @plant("a derived item that is gone", of("target missing", "tags", "TAG#t1|STATS", None, None, {"posts": 1}))
@@ -312,6 +332,17 @@ def _(world: World) -> None:
     of("value", "tagUsers", "TAG#zzz|STATS", "users", None, 0),
     of("target extra", "tags", "TAG#zzz|STATS", None, {"posts": 3}),
     of("target extra", "tagUsers", "TAG#zzz|STATS", None, {}),
+    of("guard", "tags", "TAG#zzz|STATS", "~tags", FIRST, "0000.000000000000000"),
+)
+def _(world: World) -> None:
+    edit(world, "TAG#zzz", "STATS", posts=3)
+    edit_guard(world, "TAG#zzz", "STATS", "~tags", at=FIRST, n=3, created=True)
+
+
+@plant(
+    "an item of the application under the key of a derived one",
+    of("value", "tags", "TAG#zzz|STATS", "posts", 3, 0),
+    of("value", "tagUsers", "TAG#zzz|STATS", "users", None, 0),
 )
 def _(world: World) -> None:
     edit(world, "TAG#zzz", "STATS", posts=3)
@@ -332,9 +363,17 @@ def _(world: World) -> None:
 
 @plant("a copy of nothing", of("copy extra", "seen", "SEEN#8#8|X", None, {"stars": 8}, None, "USER#8|LIKE#8"))
 def _(world: World) -> None:
-    guard = {"M": {"at": {"S": "2026/1"}, "by": {"S": "main|USER#8|LIKE#8"}}}
     edit(world, "SEEN#8#8", "X", stars=8)
-    edit_guard(world, "SEEN#8#8", "X", "~seen", guard)
+    edit_guard(world, "SEEN#8#8", "X", "~seen", at="2026/1", by="main|USER#8|LIKE#8", created=True)
+
+
+@plant(
+    "an adopted copy of nothing",
+    of("copy extra", "seen", "SEEN#8#8|X", None, {"stars": 8}, None, "USER#8|LIKE#8"),
+)
+def _(world: World) -> None:
+    edit(world, "SEEN#8#8", "X", stars=8, own=True)
+    edit_guard(world, "SEEN#8#8", "X", "~seen", at="2026/1", by="main|USER#8|LIKE#8")
 
 
 @plant(
@@ -342,8 +381,7 @@ def _(world: World) -> None:
     of("guard", "seen", "SEEN#3#1|X", "~seen", "main|USER#4|LIKE#1", f"main|{LIKE}", LIKE),
 )
 def _(world: World) -> None:
-    guard = {"M": {"at": {"S": "2026/1"}, "by": {"S": "main|USER#4|LIKE#1"}}}
-    edit_guard(world, "SEEN#3#1", "X", "~seen", guard)
+    edit_guard(world, "SEEN#3#1", "X", "~seen", at="2026/1", by="main|USER#4|LIKE#1", created=True)
 
 
 @plant("a copy without a guard", of("guard", "seen", "SEEN#3#1|X", "~seen", None, f"main|{LIKE}", LIKE))
@@ -370,10 +408,13 @@ def _(world: World) -> None:
 
 @plant(
     "a claimed copy that nobody claims",
-    of("target extra", "names", "NAME#zzz|USER", None, {"userId": "7"}),
+    of("value", "names", "NAME#zzz|USER", "userId", "7", None),
+    of("guard", "names", "NAME#zzz|USER", "~names", FIRST, "0000.000000000000000"),
+    of("target extra", "names", "NAME#zzz|USER", None, {"userId": "7"}, None, "USER#7|PROFILE"),
 )
 def _(world: World) -> None:
     edit(world, "NAME#zzz", "USER", userId="7")
+    edit_guard(world, "NAME#zzz", "USER", "~names", at=FIRST, by="main|USER#7|PROFILE", n=1, created=True)
 
 
 # Index attributes, children
@@ -406,8 +447,7 @@ def _(world: World) -> None:
 
 @plant("a child's guard from the future", of("guard", "author", LIKE, "~author", "2999/1", FENCE, USER))
 def _(world: World) -> None:
-    guard = {"M": {"at": {"S": "2999/1"}, "by": {"S": f"main|{USER}"}}}
-    edit_guard(world, "USER#3", "LIKE#1", "~author", guard)
+    edit_guard(world, "USER#3", "LIKE#1", "~author", at="2999/1", by=f"main|{USER}")
 
 
 @plant(
@@ -415,13 +455,13 @@ def _(world: World) -> None:
     of("guard", "author", LIKE, "~author", "main|USER#4|PROFILE", f"main|{USER}", USER),
 )
 def _(world: World) -> None:
-    guard = {"M": {"at": {"S": "2025/1"}, "by": {"S": "main|USER#4|PROFILE"}}}
-    edit_guard(world, "USER#3", "LIKE#1", "~author", guard)
+    edit_guard(world, "USER#3", "LIKE#1", "~author", at="2025/1", by="main|USER#4|PROFILE")
 
 
-def edit_guard(world: World, partition: str, sort: str, name: str, guard: Any) -> None:
-    image = world.store.get(ItemKey("main", partition, sort)) or {}
-    world.store.seed("main", {**image, name: guard})
+def edit_guard(world: World, partition: str, sort: str, name: str, **fields: Any) -> None:
+    """Gives an item a valid guard."""
+    key = ItemKey("main", partition, sort)
+    world.store.seed("main", {**(world.store.get(key) or {}), name: world.guards().stamp(key, **fields)})
 
 
 @pytest.mark.parametrize("name", PLANTS)
@@ -464,3 +504,130 @@ projections:
     moved.filled()
     moved.settle()
     assert drifts(moved) == []
+
+
+# Items of the application
+
+
+OWN: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
+    "a derived item": ("TAG#zzz", "STATS", {"posts": 3}, {"posts": 0, "users": 0}),
+    "a derived item with a note": ("TAG#zzz", "STATS", {"note": "own"}, {"note": "own", "posts": 0, "users": 0}),
+    "a copy": ("SEEN#8#8", "X", {"stars": 8}, {"stars": 8}),
+    "a claimed copy": ("NAME#zzz", "USER", {"userId": "7"}, {"userId": "7"}),
+}
+"""Items that the application put under keys of items that rules create, and what is on them after a repair."""
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_repair_never_deletes_an_item_of_the_application(name: str) -> None:
+    world = filled()
+    partition, sort, attributes, after = OWN[name]
+    edit(world, partition, sort, **attributes)
+    assert repaired(world) == []
+    world.settle()
+    assert world.item(partition, sort) == {"PK": partition, "SK": sort, **after}
+    assert drifts(world) == []
+
+
+@pytest.mark.parametrize(
+    ("at", "guard"),
+    [
+        (("TAG#zzz", "STATS"), {"at": FIRST, "n": 3}),
+        (("SEEN#8#8", "X"), {"at": "2026/1", "by": "main|USER#8|LIKE#8"}),
+        (("NAME#zzz", "USER"), {"at": FIRST, "by": "main|USER#7|PROFILE", "n": 1}),
+    ],
+    ids=["derived item", "copy", "claimed copy"],
+)
+@pytest.mark.parametrize("created", [True, False])
+def test_repair_removes_only_what_the_rule_set_where_the_application_wrote(
+    at: tuple[str, str], guard: dict[str, Any], created: bool
+) -> None:
+    world = filled()
+    rule = {"TAG#zzz": "tags", "SEEN#8#8": "seen", "NAME#zzz": "names"}[at[0]]
+    edit(world, *at, note="own", posts=3, stars=8, userId="7")
+    edit_guard(world, *at, f"~{rule}", created=created, **guard)
+    assert repaired(world) == []
+    item = world.item(*at) or {}
+    assert item["note"] == "own"
+    assert item.get({"tags": "posts", "seen": "stars", "names": "userId"}[rule]) in (None, 0)
+    assert drifts(world) == []
+
+
+KINDS_OF_ITEMS = """
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Song: {key: {PK: "SONG#{song}", SK: S}, match: {type: song}}
+  Play: {key: {PK: "PLAY#{play}", SK: P}, match: {type: play}}
+  Label: {key: {PK: "LABEL#{song}", SK: L}, match: {type: label}}
+  ByTitle: {key: {PK: "TITLE#{title}", SK: T}, match: {type: title}}
+  Genre: {key: {PK: "GENRE#{genre}", SK: G}, match: {type: genre}, derived: true}
+projections:
+  plays: {from: Play, aggregate: {into: Song, set: {playCount: count}}}
+  latest: {from: Play, top: {into: Song, as: latest, by: at, limit: 1, attributes: [at]}}
+  labels: {from: Song, copy: {into: Label, attributes: [title]}}
+  titles: {from: Song, copy: {into: ByTitle, attributes: [song]}}
+  genres: {from: Song, each: {genre: genres}, aggregate: {into: Genre, set: {songs: count}}}
+  listed: {from: Song, index: {GSI1PK: SONGS, GSI1SK: "{title}"}}
+"""
+SONG = {"type": "song", "song": "1", "title": "Air", "genres": ["slow", "old"]}
+FOREIGN: dict[tuple[str, str], dict[str, Any]] = {
+    ("LABEL#1", "L"): {"type": "sticker", "title": "own"},
+    ("TITLE#Air", "T"): {"type": "award", "song": "none"},
+    ("GENRE#slow", "G"): {"type": "list", "songs": [1, 2]},
+    ("SONG#2", "S"): {"type": "poem", "playCount": "many", "GSI1PK": "POEMS"},
+}
+
+
+def songs() -> World:
+    world = World(KINDS_OF_ITEMS, "# all of it:\n")
+    for at, attributes in FOREIGN.items():
+        edit(world, *at, **attributes)
+    edit(world, "SONG#1", "S", **SONG)
+    for play, song in enumerate("1122"):
+        edit(world, f"PLAY#{play}", "P", type="play", song=song, at=play)
+    return world
+
+
+def test_keys_that_are_occupied_are_reported_and_not_written() -> None:
+    """Nothing of the stream was delivered: a repair writes everything else, and leaves these items as they are."""
+    world = songs()
+    shown = {at: {"PK": at[0], "SK": at[1], **attributes} for at, attributes in FOREIGN.items()}
+    label = of("occupied", "labels", "LABEL#1|L", None, shown["LABEL#1", "L"], None, "SONG#1|S")
+    expected = {
+        label,
+        of("occupied", "titles", "TITLE#Air|T", None, shown["TITLE#Air", "T"], None),
+        of("occupied", "genres", "GENRE#slow|G", None, shown["GENRE#slow", "G"], None),
+    }
+    with verified(world) as one:
+        found = brief(list(one.drifts()))
+        known = {drift for drift in found if drift[0] == "occupied"}
+        assert known == {label}, "the others are known when the ledger has their entries"
+        repair = Repair(one.scope, world.store, one.suspects, threads=1)
+        repair.all()
+        assert repair.failed == {}
+        assert {reason.partition(":")[0] for reason in repair.rejected.values()} == {"occupied"}
+    assert brief(drifts(world)) == expected
+    with verified(world) as one:
+        repair = Repair(one.scope, world.store, one.suspects, threads=1)
+        repair.all()
+        assert repair.rejected.keys() == {"main|LABEL#1|L", "main|TITLE#Air|T", "main|GENRE#slow|G"}
+    for at, item in shown.items():
+        assert world.item(*at, guards=True) == item
+    assert (world.item("SONG#1", "S") or {})["playCount"] == 2
+    assert world.item("GENRE#old", "G") == {"PK": "GENRE#old", "SK": "G", "type": "genre", "songs": 1}
+    world.settle()
+    assert brief(drifts(world)) == expected
+
+
+def test_keys_that_are_free_again_are_no_finding_after_the_stream() -> None:
+    world = songs()
+    with verified(world) as one:
+        Repair(one.scope, world.store, one.suspects, threads=1).all()
+    world.settle()
+    for at in FOREIGN:
+        world.remove(*at)
+    world.settle()
+    assert drifts(world) == []
+    assert world.item("LABEL#1", "L") == {"PK": "LABEL#1", "SK": "L", "type": "label", "title": "Air"}
+    assert world.item("TITLE#Air", "T") == {"PK": "TITLE#Air", "SK": "T", "type": "title", "song": "1"}
+    assert world.item("GENRE#slow", "G") == {"PK": "GENRE#slow", "SK": "G", "type": "genre", "songs": 1}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,25 +17,30 @@ from unittest.mock import patch
 
 import projections
 from projections.engine import (
+    application,
     copies,
     embeds,
     groups,
     guards,
     indexes,
+    kinds,
     ledger,
     plan,
     processor,
     publishing,
     rebuild,
+    records,
     refresh,
     registry,
 )
-from projections.engine.store import AllOf, Below, Condition, Delete, Equal, Exists, Missing
-from projections.errors import ConditionFailed
+from projections.engine.guards import as_read
+from projections.engine.store import AllOf, Below, Condition, Equal, Exists, Missing, Update
+from projections.errors import Occupied
 from projections.language.contribution import canonical_text
 from projections.language.loader import load
 from projections.language.rules import CopyRule
 from projections.language.values import same
+from projections.operations import fenced
 from projections.operations.backfill import pages
 from projections.tools.simulation.application import OPERATIONS
 from projections.tools.simulation.odds import Odds
@@ -60,6 +65,8 @@ class Mutant:
     base: Base
     odds: Mapping[str, Any]
     defect: Callable[[], Any]
+    seed: int = 0
+    """The seed of a history shortly before the first one that goes wrong."""
 
     def scene(self) -> Scene:
         """Where it is to be caught."""
@@ -70,22 +77,34 @@ class Mutant:
             lambda rng: replace(Odds.draw(rng), **odds),
         )
 
-    def caught(self, most: int) -> int | None:
-        """The number of histories until one goes wrong that goes right without the defect; None after `most`."""
+    def caught(self, most: int, first: int | None = None) -> int | None:
+        """The number of histories until one goes wrong that goes right without the defect; None after `most`.
+
+        The first of them is that of the mutant's `seed`, unless another is named.
+        """
         scene = self.scene()
-        for seed in range(most):
+        first = self.seed if first is None else first
+        for seed in range(first, first + most):
             with self.apply():
-                wrong = scene.play(seed).problems
+                wrong = _goes_wrong(scene, seed)
             if wrong:
                 with self.base.apply():
                     if not scene.play(seed).problems:
-                        return seed + 1
+                        return seed - first + 1
         return None
 
     @contextmanager
     def apply(self) -> Iterator[None]:
         with self.base.apply(), self.defect():
             yield
+
+
+def _goes_wrong(scene: Scene, seed: int) -> bool:
+    """Whether a history has problems, or cannot even be judged because a function of the engine raises."""
+    try:
+        return bool(scene.play(seed).problems)
+    except (AttributeError, TypeError):
+        return True
 
 
 @dataclass(frozen=True)
@@ -109,18 +128,18 @@ def rules_file(name: str) -> Path:
 
 
 def mutant(
-    rules: str, *, base: Base | None = None, **odds: Any
+    rules: str, *, base: Base | None = None, seed: int = 0, **odds: Any
 ) -> Callable[[Callable[[], Iterator[None]]], Callable[[], Iterator[None]]]:
     def register(function: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
-        MUTANTS.append(Mutant(function.__name__, rules, base or Base(), odds, contextmanager(function)))
+        MUTANTS.append(Mutant(function.__name__, rules, base or Base(), odds, contextmanager(function), seed))
         return function
 
     return register
 
 
 @contextmanager
-def reworded(owner: Any, name: str, *changes: tuple[str, str]) -> Iterator[None]:
-    """A function of a module or class, with some words of its source changed."""
+def reworded(owner: Any, name: str, *changes: tuple[str, str], **names: Any) -> Iterator[None]:
+    """A function of a module or class, with some words of its source changed; `names` are those that only the defect has."""
     original = getattr(owner, name)
     source = textwrap.dedent(inspect.getsource(original))
     for before, after in changes:
@@ -128,20 +147,19 @@ def reworded(owner: Any, name: str, *changes: tuple[str, str]) -> Iterator[None]
         source = source.replace(before, after)
     module = inspect.getmodule(original)
     assert module is not None
-    namespace = dict(vars(module))
+    namespace = {**vars(module), **names}
     exec(compile(source, f"<mutant of {name}>", "exec"), namespace)
     with patch.object(owner, name, namespace[name]):
         yield
 
 
 @contextmanager
-def healing(judge: Callable[[str, Any, Any, Any], bool | None]) -> Iterator[None]:
-    """Another judgement of what a record of a target asks for; None leaves it to the engine."""
+def healing(judge: Callable[[str, Any, Any], bool | None]) -> Iterator[None]:
+    """Another judgement of what a record of a target asks for, by guard and images; None leaves it to the engine."""
 
-    def needs_healing(guard: str, ours: Any, old: Any, new: Any) -> bool:
-        names = tuple(ours)
-        judged = judge(guard, names, old, new)
-        return guards.needs_healing(guard, names, old, new) if judged is None else judged
+    def needs_healing(read: guards.Guards, rule: str, key: Any, ours: Any, old: Any, new: Any) -> bool:
+        judged = judge(read.name(rule), old, new)
+        return guards.needs_healing(read, rule, key, ours, old, new) if judged is None else judged
 
     with (
         patch.object(plan, "needs_healing", needs_healing),
@@ -156,11 +174,11 @@ def unhealed() -> Iterator[None]:
     """Nothing heals but what appears or lost its guard. Under a gentle application all still ends well."""
     removed = copies.heals_of
 
-    def judge(guard: str, ours: Any, old: Any, new: Any) -> bool | None:
+    def judge(guard: str, old: Any, new: Any) -> bool | None:
         return False if old and new and guard in new else None
 
-    def heals_of(program: Any, key: Any, old: Any, new: Any, sequence: str) -> Any:
-        return [] if new is None else removed(program, key, old, new, sequence)
+    def heals_of(program: Any, read: Any, key: Any, old: Any, new: Any, sequence: str) -> Any:
+        return [] if new is None else removed(program, read, key, old, new, sequence)
 
     with healing(judge), patch.object(plan, "heals_of", heals_of):
         yield
@@ -175,65 +193,52 @@ FORGING = Base(GENTLE - {"forge", "clone"})
 
 @mutant("copies", base=GUARDED)
 def copies_are_written_whatever_their_guard_says() -> Iterator[None]:
-    with patch.object(copies, "older_or_foreign", lambda *_: ALWAYS):
+    with (
+        patch.object(guards.Guards, "created_and_older", lambda *_: ALWAYS),
+        reworded(copies.Copier, "_bring", ("guard.at >= copy.version", "False")),
+    ):
         yield
 
 
 @mutant("copies", base=GUARDED, abandon=0.1, faults=30)
 def copies_are_deleted_whatever_version_their_guard_has() -> Iterator[None]:
-    with patch.object(copies, "Below", lambda *_: ALWAYS):
+    with reworded(copies.Copier, "_retract", ("if guard.at >= copy.version or self", "if self")):
         yield
 
 
 @mutant("copies", base=GUARDED)
 def copies_are_healed_without_a_condition() -> Iterator[None]:
-    with patch.object(copies, "as_read", lambda *_: ALWAYS):
+    with patch.object(application, "as_read", lambda *_: ALWAYS):
         yield
 
 
-@mutant("aggregates", base=GUARDED)
+@mutant("aggregates", base=GUARDED, freeze=0.1, faults=30, shards=3, invocations=4)
 def groups_are_published_whatever_the_guard_says() -> Iterator[None]:
-    with patch.object(publishing, "older", lambda *_: ALWAYS):
+    with patch.object(guards.Guards, "older", lambda *_: ALWAYS):
         yield
 
 
 @mutant("aggregates", base=GUARDED, freeze=0.1, faults=30, shards=3, invocations=4)
 def targets_are_healed_without_a_condition() -> Iterator[None]:
-    with patch.object(publishing, "as_read", lambda *_: ALWAYS):
+    with patch.object(application, "as_read", lambda *_: ALWAYS):
         yield
 
 
 @mutant("derived")
 def an_empty_item_is_deleted_though_another_rule_contributes() -> Iterator[None]:
-    def delete_empty(self: Any, rule: Any, key: Any, *_: Any) -> None:
-        with suppress(ConditionFailed):
-            self._store.write(Delete(key, Exists((self._store.schema(key.table).partition[0],))))
-
-    with patch.object(publishing.Publisher, "_delete_empty", delete_empty):
-        yield
-
-
-@mutant("expiry", change=True, then="back")
-def items_of_the_application_are_deleted_when_a_rule_that_makes_others_takes_back() -> Iterator[None]:
-    with (
-        reworded(publishing.Publisher, "_write_elsewhere", ("if not _all_are(entities, _made):", "if False:")),
-        reworded(publishing.Publisher, "_delete_empty", ("if not _all_are(entities, _made):", "if False:")),
-    ):
+    with reworded(publishing.Publisher, "_delete_empty", ("any(guard.n != 0 for guard in found) or", "")):
         yield
 
 
 @mutant("index")
 def index_attributes_are_written_without_conditions() -> Iterator[None]:
-    with (
-        patch.object(indexes, "Equal", lambda *_: ALWAYS),
-        patch.object(indexes, "Missing", lambda *_: ALWAYS),
-    ):
+    with patch.object(indexes, "as_read", lambda *_: ALWAYS):
         yield
 
 
 @mutant("index", base=GUARDED, freeze=0.1, faults=30)
 def index_attributes_bring_items_back_to_life() -> Iterator[None]:
-    with patch.object(indexes, "Exists", lambda *_: ALWAYS):
+    with patch.object(application.ApplicationItems, "exists", lambda *_: ALWAYS):
         yield
 
 
@@ -255,7 +260,7 @@ def learning(learn: Callable[[ledger.Change, set[Any]], None]) -> Iterator[None]
         yield
 
 
-@mutant("aggregates")
+@mutant("aggregates", abandon=0.1, freeze=0.1, faults=30, batch=1, writes=60)
 def entries_are_committed_whatever_version_they_have() -> Iterator[None]:
     original = ledger._entry_condition
 
@@ -316,13 +321,13 @@ def planned(change: Callable[[Any], Any]) -> Iterator[None]:
         yield
 
 
-@mutant("aggregates")
+@mutant("aggregates", batch=10, burst=0.9, die=0.1, faults=30)
 def changes_that_cancel_out_are_skipped() -> Iterator[None]:
     with planned(lambda one: one.before != one.after.contributions):
         yield
 
 
-@mutant("aggregates", base=GUARDED, die=0.1, faults=30, batch=2)
+@mutant("aggregates", base=GUARDED, die=0.1, faults=30, batch=2, writes=60)
 def targets_between_the_first_and_the_last_are_neither_published_nor_found() -> Iterator[None]:
     def only(one: ledger.Change) -> bool:
         one.touched = plan._targets(one.before) | plan._targets(one.after.contributions)
@@ -343,7 +348,7 @@ def changes_are_compacted_across_an_expiry() -> Iterator[None]:
         yield
 
 
-@mutant("copies")
+@mutant("copies", batch=10, burst=0.9, writes=60)
 def a_copy_keeps_what_an_earlier_image_of_the_batch_had() -> Iterator[None]:
     original = CopyRule.owned
     with patch.object(CopyRule, "owned", lambda self, *images: original(self, *images[-1:])):
@@ -368,25 +373,30 @@ def duplicates_are_not_published() -> Iterator[None]:
 
 @mutant("aggregates", base=GUARDED)
 def the_group_is_read_before_the_guard_when_healing() -> Iterator[None]:
-    read = "read_groups(self._store, [target], self._generations)[target]"
-    with reworded(
-        publishing.Publisher,
-        "_heal_one",
-        ("item = self._store.get(key)", f"early, item = {read}, self._store.get(key)"),
-        (f"group = {read}", "group = early"),
+    items = "items = self._store.get_many(list(dict.fromkeys(known_tables)))"
+    groups = "groups = read_groups(self._store, list(known), self._generations)"
+    group = "group = read_groups(self._store, [target], self._generations)[target]"
+    with (
+        reworded(publishing.Publisher, "heal", (items, groups), (f"{groups}  # after the guards", items)),
+        reworded(
+            publishing.Publisher,
+            "_heal_one",
+            (group, "pass"),
+            ("item = self._get(key)", f"{group}; item = self._get(key)"),
+        ),
     ):
         yield
 
 
 @mutant("derived")
 def zeros_create_items() -> Iterator[None]:
-    with reworded(publishing.Publisher, "_write", ("elif n == 0:", "elif False:")):
+    with reworded(publishing.Publisher, "_apply", ("if not makes or not contributed:", "if not makes:")):
         yield
 
 
 @mutant("derived")
 def constants_are_not_healed() -> Iterator[None]:
-    with reworded(publishing.Publisher, "_write", ("if makes else {", "if makes and item is None else {")):
+    with reworded(publishing.Publisher, "_apply", ("wanted = {**rule.into.constants, **wanted}", "pass")):
         yield
 
 
@@ -426,7 +436,7 @@ def what_is_being_removed_is_forgotten_when_rules_change_again() -> Iterator[Non
 
 @mutant("shards", change=True, then="back", writes=60, burst=0.0, batch=1)
 def items_are_made_where_another_version_of_a_rule_recorded() -> Iterator[None]:
-    with reworded(publishing.Publisher, "_write", ("if not rule.into.at(key):", "if False:")):
+    with reworded(publishing.Publisher, "_apply", ("if not rule.into.at(key):", "if False:")):
         yield
 
 
@@ -435,26 +445,26 @@ def items_are_made_where_another_version_of_a_rule_recorded() -> Iterator[None]:
 
 @mutant("social")
 def nothing_heals_when_it_appears() -> Iterator[None]:
-    with healing(lambda guard, ours, old, new: False if old is None else None):
+    with healing(lambda guard, old, new: False if old is None else None):
         yield
 
 
 @mutant("social")
 def nothing_heals_when_it_loses_its_guard() -> Iterator[None]:
-    with healing(lambda guard, ours, old, new: False if old and new and guard not in new else None):
+    with healing(lambda guard, old, new: False if old and new and guard not in new else None):
         yield
 
 
 @mutant("aggregates")
 def values_changed_under_the_same_guard_do_not_heal() -> Iterator[None]:
-    with healing(lambda guard, ours, old, new: False if old and new and same(old.get(guard), new.get(guard)) else None):
+    with healing(lambda guard, old, new: False if old and new and same(old.get(guard), new.get(guard)) else None):
         yield
 
 
 @mutant("aggregates")
 def what_the_application_puts_back_does_not_heal() -> Iterator[None]:
     with healing(
-        lambda guard, ours, old, new: (
+        lambda guard, old, new: (
             False if old and new and guard in old and guard in new and not same(old[guard], new[guard]) else None
         )
     ):
@@ -464,7 +474,7 @@ def what_the_application_puts_back_does_not_heal() -> Iterator[None]:
 @mutant("aggregates")
 def a_guard_from_the_future_does_not_heal() -> Iterator[None]:
     with healing(
-        lambda guard, ours, old, new: (
+        lambda guard, old, new: (
             False if old and new and guards.at_of(old.get(guard)) < guards.at_of(new.get(guard)) else None
         )
     ):
@@ -474,19 +484,20 @@ def a_guard_from_the_future_does_not_heal() -> Iterator[None]:
 @mutant("shards")
 def what_the_application_removes_is_not_made_again() -> Iterator[None]:
     original = plan._heals
-    with patch.object(plan, "_heals", lambda p, r, old, new: [] if new is None else original(p, r, old, new)):
+    with patch.object(plan, "_heals", lambda p, g, r, old, new: [] if new is None else original(p, g, r, old, new)):
         yield
 
 
 @mutant("copies")
 def a_copy_that_changed_hands_is_left_to_the_one_who_has_it() -> Iterator[None]:
-    with reworded(copies.Copier, "heal", ('{*heal.sources, by_of(read)} - {""}', '{by_of(read)} - {""}')):
+    with reworded(copies.Copier, "heal", ('{*heal.sources, waiting, by} - {""}', '{waiting, by} - {""}')):
         yield
 
 
 @mutant("copies", base=FORGING)
 def a_guard_ahead_of_its_source_is_believed() -> Iterator[None]:
-    with patch.object(copies.Copier, "_look_ahead", lambda *_: None):
+    ahead = ("if guard.at > copy.version:", "if False:")
+    with reworded(copies.Copier, "_bring", ahead), reworded(copies.Copier, "_retract", ahead):
         yield
 
 
@@ -495,13 +506,13 @@ def a_guard_ahead_of_its_source_is_believed() -> Iterator[None]:
 
 @mutant("embeds", base=GUARDED, abandon=0.1, faults=30)
 def children_are_pushed_to_whatever_their_guard_says() -> Iterator[None]:
-    with patch.object(embeds, "older_or_foreign", lambda *_: ALWAYS):
+    with patch.object(guards.Guards, "older_or_foreign", lambda *_: ALWAYS):
         yield
 
 
 @mutant("embeds", base=GUARDED, freeze=0.1, faults=30, shards=3, invocations=4)
 def what_is_pulled_is_written_without_a_condition() -> Iterator[None]:
-    with patch.object(embeds, "as_read", lambda *_: ALWAYS):
+    with patch.object(guards.Guards, "as_read", lambda *_: ALWAYS):
         yield
 
 
@@ -533,8 +544,8 @@ def a_push_ends_with_its_first_page() -> Iterator[None]:
 def nothing_is_pulled_when_a_child_changes_its_parent() -> Iterator[None]:
     original = plan.needs_pull
 
-    def needs_pull(rule: Any, guard: str, old: Any, new: Any) -> bool:
-        return old is None and original(rule, guard, old, new)
+    def needs_pull(rule: Any, read: Any, old: Any, new: Any) -> bool:
+        return old is None and original(rule, read, old, new)
 
     with patch.object(plan, "needs_pull", needs_pull):
         yield
@@ -641,4 +652,315 @@ def what_retired_rules_wrote_stays() -> Iterator[None]:
 @mutant("copies", base=GUARDED, change=True)
 def copies_that_nobody_makes_any_more_stay() -> Iterator[None]:
     with patch.object(copies.Copier, "orphans", lambda *_: []):
+        yield
+
+
+# The application's items: kinds
+
+
+class Kindless:
+    """Writes to items of the application without the condition that they are of the entity."""
+
+    def __init__(self, items: application.ApplicationItems) -> None:
+        self._items = items
+
+    def change(self, entity: Any, key: Any, values: Any, condition: Any, image: Any = None) -> Update:
+        """As `ApplicationItems.change`, by what the caller alone asks for."""
+        given = {name: value for name, value in values.items() if value is not None}
+        gone = tuple(sorted(values.keys() - given.keys()))
+        return Update(key, set=given, remove=gone, condition=AllOf((self._items.exists(key), condition)))
+
+    def change_as_read(self, entity: Any, key: Any, values: Any, condition: Any, image: Any) -> None:
+        self._items._store.write(self.change(entity, key, values, condition))
+
+    def write(self, entity: Any, key: Any, values: Any, rule: Any, image: Any, *, all_guards: bool = False) -> None:
+        guard = self._items.guards.name(rule.name)
+        self._items._store.write(self.change(entity, key, values, as_read(guard, image.get(guard))))
+
+
+def kindless(owner: Any, name: str, *changes: str) -> Any:
+    """A function that writes without asking for the kind of the item."""
+    return reworded(owner, name, *((each, f"Kindless({each[:-1]}).") for each in changes), Kindless=Kindless)
+
+
+@contextmanager
+def uncached() -> Iterator[None]:
+    """Conditions are compiled anew."""
+    kinds._static.cache_clear()
+    try:
+        yield
+    finally:
+        kinds._static.cache_clear()
+
+
+@mutant("kinds", turn=True, race=0.2)
+def publishing_does_not_ask_for_the_kind() -> Iterator[None]:
+    with (
+        kindless(publishing.Publisher, "_blind", "self._items."),
+        kindless(publishing.Publisher, "_recreated", "self._items."),
+    ):
+        yield
+
+
+@mutant("kinds", turn=True, race=0.2)
+def what_is_published_onto_an_item_as_read_may_be_of_another_kind_by_then() -> Iterator[None]:
+    with patch.object(application, "kind_as_read", lambda *_: []):
+        yield
+
+
+@mutant("kinds", turn=True)
+def alternatives_in_match_are_no_part_of_the_condition() -> Iterator[None]:
+    with uncached(), patch.object(kinds, "_either", lambda *_: ALWAYS):
+        yield
+
+
+@mutant("kinds", turn=True)
+def ranges_of_numbers_in_match_are_no_part_of_the_condition() -> Iterator[None]:
+    with uncached(), patch.object(kinds, "_bound", lambda *_: ALWAYS):
+        yield
+
+
+@mutant("kinds", turn=True)
+def existence_in_match_is_no_part_of_the_condition() -> Iterator[None]:
+    words = "yield Exists(path) if exists else Missing(path)"
+    with uncached(), reworded(kinds, "_alternative", (words, "yield AllOf(())")):
+        yield
+
+
+@mutant("kinds", turn=True, race=0.2)
+def lists_of_values_in_match_are_no_part_of_the_condition() -> Iterator[None]:
+    with uncached(), reworded(kinds, "_at", ("AnyOf(tuple(found))", "AllOf(())")):
+        yield
+
+
+@mutant("kinds", turn=True)
+def prefixes_in_match_are_no_part_of_the_condition() -> Iterator[None]:
+    with (
+        uncached(),
+        reworded(kinds, "_alternative", ("yield AnyOf((Equal(path, ", "yield AllOf(()) or AnyOf((Equal(path, ")),
+    ):
+        yield
+
+
+@mutant("kinds", turn=True, race=0.5)
+def excluded_values_in_match_are_no_part_of_the_condition() -> Iterator[None]:
+    with uncached(), patch.object(kinds, "_anything_but", lambda *_: [ALWAYS]):
+        yield
+
+
+@mutant("kinds", turn=True, race=0.5)
+def index_attributes_are_written_whatever_the_kind() -> Iterator[None]:
+    with kindless(indexes, "write_index", "items."):
+        yield
+
+
+@mutant("kinds", turn=True, race=0.2)
+def children_are_written_whatever_their_kind() -> Iterator[None]:
+    with (
+        kindless(embeds.Embedder, "_updates", "self._items."),
+        kindless(embeds.Embedder, "_update_as_read", "self._items."),
+    ):
+        yield
+
+
+# The application's items: keys that are occupied
+
+
+@mutant("adoption", occupy=True)
+def a_copy_overwrites_an_item_of_another_kind() -> Iterator[None]:
+    kind = ("not self._items.may_write(rule, rule.into, target, item)", "False")
+    with reworded(copies.Copier, "_bring", kind), reworded(copies.Copier, "heal", kind):
+        yield
+
+
+MAY_WRITE = "if not self._items.may_write(rule, rule.into, key, item):"
+
+
+@mutant("adoption", occupy=True)
+def a_claimed_copy_overwrites_an_item_of_another_kind() -> Iterator[None]:
+    with reworded(publishing.Publisher, "_apply", (MAY_WRITE, f"{MAY_WRITE[:-1]} and not isinstance(rule, CopyRule):")):
+        yield
+
+
+@mutant("adoption", occupy=True)
+def a_derived_item_overwrites_an_item_of_another_kind() -> Iterator[None]:
+    with reworded(publishing.Publisher, "_apply", (MAY_WRITE, f"{MAY_WRITE[:-1]} and isinstance(rule, CopyRule):")):
+        yield
+
+
+@mutant("adoption", occupy=True)
+def an_occupied_key_is_not_reported() -> Iterator[None]:
+    failed = processor._Batch._failed
+
+    def silent(self: Any, sequences: Any, error: Any, **names: Any) -> None:
+        if not isinstance(error, Occupied):
+            failed(self, sequences, error, **names)
+
+    with patch.object(processor._Batch, "_failed", silent):
+        yield
+
+
+@mutant("adoption", occupy=True)
+def a_key_that_becomes_free_creates_nothing() -> Iterator[None]:
+    with patch.object(plan, "_freed", lambda *_: []), patch.object(plan, "freed_by", lambda *_: []):
+        yield
+
+
+@mutant("adoption", occupy=True)
+def nobody_notes_which_source_waits_for_a_key() -> Iterator[None]:
+    with reworded(copies.Copier, "_wait", ("self._store.write(Update(", "str(Update(")):
+        yield
+
+
+# The application's items: what rules created
+
+
+@mutant("adoption", inhabit=True)
+def items_that_were_adopted_are_marked_as_created() -> Iterator[None]:
+    with (
+        reworded(copies.Copier, "_bring", ("created = guard is not None and guard.created", "created = True")),
+        reworded(
+            publishing.Publisher, "_apply", ("created = makes and self._items.created(key, item)", "created = makes")
+        ),
+    ):
+        yield
+
+
+@mutant("adoption", inhabit=True)
+def a_copy_that_was_adopted_is_deleted() -> Iterator[None]:
+    with reworded(copies.Copier, "_remove", ("elif guard.created and not", "elif not")):
+        yield
+
+
+@mutant("adoption", inhabit=True)
+def a_claimed_copy_that_was_adopted_is_deleted() -> Iterator[None]:
+    with reworded(publishing.Publisher, "_retract_claim", ("if guard.created and not", "if not")):
+        yield
+
+
+@mutant("adoption", inhabit=True, race=0.2)
+def a_derived_item_that_was_adopted_is_deleted() -> Iterator[None]:
+    with reworded(publishing.Publisher, "_delete_empty", ("or not self._items.created(key, item)", "")):
+        yield
+
+
+@mutant("derived")
+def an_item_with_attributes_of_the_application_is_deleted() -> Iterator[None]:
+    with reworded(publishing.Publisher, "_delete_empty", ("if self._items.foreign(entity, item):", "if False:")):
+        yield
+
+
+@mutant("derived", race=0.2)
+def what_a_deletion_took_with_it_is_lost() -> Iterator[None]:
+    with reworded(application.ApplicationItems, "delete", ("if removed is None or not added:", "if True:")):
+        yield
+
+
+@mutant("derived", inhabit=True, race=0.2)
+def an_item_is_marked_as_created_by_what_was_read() -> Iterator[None]:
+    with reworded(publishing.Publisher, "_apply", ("all_guards=by_other", "all_guards=False")):
+        yield
+
+
+# The application's items: such as left their entity
+
+
+@contextmanager
+def released(change: Callable[[application.Release], application.Release]) -> Iterator[None]:
+    """Something else is removed from items that left their entity."""
+    original = application.ApplicationItems.release
+    with patch.object(application.ApplicationItems, "release", lambda self, release: original(self, change(release))):
+        yield
+
+
+@mutant("kinds", turn=True)
+def an_item_that_leaves_its_entity_keeps_values_of_rules() -> Iterator[None]:
+    with released(lambda release: replace(release, values={})):
+        yield
+
+
+@mutant("kinds", turn=True)
+def an_item_that_leaves_its_entity_keeps_guards() -> Iterator[None]:
+    with released(lambda release: replace(release, guards=())):
+        yield
+
+
+@mutant("kinds", turn=True)
+def an_item_that_leaves_its_entity_loses_values_of_the_application() -> Iterator[None]:
+    words = " and any(same(image[name], value) for value in values)"
+    with reworded(application.ApplicationItems, "release", (words, "")):
+        yield
+
+
+@mutant("keep", refreshes=0, discard=0.0, change=False)
+def last_values_are_not_kept() -> Iterator[None]:
+    with patch.object(plan, "last_offer", lambda *_: ""):
+        yield
+
+
+# Guards are input
+
+
+@mutant("derived", clones=True)
+def guards_of_other_items_are_believed() -> Iterator[None]:
+    unequal = ('NotEqual((guard, "d"), {"S": self.digest(key)}), ', "")
+    lines = ('NotEqual((guard, "d"), {"S": self.digest(key)}),', "")
+    with (
+        reworded(guards.Guards, "parse", ("or (self._ledger is not None and digest != self.digest(key))", "")),
+        reworded(guards.Guards, "older", unequal),
+        reworded(guards.Guards, "older_or_foreign", lines),
+        reworded(guards.Guards, "created_and_older", ('Equal((guard, "d"), {"S": self.digest(key)}),', "")),
+    ):
+        yield
+
+
+@mutant("adoption", malform=True)
+def the_source_that_a_guard_names_is_not_looked_at() -> Iterator[None]:
+    with reworded(guards.Guards, "parse", ("(by is None or not self._names_item(by))", "False")):
+        yield
+
+
+@mutant("kinds", malform=True)
+def the_version_that_a_guard_names_is_not_looked_at() -> Iterator[None]:
+    with reworded(guards.Guards, "parse", ("if at is None or digest is None", "if digest is None")):
+        yield
+
+
+@mutant("kinds", malform=True)
+def the_number_that_a_guard_names_is_not_looked_at() -> Iterator[None]:
+    with reworded(guards.Guards, "parse", ("if not isinstance(number, str) or not", "if False and not")):
+        yield
+
+
+# What processes remember
+
+
+@mutant("aggregates", restore=True, reuse=0.9, rebuilds=3)
+def a_generation_that_the_ledger_has_lost_is_believed_in() -> Iterator[None]:
+    with (
+        patch.object(ledger.Ledger, "_remembered", lambda *_: False),
+        reworded(groups, "read_groups", ("if item is None and open_now[target] and target not in named:", "if False:")),
+        patch.object(publishing, "read_groups", lambda *arguments: groups.read_groups(*arguments)),
+    ):
+        yield
+
+
+@mutant("aggregates", outage=True)
+def a_stream_that_begins_anew_is_taken_for_the_one_before() -> Iterator[None]:
+    with reworded(records, "decode", ("label = fixed_label or label or", 'label = "" or')):
+        yield
+
+
+@mutant("aggregates", outlive=0.9, change=True, freeze=0.1, faults=30)
+def operators_write_without_a_lease() -> Iterator[None]:
+    with (
+        patch.object(fenced.Fenced, "transact", lambda self, writes: self._store.transact(writes)),
+        patch.object(fenced.Fenced, "_look", lambda *_: None),
+    ):
+        yield
+
+
+@mutant("expiry", expire_tried=True, change=True, then="back")
+def rules_settle_before_they_are_in_force() -> Iterator[None]:
+    with patch.object(registry.Standing, "settles", lambda *_: True):
         yield

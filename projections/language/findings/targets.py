@@ -52,8 +52,8 @@ def _shared_key(facts: Facts, name: str) -> Iterator[Remark]:
                 "shared-key",
                 "warning",
                 ("entities", name),
-                f"rules create and delete {name} items, and with {key} one could replace an item that the application "
-                f"wrote as {other}: `match` tells what an item is, but one key holds only one",
+                f"rules create {name} items, and under a key such as {key} the application may have a {other}: then no "
+                f"{name} is created until that item is removed (`occupied` in the quarantine and in `verify`)",
                 f"give {name} items keys that no {other} item has",
                 at_key=True,
             )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from projections.engine.application import ApplicationItems
@@ -142,23 +143,28 @@ def _remove(
     key: ItemKey, image: Image, traces: Sequence[Past], today: Program, store: Store, guards: Guards
 ) -> Iterable[str]:
     item, items = today.recognise(key, image), ApplicationItems(today, store, guards)
+    makers = _makers(item.entity, today) if item is not None else frozenset[str]()
+    rules = [name.removeprefix(today.guard_prefix) for name in sorted(makers)]
     gone = [one for one in traces if not one.writes_still(item)]
     held = {one.guard for one in gone} & image.keys()
     wrote = {name for one in traces for name in one.left(image, item)}
     created = [one for one in gone if one.made(key, image) and one.created(key, image, guards)]
     if created:
-        makers = _makers(item.entity, today) if item is not None else frozenset()
         entity = item.entity if item is not None else created[0].into
         foreign = items.foreign(entity, image).keys() - wrote - created[0].into.constants.keys()
         if not _held(image, held, makers, today) and not foreign:
-            items.delete(
-                entity, key, image, rules=(name.removeprefix(today.guard_prefix) for name in makers), without=wrote
-            )
+            items.delete(entity, key, image, rules=rules, without=wrote)
             return [f"unmade|{one.rule}" for one in gone]
     names = held | wrote
     if not names:
         return ()
     items.remove(key, sorted(names), image, {one.into for one in traces}, {one.guard for one in traces})
+    if item is not None and makers:  # what kept a created item there, to which nothing contributes, may just have gone
+        left = {name: value for name, value in image.items() if name not in names}
+        created_by_rules = items.created(key, left) and not _held(left, set(), makers, today)
+        if created_by_rules and not items.foreign(item.entity, left):
+            with suppress(ConditionFailed):
+                items.delete(item.entity, key, left, rules=rules)
     return [f"retired|{one.rule}" for one in traces]
 
 

@@ -41,12 +41,15 @@ def differences(
     common = Drift("", rule.name, target, at=at, source=_source(rule, members), shadow=shadow)
     if makes and n == 0 and item is None:
         return []
-    if isinstance(rule, CopyRule) and not members["claim"]:
-        return []
+    unclaimed = isinstance(rule, CopyRule) and not members["claim"]
+    if unclaimed and (guard is None or guard.n == 0):
+        return []  # not the rule's, or what is left of it
     if item is None:
         return [replace(common, kind="target missing", expected=showing.item(values))] if makes else []
     if isinstance(rule, CopyRule):
         owned = rule.owned(item) if guard is None or guard.created else rule.owned()
+        if unclaimed:
+            owned -= rule.into.constants.keys()
         values = {**{name: None for name in owned if name not in values}, **values}
     elif makes:
         values = {**rule.into.constants, **values}
@@ -79,7 +82,7 @@ def _guard(
         return
     elif guard is None:
         yield replace(common, expected=group.at)
-    elif isinstance(rule, CopyRule) and guard.by != (by := members["claim"][0].source):
+    elif isinstance(rule, CopyRule) and members["claim"] and guard.by != (by := members["claim"][0].source):
         yield replace(common, actual=guard.by, expected=by)
     elif guard.at == group.at and guard.n != group.totals.n:
         yield replace(common, actual=guard.n, expected=group.totals.n)

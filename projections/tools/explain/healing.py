@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from projections.engine.copies import heals_of
+from projections.engine.application import Release
+from projections.engine.copies import freed_by, heals_of
 from projections.engine.embeds import needs_pull, reference_of
 from projections.engine.guards import Guards, needs_healing
+from projections.engine.plan import freed_targets, release_of
+from projections.engine.records import Record
 from projections.engine.store import Image
 from projections.language.embeds import EmbedRule
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
-from projections.language.rules import CopyRule, LedgerRule
+from projections.language.rules import CopyRule, LedgerRule, Rule
 from projections.language.scope import Item
 from projections.language.values import same
 from projections.tools.explain.words import encoded_words, key_words, version_words
 
-__all__ = ["copy_reason", "group_reason", "healing_reason", "pull_reason"]
+__all__ = ["copy_reason", "freed_reason", "group_reason", "healing_reason", "pull_reason", "release_reason", "released"]
 
 
 def healing_reason(
@@ -49,22 +52,35 @@ def healing_reason(
     return f"the guard {guard} changed together with {', '.join(foreign[:5])}: something put the whole item back"
 
 
-def group_reason(program: Program, guards: Guards, rule: LedgerRule, old: Item | None, new: Item | None) -> str | None:
-    """Why the group of an item is published again, as `plan` decides it for a record of a target; None if it is not."""
+def group_reason(
+    program: Program, guards: Guards, rule: LedgerRule, old: Item | None, new: Item | None, *, removed: bool = True
+) -> str | None:
+    """Why the group of an item is published again, as `plan` decides it for a record of a target; None if it is not.
+
+    `removed` is false if the item is still there where `new` is None: then it is of no entity.
+    """
     before = old.image if old is not None and old.entity is rule.into else None
     after = new.image if new is not None and new.entity is rule.into else None
     if before is None and after is None:
         return None
     if after is None:
         creates = isinstance(rule, CopyRule) or (rule.into.derived and not rule.into.copied)
-        return "it was removed, and the rule alone decides whether it is there" if creates else None
+        return f"{_gone(rule, new, removed)}, and the rule alone decides whether it is there" if creates else None
     ours = rule.owned(before, after) if isinstance(rule, CopyRule) else rule.attributes
     assert new is not None
     return healing_reason(guards, rule.name, new.key, ours, before, after)
 
 
-def copy_reason(program: Program, guards: Guards, key: ItemKey, old: Item | None, new: Item | None) -> str | None:
-    """As `copies.heals_of`: why a copy is compared with its source; None if it is not."""
+def copy_reason(
+    program: Program,
+    guards: Guards,
+    key: ItemKey,
+    old: Item | None,
+    new: Item | None,
+    *,
+    removed: bool = True,
+) -> str | None:
+    """As `copies.heals_of`: why a copy is compared with its source; None if it is not. `removed` as in `group_reason`."""
     heals = heals_of(program, guards, key, old, new, "")
     if not heals:
         return None
@@ -72,7 +88,7 @@ def copy_reason(program: Program, guards: Guards, key: ItemKey, old: Item | None
     before = old.image if old is not None else None
     after = new.image if new is not None else None
     if after is None:
-        return "it was removed: its source says whether it should be"
+        return f"{_gone(rule, None, removed)}: its source says whether it should be"
     reason = healing_reason(guards, rule.name, key, rule.owned(before, after), before, after)
     if reason is None:
         held = [guards.read(rule.name, key, image) for image in (before, after)]
@@ -81,6 +97,53 @@ def copy_reason(program: Program, guards: Guards, key: ItemKey, old: Item | None
             "it was put on an item that was no copy" if len(named) < 2 else f"it changed hands: {named[0]}, {named[1]}"
         )
     return reason
+
+
+def freed_reason(program: Program, rule: LedgerRule, record: Record, old: Item | None, new: Item | None) -> str | None:
+    """As `copies.freed_by` and `plan.freed_targets`: why a rule may create its item now; None if it may not."""
+    if isinstance(rule, CopyRule) and not rule.claimed:
+        freed = any(heal.rule is rule for heal in freed_by(program, record, old, new))
+    else:
+        freed = (rule.name, encode_key(record.key)) in freed_targets(program, record, old, new)
+    if not freed:
+        return None
+    if record.new is None:
+        return "an item of another kind under this key was removed"
+    return (
+        f"the item under this key was of another kind and is {_article(new.entity.name if new is not None else '')} now"
+    )
+
+
+def released(program: Program, release: Release) -> list[Rule]:
+    """The rules that set what a release removes."""
+    indexes = program.index_rules.get(release.entity.name, ())
+    return [
+        rule
+        for rule in program.rules.values()
+        if program.guard(rule.name) in release.guards
+        or (rule in indexes and any(name in release.values for name, _, _ in rule.attributes))
+    ]
+
+
+def release_reason(
+    program: Program, guards: Guards, rule: Rule, record: Record, old: Item | None, new: Item | None
+) -> str | None:
+    """As `plan.release_of`: why what a rule set on an item is removed; None if it is not."""
+    release = release_of(program, guards, record, old, new)
+    if release is None or rule not in released(program, release):
+        return None
+    return f"it is no longer {_article(release.entity.name)}"
+
+
+def _gone(rule: LedgerRule, new: Item | None, removed: bool) -> str:
+    there = new is not None or not removed
+    return f"it is no longer {_article(rule.into.name)}" if there else "it was removed"
+
+
+def _article(name: str) -> str:
+    if not name:
+        return "of no entity"
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def pull_reason(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | None) -> str | None:

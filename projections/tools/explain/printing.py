@@ -85,10 +85,9 @@ def _print_record(out: Console, told: RecordTold, number: int, place: str) -> No
     )
     for name, misfits in told.nearest:
         _line(out, f"   not [cyan]{name}[/]: {_plain('; '.join(misfits))}")
-    if told.nearest:
-        _line(out, "   [dim]no rule concerns it[/]")
-    elif not told.rules:
-        _line(out, "   [dim]no rule reads or writes such items[/]")
+    if not told.rules:
+        what = "no rule concerns it" if told.nearest else "no rule reads or writes such items"
+        _line(out, f"   [dim]{what}[/]")
     width = max((len(rule.rule) for rule in told.rules), default=0)
     for rule in told.rules:
         _print_rule(out, rule, width)

@@ -11,12 +11,11 @@ from projections.engine.guards import Guards, at_of
 from projections.engine.records import Record
 from projections.engine.registry import SHADOW
 from projections.language.embeds import EmbedRule
-from projections.language.keys import ItemKey
 from projections.language.program import Program
-from projections.language.rules import CopyRule, LedgerRule
+from projections.language.rules import CopyRule, IndexRule, LedgerRule
 from projections.language.scope import Item
 from projections.language.values import same
-from projections.tools.explain.healing import copy_reason, group_reason, pull_reason
+from projections.tools.explain.healing import copy_reason, freed_reason, group_reason, pull_reason, release_reason
 from projections.tools.explain.matching import references
 from projections.tools.explain.recognition import nearest
 from projections.tools.explain.sources import RuleTold, tell_source
@@ -56,7 +55,8 @@ def tell_record(program: Program, decoded: Decoded) -> RecordTold:
     item = new or old
     if item is None:
         found = nearest(program, record.key, image or {})
-        return RecordTold(record, decoded.raw, nearest=tuple((name, tuple(why)) for name, why in found))
+        freed = tuple(_freed(program, record, old, new))
+        return RecordTold(record, decoded.raw, nearest=tuple((name, tuple(why)) for name, why in found), rules=freed)
     was = old.entity.name if old is not None and new is not None and old.entity is not new.entity else None
     rules = tuple(_rules(program, record, old, new))
     return RecordTold(record, decoded.raw, None, item.entity.name, was, item.variables, (), rules)
@@ -74,18 +74,38 @@ def _rules(program: Program, record: Record, old: Item | None, new: Item | None)
             if rule.into.name in entities:
                 yield from _pull(program, rule, old, new)
         elif isinstance(rule, LedgerRule) and rule.into.name in entities:
-            yield from _heal(program, rule, record.key, old, new)
+            yield from _heal(program, rule, record, old, new)
+    yield from _freed(program, record, old, new)
+    yield from _released(program, record, old, new)
 
 
-def _heal(program: Program, rule: LedgerRule, key: ItemKey, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
+def _freed(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
+    """The rules that may create their item under a key that held an item of another kind."""
+    for rule in program.rules.values():
+        if isinstance(rule, LedgerRule) and (reason := freed_reason(program, rule, record, old, new)) is not None:
+            what = f"creates its {rule.into.name} under this key, if there is something to publish"
+            yield RuleTold(rule.name, rule.kind, "target", "heals", what, (reason,))
+
+
+def _released(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
+    """The rules whose attributes are removed from an item that left its entity."""
+    guards = Guards(program, None)
+    for rule in program.rules.values():
+        reason = release_reason(program, guards, rule, record, old, new)
+        if reason is not None:
+            role = "source" if isinstance(rule, IndexRule) else "child" if isinstance(rule, EmbedRule) else "target"
+            what = "what the rule set on it is removed, each attribute only if it still has that value"
+            yield RuleTold(rule.name, rule.kind, role, "releases", what, (reason,))
+
+
+def _heal(program: Program, rule: LedgerRule, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
     """The item as a target."""
+    guards, removed = Guards(program, None), record.new is None
     if isinstance(rule, CopyRule) and not rule.claimed:
-        reason, what = (
-            copy_reason(program, Guards(program, None), key, old, new),
-            "the copy is compared with its source",
-        )
+        reason = copy_reason(program, guards, record.key, old, new, removed=removed)
+        what = "the copy is compared with its source"
     else:
-        reason = group_reason(program, Guards(program, None), rule, old, new)
+        reason = group_reason(program, guards, rule, old, new, removed=removed)
         what = "what the ledger knows is published again, whatever the guard says"
     if reason is not None:
         yield RuleTold(rule.name, rule.kind, "target", "heals", what, (reason,))

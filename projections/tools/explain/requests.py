@@ -14,6 +14,7 @@ from projections.engine.store import Delete, Image, Update, Value
 from projections.language.keys import encode_key
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import number_text, same
+from projections.tools.explain.healing import released
 from projections.tools.explain.sources import contribution_words
 from projections.tools.explain.words import condition_words, encoded_words, failing, key_words, short, value_words
 from projections.tools.rehearsal.recorder import CANCELLED, DONE, Action, Read, Request
@@ -75,7 +76,7 @@ class RequestTold:
 
 def tell_requests(program: Program, batch: Batch) -> list[RequestTold]:
     """All requests of a batch, in order."""
-    causes = _Causes(batch)
+    causes = _Causes(program, batch)
     return [
         RequestTold(
             request,
@@ -95,7 +96,8 @@ def _read(read: Read) -> str:
 class _Causes:
     """Which records of a batch a write is for."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, program: Program, batch: Batch) -> None:
+        self._program = program
         self._numbers: dict[str, list[int]] = {}
         self._items: dict[str, list[int]] = {}
         self._sequences: dict[str, list[str]] = {}
@@ -117,6 +119,9 @@ class _Causes:
         for copy in made.copies:
             for key in (*copy.copies, *copy.others):
                 self._add(self._targets, (copy.rule.name, encode_key(key)), *self._of(copy.source))
+        for release in made.releases:
+            for rule in released(self._program, release):
+                self._add(self._targets, (rule.name, encode_key(release.key)), release.sequence)
         for heal in made.copy_heals:
             self._add(self._targets, (heal.rule.name, encode_key(heal.target)), heal.sequence)
         for push in made.pushes:
@@ -167,7 +172,7 @@ def _action(program: Program, action: Action, factor: int, causes: _Causes) -> A
 def _does(program: Program, role: Role, action: Action) -> str:
     write, before = action.write, action.before or {}
     if isinstance(write, Delete):
-        return "the member goes" if role.kind == "member" else "deletes the item"
+        return {"member": "the member goes", "wait": "the source waits no more"}.get(role.kind, "deletes the item")
     match role.kind:
         case "entry":
             return _entry(write, before)
@@ -181,6 +186,8 @@ def _does(program: Program, role: Role, action: Action) -> str:
             return "no older push writes from now on"
         case "shards":
             return "notes how many shards there are"
+        case "wait":
+            return f"{encoded_words(write.set['source']['S'])} waits for this key"
     prefix = program.guard_prefix
     words = [
         f"{name} {_change(before.get(name), value)}" for name, value in write.set.items() if not name.startswith(prefix)

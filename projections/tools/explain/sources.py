@@ -25,7 +25,7 @@ from projections.tools.explain.words import encoded_words, short, value_words
 
 __all__ = ["RuleTold", "contribution_words", "tell_source"]
 
-ACTS = ("changes", "copies", "indexes", "heals", "pushes", "pulls")
+ACTS = ("changes", "copies", "indexes", "heals", "pushes", "pulls", "releases")
 """What a rule can make of a record, beside nothing."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from projections.engine.ledger_items import LEDGER, SHARD_COUNT
 from projections.engine.registry import REGISTRY
-from projections.engine.store import Delete, Image, ItemKey, Update, Write
+from projections.engine.store import Delete, Image, ItemKey, Missing, Update, Write
 from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
 from projections.language.program import Program
@@ -30,7 +30,10 @@ ROLES = {
     "copy": "a copy of the source item",
     "embed": "a parent's attributes, in its child",
     "index": "key attributes of indexes, on the item itself",
-    "delete": "an item that only rules create, and that nothing contributes to any more",
+    "release": "attributes that rules set, from an item that has left its entity",
+    "restore": "attributes of the application that a deletion removed with a rule's item",
+    "wait": "which source waits for a key that an item of another kind occupies",
+    "delete": "an item that a rule created, and that no source makes any more",
     "other": "nothing that this version knows",
 }
 """What each kind of write is for. Those from `entry` to `registry` are of the ledger."""
@@ -58,6 +61,10 @@ def role_of(program: Program, action: Action) -> Role:
         return Role("delete", _guarded(program, {path[0] for path in paths(write.condition)}), about)
     named = {*write.set, *write.remove}
     guarded = _guarded(program, named)
+    if guarded and not write.set:
+        return Role("release", guarded, about)
+    if not guarded and isinstance(write.condition, Missing):
+        return Role("restore", (), about)
     if not guarded:
         return Role("index", _indexing(program, write.key, action.before, named), about)
     return Role(_kind(program.rules[guarded[0]]), guarded, about)
@@ -95,7 +102,7 @@ def _of_ledger(write: Write, before: Image | None) -> Role:
         if "order" in write.set:
             return Role("extreme", rules, about)
         return Role("shards" if SHARD_COUNT in write.set else "group", rules, about)
-    return Role({"M": "member", "F": "fence"}.get(letter, "other"), rules, about)
+    return Role({"M": "member", "F": "fence", "W": "wait"}.get(letter, "other"), rules, about)
 
 
 def _indexing(program: Program, key: ItemKey, before: Image | None, named: Collection[str]) -> tuple[str, ...]:

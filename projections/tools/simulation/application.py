@@ -398,11 +398,17 @@ class Application:
         self._store.put(key.table, {**turned, FOREIGN: self._foreign()})
         return True
 
-    def come_between(self, key: ItemKey, *, turns: bool) -> str:
+    def come_between(self, key: ItemKey, *, turns: bool, inhabits: bool) -> str:
         """Writes to an item that the engine is about to write to; what it did."""
         image = self._items.get(key)
         if image is None:
             return "nothing"
+        if inhabits and self._rng.random() < 0.4:
+            made = [one for one in self._program.entities_at(key) if one.owned_by_rules]
+            if made:
+                own = {**made[0].schema.wire(key), **made[0].constants, FOREIGN: self._foreign()}
+                self._store.put(key.table, own)
+                return "inhabit"
         if turns and self._rng.random() < 0.4:
             entities = [one for one in self._program.entities_at(key) if one.match is not None]
             turned = self._of_kind(self._any(entities), key, image, fits=False) if entities else None

@@ -18,7 +18,7 @@ from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, IndexRule, Rule
-from projections.language.values import plain
+from projections.language.values import plain, same
 from projections.stores.memory import MemoryStore
 from projections.tools.oracle import Oracle
 from projections.tools.simulation import ledger_checks
@@ -51,6 +51,8 @@ class Ended:
     """Items that expired while rules were deployed that never were in force: their entries may keep what they had."""
     unclear: bool = False
     """Whether what such items contributed is not determined."""
+    touched: Collection[ItemKey] | None = ()
+    """Items with values of rules that the application wrote. None if not every record was delivered to the same rules."""
 
 
 class Lived:
@@ -86,6 +88,7 @@ class Checks:
         """Everything that is wrong, in words; nothing if all is well."""
         return [
             *self._items(ended),
+            *self._kept(ended),
             *ledger_checks.problems(self._program, ended.items, ended.ledger, ended.genuine, ended.unsettled),
             *self._rejections(ended),
         ]
@@ -193,6 +196,43 @@ class Checks:
                 continue
             what = f"{one.key}" + (f" {one.attribute}" if one.attribute else "")
             yield f"{what}: is {_shown(one.actual)}, should be {_shown(one.expected)} (rule {one.rule})"
+
+    def _kept(self, ended: Ended) -> Iterator[str]:
+        """Children of parents that are gone, under `on_delete: keep`, which do not have what these gave last.
+
+        Only where the rule has written: where the guard names the parent. The others keep what they held.
+        """
+        rules = [rule for rule in self._oracle.embed_rules if rule.keep]
+        if not rules or ended.touched is None:
+            return
+        given: dict[tuple[str, ItemKey], tuple[object, Mapping[str, Value]]] = {}
+        for record in ended.records.values():
+            change = record["dynamodb"]
+            table = record["eventSourceARN"].split("/")[1]
+            key = self._program.tables[table].key(table, change["Keys"])
+            known = self._oracle.recognise(key, change["NewImage"]) if "NewImage" in change else None
+            for rule in rules:
+                if known is not None and known[0] is rule.source:
+                    image = change["NewImage"]
+                    given[rule.name, key] = rule.referenced(image, known[1]), rule.result(image, known[1])
+        for key, image in ended.items.items():
+            child = self._oracle.recognise(key, image) if key not in ended.touched else None
+            for rule in rules if child is not None else ():
+                guard = image.get(self._program.guard(rule.name))
+                if child is None or child[0] is not rule.into or guard is None or not ended.genuine(key, guard):
+                    continue
+                parent = decode_key(by_of(guard))
+                there = self._oracle.recognise(parent, ended.items[parent]) if parent in ended.items else None
+                reference, values = given.get((rule.name, parent), (None, {}))
+                gone = there is None or there[0] is not rule.source
+                if not gone or reference is None or rule.references(image, child[1]) != reference:
+                    continue
+                for name in sorted(rule.attributes):
+                    if not same(image.get(name), values.get(name)):
+                        yield (
+                            f"{encode_key(key)} {name}: is {_shown(image.get(name))}, and its parent, which is gone, gave "
+                            f"{_shown(values.get(name))} (rule {rule.name})"
+                        )
 
     def _settled(self, ended: Ended) -> list[tuple[str, Image]]:
         """What expired, for each rule that keeps what it contributed."""

@@ -263,6 +263,7 @@ class History:
                 self._harm.genuine,
                 self._unsettled if self._cast.rolled_back else (),
                 self._cast.rolled_back and self._unclear,
+                self._application.touched | self._application.own if self._delivers_all else None,
             )
             outcome.problems += self._cast.last.checks.problems(ended)
             outcome.problems += self._left_behind()
@@ -445,6 +446,13 @@ class History:
         return self._odds.fill and any(rule.expired == "keep" for rule in self._cast.rules)
 
     @property
+    def _delivers_all(self) -> bool:
+        """Whether the same rules are given every record: then the last values of a parent that is gone are known."""
+        odds = self._odds
+        others = (odds.fill, odds.outage, odds.restore, odds.discard, odds.refreshes, odds.backfills, odds.verifies)
+        return not self._cast.change and not any(others)
+
+    @property
     def _new_rules(self) -> str:
         return FILLING if self._odds.fill else LIVE
 
@@ -492,7 +500,12 @@ class History:
         if self._races and self._random() < odds:
             self._races -= 1
             self._who, self._invocation = "application", None
-            self._application.come_between(write.key, turns=self._odds.turn)
+            without = self._scene.without
+            self._application.come_between(
+                write.key,
+                turns=self._odds.turn and "turn" not in without,
+                inhabits=self._odds.inhabit and "inhabit" not in without,
+            )
 
     def _ended(self, invocation: Invocation, thread: Thread) -> None:
         self._invocations.remove(invocation)

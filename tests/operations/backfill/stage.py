@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -68,6 +68,8 @@ class Stage(World):
             rules = "projections:\n" + rules
         super().__init__(rules + (f"retired: {retired}\n" if retired else ""), head, **settings)
         self.clock = of.clock if of is not None else Clock()
+        self.occupied: set[str] = set()
+        """The items that backfills rejected because the key of what they make holds an item of another kind."""
         if of is not None:
             self.store, self.position = of.store, of.position
             self.processor = self.worker()
@@ -132,13 +134,18 @@ class Stage(World):
         while left := [segment for segment in backfill.segments(run) if not segment.done]:
             for segment in left:
                 done = backfill.page(run, segment, effort())
-                assert (done.failed, done.rejected) == ({}, [])
+                assert done.failed == {}
+                assert [one for one in done.rejected if not one.reason.startswith("occupied:")] == []
+                self.occupied |= {one.key or "" for one in done.rejected}
                 between()
 
-    def filled(self, between: Callable[[], Any] = lambda: None, **begin: Any) -> dict[str, Any]:
-        """A backfill from beginning to end; what it counted by phase."""
+    def filled(
+        self, between: Callable[[], Any] = lambda: None, occupied: Collection[str] = (), **begin: Any
+    ) -> dict[str, Any]:
+        """A backfill from beginning to end; what it counted by phase. `occupied` is what it is to find so."""
         backfill = self.backfill()
         run = self.work(backfill, backfill.begin(**{"segments": 2, "allow_delete": True, **begin}), between)
+        assert self.occupied == set(occupied)
         self.settle()
         return backfill.report(run)
 

@@ -495,7 +495,7 @@ def test_what_a_rule_set_goes_though_its_items_are_of_another_kind_by_now() -> N
     stage.put("USER#1", "LIKE#1", topic="x")
     stage.settle()
     after = stage.under(kinds.replace("Old", "New") + FIRST.replace("firstCount", "count"))
-    after.filled()
+    after.filled(occupied=["main|TAG#x|STATS"])
     assert after.item("TAG#x", "STATS") == {"PK": "TAG#x", "SK": "STATS", "type": "New", "count": 1, "again": 0}
     after.right()
 
