@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from projections.engine.groups import Generations
 from projections.engine.rebuild import notes
 from projections.engine.registry import Registry
 from projections.engine.store import ItemKey
+from projections.errors import UsageError
 from projections.operations import status
 from projections.operations.backfill.progress import Progress
 from projections.operations.caution import Cautious
@@ -22,7 +24,7 @@ from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
 from tests.engine.scene import Stopped, die, live
-from tests.operations.backfill.stage import LIKES, TAGS, Stage, effort
+from tests.operations.backfill.stage import LIKES, TAGS, Stage, before, effort
 
 SHARDED = LIKES.replace("aggregate: {", "aggregate: {shards: 3, ")
 DAY = 24 * 3600.0
@@ -154,6 +156,52 @@ def test_a_backfill_that_died_while_it_took_over_a_rebuild_is_gone_on_with() -> 
         live(stage)
         assert list(notes(stage.store)) == []
         assert [one for one in drift(stage) if not one.startswith("group")] == []
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["one begins", "one runs to its end"])
+@pytest.mark.parametrize("method", ["get", "query", "write", "transact"])
+def test_of_two_backfills_that_begin_at_once_one_ends_the_abandoned_rebuilds(method: str, ends: bool) -> None:
+    """The second one begins, or runs, before any call of the first. At most one of them begins after that."""
+    for call in range(100):
+        stage = damaged(LIKES)
+        assert killed(stage, 14)
+        traffic(stage)
+
+        def second(stage: Stage = stage) -> None:
+            other = stage.backfill()
+            run = other.begin(segments=1, restart=True, allow_delete=True)
+            if ends:
+                stage.work(other, run)
+
+        before(stage, method, second, call)
+        first = stage.backfill()
+        with suppress(UsageError):
+            first.begin(segments=1, restart=True, allow_delete=True)
+        over = method in vars(stage.store)
+        live(stage)
+        newest = Progress(stage.store).run()
+        assert newest is not None
+        stage.work(first, newest)
+        stage.settle()
+        assert list(notes(stage.store)) == [], call
+        assert [one for one in drift(stage) if not one.startswith("group")] == [], call
+        if over:
+            return
+    raise AssertionError("it never ends")
+
+
+def test_a_backfill_that_takes_the_place_of_one_under_way_does_so_whatever_phase_that_reaches() -> None:
+    stage = damaged(LIKES)
+    assert killed(stage, 14)
+    older = stage.backfill()
+    run = older.begin(segments=1, allow_delete=True)
+    stage.phase(older, run)
+    before(stage, "transact", lambda: older.forward(run), 1)
+    newer = stage.backfill()
+    begun = newer.begin(segments=1, restart=True, allow_delete=True)
+    assert begun.replaces == run.name
+    stage.work(newer, begun)
+    assert list(notes(stage.store)) == []
 
 
 def test_repair_ends_rebuilds_of_its_own_rules_only() -> None:
