@@ -108,9 +108,11 @@ class _Draft:
         name = self._any(sorted(names))
         form = self._other["entities"][name]
         made = name in self._pools.created
+        others = [one for other, one in self._other["entities"].items() if other != name]
+        alone = not any((one["table"], one["key"]) == (form["table"], form["key"]) for one in others)
         dice = self._rng.random()
         if dice < 0.5:
-            if form["match"] and self._rng.random() < 0.4:
+            if form["match"] and self._rng.random() < 0.4 and alone:  # else nothing would tell the entities apart
                 form["match"] = None
                 words = "match is dropped"
             elif made:
