@@ -81,7 +81,7 @@ def test_what_it_shows_is_stored() -> None:
 
 
 def same(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without what differs between streams and ledgers: sequence numbers and digests, of which only the length is compared."""
+    """Without what differs between streams and ledgers: sequence numbers and digests: only their lengths are compared."""
     found = []
     for item in items:
         lengths: dict[str, Any] = {}

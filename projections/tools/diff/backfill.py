@@ -54,8 +54,9 @@ ASSUMPTIONS = (
     "Units of on-demand tables, for items of at most 1 KB with one contribution each, none of which is there yet (what is "
     "right already costs its reads only). Scans read all tables twice, and the ledger: 250 units for 1000 items each time, "
     "once for all rules. A target whose items are spread over several pages of 500 costs two more units for each (six with "
-    "shards). Each transaction, of up to 99 actions, checks the backfill's lease: two more units. A write to an item in further indexes costs another unit for each. Prices are those of us-east-1. `projections backfill "
-    "--dry-run` counts on the tables themselves."
+    "shards). Each transaction, of up to 99 actions, checks the backfill's lease: two more units. A write to an item in "
+    "further indexes costs another unit for each. Prices are those of us-east-1. `projections backfill --dry-run` counts on "
+    "the tables themselves."
 )
 
 
