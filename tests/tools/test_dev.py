@@ -531,9 +531,13 @@ def test_a_watched_store_tells_what_was_written_by_which_rule(rules: Path) -> No
 def test_records_of_our_own_writes_are_known(rules: Path) -> None:
     known = program(rules)
     meta = {"PK": {"S": "POST#1"}, "SK": {"S": "METADATA"}}
-    guard = {"M": {"by": {"S": "main|USER#a|POST#1"}, "at": {"S": "l/1"}}}
+    guard = {"M": {"d": {"S": "12345678"}, "by": {"S": "main|USER#a|POST#1"}, "at": {"S": "l/1"}}}
     copy = {**meta, "title": {"S": "T"}, "~byId": guard}
-    counted = {**copy, "likeCount": {"N": "1"}, "~likes": {"M": {"at": {"S": "0000.000000000000001"}, "n": {"N": "1"}}}}
+    counted = {
+        **copy,
+        "likeCount": {"N": "1"},
+        "~likes": {"M": {"d": {"S": "x"}, "at": {"S": "0000.000000000000001"}, "n": {"N": "1"}}},
+    }
 
     def own(old: Image | None, new: Image | None) -> bool:
         from projections.engine.records import decode
