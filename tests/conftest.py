@@ -15,8 +15,10 @@ settings.load_profile("default")
 for name in [name for name in os.environ if name.startswith(("AWS_", "LOCALSTACK_"))]:
     del os.environ[name]
 os.environ |= {
-    "AWS_ACCESS_KEY_ID": "test",
-    "AWS_SECRET_ACCESS_KEY": "test",
+    # moto's: clients of a process share the credentials that the first one found, maybe while moto had its own in the
+    # environment, and DynamoDB Local has other tables for other credentials, as processes that tests start have them
+    "AWS_ACCESS_KEY_ID": "FOOBARKEY",
+    "AWS_SECRET_ACCESS_KEY": "FOOBARSECRET",
     "AWS_DEFAULT_REGION": "us-east-1",
     "AWS_CONFIG_FILE": os.devnull,
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,

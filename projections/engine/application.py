@@ -29,7 +29,8 @@ from projections.engine.store import (
     Update,
     Value,
 )
-from projections.errors import ConditionFailed, Occupied, Transient
+from projections.errors import BadInput, ConditionFailed, Occupied, Transient
+from projections.language.keys import decode_key
 from projections.language.program import Entity, Program
 from projections.language.rules import CopyRule, Rule
 from projections.language.values import same
@@ -43,14 +44,17 @@ _MOST_TRIES = 20
 class Release:
     """What the rules of an entity set on an item that has left the entity.
 
-    `values` gives, by attribute, what a rule published there: an attribute is removed only if it still has such a value.
+    `values` gives, by attribute, the guard of the rule that published there (none of an index rule) and what it published:
+    an attribute is removed only if it still has such a value, and the guard is still on the item. `copied` names the copy of
+    all attributes that the item was, and its source: only that tells what was copied.
     """
 
     key: ItemKey
     entity: Entity
     guards: tuple[str, ...]
-    values: Mapping[str, Sequence[Value]]
+    values: Mapping[str, Sequence[tuple[str | None, Value]]]
     sequence: str = ""
+    copied: tuple[CopyRule, str] | None = None
 
 
 def occupied(entity: Entity) -> Occupied:
@@ -249,10 +253,13 @@ class ApplicationItems:
                 return False
             item = self._program.recognise(key, image)
             others = self._program.derived_attributes(item.entity.name) if item is not None else frozenset()
+            values = {**release.values, **self._copied(release)}
             names = [
                 name
-                for name, values in sorted(release.values.items())
-                if name in image and name not in others and any(same(image[name], value) for value in values)
+                for name, published in sorted(values.items())
+                if name in image
+                and name not in others
+                and any((guard is None or guard in image) and same(image[name], value) for guard, value in published)
             ]
             now = item.entity if item is not None else None
             guards = [name for name in release.guards if name in image and not self._writes(name, now)]
@@ -262,6 +269,20 @@ class ApplicationItems:
                 self.remove(key, sorted([*names, *guards]), image, (entity,), ())
                 return True
         raise Transient("an item kept changing while what rules set on it was removed")
+
+    def _copied(self, release: Release) -> dict[str, Sequence[tuple[str | None, Value]]]:
+        """What a copy of all attributes shows of its source now."""
+        if release.copied is None:
+            return {}
+        rule, by = release.copied
+        source = decode_key(by)
+        image = self._store.get(source)
+        item = self._program.recognise(source, image) if image is not None else None
+        try:
+            copy = rule.copies(item).get(release.key, {}) if item is not None and item.entity is rule.source else {}
+        except BadInput:
+            return {}
+        return {name: [(self.guards.name(rule.name), value)] for name, value in copy.items()}
 
     def _restores(self, guard: str, entity: Entity, key: ItemKey, image: Image) -> bool:
         rule = self._program.rules.get(guard.removeprefix(self._program.guard_prefix))

@@ -239,29 +239,35 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
     if left is None or record.new is None or (new is not None and new.entity is left.entity):
         return None
     name, image = left.entity.name, left.image
-    values: dict[str, list[Value]] = {}
+    values: dict[str, list[tuple[str | None, Value]]] = {}
     held: list[str] = []
+    copied: tuple[CopyRule, str] | None = None
     copier = program.copy_rule_into.get(name)
     rules: list[LedgerRule | EmbedRule] = [*program.ledger_rules_into.get(name, ()), *program.embeds_into.get(name, ())]
     for rule in [*rules, copier] if copier is not None else rules:
         guard = guards.read(rule.name, record.key, image)
         if guard is None:
             continue
-        held.append(guards.name(rule.name))
+        held.append(mark := guards.name(rule.name))
         if guards.created(record.key, image):
             for attribute, constant in left.entity.constants.items():
-                values.setdefault(attribute, []).append(constant)
-        for attribute in rule.owned(image) if isinstance(rule, CopyRule) else rule.attributes:
+                values.setdefault(attribute, []).append((mark, constant))
+        if isinstance(rule, CopyRule) and rule.attributes is None and guard.by:
+            copied = rule, guard.by  # what the image shows may be the application's
+            continue
+        for attribute in rule.owned() if isinstance(rule, CopyRule) else rule.attributes:
             if attribute in image:
-                values.setdefault(attribute, []).append(image[attribute])
+                values.setdefault(attribute, []).append((mark, image[attribute]))
     for index in program.index_rules.get(name, ()):
         for attribute, value in index_attributes(index, left)[0].items():
             # the rule's, though it may show what other attributes said before
-            known = [one for one in (value, image.get(attribute)) if one is not None]
+            known = [(None, one) for one in (value, image.get(attribute)) if one is not None]
             values.setdefault(attribute, []).extend(known)
     if guards.created(record.key, image):
         held.append(guards.mark)
-    return Release(record.key, left.entity, tuple(held), values, record.sequence) if held or values else None
+    if not held and not values:
+        return None
+    return Release(record.key, left.entity, tuple(held), values, record.sequence, copied)
 
 
 def freed_targets(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:

@@ -313,9 +313,10 @@ class Publisher:
         """What a rule may have published on an item that has left its entity: no more is known where no record tells."""
         created = self._items.created(key, item)
         published = {**(rule.into.constants if created else {}), **rule.published(group.totals, members)}
-        values = {name: (value,) for name, value in published.items() if value is not None}
+        guard = self._guards.name(rule.name)
+        values = {name: [(guard, value)] for name, value in published.items() if value is not None}
         marks = (self._guards.mark,) if created else ()
-        return Release(key, rule.into, (self._guards.name(rule.name), *marks), values)
+        return Release(key, rule.into, (guard, *marks), values)
 
     def _apply_elsewhere(self, rule: LedgerRule, key: ItemKey, group: Group, item: Image, *, heals: bool) -> bool:
         """Under a key of another entity, which another version of the rule recorded: it owns no attribute there.

@@ -92,7 +92,11 @@ class Scene(World):
         return refresher
 
     def differences(self) -> list[Difference]:
-        return self.oracle.compare({"main": self.store.items("main")})
+        guards = self.guards()
+        return self.oracle.compare(
+            {"main": self.store.items("main")},
+            genuine=lambda key, held: guards.parse(held, key) is not None or held == guards.mark_of(key),
+        )
 
     def entry(self, source: str) -> dict[str, Any] | None:
         found = [entry for entry in self.ledger("E|") if entry["pk"] == f"E|main|{source}"]

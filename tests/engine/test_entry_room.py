@@ -24,7 +24,7 @@ projections:
 """
 SHORT = "tags"
 LONG = "tagsOfDocumentsAsTheyAreCounted"
-NUMBER = 1500
+NUMBER = 1100
 KEY = ItemKey("main", "DOC#1", "D")
 
 

@@ -61,7 +61,10 @@ class Past:
         if self.kind != "index" and (self.guard not in image or guards.parse(image[self.guard], key) is None):
             return False
         # the guard alone may be that of the rule as it is now
-        return (self.kind != "index" and not self._changed) or self._is_its(key, image)
+        if self.kind == "index":
+            return self._is_its(key, image)
+        item = self._today.recognise(key, image)
+        return not self._changed or self._is_its(key, image) or not self.writes_still(item)
 
     def _is_its(self, key: ItemKey, image: Image) -> bool:
         """Whether an item is of the entity that it wrote to."""

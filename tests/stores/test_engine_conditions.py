@@ -1,0 +1,223 @@
+"""The conditions that the engine puts on application items, on all stores: guards, kinds, and what a deletion returns.
+
+Memory decides what is right; it is compared with the emulators for single writes and for statements of `write_each`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from backends import SCHEMAS, backend, plain
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_contract import attribute, key, n, s, stored
+
+from projections.engine.guards import Guards
+from projections.engine.kinds import kind_as_read, kind_condition
+from projections.engine.store import AllOf, Condition, Delete, Equal, Exists, Store, Update, Value
+from projections.errors import ConditionFailed
+from projections.stores.conditions import holds
+from tests.engine.test_kinds import KEY, MATCHES, entity, image, items
+
+EXISTS = Exists(("PK",))
+GUARDS = Guards(entity({"type": "x"})[0], "ledger")
+BY, AT = "main|DOC#2|D", "0001.000000000000007"
+_runs = count(1)
+
+
+# Deletions
+
+
+def test_a_deletion_returns_the_item_that_it_removed(store: Store, p: str) -> None:
+    held = {"text": s("m"), "number": n("1.50"), "~r": GUARDS.stamp(KEY, AT, created=True), "tags": {"SS": ["a", "b"]}}
+    assert store.write(Update(key(p), set=held)) is None
+    removed = store.write(Delete(key(p), AllOf((EXISTS, Equal(("text",), s("m"))))))
+    assert plain(removed) == plain({"PK": s(p), "SK": s("s"), **held})
+    assert store.get(key(p)) is None
+
+
+def test_a_deletion_returns_what_was_added_since_the_item_was_read(store: Store, p: str) -> None:
+    store.write(Update(key(p), set={"text": s("m")}))
+    read = store.get(key(p)) or {}
+    store.write(Update(key(p), set={"added": s("since")}))
+    removed = store.write(Delete(key(p), AllOf((EXISTS, Equal(("text",), read["text"])))))
+    assert removed is not None
+    assert removed["added"] == s("since")
+
+
+def test_a_deletion_of_nothing_returns_nothing(store: Store, p: str) -> None:
+    assert store.write(Delete(key(p))) is None
+
+
+def test_a_deletion_that_is_refused_returns_the_item_with_the_error(store: Store, p: str) -> None:
+    store.write(Update(key(p), set={"text": s("m")}))
+    with pytest.raises(ConditionFailed) as failed:
+        store.write(Delete(key(p), Equal(("text",), s("n"))))
+    assert plain(failed.value.item) == stored(store, key(p)) == plain({"PK": s(p), "SK": s("s"), "text": s("m")})
+
+
+# Guards
+
+DIGEST = GUARDS.digest(KEY)
+SHAPES: dict[str, Value | None] = {
+    "missing": None,
+    "text": s("0001"),
+    "number": n(7),
+    "null": {"NULL": True},
+    "list": {"L": [s("d"), s("at")]},
+    "set": {"SS": ["at", "d"]},
+    "empty map": {"M": {}},
+    "no digest": {"M": {"at": s("9")}},
+    "digest of another item": {"M": {"d": s("AAAAAAAA"), "at": s("9"), "c": {"BOOL": True}}},
+    "digest as number": {"M": {"d": n(5), "at": s("9")}},
+    "digest as list": {"M": {"d": {"L": [s(DIGEST)]}, "at": s("9")}},
+    "no version": {"M": {"d": s(DIGEST)}},
+    "version as number": {"M": {"d": s(DIGEST), "at": n(0)}},
+    "version as map": {"M": {"d": s(DIGEST), "at": {"M": {"at": s("0")}}}},
+    "source as list": {"M": {"d": s(DIGEST), "at": s("9"), "by": {"L": []}}},
+    "created as text": {"M": {"d": s(DIGEST), "at": s("0"), "by": s(BY), "c": s("true")}},
+    "not created": {"M": {"d": s(DIGEST), "at": s("0"), "by": s(BY), "c": {"BOOL": False}}},
+    "older": GUARDS.stamp(KEY, "0001.000000000000006", by=BY, n=3),
+    "equal": GUARDS.stamp(KEY, AT, by=BY, n=3),
+    "newer": GUARDS.stamp(KEY, "0001.000000000000010", by=BY, n=3),
+    "older, of another source": GUARDS.stamp(KEY, "0", by="main|DOC#3|D"),
+    "newer, of another source": GUARDS.stamp(KEY, "9", by="main|DOC#3|D"),
+    "older and created": GUARDS.stamp(KEY, "0", by=BY, created=True),
+    "newer and created": GUARDS.stamp(KEY, "9", by=BY, created=True),
+}
+CONDITIONS: dict[str, Condition] = {
+    "older": GUARDS.older("r", KEY, AT),
+    "older or foreign": GUARDS.older_or_foreign("r", KEY, BY, AT),
+    "created and older": GUARDS.created_and_older("r", KEY, AT),
+    "created and older of a source": GUARDS.created_and_older("r", KEY, AT, BY),
+    "as read": GUARDS.as_read("r", {"~r": GUARDS.stamp(KEY, "0", by=BY, created=True)}),
+    "missing as read": GUARDS.as_read("r", {}),
+    "nested": AllOf((AllOf((EXISTS, AllOf(()))), AllOf((AllOf((GUARDS.older("r", KEY, AT),)),)))),
+}
+
+
+def holding(shape: Value | None) -> dict[str, Value]:
+    return {"a": s("1")} if shape is None else {"a": s("1"), "~r": shape}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_guard_lets_a_write_pass_as_in_memory(store: Store, p: str, shape: str, condition: str) -> None:
+    held = holding(SHAPES[shape])
+    expected = holds(CONDITIONS[condition], {"PK": s(p), "SK": s("s"), **held})
+    store.write(Update(key(p), set=held))
+    write = Update(key(p), set={"hit": s("x")}, condition=AllOf((EXISTS, CONDITIONS[condition])))
+    if expected:
+        store.write(write)
+    else:
+        with pytest.raises(ConditionFailed) as failed:
+            store.write(write)
+        assert plain(failed.value.item) == plain({"PK": s(p), "SK": s("s"), **held})
+    assert attribute(store, key(p), "hit") == (("S", "x") if expected else None)
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_guards_let_updates_among_others_pass_as_in_memory(store: Store, p: str, condition: str) -> None:
+    places = {shape: key(p, str(number)) for number, shape in enumerate(SHAPES)}
+    for shape, at in places.items():
+        store.write(Update(at, set=holding(SHAPES[shape])))
+    writes = [
+        Update(at, set={"hit": s("x")}, condition=AllOf((EXISTS, CONDITIONS[condition]))) for at in places.values()
+    ]
+    answers = store.write_each(writes)
+    assert {shape: answer is None for shape, answer in zip(SHAPES, answers, strict=True)} == {
+        shape: holds(CONDITIONS[condition], {"PK": s(p), **holding(held)}) for shape, held in SHAPES.items()
+    }
+    for at, answer in zip(places.values(), answers, strict=True):
+        assert attribute(store, at, "hit") == (("S", "x") if answer is None else None)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_guard_is_written_only_as_it_was_read(store: Store, p: str, shape: str) -> None:
+    """Whatever it says: what is read back is what the condition compares."""
+    store.write(Update(key(p), set=holding(SHAPES[shape])))
+    condition = AllOf((EXISTS, GUARDS.as_read("r", store.get(key(p)))))
+    store.write(Update(key(p), set={"~r": GUARDS.stamp(KEY, AT)}, condition=condition))
+    with pytest.raises(ConditionFailed):
+        store.write(Update(key(p), set={"~r": s("again")}, condition=condition))
+
+
+# Kinds
+
+
+@pytest.mark.parametrize("name", MATCHES)
+def test_the_kind_of_an_item_is_judged_as_in_memory(store: Store, p: str, name: str) -> None:
+    """Items with values at the edges of a prefix, and of other types, for single writes and for statements."""
+    condition = kind_condition(entity(MATCHES[name])[1], KEY)
+    if condition is None:
+        return
+    condition = AllOf((EXISTS, condition))
+    edges: list[Value | None] = [
+        None,
+        *map(s, ("", "b", "bi", "bill", "Bill", "bi\U0010ffff", "bi\U0010ffff\U0010ffff", "bi\uffff", "bj", "x", "D")),
+        *map(n, (2, 3, "3.0", 7, "8.99", 9, -1)),
+        {"L": [s("bill")]},
+        {"SS": ["bill", "x"]},
+        {"NS": ["3", "7"]},
+        {"B": "YmlsbA=="},
+        {"M": {"type": s("bill")}},
+        {"M": {"0": s("bill")}},
+        {"BOOL": True},
+        {"NULL": True},
+    ]
+    held = [{attr: edge} for attr in ("type", "meta") for edge in edges if edge is not None]
+    held += [{}, {"type": s("bill"), "other": n(1)}, {"meta.type": s("bill")}, {"meta.type": s("x"), "id": s("bill")}]
+    places = [key(p, f"{number:03}") for number in range(len(held))]
+    for at, attributes in zip(places, held, strict=True):
+        store.write(Update(at, set={**attributes, "a": n(1)}))
+    expected = [holds(condition, {"PK": s(p), **attributes}) for attributes in held]
+    singles = [written(store, Update(at, set={"hit": n(1)}, condition=condition)) for at in places]
+    assert list(zip(held, singles, strict=True)) == list(zip(held, expected, strict=True))
+    answers = store.write_each([Update(at, set={"hit": n(2)}, condition=condition) for at in places])
+    assert list(zip(held, [one is None for one in answers], strict=True)) == list(zip(held, expected, strict=True))
+
+
+def written(store: Store, update: Update) -> bool:
+    try:
+        store.write(update)
+    except ConditionFailed:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def local(request: pytest.FixtureRequest) -> Iterator[Store]:
+    with backend("dynamodb-local", request) as store:
+        yield store
+
+
+guards = st.sampled_from([*SHAPES.values()])
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    some=st.lists(st.tuples(items, guards), min_size=1, max_size=6),
+    name=st.sampled_from([*MATCHES]),
+    guard=st.sampled_from([*CONDITIONS.values()]),
+)
+def test_dynamodb_local_agrees_on_kinds_with_guards(
+    local: Store, some: list[tuple[dict[str, Any], Value | None]], name: str, guard: Condition
+) -> None:
+    """As the engine combines them: an update of items that nobody read, and one of items as they were read."""
+    of, p = entity(MATCHES[name])[1], f"kinds-{next(_runs)}"
+    places, held = [key(p, str(number)) for number in range(len(some))], list[dict[str, Value]]()
+    for at, (attributes, shape) in zip(places, some, strict=True):
+        whole = {each: value for each, value in image(attributes).items() if each not in SCHEMAS["app"].key_attributes}
+        held.append({**whole, **holding(shape)})
+        local.write(Update(at, set=held[-1]))
+    compiled = kind_condition(of, KEY)
+    conditions = [] if compiled is None else [AllOf((EXISTS, compiled, guard))]
+    conditions.append(AllOf((EXISTS, *kind_as_read((of,), held[0]), guard)))
+    for condition in conditions:
+        expected = [holds(condition, {"PK": s(p), **one}) for one in held]
+        writes = [Update(at, set={"hit": n(1)}, condition=condition) for at in places]
+        assert [written(local, write) for write in writes] == expected
+        assert [answer is None for answer in local.write_each(writes)] == expected
