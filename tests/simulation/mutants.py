@@ -188,6 +188,11 @@ GUARDED = Base(GENTLE, unhealed)
 FORGING = Base(GENTLE - {"forge", "clone"})
 
 
+def only(*operations: str) -> Base:
+    """An application that does only these things, so that what they lead to is frequent."""
+    return Base(frozenset(OPERATIONS) - {"put", *operations})
+
+
 # Guards
 
 
@@ -394,7 +399,7 @@ def zeros_create_items() -> Iterator[None]:
         yield
 
 
-@mutant("derived")
+@mutant("derived", base=only("unname"), writes=60)
 def constants_are_not_healed() -> Iterator[None]:
     with reworded(publishing.Publisher, "_apply", ("wanted = {**rule.into.constants, **wanted}", "pass")):
         yield
@@ -471,7 +476,7 @@ def what_the_application_puts_back_does_not_heal() -> Iterator[None]:
         yield
 
 
-@mutant("aggregates")
+@mutant("aggregates", base=only("forge"))
 def a_guard_from_the_future_does_not_heal() -> Iterator[None]:
     with healing(
         lambda guard, old, new: (
@@ -481,7 +486,7 @@ def a_guard_from_the_future_does_not_heal() -> Iterator[None]:
         yield
 
 
-@mutant("shards")
+@mutant("shards", base=only("destroy"), writes=60)
 def what_the_application_removes_is_not_made_again() -> Iterator[None]:
     original = plan._heals
     with patch.object(plan, "_heals", lambda p, g, r, old, new: [] if new is None else original(p, g, r, old, new)):
@@ -494,7 +499,7 @@ def a_copy_that_changed_hands_is_left_to_the_one_who_has_it() -> Iterator[None]:
         yield
 
 
-@mutant("copies", base=FORGING)
+@mutant("copies", base=FORGING, writes=60)
 def a_guard_ahead_of_its_source_is_believed() -> Iterator[None]:
     ahead = ("if guard.at > copy.version:", "if False:")
     with reworded(copies.Copier, "_bring", ahead), reworded(copies.Copier, "_retract", ahead):
@@ -748,7 +753,7 @@ def excluded_values_in_match_are_no_part_of_the_condition() -> Iterator[None]:
         yield
 
 
-@mutant("kinds", turn=True, race=0.5)
+@mutant("kinds", base=only("update", "turn"), turn=True, race=0.5, writes=60)
 def index_attributes_are_written_whatever_the_kind() -> Iterator[None]:
     with kindless(indexes, "write_index", "items."):
         yield
@@ -800,13 +805,13 @@ def an_occupied_key_is_not_reported() -> Iterator[None]:
         yield
 
 
-@mutant("adoption", occupy=True)
+@mutant("adoption", base=only("occupy", "vacate"), occupy=True, writes=60)
 def a_key_that_becomes_free_creates_nothing() -> Iterator[None]:
-    with patch.object(plan, "_freed", lambda *_: []), patch.object(plan, "freed_by", lambda *_: []):
+    with patch.object(plan, "freed_targets", lambda *_: []), patch.object(plan, "freed_by", lambda *_: []):
         yield
 
 
-@mutant("adoption", occupy=True)
+@mutant("adoption", base=only("occupy", "vacate"), occupy=True, writes=60)
 def nobody_notes_which_source_waits_for_a_key() -> Iterator[None]:
     with reworded(copies.Copier, "_wait", ("self._store.write(Update(", "str(Update(")):
         yield
@@ -832,7 +837,7 @@ def a_copy_that_was_adopted_is_deleted() -> Iterator[None]:
         yield
 
 
-@mutant("adoption", inhabit=True)
+@mutant("adoption", base=only("update", "delete", "inhabit"), inhabit=True, writes=60)
 def a_claimed_copy_that_was_adopted_is_deleted() -> Iterator[None]:
     with reworded(publishing.Publisher, "_retract_claim", ("if guard.created and not", "if not")):
         yield
@@ -960,7 +965,7 @@ def operators_write_without_a_lease() -> Iterator[None]:
         yield
 
 
-@mutant("expiry", expire_tried=True, change=True, then="back")
+@mutant("expiry", base=only("update", "expire"), expire_tried=True, change=True, then="back", writes=60)
 def rules_settle_before_they_are_in_force() -> Iterator[None]:
     with patch.object(registry.Standing, "settles", lambda *_: True):
         yield
