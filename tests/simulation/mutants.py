@@ -756,7 +756,9 @@ def excluded_values_in_match_are_no_part_of_the_condition() -> Iterator[None]:
 @mutant("kinds", base=only("update", "turn"), turn=True, race=0.5, writes=60)
 def index_attributes_are_written_whatever_the_kind() -> Iterator[None]:
     with kindless(indexes, "write_index", "items."):
-        yield
+        written = indexes.write_index
+        with patch.object(processor, "write_index", written), patch.object(refresh, "write_index", written):
+            yield
 
 
 @mutant("kinds", turn=True, race=0.2)
