@@ -46,7 +46,7 @@ class Release:
 
     `values` gives, by attribute, the guard of the rule that published there (none of an index rule) and what it published:
     an attribute is removed only if it still has such a value, and the guard is still on the item. `copied` names the copy of
-    all attributes that the item was, and its source: only that tells what was copied.
+    all attributes that adopted the item, and its source: only that tells what was copied.
     """
 
     key: ItemKey
@@ -55,6 +55,8 @@ class Release:
     values: Mapping[str, Sequence[tuple[str | None, Value]]]
     sequence: str = ""
     copied: tuple[CopyRule, str] | None = None
+    whole: bool = False
+    """Whether nothing is removed unless each of these attributes that the item has shows such a value."""
 
 
 def occupied(entity: Entity) -> Occupied:
@@ -261,6 +263,8 @@ class ApplicationItems:
                 and name not in others
                 and any((guard is None or guard in image) and same(image[name], value) for guard, value in published)
             ]
+            if release.whole and any(n in image and n not in names and n not in others for n in values):
+                return False
             now = item.entity if item is not None else None
             guards = [name for name in release.guards if name in image and not self._writes(name, now)]
             if not names and not guards:
@@ -272,9 +276,9 @@ class ApplicationItems:
 
     def _copied(self, release: Release) -> dict[str, Sequence[tuple[str | None, Value]]]:
         """What a copy of all attributes shows of its source now."""
-        if release.copied is None:
+        rule, by = release.copied or (None, "")
+        if rule is None or not by:
             return {}
-        rule, by = release.copied
         source = decode_key(by)
         image = self._store.get(source)
         item = self._program.recognise(source, image) if image is not None else None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from projections.engine.application import ApplicationItems, Release, occupied
+from projections.engine.application import ApplicationItems, occupied
 from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.guards import Guard, Guards, needs_healing
 from projections.engine.ledger_items import waiting_key
@@ -285,7 +285,16 @@ class Copier:
             return self._tally.add("copies")
         raise Transient(f"{rule.name}: a copy kept changing while it was removed")
 
-    def _remove(self, rule: CopyRule, target: ItemKey, item: Image, guard: Guard, owned: Iterable[str]) -> None:
+    def _is_left_over(self, rule: CopyRule, target: ItemKey, item: Image, guard: Guard | None) -> bool:
+        """Whether there is anything to be removed from an item that no source makes. One without a guard is the
+        application's, unless the rule created it and nothing else is on it.
+        """
+        if guard is not None:
+            return not self._is_removed(rule, item, guard)
+        created = self._items.is_of(rule.into, target, item) and self._items.created(target, item)
+        return created and not self._items.foreign(rule.into, item)
+
+    def _remove(self, rule: CopyRule, target: ItemKey, item: Image, guard: Guard | None, owned: Iterable[str]) -> None:
         """Deletes a copy that the rule created; from any other item, removes what the rule set. Raises ConditionFailed.
 
         An item that the rule created and that has other attributes keeps a guard with `n` = 0: they may be those of another
@@ -293,10 +302,10 @@ class Copier:
         """
         name = self._guards.name(rule.name)
         if not self._items.may_write(rule, rule.into, target, item):
-            self._items.release(Release(target, rule.into, (name,), {}))
-        elif self._items.created(target, item) and not self._items.foreign(rule.into, item):
-            self._items.delete(rule.into, target, item)
-        else:
+            return  # it has left its entity: the record of that tells what was the copy's
+        if self._items.created(target, item) and not self._items.foreign(rule.into, item):
+            self._items.delete(rule.into, target, item, rules=(rule.name,))
+        elif guard is not None:
             keep = {*rule.into.constants, *rule.into.schema.key_attributes}
             names = [each for each in sorted(owned) if each in item and each not in keep]
             created = self._items.created(target, item)
@@ -339,7 +348,7 @@ class Copier:
             found = self._wanted(rule, target, {*heal.sources, waiting, by} - {""})
             try:
                 if found is None:
-                    if item is not None and guard is not None and not self._is_removed(rule, item, guard):
+                    if item is not None and self._is_left_over(rule, target, item, guard):
                         created = self._items.created(target, item)
                         self._remove(rule, target, item, guard, rule.owned(item) if created else rule.owned())
                         self._tally.add("healed")

@@ -252,10 +252,10 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
         if guards.created(record.key, image):
             for attribute, constant in left.entity.constants.items():
                 values.setdefault(attribute, []).append((mark, constant))
-        if isinstance(rule, CopyRule) and rule.attributes is None and guard.by:
-            copied = rule, guard.by  # what the image shows may be the application's
+        if isinstance(rule, CopyRule) and rule.attributes is None and not guards.created(record.key, image):
+            copied = rule, guard.by  # what else the image shows is the application's
             continue
-        for attribute in rule.owned() if isinstance(rule, CopyRule) else rule.attributes:
+        for attribute in rule.owned(image) if isinstance(rule, CopyRule) else rule.attributes:
             if attribute in image:
                 values.setdefault(attribute, []).append((mark, image[attribute]))
     for index in program.index_rules.get(name, ()):

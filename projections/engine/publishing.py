@@ -310,13 +310,15 @@ class Publisher:
         return not shown
 
     def _left(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, item: Image) -> Release:
-        """What a rule may have published on an item that has left its entity: no more is known where no record tells."""
+        """What a rule published on an item that has left its entity, if the item still shows just that: where no record tells,
+        no more is known.
+        """
         created = self._items.created(key, item)
         published = {**(rule.into.constants if created else {}), **rule.published(group.totals, members)}
         guard = self._guards.name(rule.name)
-        values = {name: [(guard, value)] for name, value in published.items() if value is not None}
+        values = {name: [(guard, value)] if value is not None else [] for name, value in published.items()}
         marks = (self._guards.mark,) if created else ()
-        return Release(key, rule.into, (guard, *marks), values)
+        return Release(key, rule.into, (guard, *marks), values, whole=True)
 
     def _apply_elsewhere(self, rule: LedgerRule, key: ItemKey, group: Group, item: Image, *, heals: bool) -> bool:
         """Under a key of another entity, which another version of the rule recorded: it owns no attribute there.

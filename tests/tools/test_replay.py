@@ -102,8 +102,8 @@ def test_guards_are_shown_on_request_and_the_ledger_always(run: Run) -> None:
     plain, internal = replayed(run, event), replayed(run, event, "--internal")
     assert not any(name.startswith("~") for item in plain["items"] for name in item)
     assert any(name.startswith("~") for item in internal["items"] for name in item)
-    for replay in (plain, internal):  # each has a ledger, and an id of it, of its own
-        assert [item.pop("ledger") for item in replay["ledger"] if item["pk"] == "R" and "ledger" in item]
+    for played in (plain, internal):  # each has a ledger, and an id of it, of its own
+        assert [item.pop("ledger") for item in played["ledger"] if item["pk"] == "R" and "ledger" in item]
     assert plain["ledger"] == internal["ledger"] != []
     assert set(plain) == {"items", "ledger", "quarantined", "failures", "rounds"}
 

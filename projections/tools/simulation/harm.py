@@ -131,6 +131,10 @@ class Harm:
         """Items that the engine created, and nobody removed since."""
         self._values: dict[tuple[ItemKey, str], list[Value]] = {}
         """The values that the engine ever wrote into attributes."""
+        self._stripped: set[ItemKey] = set()
+        """Items from which the application took guards: nothing tells any more what on them was a rule's."""
+        self._taken: dict[tuple[ItemKey, str], list[Value]] = {}
+        """Attributes of the application that deletions took, with their values: they may be put back."""
         self._sourced: dict[str, None] = {}
         """Attributes that sources of copies of all attributes ever had."""
 
@@ -168,8 +172,12 @@ class Harm:
                 if name not in after:
                     shadow.wrote.pop(name, None)
         shadow.created = not self._marked(key, after)
-        if not any("c" in after[name].get("M", {}) for name in after if name.startswith(self._prefix)):
+        if before is not None and any(name.startswith(self._prefix) and name not in after for name in before):
+            self._stripped.add(key)
+        if self._prefix not in after:
             self._made.discard(key)  # whatever was there before, this is the application's
+        if not shadow.created and any(one.everything for one in self._owned(key, after)):
+            shadow.wrote.clear()  # a copy of all attributes owns whatever is put on the items that it created
         self._published(key, after, shadow)
         whole = self._ownership.copied_whole
         if whole and any(
@@ -238,6 +246,8 @@ class Harm:
             for name, value in shadow.wrote.items()
             if name not in names and not any(name in one or one.constants.get(name) == value for one in owned)
         }
+        for name, value in lost.items():
+            self._taken.setdefault((key, name), []).append(value)
         if lost and answered and not any(one.everything for one in owned):
             self._deleted[key] = (by, lost)
 
@@ -283,6 +293,9 @@ class Harm:
         known = after is not None or not shadow.created or name not in shadow.wrote or name in self._sourced
         if known and any(one.everything for one in owned):
             shadow.wrote.pop(name, None)
+            return
+        if before is None and after is not None and after in self._taken.get((key, name), ()):
+            shadow.wrote[name] = after
             return
         if after is None and before in self._values.get((key, name), ()):
             shadow.wrote.pop(name, None)  # it still has, or has again, a value that a rule published there
@@ -332,7 +345,8 @@ class Harm:
                 if (
                     name not in guards and self.genuine(key, value)
                     if name.startswith(self._prefix)
-                    else name not in shadow.wrote
+                    else key not in self._stripped
+                    and name not in shadow.wrote
                     and name not in shadow.unclear
                     and name not in keys
                     and not any(name in one for one in owned)
