@@ -30,7 +30,7 @@ HISTORIES = 200
 """Of each rule file; the command plays as many as one likes."""
 
 MOST = 4000
-"""In how many histories each mutant has to be caught; most are in a few dozen."""
+"""In how many histories each mutant has to be caught, from its seed on; most are in a few."""
 
 
 @pytest.mark.parametrize("rules", RULES)
