@@ -310,8 +310,9 @@ class Publisher:
         return not shown
 
     def _left(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, item: Image) -> Release:
-        """What a rule published on an item that has left its entity, if the item still shows just that: where no record tells,
-        no more is known.
+        """What a rule published on an item that has left its entity, if the item still shows just that.
+
+        Where no record tells, no more is known.
         """
         created = self._items.created(key, item)
         published = {**(rule.into.constants if created else {}), **rule.published(group.totals, members)}
