@@ -13,7 +13,7 @@ SOURCES ?= 100000
 SAM_VERSION := aws-sam-cli>=1.140,<2
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format types demo simulate bench template sam clean
+.PHONY: help test lint format types demo simulate mutants bench template sam clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,9 @@ simulate: $(READY) ## 208,800 histories of the engine under all our rule files (
 	awk -v seconds=$$(($$(date +%s) - begun)) '/ histories, wrong / { gsub(",", ""); all += $$1; wrong += $$4; harm += $$6 } \
 	  END { printf "In all: %d histories, wrong %d, harm %d, %d s\n", all, wrong, harm, seconds }' $$told; \
 	rm -f $$told $$told.one; exit $$code
+
+mutants: $(READY) ## Every deliberate defect of the engine, also those that show in few histories
+	RARE_MUTANTS=1 $(BIN)/python -m pytest tests/simulation -k test_a_defect -n $(JOBS)
 
 bench: $(READY) ## What an event costs beside what one would write instead; growth to SOURCES items (full: SOURCES=1000000)
 	$(BIN)/python -m benchmarks --sources $(SOURCES)
