@@ -36,7 +36,7 @@ class Effects:
         prefix = self._program.guard_prefix
         names = [*write.set, *write.remove] if isinstance(write, Update) else []
         for name in [*names, *(path[0] for path in paths(write.condition))]:
-            if name.startswith(prefix):
+            if name.startswith(prefix) and name != prefix:  # that is the mark of created items
                 return name.removeprefix(prefix)
         for entity in self._program.entities_at(write.key):
             for rule in self._program.index_rules.get(entity.name, ()):

@@ -192,7 +192,7 @@ def _held(image: Image, guards: set[str], makers: frozenset[str], today: Program
     for name in image.keys() - guards:
         if name in makers and image[name].get("M", {}).get("n") != {"N": "0"}:
             return True
-        if name.startswith(today.guard_prefix) and name not in known:
+        if name.startswith(today.guard_prefix) and name != today.guard_prefix and name not in known:
             return True
     return False
 

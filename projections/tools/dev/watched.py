@@ -103,11 +103,11 @@ class WatchedStore(WrappedStore):
         prefix = self._program.guard_prefix
         if isinstance(write, Delete):
             guards = sorted(
-                {path[0].removeprefix(prefix) for path in paths(write.condition) if path[0].startswith(prefix)}
+                {path[0].removeprefix(prefix) for path in paths(write.condition) if path[0].startswith(prefix)} - {""}
             )
             return Written(write.key, tuple(guards), {}, (), True)
         touched = [*write.set, *write.remove]
-        rules = [name.removeprefix(prefix) for name in touched if name.startswith(prefix)]
+        rules = [name.removeprefix(prefix) for name in touched if name.startswith(prefix) and name != prefix]
         rules = rules or [rule.name for rule in self._program.rules.values() if _sets(rule, touched)]
         return Written(
             write.key,

@@ -154,7 +154,7 @@ class Checks:
             return []
         if before is None:
             guards = [value for name, value in after.items() if name.startswith(self._program.guard_prefix)]
-            if not item.entity.copied and all(guard["M"].get("n") == {"N": "0"} for guard in guards):
+            if not item.entity.copied and all(guard["M"].get("n") == {"N": "0"} for guard in guards if "M" in guard):
                 return [f"{encode_key(key)}: brought to life by a rule to which nothing contributes"]
             return []
         problems = []
