@@ -293,7 +293,7 @@ class Publisher:
             return released
         newer = guard is not None and guard.at >= group.at and not heals
         if makes and not contributed and isinstance(rule, CopyRule):
-            return not newer and guard is not None and self._retract_claim(rule, key, group, item, guard)
+            return not newer and self._retract_claim(rule, key, group, item, guard)
         if newer:  # the one who published the zeros may have died before deleting
             return makes and n == 0 and self._delete_empty(rule, key)
         wanted = self._wanted(rule, key, group, members)
@@ -376,11 +376,13 @@ class Publisher:
             return False
         return True
 
-    def _retract_claim(self, rule: CopyRule, key: ItemKey, group: Group, item: Image, guard: Guard) -> bool:
-        """Without a claim: an item that the rule created goes; of any other only what the rule set."""
+    def _retract_claim(self, rule: CopyRule, key: ItemKey, group: Group, item: Image, guard: Guard | None) -> bool:
+        """Without a claim: an item that the rule created goes; of any other only what the rule set, as its guard tells."""
         if self._items.created(key, item) and not self._items.foreign(rule.into, item):
-            self._items.delete(rule.into, key, item)
+            self._items.delete(rule.into, key, item, rules=(rule.name,))
             return True
+        if guard is None:
+            return False
         owned = rule.owned() - rule.into.constants.keys()
         stamp = self._guards.stamp(key, group.at, n=0)
         wanted: dict[str, Value | None] = {**dict.fromkeys(sorted(owned)), self._guards.name(rule.name): stamp}

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import CHILDREN_PER_PAGE, Embedder, Push
@@ -58,7 +59,7 @@ class WorkerHandler:
     """Takes the events Lambda makes of the task queue's messages; answers with those that have to come again.
 
     `quarantine` takes the children that can never be written. `observe` is told what became of every event. `run`
-    runs the requests of a page.
+    runs the requests of a page. `named` gives the names of leases, which no other has.
     """
 
     def __init__(
@@ -77,8 +78,10 @@ class WorkerHandler:
         items_per_page: int | None = None,
         new_rules: str = LIVE,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        named: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
         self._program = program
+        self._named = named
         self._store = store
         self._tasks = send
         self._quarantine = quarantine
@@ -108,6 +111,7 @@ class WorkerHandler:
             quarantine=self._reject,
             chance=self._chance,
             sleep=self._sleep,
+            named=self._named,
         )
 
     def _backfill_page(self, task: BackfillTask, effort: Effort) -> BackfillTask | None:

@@ -412,6 +412,7 @@ class History:
             chance=self._random,
             new_rules=self._new_rules,
             now=self._now,
+            named=lambda: f"{int(self._random() * 10**8):08d}",
         )
         work = partial(worker.handle, event, invocation.remaining)
         self._begin(invocation, work, "gets tasks: " + ", ".join(record["body"] for record in event["Records"]))
