@@ -24,7 +24,7 @@ from projections.engine.store import Action, AllOf, Check, Delete, Equal, Image,
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.stores.wrapped import WrappedStore
 
-__all__ = ["RESERVED", "Fenced"]
+__all__ = ["RESERVED", "Fenced", "name_of_lease"]
 
 RESERVED = 1
 """Actions that each transaction has beside those of the engine: the check of the lease."""
@@ -47,6 +47,11 @@ _CLOSED = (
 )
 
 
+def name_of_lease() -> str:
+    """A name no other lease has. A simulation gives names by its seed instead."""
+    return uuid.uuid4().hex
+
+
 class Fenced(WrappedStore):
     """Wraps a store. Writes under leases of the epoch of `standing`, which are opened by `open` or when they are
     needed.
@@ -62,7 +67,7 @@ class Fenced(WrappedStore):
         run: str,
         *,
         clock: Callable[[], float] = time.time,
-        named: Callable[[], str] = lambda: uuid.uuid4().hex,
+        named: Callable[[], str] = name_of_lease,
     ) -> None:
         super().__init__(store)
         self.standing = standing

@@ -31,7 +31,7 @@ from projections.errors import InvalidRequest, Misconfigured, Transient, UsageEr
 from projections.language.contribution import Contributions
 from projections.language.keys import decode_key
 from projections.language.rules import CopyRule
-from projections.operations.fenced import RESERVED, Fenced
+from projections.operations.fenced import RESERVED, Fenced, name_of_lease
 from projections.operations.verify.scanning import Scanner
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.subject import CHILD, COPY, GROUP, INDEX, REBUILD, SOURCE, TARGET, Subject, source_of
@@ -67,6 +67,7 @@ class Repair:
         run: Run[Any] = one_by_one,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
+        named: Callable[[], str] = name_of_lease,
     ) -> None:
         if scope.standing is None or scope.standing.program != scope.program.fingerprint:
             raise UsageError(
@@ -77,6 +78,7 @@ class Repair:
         self._suspects = suspects
         self._sleep = sleep
         self._clock = clock
+        self._named = named
         self._scanner = Scanner(store, threads=threads, sleep=sleep)
         self._generations = Generations()
         self._run = run
@@ -97,7 +99,7 @@ class Repair:
 
     def _enter(self, standing: Standing) -> None:
         """Write from now on only as long as the registry is as in `standing`."""
-        self._store = Fenced(self._unfenced, standing, "repair", clock=self._clock)
+        self._store = Fenced(self._unfenced, standing, "repair", clock=self._clock, named=self._named)
         self._refresher = partial(
             Refresher,
             self._program,

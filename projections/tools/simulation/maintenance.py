@@ -100,7 +100,7 @@ class Bench:
         self.page = page
         self.standing = Registry(edition.program, store, new_rules).admit()
         self.outdated = self.standing.outdated(edition.program)
-        self.fenced = Fenced(store, self.standing, "job", clock=self.clock, named=self._named)
+        self.fenced = Fenced(store, self.standing, "job", clock=self.clock, named=self.lease_name)
         """For what is written by the jobs that have no such store of their own."""
         self.refresher = Refresher(
             edition.program,
@@ -116,7 +116,7 @@ class Bench:
     def clock(self) -> float:
         return self.now().timestamp()
 
-    def _named(self) -> str:
+    def lease_name(self) -> str:
         return f"{int(self.chance() * 10**8):08d}"
 
     def goes_on(self, invocation: Invocation) -> None:
@@ -148,7 +148,7 @@ class Bench:
             run=self.run,
             page=self.page,
             quarantine=self._quarantine,
-            named=self._named,
+            named=self.lease_name,
             chance=self.chance,
             sleep=self.sleep,
         )
@@ -337,7 +337,7 @@ class Verify(Job):
             verification = Verification(scope, bench.store, scratch, patience=0, page=bench.page, **options)
             verification.all()
             store = Cautious(bench.store, self.edition.program, deletes=True)
-            repair = Repair(scope, store, verification.suspects, clock=bench.clock, **options)
+            repair = Repair(scope, store, verification.suspects, clock=bench.clock, named=bench.lease_name, **options)
             repair.all()
             if repair.failed:
                 raise Transient(f"not repaired: {repair.failed}")
