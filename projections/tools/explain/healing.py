@@ -21,6 +21,7 @@ from projections.language.rules import CopyRule, LedgerRule, Rule
 from projections.language.scope import Item
 from projections.language.values import same
 from projections.tools.explain.words import encoded_words, key_words, version_words
+from projections.tools.rehearsal.roles import creators
 
 __all__ = ["copy_reason", "freed_reason", "group_reason", "healing_reason", "pull_reason", "release_reason", "released"]
 
@@ -121,12 +122,15 @@ def freed_reason(program: Program, rule: LedgerRule, record: Record, old: Item |
 def released(program: Program, release: Release) -> list[Rule]:
     """The rules that set what a release removes."""
     indexes = program.index_rules.get(release.entity.name, ())
-    return [
+    found = [
         rule
         for rule in program.rules.values()
         if program.guard(rule.name) in release.guards
         or (rule in indexes and any(name in release.values for name, _, _ in rule.attributes))
     ]
+    if not found and program.guard_prefix in release.guards:  # the mark alone
+        found = [program.rules[name] for name in creators(program, [release.entity])]
+    return found
 
 
 def release_reason(
