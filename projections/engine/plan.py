@@ -25,7 +25,7 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule
 from projections.language.scope import Item
 
-__all__ = ["Plan", "Rejected", "freed_targets", "plan", "release_of"]
+__all__ = ["Plan", "Rejected", "emptied", "freed_targets", "plan", "release_of"]
 
 T = TypeVar("T")
 
@@ -298,16 +298,16 @@ def _heals(program: Program, guards: Guards, record: Record, old: Item | None, n
                 heal = isinstance(rule, CopyRule) or (entity.derived and not entity.copied)
             else:
                 heal = needs_healing(guards, rule.name, record.key, _ours(rule, before, after), before, after)
-                heal = heal or _emptied(guards, rule, record, before, after)
+                heal = heal or emptied(guards, rule, record.key, before, after)
             if heal:
                 target = target or encode_key(record.key)
                 found.append((rule.name, target))
     return found
 
 
-def _emptied(guards: Guards, rule: LedgerRule, record: Record, before: Image | None, after: Image) -> bool:
+def emptied(guards: Guards, rule: LedgerRule, key: ItemKey, before: Image | None, after: Image) -> bool:
     """Whether an item to which nothing contributes lost an attribute: it may have been what kept the item there."""
-    guard = guards.read(rule.name, record.key, after) if before is not None and creates(rule) else None
+    guard = guards.read(rule.name, key, after) if before is not None and creates(rule) else None
     return guard is not None and guard.n == 0 and before is not None and not before.keys() <= after.keys()
 
 

@@ -168,7 +168,9 @@ def test_a_whole_history_costs_in_memory_what_it_costs_on_ministack(name: str, m
             found += metered.settle(metered.write(removes=puts[::2]))
             rounds.append([(units, calls_besides_statements(calls)) for units, _, calls in found])
     assert rounds[0] == rounds[1]
-    assert sum(units for units, _ in rounds[0]) > 10
+    assert sum(units for units, _ in rounds[0]) > 5, (
+        "the fewest are of copies: one write each for the copies of 5 items"
+    )
 
 
 def own_items(program: Program, records: list[Any]) -> list[Any]:
@@ -203,7 +205,7 @@ def test_every_write_has_a_role(path: Path) -> None:
                 for action in request.actions:
                     role = role_of(program, action)
                     assert role.kind in ROLES.keys() - {"other"}
-                    assert role.rules or role.kind in ("entry", "forget")
+                    assert role.rules or role.kind in ("entry", "forget", "restore")
                     assert set(role.rules) <= set(program.rules)
 
 

@@ -11,7 +11,7 @@ from projections.engine.application import Release
 from projections.engine.copies import freed_by, heals_of
 from projections.engine.embeds import needs_pull, reference_of
 from projections.engine.guards import Guards, needs_healing
-from projections.engine.plan import freed_targets, release_of
+from projections.engine.plan import emptied, freed_targets, release_of
 from projections.engine.records import Record
 from projections.engine.store import Image
 from projections.language.embeds import EmbedRule
@@ -21,6 +21,7 @@ from projections.language.rules import CopyRule, LedgerRule, Rule
 from projections.language.scope import Item
 from projections.language.values import same
 from projections.tools.explain.words import encoded_words, key_words, version_words
+from projections.tools.rehearsal.roles import creators
 
 __all__ = ["copy_reason", "freed_reason", "group_reason", "healing_reason", "pull_reason", "release_reason", "released"]
 
@@ -68,12 +69,16 @@ def group_reason(
         return f"{_gone(rule, new, removed)}, and the rule alone decides whether it is there" if creates else None
     ours = rule.owned(before, after) if isinstance(rule, CopyRule) else rule.attributes
     assert new is not None
-    return healing_reason(guards, rule.name, new.key, ours, before, after)
+    reason = healing_reason(guards, rule.name, new.key, ours, before, after)
+    if reason is None and before is not None and emptied(guards, rule, new.key, before, after):
+        reason = f"{_lost(before, after)}, and nothing contributes to it: that may have been what kept the item there"
+    return reason
 
 
 def copy_reason(
     program: Program,
     guards: Guards,
+    rule: CopyRule,
     key: ItemKey,
     old: Item | None,
     new: Item | None,
@@ -81,22 +86,22 @@ def copy_reason(
     removed: bool = True,
 ) -> str | None:
     """As `copies.heals_of`: why a copy is compared with its source; None if it is not. `removed` as in `group_reason`."""
-    heals = heals_of(program, guards, key, old, new, "")
-    if not heals:
+    if all(heal.rule is not rule for heal in heals_of(program, guards, key, old, new, "")):
         return None
-    rule = heals[0].rule
-    before = old.image if old is not None else None
-    after = new.image if new is not None else None
+    before = old.image if old is not None and old.entity is rule.into else None
+    after = new.image if new is not None and new.entity is rule.into else None
     if after is None:
-        return f"{_gone(rule, None, removed)}: its source says whether it should be"
+        return f"{_gone(rule, new, removed)}: its source says whether it should be"
     reason = healing_reason(guards, rule.name, key, rule.owned(before, after), before, after)
-    if reason is None:
-        held = [guards.read(rule.name, key, image) for image in (before, after)]
-        named = [encoded_words(one.by) for one in held if one is not None]
-        reason = (
-            "it was put on an item that was no copy" if len(named) < 2 else f"it changed hands: {named[0]}, {named[1]}"
-        )
-    return reason
+    if reason is not None:
+        return reason
+    named = [guard.by for image in (before, after) if (guard := guards.read(rule.name, key, image)) is not None]
+    if len(set(filter(None, named))) > 1:
+        return f"it changed hands: {encoded_words(named[0])}, {encoded_words(named[1])}"
+    held = guards.read(rule.name, key, after)
+    if before is not None and held is not None and held.n == 0:
+        return f"{_lost(before, after)}, and it is a copy of nothing: that may have been what kept the item there"
+    return "it was put on an item that was no copy"
 
 
 def freed_reason(program: Program, rule: LedgerRule, record: Record, old: Item | None, new: Item | None) -> str | None:
@@ -117,12 +122,15 @@ def freed_reason(program: Program, rule: LedgerRule, record: Record, old: Item |
 def released(program: Program, release: Release) -> list[Rule]:
     """The rules that set what a release removes."""
     indexes = program.index_rules.get(release.entity.name, ())
-    return [
+    found = [
         rule
         for rule in program.rules.values()
         if program.guard(rule.name) in release.guards
         or (rule in indexes and any(name in release.values for name, _, _ in rule.attributes))
     ]
+    if not found and program.guard_prefix in release.guards:  # the mark alone
+        found = [program.rules[name] for name in creators(program, [release.entity])]
+    return found
 
 
 def release_reason(
@@ -138,6 +146,10 @@ def release_reason(
 def _gone(rule: LedgerRule, new: Item | None, removed: bool) -> str:
     there = new is not None or not removed
     return f"it is no longer {_article(rule.into.name)}" if there else "it was removed"
+
+
+def _lost(before: Image, after: Image) -> str:
+    return f"it lost {', '.join(sorted(before.keys() - after.keys())[:5])}"
 
 
 def _article(name: str) -> str:

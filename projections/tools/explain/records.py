@@ -102,7 +102,7 @@ def _heal(program: Program, rule: LedgerRule, record: Record, old: Item | None, 
     """The item as a target."""
     guards, removed = Guards(program, None), record.new is None
     if isinstance(rule, CopyRule) and not rule.claimed:
-        reason = copy_reason(program, guards, record.key, old, new, removed=removed)
+        reason = copy_reason(program, guards, rule, record.key, old, new, removed=removed)
         what = "the copy is compared with its source"
     else:
         reason = group_reason(program, guards, rule, old, new, removed=removed)

@@ -193,7 +193,8 @@ def _does(program: Program, role: Role, action: Action) -> str:
         f"{name} {_change(before.get(name), value)}" for name, value in write.set.items() if not name.startswith(prefix)
     ]
     words += [f"no {name}" for name in write.remove if not name.startswith(prefix)]
-    return short(", ".join(words), 240) or "the guard alone"
+    guards = any(len(name) > len(prefix) for name in (*write.set, *write.remove))
+    return short(", ".join(words), 240) or ("the guard alone" if guards else "the mark of created items alone")
 
 
 def _change(before: Value | None, after: Value) -> str:

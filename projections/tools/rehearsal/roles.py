@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from projections.engine.ledger_items import LEDGER, SHARD_COUNT
+from projections.engine.publishing import creates
 from projections.engine.registry import REGISTRY
 from projections.engine.store import Delete, Image, ItemKey, Missing, Update, Write
 from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
-from projections.language.program import Program
-from projections.language.rules import CopyRule, Rule
+from projections.language.program import Entity, Program
+from projections.language.rules import CopyRule, LedgerRule, Rule
 from projections.stores.conditions import paths
 from projections.tools.rehearsal.recorder import Action
 
-__all__ = ["ROLES", "Role", "role_of", "whole_text"]
+__all__ = ["ROLES", "Role", "creators", "role_of", "whole_text"]
 
 ROLES = {
     "entry": "what a source item contributes, as of which version",
@@ -63,7 +64,10 @@ def role_of(program: Program, action: Action) -> Role:
     guarded = _guarded(program, named)
     if guarded and not write.set:
         return Role("release", guarded, about)
-    if not guarded and isinstance(write.condition, Missing):
+    if not guarded and program.guard_prefix in named:  # the mark alone
+        return Role("release", creators(program, program.entities_at(write.key)), about)
+    marked = any(path == (program.guard_prefix,) for path in paths(write.condition))
+    if not guarded and (isinstance(write.condition, Missing) or (write.set and marked)):
         return Role("restore", (), about)
     if not guarded:
         return Role("index", _indexing(program, write.key, action.before, named), about)
@@ -73,6 +77,16 @@ def role_of(program: Program, action: Action) -> Role:
 def _guarded(program: Program, names: Collection[str]) -> tuple[str, ...]:
     """The rules whose guards are among these attributes."""
     return tuple(name for name in program.rules if program.guard(name) in names)
+
+
+def creators(program: Program, entities: Iterable[Entity]) -> tuple[str, ...]:
+    """The rules that create items of these entities, and mark them."""
+    into = list(entities)
+    return tuple(
+        name
+        for name, rule in program.rules.items()
+        if isinstance(rule, LedgerRule) and creates(rule) and rule.into in into
+    )
 
 
 def _kind(rule: Rule) -> str:
