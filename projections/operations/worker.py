@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class WorkerHandler:
     """Takes the events Lambda makes of the task queue's messages; answers with those that have to come again.
 
     `quarantine` takes the children that can never be written. `observe` is told what became of every event. `run`
-    runs the requests of a page.
+    runs the requests of a page. `named` gives the name of a lease, which no other has.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class WorkerHandler:
         items_per_page: int | None = None,
         new_rules: str = LIVE,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        named: Callable[[], str] = lambda: uuid.uuid4().hex[:8],
     ) -> None:
         self._program = program
         self._store = store
@@ -91,6 +93,7 @@ class WorkerHandler:
         self._items_per_page = items_per_page
         self._registry = Registry(program, store, new_rules)
         self._now = now
+        self._named = named
         self._rejected: list[Rejected] = []
 
     @cached_property
@@ -106,6 +109,7 @@ class WorkerHandler:
             page=self._items_per_page or PAGE,
             pace=self._pacer,
             quarantine=self._reject,
+            named=self._named,
             chance=self._chance,
             sleep=self._sleep,
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -54,7 +55,8 @@ class Repair:
     """Repairs what a verification found. `store` may withhold deletions (`operations.caution.Cautious`).
 
     `counts` says what was repaired, by kind of subject; `failed` and `rejected` what could not be, by key, the first few
-    with their reasons. Raises UsageError if these rules are not the ones in force, and Replaced if that changes meanwhile.
+    with their reasons. `named` gives the name of a lease, which no other has. Raises UsageError if these rules are not the
+    ones in force, and Replaced if that changes meanwhile.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Repair:
         run: Run[Any] = one_by_one,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
+        named: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         if scope.standing is None or scope.standing.program != scope.program.fingerprint:
             raise UsageError(
@@ -77,6 +80,7 @@ class Repair:
         self._suspects = suspects
         self._sleep = sleep
         self._clock = clock
+        self._named = named
         self._scanner = Scanner(store, threads=threads, sleep=sleep)
         self._generations = Generations()
         self._run = run
@@ -97,7 +101,7 @@ class Repair:
 
     def _enter(self, standing: Standing) -> None:
         """Write from now on only as long as the registry is as in `standing`."""
-        self._store = Fenced(self._unfenced, standing, "repair", clock=self._clock)
+        self._store = Fenced(self._unfenced, standing, "repair", clock=self._clock, named=self._named)
         self._refresher = partial(
             Refresher,
             self._program,

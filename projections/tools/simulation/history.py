@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from itertools import count
 from math import ceil
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -207,6 +208,7 @@ class History:
         self._off = False
         """Whether the stream is switched off: nobody hears of what is written."""
         self._outages = 0
+        self._names = count()
         self._saved: list[Image] = []
         """The ledger, as it was backed up."""
         self._wait = rng.choice((0.1, 1.0, 10.0))
@@ -412,10 +414,15 @@ class History:
             chance=self._random,
             new_rules=self._new_rules,
             now=self._now,
+            named=self._numbered_name,
         )
         work = partial(worker.handle, event, invocation.remaining)
         self._begin(invocation, work, "gets tasks: " + ", ".join(record["body"] for record in event["Records"]))
         return True
+
+    def _numbered_name(self) -> str:
+        """Of a lease. Names by `uuid` would differ each time that a seed is played."""
+        return f"n{next(self._names):07d}"
 
     def _invocation_of(self, finish: Finish) -> Invocation:
         edition = self._edition
@@ -807,6 +814,7 @@ class History:
                 tasks=Tasks(lambda: self._queue) if self._odds.queue else None,
                 quarantine=self._refuse,
                 page=self._odds.scanned,
+                numbered=self._numbered_name,
             )
             if bench.outdated and place != BEGIN:
                 return OUTDATED

@@ -86,6 +86,7 @@ class Bench:
         tasks: Tasks | None,
         quarantine: Callable[[Sequence[Rejected]], None],
         page: int,
+        numbered: Callable[[], str],
     ) -> None:
         self.program = edition.program
         self.store = store
@@ -98,6 +99,8 @@ class Bench:
         self.sleep = invocation.sleep
         self._quarantine = quarantine
         self.page = page
+        self.numbered = numbered
+        """Names that no other lease has, and that take nothing from chance."""
         self.standing = Registry(edition.program, store, new_rules).admit()
         self.outdated = self.standing.outdated(edition.program)
         self.fenced = Fenced(store, self.standing, "job", clock=self.clock, named=self._named)
@@ -337,7 +340,7 @@ class Verify(Job):
             verification = Verification(scope, bench.store, scratch, patience=0, page=bench.page, **options)
             verification.all()
             store = Cautious(bench.store, self.edition.program, deletes=True)
-            repair = Repair(scope, store, verification.suspects, clock=bench.clock, **options)
+            repair = Repair(scope, store, verification.suspects, clock=bench.clock, named=bench.numbered, **options)
             repair.all()
             if repair.failed:
                 raise Transient(f"not repaired: {repair.failed}")
