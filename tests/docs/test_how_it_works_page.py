@@ -19,6 +19,7 @@ from projections.language.values import plain_item
 from projections.stores.memory import MemoryStore
 from projections.tools.local import Functions
 from projections.tools.tables import MemoryTables, schemas
+from projections.tools.testing.items import wire_item
 
 sys.path.append(str(Path(__file__).parents[1] / "simulation"))
 
@@ -35,10 +36,10 @@ def shown() -> list[list[dict[str, Any]]]:
 
 
 class Deployed:
-    """The first rules of the guide to rules, deployed in memory."""
+    """The first rules of the guide to rules with an entity, deployed in memory."""
 
-    def __init__(self) -> None:
-        first = next(examples((DOCS / "rules.md").read_text()))
+    def __init__(self, entity: str) -> None:
+        first = next(one for one in examples((DOCS / "rules.md").read_text()) if f"  {entity}: " in one.rules)
         program = Program.from_document(loads(first.rules).canonical())
         self.tables = MemoryTables(schemas(program), [])
         assert isinstance(self.tables.store, MemoryStore)
@@ -67,12 +68,12 @@ def put(store: MemoryStore, partition: str, sort: str) -> Image:
 
 
 def test_what_it_shows_is_stored() -> None:
-    here = Deployed()
+    here = Deployed("Like")
     put(here.store, "POST#p1", "METADATA")
     here.settle()
     like = put(here.store, "USER#ann", "LIKE#p1")
     here.settle()
-    liked, post, taken_back = shown()
+    liked, post, _, taken_back = shown()
     assert same(here.ledger()) == same(liked)
     assert same([item for item in map(plain_item, here.store.items("main")) if item["SK"] == "METADATA"]) == same(post)
     here.store.remove(here.store.schema("main").key("main", like))
@@ -80,15 +81,27 @@ def test_what_it_shows_is_stored() -> None:
     assert same(here.ledger()) == same(taken_back)
 
 
+def test_the_created_item_that_it_shows_is_stored() -> None:
+    here = Deployed("Product")
+    order = {"PK": "CUSTOMER#c1", "SK": "ORDER#1", "lines": [{"sku": "tea", "qty": 2, "price": 3}]}
+    here.store.put("main", dict(wire_item(order, "the order")))
+    here.settle()
+    _, _, product, _ = shown()
+    assert same([item for item in map(plain_item, here.store.items("main")) if item["SK"] == "SALES"]) == same(product)
+
+
 def same(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without what differs between streams and ledgers: sequence numbers and digests: only their lengths are compared."""
+    """Without what differs between streams and ledgers. Of sequence numbers, digests and checksums, only lengths count."""
     found = []
     for item in items:
         lengths: dict[str, Any] = {}
         if "." in str(item.get("version")):
             lengths["version"] = len(item["version"])
-        if "~likes" in item:
-            lengths["~likes"] = {**item["~likes"], "d": len(item["~likes"]["d"])}
+        for name, value in item.items():
+            if name == "~":
+                lengths[name] = len(value)
+            elif name.startswith("~"):
+                lengths[name] = {**value, "d": len(value["d"]), "s": len(value["s"])}
         found.append({**item, **lengths})
     return found
 

@@ -29,7 +29,8 @@ PROGRAM = Program.from_document(loads(RULES, "rules.yaml").canonical())
 USER = ItemKey("main", "U#1", "U")
 TAG = ItemKey("main", "T#1", "T")
 WHOLE = ItemKey("main", "W#1", "W")
-MARK = {"at": "1", "n": 1, "c": True, "d": "abcdefgh"}
+CREATED = {"count": 1, "guard_tags": {"at": "1", "n": 1, "d": "abcdefgh", "s": "stuvwxyz"}, "guard_": "ijklmnop"}
+"""What the rule sets on an item that it creates: the last one is the mark."""
 
 
 @pytest.fixture
@@ -96,14 +97,14 @@ def test_deletion_of_an_item_of_the_application_is_harm(harm: Harm) -> None:
 
 
 def test_created_item_may_be_deleted(harm: Harm) -> None:
-    item = image(TAG, type="tag", count=1, guard_tags=MARK)
+    item = image(TAG, type="tag", **CREATED)
     assert found(harm, TAG, None, item) == []
     assert found(harm, TAG, item, None) == []
     assert list(harm.ended("engine")) == []
 
 
 def test_created_item_that_was_put_back_with_its_guard_is_a_created_item(harm: Harm) -> None:
-    item = image(TAG, type="tag", count=1, guard_tags=MARK)
+    item = image(TAG, type="tag", **CREATED)
     assert found(harm, TAG, None, item) == []
     harm.applied(TAG, item, None)
     harm.applied(TAG, None, item)
@@ -112,14 +113,14 @@ def test_created_item_that_was_put_back_with_its_guard_is_a_created_item(harm: H
 
 def test_item_with_the_guard_of_another_item_is_the_applications(harm: Harm) -> None:
     other = TAG._replace(partition="T#2")
-    assert found(harm, TAG, None, image(TAG, type="tag", count=1, guard_tags=MARK)) == []
-    clone = image(other, type="tag", count=1, guard_tags=MARK)
+    assert found(harm, TAG, None, image(TAG, type="tag", **CREATED)) == []
+    clone = image(other, type="tag", **CREATED)
     harm.applied(other, None, clone)
     assert found(harm, other, clone, None)
 
 
 def test_deleted_attribute_has_to_be_restored(harm: Harm) -> None:
-    created = image(TAG, type="tag", count=1, guard_tags=MARK)
+    created = image(TAG, type="tag", **CREATED)
     annotated = {**created, "note": {"S": "mine"}}
     for restores in (True, False):
         assert found(harm, TAG, None, created) == []
@@ -133,7 +134,7 @@ def test_deleted_attribute_has_to_be_restored(harm: Harm) -> None:
 
 
 def test_process_that_died_restores_nothing(harm: Harm) -> None:
-    created = image(TAG, type="tag", count=1, guard_tags=MARK)
+    created = image(TAG, type="tag", **CREATED)
     annotated = {**created, "note": {"S": "mine"}}
     assert found(harm, TAG, None, created) == []
     harm.applied(TAG, created, annotated)
@@ -143,7 +144,7 @@ def test_process_that_died_restores_nothing(harm: Harm) -> None:
 
 
 def test_item_that_exists_must_not_be_marked_as_created(harm: Harm) -> None:
-    before, after = image(TAG, type="tag"), image(TAG, type="tag", count=1, guard_tags=MARK)
+    before, after = image(TAG, type="tag"), image(TAG, type="tag", **CREATED)
     harm.applied(TAG, None, before)
     assert found(harm, TAG, before, after)
 

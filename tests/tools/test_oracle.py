@@ -216,7 +216,7 @@ def test_a_difference_names_the_rule_and_ignores_guards() -> None:
     meta, tag = ItemKey("main", "POST#p", "METADATA"), ItemKey("main", "TAG#x", "STATS")
     held[meta] |= {"likeCount": {"N": "2.0"}, "praise": {"N": "9"}, "~engagement": {"M": {}}}
     del held[tag]
-    stray = image({"PK": "TAG#z", "SK": "STATS", "posts": 1, "~tagCounts": {"n": 0, "c": True}})
+    stray = image({"PK": "TAG#z", "SK": "STATS", "posts": 1, "~tagCounts": {"n": 0}, "~": "of a rule"})
     now = {"main": [*held.values(), stray]}
     assert compare(document, now, due) == [
         Difference("main", "main|POST#p|METADATA", "praise", {"N": "9"}, {"N": "1"}, "discussion"),
@@ -240,20 +240,20 @@ projections:
   tags: { from: User, each: { tag: tags }, aggregate: { into: Tag, set: { users: count } } }
   orders: { from: Order, bind: { tag: "{city}" }, aggregate: { into: Tag, set: { orders: count } } }
 """
-MARK = {"c": True, "n": 0}
+MARK = {"~": "of a rule"}
 
 
 @pytest.mark.parametrize(
     ("given", "then"),
     [
-        ([{"PK": "M#m", "SK": "M", "kind": "mail", "name": "A", "~mails": MARK}], []),
-        ([{"PK": "T#t", "SK": "T", "users": 1, "orders": 0, "~tags": MARK, "~orders": {"n": 0}}], []),
+        ([{"PK": "M#m", "SK": "M", "kind": "mail", "name": "A", **MARK}], []),
+        ([{"PK": "T#t", "SK": "T", "users": 1, "orders": 0, "~tags": {"n": 0}, **MARK, "~orders": {"n": 0}}], []),
         (
-            [{"PK": "M#m", "SK": "M", "kind": "mail", "name": "A", "note": "mine", "~mails": MARK}],
+            [{"PK": "M#m", "SK": "M", "kind": "mail", "name": "A", "note": "mine", "~mails": {"n": 0}, **MARK}],
             [{"PK": "M#m", "SK": "M", "kind": "mail", "note": "mine"}],
         ),
         (
-            [{"PK": "T#t", "SK": "T", "users": 0, "orders": 7, "note": "mine", "~tags": MARK}],
+            [{"PK": "T#t", "SK": "T", "users": 0, "orders": 7, "note": "mine", "~tags": {"n": 0}, **MARK}],
             [{"PK": "T#t", "SK": "T", "users": 0, "orders": 0, "note": "mine"}],
         ),
         (
@@ -261,17 +261,20 @@ MARK = {"c": True, "n": 0}
             [{"PK": "T#t", "SK": "T", "users": 0, "orders": 0}],
         ),
         (
-            [{"PK": "T#t", "SK": "T", "users": 0, "~tags": "no guard", "~orders": {"c": "yes"}}],
+            [{"PK": "T#t", "SK": "T", "users": 0, "~tags": "no guard", "~orders": {"n": 0}, "~": {}}],
             [{"PK": "T#t", "SK": "T", "users": 0, "orders": 0}],
         ),
         (
-            [{"PK": "U#1", "SK": "U", "mail": "m", "name": "A"}, {"PK": "M#m", "SK": "M", "name": "B", "~mails": MARK}],
+            [
+                {"PK": "U#1", "SK": "U", "mail": "m", "name": "A"},
+                {"PK": "M#m", "SK": "M", "name": "B", "~mails": {"n": 0}, **MARK},
+            ],
             [{"PK": "U#1", "SK": "U", "mail": "m", "name": "A"}, {"PK": "M#m", "SK": "M", "kind": "mail", "name": "A"}],
         ),
         (
             [
                 {"PK": "U#1", "SK": "U", "mail": "m", "name": "A"},
-                {"PK": "M#m", "SK": "M", "kind": "order", "city": "b", "~mails": MARK},
+                {"PK": "M#m", "SK": "M", "kind": "order", "city": "b", "~mails": {"n": 0}, **MARK},
             ],
             [
                 {"PK": "U#1", "SK": "U", "mail": "m", "name": "A"},
@@ -299,24 +302,24 @@ def test_item_of_created_entity(given: list[Item], then: list[Item]) -> None:
 
 def test_guard_copied_from_another_item_marks_nothing() -> None:
     oracle = Oracle(loads(CREATED, "rules.yaml").canonical())
-    items = {"main": [image({"PK": "M#m", "SK": "M", "kind": "mail", "name": "A", "~mails": MARK})]}
+    items = {"main": [image({"PK": "M#m", "SK": "M", "kind": "mail", "name": "A", "~mails": {"n": 0}, **MARK})]}
     assert oracle.expected(items).items == {}
     assert oracle.expected(items, genuine=lambda key, guard: False).items == oracle.read(items)
 
 
-def test_a_sum_that_dynamodb_cannot_hold_is_not_compared() -> None:
+def test_numbers_beyond_the_limits_of_a_sum_contribute_nothing() -> None:
     rules = {
         "table": {"key": ["PK", "SK"]},
         "entities": {"A": {"key": {"PK": "A#{a}", "SK": "{s}"}}, "B": {"key": {"PK": "B#{a}", "SK": "B"}}},
         "projections": {"r": {"from": "A", "aggregate": {"into": "B", "set": {"n": "count", "x": "sum(x)"}}}},
     }
     oracle = Oracle(loads(json.dumps(rules)).canonical())
-    target = {"PK": "B#1", "SK": "B", "n": 1, "x": 1}
-    added = [{"PK": "A#1", "SK": "1", "x": "1e30"}, {"PK": "A#1", "SK": "2", "x": "1e-30"}]
-    items = {"main": [image({**item, "x": Decimal(item["x"])}) for item in (*added, target)]}
-    key = ItemKey("main", "B#1", "B")
-    assert oracle.expected(items).incomparable == {(key, "n"), (key, "x")}
-    assert oracle.compare(items) == []
+    added = ("999999999999999999.0000000001", "0.0000000001", "1e18", "1e-11", "1e30")
+    items = [{"PK": "A#1", "SK": str(number), "x": Decimal(amount)} for number, amount in enumerate(added)]
+    due = oracle.expected({"main": [image(item) for item in (*items, {"PK": "B#1", "SK": "B"})]})
+    target = {"PK": "B#1", "SK": "B", "n": 2, "x": Decimal("999999999999999999.0000000002")}
+    assert due.items[ItemKey("main", "B#1", "B")] == image(target)
+    assert due.incomparable == frozenset()
 
 
 def test_sets_are_compared_without_order() -> None:

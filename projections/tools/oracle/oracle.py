@@ -36,7 +36,7 @@ class Expected:
     creators: Mapping[ItemKey, str]
     """The rule that brought an item to life, for items of copies and derived entities."""
     incomparable: frozenset[tuple[ItemKey, str]] = frozenset()
-    """(item, attribute) of values that today's items do not determine, or that DynamoDB cannot hold."""
+    """(item, attribute) of values that today's items do not determine."""
     occupied: frozenset[tuple[ItemKey, str]] = frozenset()
     """(key, rule) of targets that are not created, because an item of another kind has their key."""
 
@@ -96,8 +96,9 @@ class Oracle:
         for table, held in items.items():
             for image in held:
                 for name, value in image.items():
-                    mark = name == self._prefix and "S" in value
-                    if mark or (name.startswith(self._prefix) and isinstance(value.get("M"), Mapping)):
+                    if not name.startswith(self._prefix):
+                        continue
+                    if "S" in value if name == self._prefix else isinstance(value.get("M"), Mapping):
                         key = self.tables[table].key_of(image)
                         if genuine(key, value):
                             found.setdefault(key, {})[name.removeprefix(self._prefix)] = value.get("M", {})
