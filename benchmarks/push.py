@@ -43,7 +43,7 @@ from projections.language.keys import encode_key
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.operations.wiring import THREADS, at_once
-from projections.stores.aws import client, create_table, delete_table
+from projections.stores.aws import client, create_table, delete_table, session
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from tests.emulators import dynamodb_local, ministack, running
 
@@ -59,8 +59,9 @@ projections:
 """
 
 _TEAM = ItemKey("main", "TEAM#t", "INFO")
-_NOTE = "n" * 860
-"""Makes a member a little less than 1 KB, with what the rule adds."""
+_NOTE = "n" * 840
+"""Makes a member a little less than 1 KB, the most that is one write unit, with what the rule adds: the name, and a guard
+of 109 bytes, 20 of them its digest and checksum."""
 _LOOPED = 50
 """Children that the loop updates for each page of the push."""
 _WARM_UP = 10_000
@@ -112,9 +113,12 @@ class Pushes:
         self._tables = {table: f"{prefix}-{table}" for table in self._schemas}
         self._dynamodb = client(endpoint_url=endpoint, max_pool_connections=THREADS)
         self._store = DynamoDBStore(self._dynamodb, self._tables, self._schemas, self.meter)
-        self._plain: Any = boto3.Session("test", "test", region_name="us-east-1").client(
-            "dynamodb", endpoint_url=endpoint
+        credentials = session().get_credentials()  # DynamoDB Local has other tables for other credentials
+        made = boto3.Session(
+            *(("test", "test") if credentials is None else (credentials.access_key, credentials.secret_key)),
+            region_name=self._dynamodb.meta.region_name,
         )
+        self._plain: Any = made.client("dynamodb", endpoint_url=endpoint)
         for each in (self._dynamodb, self._plain):
             each.meta.events.register(
                 "before-send.dynamodb", lambda **_: time.sleep(self._away) if self._away else None

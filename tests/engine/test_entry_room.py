@@ -11,7 +11,7 @@ from projections.engine.delta import Load, steps
 from projections.engine.store import ItemKey
 from projections.errors import Transient
 from projections.language.contribution import Contributions, canonical_text
-from projections.stores.limits import ITEM_BYTES
+from projections.stores.limits import ITEM_BYTES, LEVELS
 from tests.engine.scene import Scene
 from tests.operations.verify_scene import Scope, Scratch, Verification
 
@@ -116,12 +116,18 @@ def test_no_step_needs_more_room_than_the_larger_end(seed: int) -> None:
 
 
 def test_verify_reports_a_contribution_that_was_refused() -> None:
-    """A member carries what is listed, and its keys: together they may be more than an item holds."""
+    """A member holds the listed attributes in a map, so lists nest one level deeper there. The limits of a contribution
+    are of bytes; depth is what only DynamoDB refuses.
+    """
     top = "  first: {from: Doc, bind: {tag: all}, top: {into: Tag, as: docs, by: at, limit: 1, attributes: [big]}}\n"
     w = Scene(top, HEAD)
-    w.put("DOC#1", "D", at=1, big="x" * (ITEM_BYTES - 50))
+    deep: Any = "x"
+    for _ in range(LEVELS - 1):
+        deep = [deep]
+    w.put("DOC#1", "D", at=1, big=deep)
     w.settle()
     assert [(one.rule, one.key) for one in w.rejected] == [("first", "main|DOC#1|D")]
+    assert "refused" in (w.entry("DOC#1|D") or {})
     with Scratch() as scratch:
         scope = Scope(w.program, w.registry().look())
         verification = Verification(scope, w.store, scratch, patience=0, sleep=lambda seconds: None)

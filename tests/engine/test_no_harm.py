@@ -11,7 +11,6 @@ from projections.engine.store import Action, Delete, Image, ItemKey, Update, Wri
 from projections.language.values import plain_item
 from projections.operations.caution import Cautious
 from projections.operations.verify.repair import Repair
-from projections.tools.oracle import Oracle
 from tests.engine.scene import Scene
 from tests.engine.world import wires
 from tests.operations.verify_scene import drifts, repaired, verified
@@ -641,4 +640,4 @@ def test_a_clone_of_a_created_item_is_not_deleted_with_it() -> None:
     w.settle()
     assert plain(w, SHELF) is None
     assert [kept(plain(w, (f"SHELF#{number}", "STATS"))) for number in range(3)] == [{"kind": "shelf"}] * 3
-    assert Oracle(w.program.document).compare({"main": w.store.items("main")}) == []
+    assert w.differences() == []

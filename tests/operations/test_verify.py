@@ -458,10 +458,11 @@ def _(world: World) -> None:
     edit_guard(world, "USER#3", "LIKE#1", "~author", at="2025/1", by="main|USER#4|PROFILE")
 
 
-def edit_guard(world: World, partition: str, sort: str, name: str, **fields: Any) -> None:
-    """Gives an item a valid guard."""
-    key = ItemKey("main", partition, sort)
-    world.store.seed("main", {**(world.store.get(key) or {}), name: world.guards().stamp(key, **fields)})
+def edit_guard(world: World, partition: str, sort: str, name: str, *, created: bool = False, **fields: Any) -> None:
+    """Gives an item a valid guard, and the mark of items that a rule created if it is to be one."""
+    key, guards = ItemKey("main", partition, sort), world.guards()
+    mark = {guards.mark: guards.mark_of(key)} if created else {}
+    world.store.seed("main", {**(world.store.get(key) or {}), **mark, name: guards.stamp(key, **fields)})
 
 
 @pytest.mark.parametrize("name", PLANTS)

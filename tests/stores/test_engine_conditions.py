@@ -32,7 +32,8 @@ _runs = count(1)
 
 
 def test_a_deletion_returns_the_item_that_it_removed(store: Store, p: str) -> None:
-    held = {"text": s("m"), "number": n("1.50"), "~r": GUARDS.stamp(KEY, AT, created=True), "tags": {"SS": ["a", "b"]}}
+    guarded = {GUARDS.mark: GUARDS.mark_of(KEY), "~r": GUARDS.stamp(KEY, AT)}
+    held = {"text": s("m"), "number": n("1.50"), **guarded, "tags": {"SS": ["a", "b"]}}
     assert store.write(Update(key(p), set=held)) is None
     removed = store.write(Delete(key(p), AllOf((EXISTS, Equal(("text",), s("m"))))))
     assert plain(removed) == plain({"PK": s(p), "SK": s("s"), **held})
@@ -62,6 +63,7 @@ def test_a_deletion_that_is_refused_returns_the_item_with_the_error(store: Store
 # Guards
 
 DIGEST = GUARDS.digest(KEY)
+STAMPED = GUARDS.stamp(KEY, "9", by=BY)
 SHAPES: dict[str, Value | None] = {
     "missing": None,
     "text": s("0001"),
@@ -71,29 +73,27 @@ SHAPES: dict[str, Value | None] = {
     "set": {"SS": ["at", "d"]},
     "empty map": {"M": {}},
     "no digest": {"M": {"at": s("9")}},
-    "digest of another item": {"M": {"d": s("AAAAAAAA"), "at": s("9"), "c": {"BOOL": True}}},
+    "digest of another item": {"M": {"d": s("AAAAAAAA"), "at": s("9")}},
     "digest as number": {"M": {"d": n(5), "at": s("9")}},
     "digest as list": {"M": {"d": {"L": [s(DIGEST)]}, "at": s("9")}},
     "no version": {"M": {"d": s(DIGEST)}},
     "version as number": {"M": {"d": s(DIGEST), "at": n(0)}},
     "version as map": {"M": {"d": s(DIGEST), "at": {"M": {"at": s("0")}}}},
     "source as list": {"M": {"d": s(DIGEST), "at": s("9"), "by": {"L": []}}},
-    "created as text": {"M": {"d": s(DIGEST), "at": s("0"), "by": s(BY), "c": s("true")}},
-    "not created": {"M": {"d": s(DIGEST), "at": s("0"), "by": s(BY), "c": {"BOOL": False}}},
+    "edited": {"M": {**STAMPED["M"], "at": s("0")}},
+    "no checksum": {"M": {name: value for name, value in STAMPED["M"].items() if name != "s"}},
+    "checksum as map": {"M": {**STAMPED["M"], "s": {"M": {}}}},
     "older": GUARDS.stamp(KEY, "0001.000000000000006", by=BY, n=3),
     "equal": GUARDS.stamp(KEY, AT, by=BY, n=3),
     "newer": GUARDS.stamp(KEY, "0001.000000000000010", by=BY, n=3),
     "older, of another source": GUARDS.stamp(KEY, "0", by="main|DOC#3|D"),
+    "least": GUARDS.stamp(KEY, "0", by=BY),
     "newer, of another source": GUARDS.stamp(KEY, "9", by="main|DOC#3|D"),
-    "older and created": GUARDS.stamp(KEY, "0", by=BY, created=True),
-    "newer and created": GUARDS.stamp(KEY, "9", by=BY, created=True),
 }
 CONDITIONS: dict[str, Condition] = {
     "older": GUARDS.older("r", KEY, AT),
     "older or foreign": GUARDS.older_or_foreign("r", KEY, BY, AT),
-    "created and older": GUARDS.created_and_older("r", KEY, AT),
-    "created and older of a source": GUARDS.created_and_older("r", KEY, AT, BY),
-    "as read": GUARDS.as_read("r", {"~r": GUARDS.stamp(KEY, "0", by=BY, created=True)}),
+    "as read": GUARDS.as_read("r", {"~r": GUARDS.stamp(KEY, "0", by=BY)}),
     "missing as read": GUARDS.as_read("r", {}),
     "nested": AllOf((AllOf((EXISTS, AllOf(()))), AllOf((AllOf((GUARDS.older("r", KEY, AT),)),)))),
 }
