@@ -79,6 +79,8 @@ class Comparison:
                 yield f"    {name} {value_words(value)}"
 
     def _rule(self, entity: str, attribute: str) -> str:
+        if attribute == self._program.guard_prefix:
+            return "the mark of items that a rule created"
         if attribute.startswith(self._program.guard_prefix):
             return f"rule {attribute.removeprefix(self._program.guard_prefix)}"
         known = self._origins.get(entity, {})
