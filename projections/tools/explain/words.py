@@ -104,7 +104,7 @@ def condition_words(condition: Condition | None, schema: Schema) -> str:
 
 def _words(condition: Condition, schema: Schema, inner: bool) -> str:
     if isinstance(condition, AllOf | AnyOf):
-        if guard := _guard(condition):
+        if isinstance(condition, AnyOf) and (guard := _guard(condition)):
             return guard
         parts = [_words(each, schema, True) for each in condition.conditions]
         if not parts:
@@ -138,24 +138,16 @@ _LEDGER = {"recent": "it owes no publication", "closed": "the group is open"}
 """What it means that attributes of the ledger are absent."""
 
 
-def _guard(condition: AllOf | AnyOf) -> str | None:
-    """The conditions on a guard, see `Guards`: absent or invalid, perhaps another source's, or older; or that the rule
-    created the item and the guard is older.
-    """
+def _guard(condition: AnyOf) -> str | None:
+    """The conditions on a guard, see `Guards`: absent or invalid, perhaps another source's, or older."""
     first = condition.conditions[0] if condition.conditions else None
-    if not isinstance(first, Equal | NotEqual) or first.path[1:] != ("d",):
+    if not isinstance(first, NotEqual) or first.path[1:] != ("d",):
         return None
-    guard = first.path[0]
     older = next((each for each in condition.conditions if isinstance(each, Below)), None)
     if older is None:
         return None
-    than = _operand("at", older.value)
-    if isinstance(condition, AnyOf):
-        another = ", another source's" if len(condition.conditions) > 2 else ""
-        return f"its guard {guard} is absent, invalid{another} or older than {than}"
-    by = next((each for each in condition.conditions[1:] if isinstance(each, Equal)), None)
-    source = f", from {_operand('.by', by.value)}," if by is not None else ""
-    return f"its guard {guard}{source} says that the rule created the item and is older than {than}"
+    another = ", another source's" if len(condition.conditions) > 2 else ""
+    return f"its guard {first.path[0]} is absent, invalid{another} or older than {_operand('at', older.value)}"
 
 
 def _is_version(value: Value) -> bool:
@@ -190,8 +182,9 @@ def _needs_item(condition: Condition) -> bool:
 
 
 def _failing(condition: Condition, item: Image | None, schema: Schema) -> Iterator[str]:
-    if isinstance(condition, AllOf | AnyOf) and _guard(condition):
-        yield from _failing_guard(condition, item, schema)
+    if isinstance(condition, AnyOf) and _guard(condition):
+        for each in condition.conditions[1:]:  # the first is the digest, which is shown to nobody
+            yield from _failing(each, item, schema)
         return
     if isinstance(condition, AllOf):
         for each in condition.conditions:
@@ -211,21 +204,6 @@ def _failing(condition: Condition, item: Image | None, schema: Schema) -> Iterat
     else:
         seen = "absent" if found is None else _operand(name, found)
         yield f"{name} is {seen}, not {_wanted(condition, name)}"
-
-
-def _failing_guard(condition: AllOf | AnyOf, item: Image | None, schema: Schema) -> Iterator[str]:
-    """Of a guard: that it is invalid, or else what it says instead; its digest is shown to nobody."""
-    digest, *others = condition.conditions
-    if isinstance(condition, AllOf) and not holds(digest, item):
-        assert isinstance(digest, Equal)
-        guard = digest.path[0]
-        yield f"its guard {guard} is {'invalid' if item is not None and guard in item else 'absent'}"
-        return
-    for each in others:
-        if isinstance(each, Exists) and not holds(each, item):
-            yield f"its guard {each.path[0]} says that the item was adopted"
-        elif not holds(each, item):
-            yield from _failing(each, item, schema)
 
 
 def _wanted(condition: Equal | NotEqual | Below | Above, name: str) -> str:
