@@ -74,7 +74,7 @@ class ApplicationItems:
         self.guards = guards
         self._program = program
         self._store = store
-        self._attributes: dict[str, frozenset[str]] = {}
+        self._attributes: dict[str, frozenset[str] | None] = {}
 
     # Judging
 
@@ -122,15 +122,14 @@ class ApplicationItems:
     def _owned(self, entity: Entity) -> frozenset[str] | None:
         """The attributes that rules write on items of an entity, its key included; None if all."""
         if entity.name not in self._attributes:
-            rules = [rule for rule in self._program.rules.values() if rule.mode != "shadow"]
-            names = {*entity.schema.key_attributes}
-            for rule in rules:
-                if isinstance(rule, CopyRule) and rule.into is entity and rule.attributes is None:
-                    names.add("*")
-            names |= self._program.derived_attributes(entity.name, shadow=False) - entity.constants.keys()
-            self._attributes[entity.name] = frozenset(names)
-        found = self._attributes[entity.name]
-        return None if "*" in found else found
+            copies_all = any(
+                isinstance(rule, CopyRule) and rule.into is entity and rule.attributes is None
+                for rule in self._program.rules.values()
+                if rule.mode != "shadow"
+            )
+            derived = self._program.derived_attributes(entity.name, shadow=False) - entity.constants.keys()
+            self._attributes[entity.name] = None if copies_all else derived | set(entity.schema.key_attributes)
+        return self._attributes[entity.name]
 
     # Writes
 
@@ -288,13 +287,17 @@ class ApplicationItems:
             return {}
         return {name: [(self.guards.name(rule.name), value)] for name, value in copy.items()}
 
+    def _rule(self, guard: str) -> Rule | None:
+        """The rule whose guard an attribute is."""
+        return self._program.rules.get(guard.removeprefix(self._program.guard_prefix))
+
     def _restores(self, guard: str, entity: Entity, key: ItemKey, image: Image) -> bool:
-        rule = self._program.rules.get(guard.removeprefix(self._program.guard_prefix))
+        rule = self._rule(guard)
         return rule is not None and self.may_write(rule, entity, key, image)
 
     def _writes(self, guard: str, entity: Entity | None) -> bool:
         """Whether the rule of a guard writes to an entity."""
-        rule = self._program.rules.get(guard.removeprefix(self._program.guard_prefix))
+        rule = self._rule(guard)
         return rule is not None and entity is not None and getattr(rule, "into", rule.source) is entity
 
 

@@ -349,8 +349,7 @@ class Copier:
             try:
                 if found is None:
                     if item is not None and self._is_left_over(rule, target, item, guard):
-                        created = self._items.created(target, item)
-                        self._remove(rule, target, item, guard, rule.owned(item) if created else rule.owned())
+                        self._remove(rule, target, item, guard, self._guards.owned(rule, target, item))
                         self._tally.add("healed")
                     return self._waits_no_more(heal, waiting)
                 source, image, wanted = found
@@ -362,9 +361,8 @@ class Copier:
                     continue  # round again: the guard as just written, and the source as it is now
                 if not self._items.may_write(rule, rule.into, target, item):
                     self._wait(rule, target, source)
-                created = self._items.created(target, item)
                 at = max(heal.sources.get(source, ""), guard.at if guard is not None and by == source else "")
-                owned = rule.owned(item, image) if created else rule.owned(image)
+                owned = self._guards.owned(rule, target, item, image)
                 stamp = self._guards.stamp(target, at, by=source)
                 desired: dict[str, Value | None] = {**dict.fromkeys(sorted(owned)), **wanted, name: stamp}
                 if not all(same(item.get(each), value) for each, value in desired.items()):
@@ -423,7 +421,7 @@ class Copier:
         guard = self._items.guard(rule, target, item)
         if item is None or guard is None or guard.by != encode_key(source):
             return False
-        owned = rule.owned(item) if self._items.created(target, item) else rule.owned()
+        owned = self._guards.owned(rule, target, item)
         desired: dict[str, Value | None] = {**dict.fromkeys(owned), **attributes}
         return all(same(item.get(attribute), value) for attribute, value in desired.items())
 
@@ -463,8 +461,7 @@ class Copier:
                     self._items.create(target, wanted)
                     created.append((name, target, source))
                 else:
-                    created_here = self._items.created(target, item)
-                    owned = rule.owned(item, image) if created_here else rule.owned(image)
+                    owned = self._guards.owned(rule, target, item, image)
                     gone = {each: None for each in sorted(owned) if each not in attributes}
                     self._items.write(rule.into, target, {**gone, **wanted}, rule, item)
             except ConditionFailed:

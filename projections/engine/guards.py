@@ -36,6 +36,7 @@ from projections.engine.store import (
 )
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
+from projections.language.rules import CopyRule
 from projections.language.values import EXACT, number_text, same
 
 __all__ = ["Guard", "Guards", "as_read", "at_of", "by_of", "needs_healing"]
@@ -87,6 +88,12 @@ class Guards:
         """Whether an item bears the mark of items that a rule created."""
         held = image.get(self.mark) if image is not None else None
         return held is not None and (self._ledger is None or held == self.mark_of(key))
+
+    def owned(self, rule: CopyRule, key: ItemKey, item: Image | None, *images: Image | None) -> frozenset[str]:
+        """The attributes of an item that belong to a copy rule: with all attributes, those in any of these images of its
+        source, and those on the item itself only if a rule created it.
+        """
+        return rule.owned(item, *images) if self.created(key, item) else rule.owned(*images)
 
     def mark_of(self, key: ItemKey) -> Value:
         """The mark of an item that a rule creates."""

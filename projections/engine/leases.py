@@ -11,16 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from uuid import uuid4
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.store import Check, Delete, Exists, Image, ItemKey, Missing, Store, Update
 
-__all__ = ["LEASE_SECONDS", "close_leases", "held", "lease_key", "opening"]
+__all__ = ["LEASE_SECONDS", "close_leases", "held", "lease_key", "name_of_lease", "opening"]
 
 LEASE_SECONDS = 24 * 3600
 """After so long a lease is void: its process is dead, or has opened another one."""
 
 _PREFIX = "lease|"
+
+
+def name_of_lease() -> str:
+    """A name that no other lease has. A simulation gives names by its seed instead."""
+    return uuid4().hex
 
 
 def lease_key(name: str) -> ItemKey:

@@ -298,7 +298,7 @@ class Publisher:
             return makes and n == 0 and self._delete_empty(rule, key)
         wanted = self._wanted(rule, key, group, members)
         if isinstance(rule, CopyRule):
-            owned = rule.owned(item) if self._items.created(key, item) else rule.owned()
+            owned = self._guards.owned(rule, key, item)
             wanted = {**{name: None for name in sorted(owned) if name not in wanted}, **wanted}
         elif makes:
             wanted = {**rule.into.constants, **wanted}

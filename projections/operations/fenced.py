@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
-from projections.engine.leases import LEASE_SECONDS, held, lease_key, opening
+from projections.engine.leases import LEASE_SECONDS, held, lease_key, name_of_lease, opening
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import REGISTRY, Replaced, Standing
 from projections.engine.store import Action, AllOf, Check, Delete, Equal, Image, ItemKey, Store, Update, Write
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.stores.wrapped import WrappedStore
 
-__all__ = ["RESERVED", "Fenced", "name_of_lease"]
+__all__ = ["RESERVED", "Fenced"]
 
 RESERVED = 1
 """Actions that each transaction has beside those of the engine: the check of the lease."""
@@ -45,11 +44,6 @@ _CLOSED = (
     "the rules in force, or the state of one of them, changed meanwhile, or another backfill began. This process stopped. "
     "`projections status` shows what is in force; run the same command again"
 )
-
-
-def name_of_lease() -> str:
-    """A name no other lease has. A simulation gives names by its seed instead."""
-    return uuid.uuid4().hex
 
 
 class Fenced(WrappedStore):

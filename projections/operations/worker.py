@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import CHILDREN_PER_PAGE, Embedder, Push
 from projections.engine.guards import Guards
+from projections.engine.leases import name_of_lease
 from projections.engine.plan import Rejected
 from projections.engine.processor import OUTDATED, SETTLE_SECONDS
 from projections.engine.registry import LIVE, Registry, Standing
@@ -78,7 +78,7 @@ class WorkerHandler:
         items_per_page: int | None = None,
         new_rules: str = LIVE,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        named: Callable[[], str] = lambda: uuid4().hex,
+        named: Callable[[], str] = name_of_lease,
     ) -> None:
         self._program = program
         self._named = named

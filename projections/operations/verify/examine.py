@@ -186,11 +186,7 @@ class Examiner:
         held = item.get(name) if item is not None else None
         common = Drift("", rule.name, target, at=guard.at or None if guard is not None else None, shadow=shadow)
         drifts: list[Drift] = []
-        names = (
-            rule.owned(item)
-            if guard is None or self._items.created(key, item) or rule.attributes is not None
-            else rule.owned()
-        )
+        names = rule.owned(item) if guard is None else self._guards.owned(rule, key, item)
         if made is None:
             if item is not None and guard is not None and guard.by and guard.n != 0 and not shadow:
                 drifts = [replace(common, kind="copy extra", actual=showing.item(item, names), source=guard.by)]

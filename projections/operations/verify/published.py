@@ -47,7 +47,7 @@ def differences(
     if item is None:
         return [replace(common, kind="target missing", expected=showing.item(values))] if makes else []
     if isinstance(rule, CopyRule):
-        owned = rule.owned(item) if guard is None or scope.guards.created(key, item) else rule.owned()
+        owned = rule.owned(item) if guard is None else scope.guards.owned(rule, key, item)
         if unclaimed:
             owned -= rule.into.constants.keys()
         values = {**{name: None for name in owned if name not in values}, **values}

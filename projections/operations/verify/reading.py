@@ -117,11 +117,8 @@ class Reading:
         guard = self._scope.guards.read(rule.name, item.key, item.image)
         by = guard.by if guard is not None and guard.n != 0 else ""
         if by or self._scope.shadow(rule):
-            owned = (
-                rule.owned(item.image)
-                if guard is None or self._scope.guards.created(item.key, item.image)
-                else rule.owned()
-            )
+            guards, image = self._scope.guards, item.image
+            owned = rule.owned(image) if guard is None else guards.owned(rule, item.key, image)
             shown = {name: value for name, value in item.image.items() if name in owned}
             self._copy(rule, key, by, shown, page, -1)
 

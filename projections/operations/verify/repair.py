@@ -23,6 +23,7 @@ from projections.engine.copies import Copier, CopyHeal
 from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.groups import Generations
 from projections.engine.indexes import index_write, write_index
+from projections.engine.leases import name_of_lease
 from projections.engine.ledger_items import LEDGER, Target
 from projections.engine.refresh import Refresher, rejection
 from projections.engine.registry import Registry, Standing
@@ -31,7 +32,7 @@ from projections.errors import InvalidRequest, Misconfigured, Transient, UsageEr
 from projections.language.contribution import Contributions
 from projections.language.keys import decode_key
 from projections.language.rules import CopyRule
-from projections.operations.fenced import RESERVED, Fenced, name_of_lease
+from projections.operations.fenced import RESERVED, Fenced
 from projections.operations.verify.scanning import Scanner
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.subject import CHILD, COPY, GROUP, INDEX, REBUILD, SOURCE, TARGET, Subject, source_of

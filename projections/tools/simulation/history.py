@@ -49,6 +49,7 @@ from projections.tools.simulation.maintenance import (
     Refresh,
     Verify,
     groups_of,
+    lease_name,
 )
 from projections.tools.simulation.queue import SETTLED, TaskQueue
 from projections.tools.simulation.trace import Trace
@@ -412,7 +413,7 @@ class History:
             chance=self._random,
             new_rules=self._new_rules,
             now=self._now,
-            named=lambda: f"{int(self._random() * 10**8):08d}",
+            named=partial(lease_name, self._random),
         )
         work = partial(worker.handle, event, invocation.remaining)
         self._begin(invocation, work, "gets tasks: " + ", ".join(record["body"] for record in event["Records"]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from projections.engine import rebuild
@@ -50,6 +51,7 @@ __all__ = [
     "Refresh",
     "Verify",
     "groups_of",
+    "lease_name",
 ]
 
 
@@ -67,6 +69,11 @@ class Place(NamedTuple):
 BEGIN = Place("begin")
 """Of a backfill, which puts rules in force, also such as were replaced."""
 DONE = Place("done")
+
+
+def lease_name(chance: Callable[[], float]) -> str:
+    """The name of a lease or of a run, by the seed of the history."""
+    return f"{int(chance() * 10**8):08d}"
 
 
 class Bench:
@@ -93,6 +100,7 @@ class Bench:
         self.generations = generations
         self.chance = chance
         self.now = now
+        self.named = partial(lease_name, chance)
         self.tasks = tasks
         self.run = run
         self.sleep = invocation.sleep
@@ -100,7 +108,7 @@ class Bench:
         self.page = page
         self.standing = Registry(edition.program, store, new_rules).admit()
         self.outdated = self.standing.outdated(edition.program)
-        self.fenced = Fenced(store, self.standing, "job", clock=self.clock, named=self.lease_name)
+        self.fenced = Fenced(store, self.standing, "job", clock=self.clock, named=self.named)
         """For what is written by the jobs that have no such store of their own."""
         self.refresher = Refresher(
             edition.program,
@@ -115,9 +123,6 @@ class Bench:
 
     def clock(self) -> float:
         return self.now().timestamp()
-
-    def lease_name(self) -> str:
-        return f"{int(self.chance() * 10**8):08d}"
 
     def goes_on(self, invocation: Invocation) -> None:
         """The same process, in another piece: it knows what it knew."""
@@ -148,7 +153,7 @@ class Bench:
             run=self.run,
             page=self.page,
             quarantine=self._quarantine,
-            named=self.lease_name,
+            named=self.named,
             chance=self.chance,
             sleep=self.sleep,
         )
@@ -337,7 +342,7 @@ class Verify(Job):
             verification = Verification(scope, bench.store, scratch, patience=0, page=bench.page, **options)
             verification.all()
             store = Cautious(bench.store, self.edition.program, deletes=True)
-            repair = Repair(scope, store, verification.suspects, clock=bench.clock, named=bench.lease_name, **options)
+            repair = Repair(scope, store, verification.suspects, clock=bench.clock, named=bench.named, **options)
             repair.all()
             if repair.failed:
                 raise Transient(f"not repaired: {repair.failed}")
