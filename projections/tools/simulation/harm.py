@@ -80,26 +80,28 @@ class Ownership:
 
     def of(self, key: ItemKey, image: Image) -> list[_Owned]:
         """What rules own on an item, by its recognition under each program."""
-        found = []
-        for position, program in enumerate(self.programs):
-            item = program.recognise(key, image)
-            if item is not None:
-                place = position, item.entity.name
-                if place not in self._entities:
-                    self._entities[place] = _Owned(program, item.entity)
-                found.append(self._entities[place])
-        return found
+        items = [program.recognise(key, image) for program in self.programs]
+        return [self._of(position, item.entity) for position, item in enumerate(items) if item is not None]
+
+    def of_created(self, key: ItemKey) -> list[_Owned]:
+        """What rules own on items under a key that they create."""
+        return [
+            self._of(position, entity)
+            for position, program in enumerate(self.programs)
+            for entity in program.entities_at(key)
+            if entity.owned_by_rules
+        ]
 
     def attributes(self, program: Program, key: ItemKey) -> set[str]:
         """What rules own on items of any entity that may have this key."""
-        found: set[str] = set()
         position = next(number for number, one in enumerate(self.programs) if one is program)
-        for entity in program.entities_at(key):
-            place = position, entity.name
-            if place not in self._entities:
-                self._entities[place] = _Owned(program, entity)
-            found.update(self._entities[place].guards)
-        return found
+        return {name for entity in program.entities_at(key) for name in self._of(position, entity).guards}
+
+    def _of(self, position: int, entity: Entity) -> _Owned:
+        place = position, entity.name
+        if place not in self._entities:
+            self._entities[place] = _Owned(self.programs[position], entity)
+        return self._entities[place]
 
 
 @dataclass(slots=True)
@@ -119,7 +121,6 @@ class Harm:
 
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
-        self._owned = ownership.of
         self._programs = programs = ownership.programs
         self._prefix = programs[0].guard_prefix
         self._shadows: dict[ItemKey, _Shadow] = {}
@@ -150,6 +151,11 @@ class Harm:
     def _marked(self, key: ItemKey, image: Image) -> bool:
         """Whether the item is marked as created by a rule."""
         return self._prefix in image and self.genuine(key, image[self._prefix])
+
+    def _owned(self, key: ItemKey, image: Image) -> list[_Owned]:
+        """What rules own on an item. One that a rule created stays the rule's without what `match` reads."""
+        owned = self._ownership.of(key, image)
+        return owned if owned or not self._marked(key, image) else self._ownership.of_created(key)
 
     # The application's writes
 
@@ -268,8 +274,6 @@ class Harm:
         names = [name for name in names if not name.startswith(self._prefix)]
         if names:
             owned = self._owned(key, before)
-            if not owned and self._marked(key, before):  # the rule puts back what `match` reads, with its values
-                owned = self._owned(key, after)
             for name in sorted(names):
                 yield from self._attribute(key, name, before.get(name), after.get(name), owned, shadow)
         if shadow.wrote:
