@@ -121,6 +121,7 @@ class Harm:
 
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
+        self._owned = ownership.of
         self._programs = programs = ownership.programs
         self._prefix = programs[0].guard_prefix
         self._shadows: dict[ItemKey, _Shadow] = {}
@@ -151,11 +152,6 @@ class Harm:
     def _marked(self, key: ItemKey, image: Image) -> bool:
         """Whether the item is marked as created by a rule."""
         return self._prefix in image and self.genuine(key, image[self._prefix])
-
-    def _owned(self, key: ItemKey, image: Image) -> list[_Owned]:
-        """What rules own on an item. One that a rule created stays the rule's without what `match` reads."""
-        owned = self._ownership.of(key, image)
-        return owned if owned or not self._marked(key, image) else self._ownership.of_created(key)
 
     # The application's writes
 
@@ -246,6 +242,8 @@ class Harm:
             yield f"{HARM}{encode_key(key)}: the engine deleted an item of the application"
             return
         owned = self._owned(key, before)
+        if not owned and self._marked(key, before):  # without what `match` reads, it still is the rule's
+            owned = self._ownership.of_created(key)
         names = self._programs[0].tables[key.table].key_attributes
         lost = {
             name: value
@@ -274,6 +272,8 @@ class Harm:
         names = [name for name in names if not name.startswith(self._prefix)]
         if names:
             owned = self._owned(key, before)
+            if not owned and self._marked(key, before):  # the rule puts back what `match` reads, with its values
+                owned = self._owned(key, after)
             for name in sorted(names):
                 yield from self._attribute(key, name, before.get(name), after.get(name), owned, shadow)
         if shadow.wrote:
