@@ -245,10 +245,23 @@ class _Work:
             except Exception as error:
                 self.refresher.rejected[Rejected(None, rejection(error), encode_key(key), table=key.table)] = None
                 continue
+            text = encode_key(key)
             if item is not None and item.entity.name in into:
-                text = encode_key(key)
                 targets += [(rule.name, text) for rule in into[item.entity.name] if rule.mode != "shadow"]
+            targets += [(rule.name, text) for rule in self._strange(image, item)]
         self._publish_targets(targets)
+
+    def _strange(self, image: Image, item: Item | None) -> Sequence[LedgerRule]:
+        """The rules whose guards are on an item of another kind than theirs: publishing takes away what they set on it."""
+        prefix = self._program.guard_prefix
+        names = {name.removeprefix(prefix) for name in image if name.startswith(prefix)}
+        return [
+            rule
+            for entity, rules in self._program.ledger_rules_into.items()
+            if names and (item is None or item.entity.name != entity)
+            for rule in rules
+            if rule.name in names and rule.mode != "shadow"
+        ]
 
     def _publish_targets(self, targets: Sequence[Target]) -> None:
         self.counts["targets"] += len(targets)

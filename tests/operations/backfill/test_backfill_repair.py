@@ -93,6 +93,27 @@ def test_what_is_wrong_on_items_that_nobody_heard_of_is_put_right() -> None:
     stage.right()
 
 
+@pytest.mark.parametrize("pages", [3, 7])
+def test_an_item_that_became_another_kind_while_the_stream_was_off_loses_what_rules_set_on_it(pages: int) -> None:
+    """But where it shows anything else: then nobody knows what the application has set since."""
+    stage = Stage(
+        'entities:\n  Book: {key: {PK: "BOOK#{bookId}", SK: X}, match: {type: Book}}\n'
+        '  Loan: {key: {PK: "BOOK#{bookId}", SK: "LOAN#{n}"}}\n'
+        "projections:\n  loans: {from: Loan, aggregate: {into: Book, set: {loans: count, pages: sum(pages)}}}\n"
+    )
+    stage.put("BOOK#1", "X", type="Book")
+    stage.put("BOOK#1", "LOAN#1", pages=3)
+    stage.filled()
+    assert stage.item("BOOK#1", "X") == {"PK": "BOOK#1", "SK": "X", "type": "Book", "loans": 1, "pages": 3}
+    guard = (stage.item("BOOK#1", "X", guards=True) or {})["~loans"]
+    shows = {"loans": 1, "pages": pages, "~loans": guard}
+    stage.put("BOOK#1", "X", type="Film", **shows)
+    stage.lose()
+    stage.filled()
+    film = {"PK": "BOOK#1", "SK": "X", "type": "Film"}
+    assert stage.item("BOOK#1", "X", guards=True) == (film if pages == 3 else film | shows)
+
+
 def test_items_of_nobodys_entity_and_strange_guards_are_left_alone() -> None:
     stage = lived()
     strange = {"likeCount": 7, "~likes": {"by": "x", "at": "9", "n": 3}, "~unknown": 5, "GSI1PK": "mine"}
