@@ -45,13 +45,14 @@ class Release:
     """What the rules of an entity set on an item that has left the entity.
 
     `values` gives, by attribute, the guard of the rule that published there (none of an index rule) and what it published:
-    an attribute is removed only if it still has such a value, and the guard is still on the item. `copied` names the copy of
-    all attributes that adopted the item, and its source: only that tells what was copied.
+    an attribute is removed only if it still has such a value, and the guard is still on the item as in `guards`: with another
+    one, the item has been of the entity again since, and it is a later record that tells what was set on it. `copied` names
+    the copy of all attributes that adopted the item, and its source: only that tells what was copied.
     """
 
     key: ItemKey
     entity: Entity
-    guards: tuple[str, ...]
+    guards: Mapping[str, Value]
     values: Mapping[str, Sequence[tuple[str | None, Value]]]
     sequence: str = ""
     copied: tuple[CopyRule, str] | None = None
@@ -255,17 +256,21 @@ class ApplicationItems:
             item = self._program.recognise(key, image)
             others = self._program.derived_attributes(item.entity.name) if item is not None else frozenset()
             values = {**release.values, **self._copied(release)}
+            there = release.guards.keys() & image.keys()
+            held = {guard for guard in there if same(image[guard], release.guards[guard])}
+            if held != there:
+                held -= {self.guards.mark}
             names = [
                 name
                 for name, published in sorted(values.items())
                 if name in image
                 and name not in others
-                and any((guard is None or guard in image) and same(image[name], value) for guard, value in published)
+                and any((guard is None or guard in held) and same(image[name], value) for guard, value in published)
             ]
             if release.whole and any(n in image and n not in names and n not in others for n in values):
                 return False
             now = item.entity if item is not None else None
-            guards = [name for name in release.guards if name in image and not self._writes(name, now)]
+            guards = [name for name in sorted(held) if not self._writes(name, now)]
             if not names and not guards:
                 return False
             with suppress(ConditionFailed):

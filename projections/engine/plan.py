@@ -240,7 +240,7 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
         return None
     name, image = left.entity.name, left.image
     values: dict[str, list[tuple[str | None, Value]]] = {}
-    held: list[str] = []
+    held: dict[str, Value] = {}
     copied: tuple[CopyRule, str] | None = None
     copier = program.copy_rule_into.get(name)
     rules: list[LedgerRule | EmbedRule] = [*program.ledger_rules_into.get(name, ()), *program.embeds_into.get(name, ())]
@@ -248,7 +248,8 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
         guard = guards.read(rule.name, record.key, image)
         if guard is None:
             continue
-        held.append(mark := guards.name(rule.name))
+        mark = guards.name(rule.name)
+        held[mark] = image[mark]
         if guards.created(record.key, image):
             for attribute, constant in left.entity.constants.items():
                 values.setdefault(attribute, []).append((mark, constant))
@@ -264,10 +265,10 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
             known = [(None, one) for one in (value, image.get(attribute)) if one is not None]
             values.setdefault(attribute, []).extend(known)
     if guards.created(record.key, image):
-        held.append(guards.mark)
+        held[guards.mark] = image[guards.mark]
     if not held and not values:
         return None
-    return Release(record.key, left.entity, tuple(held), values, record.sequence, copied)
+    return Release(record.key, left.entity, held, values, record.sequence, copied)
 
 
 def freed_targets(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:

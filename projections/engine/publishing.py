@@ -318,8 +318,8 @@ class Publisher:
         published = {**(rule.into.constants if created else {}), **rule.published(group.totals, members)}
         guard = self._guards.name(rule.name)
         values = {name: [(guard, value)] if value is not None else [] for name, value in published.items()}
-        marks = (self._guards.mark,) if created else ()
-        return Release(key, rule.into, (guard, *marks), values, whole=True)
+        held = (guard, self._guards.mark) if created else (guard,)
+        return Release(key, rule.into, {name: item[name] for name in held}, values, whole=True)
 
     def _apply_elsewhere(self, rule: LedgerRule, key: ItemKey, group: Group, item: Image, *, heals: bool) -> bool:
         """Under a key of another entity, which another version of the rule recorded: it owns no attribute there.

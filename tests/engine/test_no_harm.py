@@ -434,6 +434,21 @@ def test_there_and_back_within_one_batch_loses_nothing() -> None:
     assert drifts(w) == []
 
 
+def test_a_late_record_of_an_item_that_left_and_came_back_and_left_takes_nothing_away() -> None:
+    """It knows only what rules had set by then; the record of the second leaving knows the rest."""
+    w = library()
+    change(w, SPINE, remove=("kind",))
+    left = w.records()
+    put_book(w, title="Globe")  # the rule gives the copy its kind back
+    w.deliver(w.records()[len(left) :])
+    assert plain(w, SPINE) == {"kind": "spine", "title": "Globe"}
+    change(w, SPINE, kind="map")
+    w.deliver(left)
+    assert plain(w, SPINE) == {"kind": "map", "title": "Globe"}
+    w.settle()
+    assert image(w, SPINE) == {**w.program.tables["main"].wire(ItemKey("main", *SPINE)), **wires({"kind": "map"})}
+
+
 def test_an_attribute_that_the_application_gives_with_the_new_kind_stays() -> None:
     w = library()
     change(w, BOOK, kind="magazine", loanCount=1000, GSI1SK="by hand")

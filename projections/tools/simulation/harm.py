@@ -331,9 +331,11 @@ class Harm:
         """Yield values and guards that rules set on items which are not of their entity any more.
 
         Not on items `touched` by the application where it changed what is the rules'. `last` are the rules at the end; what
-        only rules before them owned is not judged. `unheard` says that the stream was off, so that nobody knows what rules
-        set on an item that lost its guards meanwhile.
+        only rules before them owned is not judged. `unheard` says that the stream was off: then nobody knows what rules had
+        set on an item, unless it is what they would publish now.
         """
+        if unheard:
+            return
         for key, image in items.items():
             if key in touched:
                 continue
@@ -358,5 +360,5 @@ class Harm:
                     and value not in self._constants(key, name)
                 )
             ]
-            if names and not (unheard and not any(name.startswith(self._prefix) for name in names)):
+            if names:
                 yield f"{encode_key(key)}: {', '.join(names)} was set by a rule, and no rule owns it on this item"
