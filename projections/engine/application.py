@@ -45,9 +45,9 @@ class Release:
     """What the rules of an entity set on an item that has left the entity.
 
     `values` gives, by attribute, the guard of the rule that published there (none of an index rule) and what it published:
-    an attribute is removed only if it still has such a value, and the guard is still on the item as in `guards`: with another
-    one, the item has been of the entity again since, and it is a later record that tells what was set on it. `copied` names
-    the copy of all attributes that adopted the item, and its source: only that tells what was copied.
+    an attribute is removed only if it still has such a value, and the guard is still on the item as in `guards`: with
+    another one, the item has been of the entity again since, and a later record tells what was set on it. `copied` names the
+    copy of all attributes that adopted the item, and its source: only that tells what was copied.
     """
 
     key: ItemKey

@@ -20,10 +20,12 @@ __all__ = [
     "Piece",
     "difference",
     "generation_of",
-    "marked_later",
+    "other_marks",
     "steps",
     "unmarked",
     "unstamped",
+    "with_marks",
+    "without_mark",
 ]
 
 WIDE = decimal.Context(prec=600)
@@ -68,12 +70,12 @@ def difference(
     before: Contributions,
     after: Contributions,
     settle: Contributions | None = None,
-    version: str = "",
+    settling: str = "",
     generation: Callable[[Target], int] = lambda target: 0,
 ) -> dict[Target, Piece]:
     """What to change, by target. Targets whose contribution stays as it is are not in it.
 
-    `settle` holds contributions to be added to what has settled, unless `before` marks that this version did it.
+    `settle` holds contributions to be added to what has settled, unless `before` has the mark `settling`.
     `generation` gives the open generation of a group: what was contributed to an earlier one is not counted in it.
     """
     pieces: dict[Target, Piece] = {}
@@ -88,7 +90,7 @@ def difference(
                 pieces[rule, target] = _piece(counted, new)
     for rule, targets in (settle or {}).items():
         for target, contributed in targets.items():
-            if before.get(rule, {}).get(target, _NONE).get(SETTLED) == version:
+            if before.get(rule, {}).get(target, _NONE).get(SETTLED) == settling:
                 continue
             piece = pieces.setdefault((rule, target), Piece())
             for slot, amount in contributed.items():
@@ -132,13 +134,39 @@ def unstamped(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
     }
 
 
-def marked_later(contributions: Contributions, version: str) -> Contributions:
-    """Marks of expiries later than a version: what they settled, an older record does not contribute again."""
+def other_marks(contributions: Contributions, settling: str) -> Contributions:
+    """Only the marks of what settled, other than `settling`: of expiries that are halfway through."""
     found: Contributions = {}
     for rule, targets in contributions.items():
         for target, contributed in targets.items():
-            if contributed.get(SETTLED, "") > version:
+            if contributed.get(SETTLED, settling) != settling:
                 found.setdefault(rule, {})[target] = {SETTLED: contributed[SETTLED]}
+    return found
+
+
+def with_marks(
+    goal: Mapping[str, Contributed], marks: Mapping[str, Contributed], version: str
+) -> dict[str, Contributed]:
+    """What one rule shall contribute as of a version, with the marks that stay.
+
+    What an expiry later than the version settled, an older record does not contribute again.
+    """
+    kept = {
+        target: mark if mark[SETTLED] > version else {**goal.get(target, _NONE), **mark}
+        for target, mark in marks.items()
+    }
+    return {**goal, **kept}
+
+
+def without_mark(contributions: Contributions, settling: str) -> Contributions:
+    """Contributions without the marks of one expiry."""
+    found: Contributions = {}
+    for rule, targets in contributions.items():
+        for target, contributed in targets.items():
+            if contributed.get(SETTLED) == settling:
+                contributed = _unmarked(contributed)
+            if contributed:
+                found.setdefault(rule, {})[target] = contributed
     return found
 
 
@@ -163,39 +191,41 @@ def steps(
     after: Contributions,
     load: Load,
     settle: Contributions | None = None,
-    version: str = "",
+    settling: str = "",
     generation: Callable[[Target], int] = lambda target: 0,
 ) -> Iterator[tuple[Contributions, Contributions]]:
     """Contributions on the way from `before` to `after`, and what to settle with each, no more of it than `load` allows.
 
     Each is a true entry: what it says has been contributed, has been. A target that settles in a step other than the last
-    keeps a mark, so that a repetition does not settle it again. What shrinks comes first, so that no step needs more room
-    than the larger of `before` and `after`.
+    keeps the mark `settling`, so that a repetition does not settle it again. What shrinks comes first, so that no step needs
+    more room than the larger of `before` and `after`.
     """
     current: Contributions = copy.deepcopy(before)
-    settling: Contributions = {}
+    settled: Contributions = {}
     used = weight = owed = 0
 
     def growth(changed: tuple[Target, Piece]) -> tuple[int, Target]:
         rule, target = changed[0]
         return _length(target, after.get(rule)) - _length(target, before.get(rule)), (rule, target)
 
-    for (rule, target), piece in sorted(difference(before, after, settle, version, generation).items(), key=growth):
+    for (rule, target), piece in sorted(difference(before, after, settle, settling, generation).items(), key=growth):
         settles = (settle or {}).get(rule, {}).get(target)
-        goal: dict[str, Any] = after.get(rule, {}).get(target, _NONE) if settles is None else {SETTLED: version}
+        goal: dict[str, Any] = after.get(rule, {}).get(target, _NONE)
+        if settles is not None:
+            goal = {**goal, SETTLED: settling}
         chunks = _chunks(piece, (rule, target), load)
         for number, (chunk, heavy) in enumerate(chunks, 1):
             last = number == len(chunks)
             cost = 1 + len(chunk) + (2 * len(piece.settled) if last else 0)
             owes = len(f"{rule}|{target}".encode()) if last and not goal else 0
             if used and (used + cost > load.actions or weight + heavy > load.bytes or owed + owes > _MOST_OWED):
-                yield copy.deepcopy(current), settling
-                settling, used, weight, owed = {}, 0, 0, 0
+                yield copy.deepcopy(current), settled
+                settled, used, weight, owed = {}, 0, 0, 0
             used, weight, owed = used + cost, weight + heavy, owed + owes
             if last:
                 current.setdefault(rule, {})[target] = copy.deepcopy(goal)
                 if settles is not None:
-                    settling.setdefault(rule, {})[target] = settles
+                    settled.setdefault(rule, {})[target] = settles
             else:
                 now = current.setdefault(rule, {}).setdefault(target, {})
                 opened = generation((rule, target))
@@ -212,7 +242,7 @@ def steps(
             del current[rule][target]
             if not current[rule]:
                 del current[rule]
-    yield after, settling
+    yield after, settled
 
 
 def _length(target: str, targets: Mapping[str, Contributed] | None) -> int:

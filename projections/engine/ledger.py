@@ -24,16 +24,18 @@ from projections.engine.delta import (
     Load,
     Piece,
     difference,
-    marked_later,
+    other_marks,
     steps,
-    unmarked,
     unstamped,
+    with_marks,
+    without_mark,
 )
 from projections.engine.effort import UNLIMITED, Effort, OutOfTime, Run, one_by_one
 from projections.engine.groups import EXTREMES, Generations, extreme_sort, spread
 from projections.engine.ledger_items import (
     CLOSED,
     LEDGER,
+    MOST_EXPIRIES,
     SHARD_COUNT,
     Entry,
     Target,
@@ -53,6 +55,7 @@ from projections.engine.store import (
     Delete,
     Equal,
     Exists,
+    Image,
     ItemKey,
     Missing,
     Store,
@@ -105,6 +108,8 @@ class Change:
     gone: bool = False
     expired: bool = False
     """Whether any of the records tells of an expiry."""
+    expiry: str = ""
+    """The version of the expiry that is settled, or left for later. The entry remembers it."""
     held: frozenset[str] = frozenset()
     """Rules that keep what has expired and are not active: of an expiry, their part of the entry stays as it was found."""
     active: frozenset[str] = frozenset()
@@ -139,6 +144,11 @@ class Change:
 
     size: int = 0
     """About how many bytes of a transaction its pieces take."""
+
+    @property
+    def settling(self) -> str:
+        """What marks in the entry that a part of `settle` is done."""
+        return self.expiry or self.version
 
     @property
     def fits(self) -> bool:
@@ -210,6 +220,11 @@ class Ledger:
         """
         pending = list(changes)
         attempt = 0
+        try:
+            self._look([change for change in pending if change.expiry and not change.known], effort)
+        except Transient as error:
+            return _fail(pending, error)
+        pending = [change for change in pending if change.state == "pending"]
         while pending:
             try:
                 self._predict(pending, effort)
@@ -228,6 +243,15 @@ class Ledger:
                     return None
         return None
 
+    def _look(self, changes: Sequence[Change], effort: Effort) -> None:
+        """Reads the entries of changes: of expiries they remember only so many, so the list is never added to blindly."""
+        if not changes:
+            return
+        effort.check()
+        items = self._store.get_many([entry_key(change.source) for change in changes])
+        for change in changes:
+            _found(change, items.get(entry_key(change.source)))
+
     def _predict(self, changes: Sequence[Change], effort: Effort) -> None:
         """The differences to commit together, each from the prediction or from the entry as found."""
         for change in changes:
@@ -245,14 +269,15 @@ class Ledger:
             removed = change.gone and not change.expired and bool(change.version)
             change.goal = self._goal(before, change.after.contributions, opened, removed=removed, held=change.held)
             if change.known and change.version:
-                for rule, marks in marked_later(before, change.version).items():
+                for rule, marks in other_marks(before, change.settling).items():
                     if rule in self._program.rules:
-                        change.goal = {**change.goal, rule: {**change.goal.get(rule, {}), **marks}}
+                        kept = with_marks(change.goal.get(rule, {}), marks, change.version)
+                        change.goal = {**change.goal, rule: kept}
             change.before_text, change.text = canonical_text(before), canonical_text(change.goal)
             other = None if change.settle else alike.setdefault((change.before_text, change.text), change)
             if other is None or other is change:
-                change.pieces = difference(before, change.goal, change.settle, change.version, opened.of)
-                change.retracted = _retracted(before, change.goal)
+                change.pieces = difference(before, change.goal, change.settle, change.settling, opened.of)
+                change.retracted = _retracted(before, change.goal, change.settle)
                 change.actions = 1 + sum([piece.actions for piece in change.pieces.values()])
             else:  # as all likes of one post are
                 change.pieces, change.retracted, change.actions = other.pieces, other.retracted, other.actions
@@ -349,11 +374,7 @@ class Ledger:
                 if not role.version:
                     role.state = "moved"
                     continue
-                role.known = True
-                role.entry = Entry.read(reason.item) if reason.item else None
-                if role.entry is not None:
-                    role.touched |= role.entry.targets
-                    _compare(role, role.entry)
+                _found(role, reason.item)
             elif isinstance(role, ItemKey):
                 for change in (other for other in roles if isinstance(other, Change)):
                     change.not_extreme.add(role)
@@ -375,7 +396,7 @@ class Ledger:
         extremes: dict[ItemKey, Update] = {}
         others: list[Write] = []
         for change in changes:
-            writes.append(self._entry_write(change, change.version))
+            writes.append(self._entry_write(change))
             roles.append(change)
             for target, piece in change.pieces.items():
                 totals = amounts.setdefault(target, {})
@@ -393,11 +414,19 @@ class Ledger:
             roles.append(key)
         return [*writes, *others], roles
 
-    def _entry_write(self, change: Change, version: str) -> Update:
+    def _entry_write(self, change: Change, *, last: bool = True) -> Update:
+        """Of the last step of a change, or of one on the way there: then the entry keeps the version it has."""
         values: dict[str, Value] = {
             "contributions": {"S": change.text},
             "rules": {"S": self._program.fingerprint},
         }
+        version = change.version if last else ""
+        if last and change.expiry:
+            entry = change.entry
+            known = entry.expiries | {change.expiry} if entry is not None else {change.expiry}
+            values["expiries"] = {"SS": sorted(known)[-MOST_EXPIRIES:]}
+            if not version and (entry is None or entry.version < change.expiry):
+                version = change.expiry
         if version:
             values["version"] = {"S": version}
         elif change.entry is None:
@@ -408,11 +437,11 @@ class Ledger:
         if change.retracted:
             add["recent"] = {"SS": sorted(change.retracted)}
         remove = ["ttl"]
-        if version and not change.held.isdisjoint(change.goal):
+        if last and not change.held.isdisjoint(change.goal):
             values["expired"] = {"BOOL": True}
         elif change.entry is not None and change.entry.expired and not change.gone:
             remove.append("expired")
-        if version == change.version:  # not on the way there
+        if last:
             if change.rejected:
                 values["refused"] = {"M": {rule: {"S": reason[:_LONGEST_REASON]} for rule, reason in change.rejected}}
             else:
@@ -515,13 +544,8 @@ class Ledger:
         if not change.version:
             self._predict([change], effort)
             return True
-        item = self._store.get(entry_key(change.source))
-        change.known = True
-        change.entry = Entry.read(item) if item is not None else None
-        if change.entry is not None:
-            change.touched |= change.entry.targets
-            if _compare(change, change.entry):
-                return False
+        if _found(change, self._store.get(entry_key(change.source))):
+            return False
         self._predict([change], effort)
         return True
 
@@ -531,7 +555,7 @@ class Ledger:
             before = change.entry.contributions if change.entry is not None else {}
             goal = change.goal
             try:
-                found = self._walk(change, before, goal, change.settle, effort, change.version)
+                found = self._walk(change, before, goal, change.settle, effort, last=True)
             except InvalidRequest:
                 return self._commit_by_rule(change, effort)
             if found:
@@ -549,17 +573,18 @@ class Ledger:
         goal: Contributions,
         settle: Contributions,
         effort: Effort,
-        version: str = "",
+        *,
+        last: bool = False,
     ) -> bool:
-        """Moves a known entry to `goal` in as many transactions as it takes; the last gives it the version, if any.
+        """Moves a known entry to `goal` in as many transactions as it takes. `last` says that the goal is the change's.
 
         False if the entry was not as known any more. Raises InvalidRequest, the entry being true up to there.
         """
         load = Load(
             MOST_ACTIONS - self._reserved - 1, MOST_BYTES - 2 * len(canonical_text(goal)), partial(_put_size, change)
         )
-        for step, settling in steps(before, goal, load, settle, change.version, change.opened.of):
-            if not self._advance(change, step, version if step is goal else "", settling, effort):
+        for step, settled in steps(before, goal, load, settle, change.settling, change.opened.of):
+            if not self._advance(change, step, settled, effort, last=last and step is goal):
                 return False
         return True
 
@@ -573,9 +598,12 @@ class Ledger:
             goal, lost = change.goal, False  # each step sets another goal
             for rule in sorted(self._now(change).keys() | goal.keys() | change.settle.keys()):
                 settle = {rule: change.settle[rule]} if rule in change.settle else {}
-                marks = {target: {SETTLED: change.version} for target in settle.get(rule, {})}
-                wishes = [({**goal.get(rule, {}), **marks}, settle)] if rule not in refused else []
-                least = marked_later(self._now(change), change.version).get(rule, {})
+                wanted = goal.get(rule, {})
+                marked = {
+                    target: {**wanted.get(target, {}), SETTLED: change.settling} for target in settle.get(rule, {})
+                }
+                wishes = [({**wanted, **marked}, settle)] if rule not in refused else []
+                least = other_marks(self._now(change), change.settling).get(rule, {})
                 for wish, settling in [*wishes, (least, {})]:
                     now = self._now(change)
                     if wish == now.get(rule, {}):
@@ -594,16 +622,9 @@ class Ledger:
                 return
             if lost:
                 continue
-            done = self._now(change)
-            if change.version:  # all marks but those of later expiries are of this one
-                later = marked_later(done, change.version)
-                done = {
-                    rule: left
-                    for rule, targets in done.items()
-                    if (left := {**unmarked(targets), **later.get(rule, {})})
-                }
+            done = without_mark(self._now(change), change.settling)
             change.rejected = sorted(refused.items())  # before the last step, which writes it down
-            if self._walk(change, self._now(change), done, {}, effort, change.version):
+            if self._walk(change, self._now(change), done, {}, effort, last=True):
                 change.state = "applied"
                 return
             if not change.version:
@@ -616,19 +637,19 @@ class Ledger:
         return change.entry.contributions if change.entry is not None else {}
 
     def _advance(
-        self, change: Change, step: Contributions, version: str, settling: Contributions, effort: Effort
+        self, change: Change, step: Contributions, settled: Contributions, effort: Effort, *, last: bool
     ) -> bool:
         """Moves a known entry to `step` in one transaction. False if the entry was not as known any more."""
         before = change.entry.contributions if change.entry is not None else {}
         change.goal, change.text = step, canonical_text(step)
-        change.pieces = difference(before, step, settling, change.version, change.opened.of)
-        change.retracted = _retracted(before, step)
+        change.pieces = difference(before, step, settled, change.settling, change.opened.of)
+        change.retracted = _retracted(before, step, settled)
         attempt = 0
         while True:
             effort.check()
             writes, roles = self._writes([change])
-            if not version:  # an intermediate step: the entry keeps the version it has
-                writes[0] = self._entry_write(change, "")
+            if not last:
+                writes[0] = self._entry_write(change, last=False)
             self._tally.add("transactions")
             try:
                 self._store.transact(writes)
@@ -653,11 +674,12 @@ class Ledger:
             else:
                 old = change.entry
                 change.entry = Entry(
-                    version or (old.version if old is not None else ""),
+                    (change.version if last else "") or (old.version if old is not None else ""),
                     step,
                     (old.recent if old is not None else frozenset()) | change.retracted,
                     (old.revision if old is not None else 0) + 1,
                     expired=old is not None and old.expired,
+                    expiries=old.expiries if old is not None else frozenset(),
                 )
                 change.touched |= change.entry.targets
                 return True
@@ -677,10 +699,17 @@ class Ledger:
         return True
 
 
-def _compare(change: Change, entry: Entry) -> bool:
-    """Whether the entry is as new as a change: a duplicate. What was refused then is told again: the one who committed it
-    may have died, or failed to reach the quarantine, before it was told.
+def _found(change: Change, item: Image | None) -> bool:
+    """Notes the entry of a change as it is. Whether it is as new as the change: a duplicate.
+
+    What was refused then is told again: the one who committed it may have died, or failed to reach the quarantine, before
+    it was told.
     """
+    change.known = True
+    change.entry = entry = Entry.read(item) if item else None
+    if entry is None:
+        return False
+    change.touched |= entry.targets
     if not change.version or entry.version < change.version:
         return False
     change.state = "duplicate"
@@ -716,10 +745,12 @@ def _entry_condition(change: Change) -> Condition:
     return AllOf((older, Equal(("contributions",), {"S": change.before_text}), _NOTHING_OWED))
 
 
-def _retracted(before: Contributions, after: Contributions) -> set[str]:
+def _retracted(before: Contributions, after: Contributions, settle: Contributions) -> set[str]:
+    """The targets that change, and that the entry does not name afterwards."""
     return {
         recent_element((rule, target))
-        for rule, targets in before.items()
+        for contributions in (before, settle)
+        for rule, targets in contributions.items()
         for target in targets
         if target not in after.get(rule, {})
     }

@@ -27,6 +27,7 @@ from projections.language.keys import escape
 __all__ = [
     "CLOSED",
     "LEDGER",
+    "MOST_EXPIRIES",
     "REBUILDING",
     "SHARD_COUNT",
     "Entry",
@@ -54,6 +55,9 @@ CLOSED = "closed"
 
 REBUILDING = "rebuilding"
 """On the first shard of a group into which contributions are still being moved from the one it replaces."""
+
+MOST_EXPIRIES = 8
+"""How many expiries under its key an entry remembers."""
 
 _LONGEST_PARTITION = 1570
 _LONGEST_SORT = 1020
@@ -138,6 +142,8 @@ class Entry:
     """Whether it is a tombstone already, which DynamoDB deletes some day."""
     expired: bool = False
     """Whether the item expired, and rules that were not active then left their part of the entry as it was."""
+    expiries: frozenset[str] = frozenset()
+    """The versions of the newest expiries of items under this key that rules with `expired: keep` were told of."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Rules whose part of the newest change DynamoDB refused, with the reason: told again when that change comes again."""
 
@@ -150,6 +156,7 @@ class Entry:
             revision=int(Decimal(item["revision"]["N"])),
             expires="ttl" in item,
             expired="expired" in item,
+            expiries=frozenset(item["expiries"]["SS"]) if "expiries" in item else frozenset(),
             refused={rule: reason["S"] for rule, reason in item["refused"]["M"].items()} if "refused" in item else {},
         )
 
@@ -158,6 +165,10 @@ class Entry:
         """All targets this entry may owe a publication."""
         held = {(rule, target) for rule, targets in self.contributions.items() for target in targets}
         return held | self.owed
+
+    def knows(self, expiry: str) -> bool:
+        """Whether the entry tells if an expiry was settled: one that was may be in `expiries` no more."""
+        return expiry > self.version or len(self.expiries) < MOST_EXPIRIES or expiry >= min(self.expiries)
 
     @property
     def owed(self) -> set[Target]:

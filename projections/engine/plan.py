@@ -212,6 +212,7 @@ def _changes(
             waves[wave].append(change)
         change.version, change.after, change.gone = record.version, after, record.new is None
         change.settle, change.held, change.active = settle, left, active
+        change.expiry = record.version if settle or left else ""
         change.expired = change.expired or record.expired
         change.sequences.append(record.sequence)
         change.touched |= _targets(before.contributions) | _targets(after.contributions)

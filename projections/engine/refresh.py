@@ -18,22 +18,23 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from projections.engine.application import ApplicationItems
 from projections.engine.copies import Copier, CopyHeal, copies_of
-from projections.engine.delta import SETTLED
+from projections.engine.delta import SETTLED, without_mark
 from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import Embedder, Push
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.indexes import index_write, write_index
 from projections.engine.ledger import Change, Ledger
-from projections.engine.ledger_items import Entry, Target, entry_key
+from projections.engine.ledger_items import MOST_EXPIRIES, Entry, Target, entry_key
 from projections.engine.limits import refusal
-from projections.engine.plan import Rejected
+from projections.engine.plan import Rejected, release_of
 from projections.engine.publishing import Publisher, unpublished
-from projections.engine.recent import forget, owing, relieved
+from projections.engine.recent import TOMBSTONE_SECONDS, forget, owing, relieved
+from projections.engine.records import Record
 from projections.engine.registry import SHADOW, Standing
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.tally import Tally
@@ -45,11 +46,31 @@ from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.language.scope import Item
 
-__all__ = ["Refresher", "goal_of", "rejection"]
+__all__ = ["Expiry", "Refresher", "goal_of", "rejection"]
 
 _MOST_ROUNDS = 20
 
+_DAY = 24 * 3600
+_REMEMBERED = TOMBSTONE_SECONDS - _DAY
+"""Seconds for which the ledger certainly remembers an expiry, whatever the clocks."""
+
+_FORGOTTEN = (
+    f"it expired, and the ledger does not tell any more whether that was counted: it remembers the last {MOST_EXPIRIES} "
+    f"expiries under a key, for {_REMEMBERED // _DAY} days. Nothing was counted for it now"
+)
+
 T = TypeVar("T")
+
+
+class Expiry(NamedTuple):
+    """An expiry as a discarded record tells of it: its version, the item as it was, and the second since 1970."""
+
+    version: str
+    image: Image
+    at: float
+
+
+Expiries = Mapping[ItemKey, Sequence[Expiry]]
 
 
 def goal_of(
@@ -106,6 +127,7 @@ class Refresher:
         self._program = program
         self._store = store
         self._publishes = publishes = standing.publishes
+        self._settles = standing.settles
         self.guards = guards = Guards(program, standing.ledger)
         self._items = ApplicationItems(program, store, guards)
         self._run = run
@@ -149,15 +171,17 @@ class Refresher:
         effort: Effort,
         known: Mapping[ItemKey, Sequence[Image]] | None = None,
         removed: Collection[ItemKey] = (),
+        expiries: Expiries | None = None,
     ) -> list[Push]:
         """Refreshes items by their keys, in every role they have or had, and publishes.
 
         `known` holds images that the items had, by which the copies of a source that is gone, and the source of a copy that
-        is gone, are found. `removed` has those of which a record tells that they did not expire but were removed. Gives
-        the pushes that remain to be made, from their fence on.
+        is gone, are found. `removed` has those of which a record tells that they did not expire but were removed, `expiries`
+        what records tell of expiries, that rules which keep what has expired count, unless they have. Gives the pushes that
+        remain to be made, from their fence on.
         """
         wanted = list(dict.fromkeys(keys))
-        self.sources(dict.fromkeys(wanted), effort, publish=True, removed=removed)
+        self.sources(dict.fromkeys(wanted), effort, publish=True, removed=removed, expiries=expiries)
         images = self._attempt("items", effort, lambda: self._store.get_many(wanted)) or {}
         items = self._recognised(images)
         self._derived(items, effort)
@@ -165,6 +189,7 @@ class Refresher:
         for key, olds in (known or {}).items():
             for old in olds:
                 heals += self._copies_of_old(key, self._program.recognise(key, old))
+        self._release(images, known or {}, effort)
         distinct = {(heal.rule.name, heal.target, *heal.sources): heal for heal in heals}
         self._heal_copies(distinct.values(), effort)
         self.targets(wanted, effort, {item.key: item for item in items})
@@ -175,6 +200,21 @@ class Refresher:
                 for rule in self._program.embeds_from.get(entity.name, ()):
                     pushes += self._renewed(rule, parent, effort)
         return pushes
+
+    def _release(
+        self, images: Mapping[ItemKey, Image], known: Mapping[ItemKey, Sequence[Image]], effort: Effort
+    ) -> None:
+        """Takes from items of another kind than they were what rules had set on them then."""
+
+        def release(some: Sequence[tuple[ItemKey, Image]]) -> None:
+            for key, old in some:
+                left, now = self._program.recognise(key, old), self._program.recognise(key, images[key])
+                found = release_of(self._program, self.guards, Record(key, old, images[key], "", ""), left, now)
+                if found is not None and self._attempt(encode_key(key), effort, partial(self._items.release, found)):
+                    self.tally.add("released")
+
+        pairs = [(key, old) for key, olds in known.items() if key in images for old in olds]
+        self._isolated(pairs, release, lambda one: encode_key(one[0]))
 
     def _renewed(self, rule: EmbedRule, parent: str, effort: Effort) -> list[Push]:
         """The push of a parent's attributes to its children, if there is to be one."""
@@ -224,19 +264,25 @@ class Refresher:
         *,
         publish: bool = False,
         removed: Collection[ItemKey] = (),
+        expiries: Expiries | None = None,
     ) -> None:
-        """Brings the entries of source items up to date. None for an item that was not read; `removed` as in `keys`.
+        """Brings the entries of source items up to date. None for an item that was not read; the others as in `keys`.
 
         Publishes all targets these entries name, or, without `publish`, those that something was retracted from.
         """
         self._isolated(
             list(images.items()),
-            lambda some: self._sources(dict(some), effort, publish, removed),
+            lambda some: self._sources(dict(some), effort, publish, removed, expiries or {}),
             lambda one: encode_key(one[0]),
         )
 
     def _sources(
-        self, images: Mapping[ItemKey, Image | None], effort: Effort, publish: bool, removed: Collection[ItemKey]
+        self,
+        images: Mapping[ItemKey, Image | None],
+        effort: Effort,
+        publish: bool,
+        removed: Collection[ItemKey],
+        expiries: Expiries,
     ) -> None:
         unread = {key: image for key, image in images.items() if image is None or self._contributes(key, image)}
         done: list[Change] = []
@@ -244,7 +290,7 @@ class Refresher:
         while unread:
             try:
                 effort.check()
-                changes = self._changes(unread, done, removed)
+                changes = self._changes(unread, done, removed, expiries)
             except Transient as error:
                 return self._fail(unread, error)
             self._ledger.commit(changes, effort)
@@ -256,8 +302,13 @@ class Refresher:
                     done.append(change)
                 for rule, reason in change.rejected:
                     self._reject(rule, reason, change.source)
-            unread = {decode_key(change.source): None for change in changes if change.state == "moved"}
-            rounds += 1
+            moved = [change for change in changes if change.state == "moved"]
+            settled = {decode_key(one.source): one.expiry for one in changes if one.state == "applied" and one.expiry}
+            unread = dict.fromkeys([*(decode_key(change.source) for change in moved), *settled])
+            if settled:  # the next one, if there are more
+                expiries = {key: [one for one in expiries[key] if one.version != settled.get(key)] for key in expiries}
+            else:
+                rounds += 1
             if unread and rounds == _MOST_ROUNDS:
                 return self._fail(unread, Transient("its entry keeps changing"))
         self._publish(done, effort, publish)
@@ -281,7 +332,11 @@ class Refresher:
         return item is not None and item.entity.name in self._program.ledger_rules
 
     def _changes(
-        self, images: Mapping[ItemKey, Image | None], done: list[Change], removed: Collection[ItemKey]
+        self,
+        images: Mapping[ItemKey, Image | None],
+        done: list[Change],
+        removed: Collection[ItemKey],
+        expiries: Expiries,
     ) -> list[Change]:
         """What is to be committed. Entries that are right already, but owe publications, are added to `done`."""
         sources = {key: encode_key(key) for key in images}
@@ -305,34 +360,73 @@ class Refresher:
                 again[key] = entry
         now = self._store.get_many(list(again))  # after their entries
         for key, entry in again.items():
-            change = self._change(key, now.get(key), entry, may_have_expired=key not in removed)
+            expiry = self._unsettled(key, entry, expiries.get(key, ()))
+            change = self._change(key, now.get(key), entry, may_have_expired=key not in removed, expiry=expiry)
             if change is not None:
                 changes.append(change)
             else:
                 self._settled(sources[key], entry, done)
         return changes
 
+    def _unsettled(
+        self, key: ItemKey, entry: Entry | None, expiries: Sequence[Expiry]
+    ) -> tuple[str, Contributions] | None:
+        """The first of these expiries that has not been settled, by its version, and what it settles."""
+        for version, image, at in sorted(expiries, key=lambda one: one.version):
+            contributed = self._program.contributions(self._program.recognise(key, image)).contributions
+            settled = {rule: targets for rule, targets in contributed.items() if rule in self._keeping}
+            if not settled or (entry is not None and version in entry.expiries):
+                continue
+            old = self._clock() - at > _REMEMBERED and (entry is None or version <= entry.version)
+            if not old and (entry is None or entry.knows(version)):
+                return version, settled
+            self._reject(None, _FORGOTTEN, encode_key(key))
+        return None
+
+    @property
+    def _keeping(self) -> frozenset[str]:
+        """The rules that keep what has expired, and settle it."""
+        return frozenset(n for n, rule in self._program.rules.items() if rule.expired == "keep" and self._settles(rule))
+
     def _change(
-        self, key: ItemKey, image: Image | None, entry: Entry | None, *, may_have_expired: bool
+        self,
+        key: ItemKey,
+        image: Image | None,
+        entry: Entry | None,
+        *,
+        may_have_expired: bool,
+        expiry: tuple[str, Contributions] | None = None,
     ) -> Change | None:
-        """The change that brings an entry to what the item says; None if it says so already."""
+        """The change that brings an entry to what the item says, and settles an expiry; None if there is nothing to do.
+
+        What an entry older than the expiry says ended with it.
+        """
         evaluated = self._program.contributions(self._program.recognise(key, image) if image is not None else None)
         source = encode_key(key)
         for rule, reason in evaluated.problems:
             self._reject(rule, reason, source)
         held = entry.contributions if entry is not None else {}
         expired = entry is not None and entry.expired
-        gone = image is None and (may_have_expired or expired)
+        version, settle = expiry or ("", {})
+        ended = bool(version) and (entry is None or entry.version < version)
+        gone = image is None and ((may_have_expired and not ended) or expired)
         goal = goal_of(self._program, held, evaluated.contributions, gone, self._publishes, expired=expired)
-        if self._ledger.goal(held, goal) == held:
+        if not version and self._ledger.goal(held, goal) == held:
             return None
+        goal = without_mark(goal, version) if version else goal
         change = Change(source, "", held, Evaluated(goal, evaluated.payloads, evaluated.problems))
         change.entry, change.known, change.gone = entry, True, image is None
+        change.expiry, change.settle = version, settle
+        if ended and image is None:
+            keeping = self._keeping
+            rules = self._program.rules
+            change.held = frozenset(name for name in rules if rules[name].expired == "keep" and name not in keeping)
         if expired and not gone:  # another item has the key by now
             change.active = frozenset(
                 name for name, rule in self._program.rules.items() if rule.expired == "keep" and self._publishes(rule)
             )
         change.touched = {(rule, target) for rule, targets in goal.items() for target in targets}
+        change.touched |= {(rule, target) for rule, targets in settle.items() for target in targets}
         if entry is not None:
             change.touched |= entry.targets
         return change

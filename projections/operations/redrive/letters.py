@@ -1,5 +1,8 @@
 """Letters: what was given up, in any of its forms, and the items it is about. No image in it is ever written anywhere.
 
+Of what Lambda discarded, expiries are believed: no item tells of them any more, so rules that keep what has expired count
+them as the record has them, if the ledger says that nobody has.
+
 - A message of the quarantine (`operations.quarantine`): one item, the rule that could not use it, and why.
 - What Lambda gives an on-failure destination. To a bucket it sends the records; to a queue or topic only where they were
   in a stream that forgets them after 24 hours, which names no item.
@@ -11,11 +14,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, TypeGuard
 
-from projections.engine.records import is_value
+from projections.engine.records import is_sequence, is_value, stream_label, version_of
+from projections.engine.refresh import Expiry
 from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput
 from projections.language.keys import Schema, decode_key
@@ -35,22 +39,28 @@ class Letter:
     """Something that was given up. `place` says where it lies, `reason` what was said of it then.
 
     `items` has the images that the records of each item bore; `newest` the order of its newest record, and whether that
-    tells of a removal that was no expiry. `useless` says why nothing can be done with it, and what to do instead.
+    tells of a removal that was no expiry; `expiries` what Lambda's records tell of items that expired. `useless` says why
+    nothing can be done with it, and what to do instead.
     """
 
     place: str
     items: Mapping[ItemKey, Sequence[Image]] = field(default_factory=dict)
     newest: Mapping[ItemKey, tuple[tuple[int, str], bool]] = field(default_factory=dict)
+    expiries: Mapping[ItemKey, Sequence[Expiry]] = field(default_factory=dict)
     task: Task | None = None
     reason: str = ""
     useless: str | None = None
 
 
 class Reader:
-    """Reads letters about the tables of one program. `names` are the real names of tables by their logical ones."""
+    """Reads letters about the tables of one program. `names` are the real names of tables by their logical ones.
 
-    def __init__(self, schemas: Mapping[str, Schema], names: Mapping[str, str]) -> None:
+    `label` is the label of all streams, for emulators whose ARN is not stable.
+    """
+
+    def __init__(self, schemas: Mapping[str, Schema], names: Mapping[str, str], *, label: str = "") -> None:
         self._schemas = schemas
+        self._label = label
         self._logical = {names[logical]: logical for logical in schemas}
 
     def text(self, text: str | bytes, place: str) -> Letter:
@@ -112,7 +122,8 @@ class Reader:
             except (ValueError, RecursionError):
                 raise BadInput("its payload is no JSON, so Lambda did not write it") from None
             letter = self._read(event, place)
-            return Letter(place, letter.items, letter.newest, reason=condition)
+            records = event.get("Records", []) if isinstance(event, dict) else event
+            return replace(letter, expiries=self._expiries(records), reason=condition)
         info = batch if isinstance(batch, dict) else {}
         raise BadInput(
             f"it says where {info.get('batchSize', 'some')} records were in their stream ({info.get('shardId')}, from "
@@ -137,6 +148,21 @@ class Reader:
         if not items:
             raise BadInput("it holds no records")
         return Letter(place, items, newest)
+
+    def _expiries(self, records: Iterable[Any]) -> dict[ItemKey, list[Expiry]]:
+        """What records tell of items that expired."""
+        found: dict[ItemKey, list[Expiry]] = {}
+        for record in records:
+            key, change = self._key(record)
+            image, sequence = change.get("OldImage"), change.get("SequenceNumber")
+            told = record.get("eventName") == "REMOVE" and _expired(record)
+            if not told or not _is_image(image) or not is_sequence(sequence):
+                continue
+            at = change.get("ApproximateCreationDateTime")
+            label = self._label or stream_label(str(record.get("eventSourceARN", "")))
+            seconds = float(at) if isinstance(at, int | float) else 0.0
+            found.setdefault(key, []).append(Expiry(version_of(label, sequence), image, seconds))
+        return found
 
     def _key(self, record: Any) -> tuple[ItemKey, Mapping[str, Any]]:
         change = record.get("dynamodb") if isinstance(record, dict) else None

@@ -1,4 +1,4 @@
-"""Redriving letters: the items they are about are refreshed; nothing of what they say is believed but the keys.
+"""Redriving letters: the items they are about are refreshed; nothing of what they say is believed but keys and expiries.
 
 A letter is answered once everything about it is done and stored, the pushes it led to in the task queue included: whoever
 gave it may then delete it. It may be redriven twice, or by two at once.
@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import Push
 from projections.engine.groups import Generations
 from projections.engine.processor import SETTLE_SECONDS
-from projections.engine.refresh import Refresher, rejection
+from projections.engine.refresh import Expiry, Refresher, rejection
 from projections.engine.registry import Registry, Standing
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.tally import Tally
@@ -115,12 +115,11 @@ class Redrive:
 
     def _work(self, letters: Iterable[Letter], standing: Standing) -> list[Answer]:
         answers = [Answer(letter) for letter in letters]
-        known, removed = _together(letter for letter in (answer.letter for answer in answers) if not letter.useless)
+        told = _together(letter for letter in (answer.letter for answer in answers) if not letter.useless)
         problems: dict[ItemKey, list[str]] = {}
-        keys = list(known)
+        keys = list(told.known)
         for start in range(0, len(keys), _AT_ONCE):
-            some = {key: known[key] for key in keys[start : start + _AT_ONCE]}
-            problems |= self._items(some, removed, standing)
+            problems |= self._items(keys[start : start + _AT_ONCE], told, standing)
         for answer in answers:
             letter = answer.letter
             if letter.useless:
@@ -134,33 +133,33 @@ class Redrive:
 
     # Items
 
-    def _items(
-        self, known: Mapping[ItemKey, Sequence[Image]], removed: frozenset[ItemKey], standing: Standing
-    ) -> dict[ItemKey, list[str]]:
+    def _items(self, keys: Sequence[ItemKey], told: _Told, standing: Standing) -> dict[ItemKey, list[str]]:
         """Refreshes items together. If anything fails, each for itself, so that it is known whose failure it is."""
-        self.items += len(known)
+        self.items += len(keys)
         refresher = self._refresher(standing, self._run)
         try:
-            pushes = refresher.keys(known, self._effort(), known, removed)
+            pushes = self._refreshed(refresher, keys, told)
         except Misconfigured:
             raise
         except Exception:
             pushes = None
         problems: dict[ItemKey, list[str]] = {}
         if pushes is None or refresher.failed or refresher.rejected:
-            singly = self._run([partial(self._item, key, images, removed, standing) for key, images in known.items()])
+            singly = self._run([partial(self._item, key, told, standing) for key in keys])
             pushes = [push for _, found, _ in singly for push in found]
             problems = {key: reasons for key, _, reasons in singly if reasons}
         for push, reason in self._pushed(pushes, refresher):
             problems.setdefault(decode_key(push.parent), []).append(reason)
         return problems
 
-    def _item(
-        self, key: ItemKey, images: Sequence[Image], removed: frozenset[ItemKey], standing: Standing
-    ) -> tuple[ItemKey, list[Push], list[str]]:
+    def _refreshed(self, refresher: Refresher, keys: Sequence[ItemKey], told: _Told) -> list[Push]:
+        known = {key: told.known[key] for key in keys}
+        return refresher.keys(keys, self._effort(), known, told.removed, told.expiries)
+
+    def _item(self, key: ItemKey, told: _Told, standing: Standing) -> tuple[ItemKey, list[Push], list[str]]:
         refresher = self._refresher(standing, one_by_one)
         try:
-            pushes = refresher.keys([key], self._effort(), {key: images}, removed)
+            pushes = self._refreshed(refresher, [key], told)
         except Misconfigured:
             raise
         except Exception as error:
@@ -177,6 +176,7 @@ class Redrive:
             standing,
             generations=self._generations,
             run=run,
+            clock=self._now,
             pace=self._pace,
             tally=self.tally,
             reserved=RESERVED,
@@ -285,14 +285,24 @@ def _name(task: Task) -> str:
     return task.parent if isinstance(task, Push) else f"backfill {task.run}"
 
 
-def _together(letters: Iterable[Letter]) -> tuple[dict[ItemKey, list[Image]], frozenset[ItemKey]]:
-    """All items of letters with all their images, and those that the newest record there is says were removed."""
+class _Told(NamedTuple):
+    """What letters say: all items with all their images, those that the newest record says were removed, and expiries."""
+
+    known: Mapping[ItemKey, Sequence[Image]]
+    removed: frozenset[ItemKey]
+    expiries: Mapping[ItemKey, Sequence[Expiry]]
+
+
+def _together(letters: Iterable[Letter]) -> _Told:
     known: dict[ItemKey, list[Image]] = {}
+    expiries: dict[ItemKey, list[Expiry]] = {}
     newest: dict[ItemKey, tuple[tuple[int, str], bool]] = {}
     for letter in letters:
         for key, images in letter.items.items():
             held = known.setdefault(key, [])
             held += [image for image in images if image not in held]
+        for key, expired in letter.expiries.items():
+            expiries.setdefault(key, []).extend(expired)
         for key, last in letter.newest.items():
             newest[key] = max(last, newest.get(key, last))
-    return known, frozenset(key for key, (_, removed) in newest.items() if removed)
+    return _Told(known, frozenset(key for key, (_, removed) in newest.items() if removed), expiries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -83,7 +84,7 @@ def command(
 
     names = deployed(stack, region)
     live = connect(rules, names.tables(tables, rules), names.ledger(ledger), endpoint_url, region, threads=THREADS)
-    reader = Reader(live.program.tables, live.names)
+    reader = Reader(live.program.tables, live.names, label=os.environ.get("STREAM_LABEL", ""))
     boxes = _boxes(files, names, quarantine, dead_letters, bucket, prefix, reader, region)
     show = _Shown(quiet=as_json, listing=dry_run)
     redrive = Redrive(

@@ -242,7 +242,7 @@ class Harm:
             yield f"{HARM}{encode_key(key)}: the engine deleted an item of the application"
             return
         owned = self._owned(key, before)
-        if not owned and self._marked(key, before):  # without what `match` reads, it still is the rule's
+        if not owned and self._marked(key, before):
             owned = self._ownership.of_created(key)
         names = self._programs[0].tables[key.table].key_attributes
         lost = {
@@ -272,8 +272,8 @@ class Harm:
         names = [name for name in names if not name.startswith(self._prefix)]
         if names:
             owned = self._owned(key, before)
-            if not owned and self._marked(key, before):  # the rule puts back what `match` reads, with its values
-                owned = self._owned(key, after)
+            if not owned and self._marked(key, before):  # without what `match` reads, it still is the rules'
+                owned = self._owned(key, after) or self._ownership.of_created(key)
             for name in sorted(names):
                 yield from self._attribute(key, name, before.get(name), after.get(name), owned, shadow)
         if shadow.wrote:

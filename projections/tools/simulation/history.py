@@ -5,6 +5,7 @@ One integer decides everything. What the engine asks of the store, the scheduler
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from projections.errors import Transient, UsageError
 from projections.language.keys import encode_key
 from projections.operations.backfill.progress import Progress
 from projections.operations.pacing import Pacer
+from projections.operations.redrive.letters import Reader
 from projections.operations.tasks import Tasks
 from projections.operations.wiring import StreamHandler
 from projections.operations.worker import WorkerHandler
@@ -755,23 +757,15 @@ class History:
                 job.ready = self._time() + self._wait  # who puts the rules before in force may still be at it
 
     def _given_up(self, mapping: EventSourceMapping, batch: Batch) -> bool:
-        """A batch that the mapping gives up goes to a queue, and is refreshed from there, unless a refresh cannot tell.
-
-        Of an item that is gone nobody knows whether it expired.
-        """
-        removes = any(record["eventName"] == "REMOVE" for record in batch.records)
-        if removes and any(rule.expired == "keep" for rule in self._cast.rules):
-            return False
+        """A batch that the mapping gives up goes to a bucket, and is redriven from there."""
         self._faults -= 1
-        known: dict[ItemKey, list[Image]] = {}
-        for record in batch.records:
-            table = record["eventSourceARN"].split("/")[1]
-            change = record["dynamodb"]
-            images = known.setdefault(self._cast.application.tables[table].key(table, change["Keys"]), [])
-            images += [change[name] for name in ("OldImage", "NewImage") if name in change]
+        tables = self._cast.application.tables
+        discarded = {"DDBStreamBatchInfo": {}, "payload": json.dumps({"Records": batch.records})}
+        letter = Reader(tables, {name: name for name in tables}).value(discarded, "the bucket")
+        assert letter.useless is None, letter.useless
         self._note("given up are " + ", ".join(_number(record) for record in batch.records))
         mapping.finish(batch, {"batchItemFailures": []})
-        job = Refresh(self._edition, list(known), known)
+        job = Refresh(self._edition, list(letter.items), letter.items, letter)
         # nobody redrives before the function's time-out: who was given up may still be at work until then
         job.ready = self._time() + self._wait
         self._jobs.append(job)

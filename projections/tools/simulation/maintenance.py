@@ -29,6 +29,7 @@ from projections.operations.backfill import queued
 from projections.operations.backfill.backfill import Overtaken
 from projections.operations.caution import Cautious
 from projections.operations.fenced import RESERVED, Fenced
+from projections.operations.redrive.letters import Letter
 from projections.operations.tasks import Tasks
 from projections.operations.verify.repair import Repair
 from projections.operations.verify.scope import Scope
@@ -223,16 +224,24 @@ class Refresh(Job):
 
     name = "refresh"
 
-    def __init__(self, edition: Edition, keys: Sequence[ItemKey], known: Mapping[ItemKey, Sequence[Image]]) -> None:
+    def __init__(
+        self,
+        edition: Edition,
+        keys: Sequence[ItemKey],
+        known: Mapping[ItemKey, Sequence[Image]],
+        letter: Letter | None = None,
+    ) -> None:
         super().__init__(edition)
         self._keys = keys
         self._known = known
+        self._removed = [key for key, (_, removed) in letter.newest.items() if removed] if letter is not None else []
+        self._expiries = letter.expiries if letter is not None else {}
 
     def first(self) -> Place:
         return Place("keys")
 
     def work(self, place: Place, bench: Bench) -> Place:
-        for push in bench.refresher.keys(self._keys, bench.effort, self._known):
+        for push in bench.refresher.keys(self._keys, bench.effort, self._known, self._removed, self._expiries):
             bench.push(push)
         bench.settle()
         return DONE

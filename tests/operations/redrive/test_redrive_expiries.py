@@ -1,0 +1,306 @@
+"""Expiries in batches that Lambda discarded: each is counted once, whatever became of the key since."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from projections.engine.ledger_items import MOST_EXPIRIES, entry_key
+from projections.engine.recent import TOMBSTONE_SECONDS
+from projections.engine.store import ItemKey
+from projections.language.keys import encode_key
+from projections.operations.dry import DryStore
+from projections.operations.redrive.letters import Letter, Reader
+from projections.operations.redrive.redrive import Answer, Redrive
+from tests.engine.scene import Scene, Stopped, die, live
+
+HEAD = """
+table: {key: [PK, SK], ttl: expiresAt}
+entities:
+  Site: {key: {PK: "SITE#{site}", SK: S}}
+  Visit: {key: {PK: "VISIT#{visitor}", SK: V}, expires: true}
+projections:
+"""
+VISITS = """
+  visits:
+    from: Visit
+    expired: keep
+    aggregate: {into: Site, set: {visits: count, seconds: sum(seconds), longest: max(number(seconds))}}
+"""
+VISIT = ItemKey("main", "VISIT#ann", "V")
+DAY = 24 * 3600
+
+Record = dict[str, Any]
+
+
+def site() -> Scene:
+    """A site with one visit, of which everything is known."""
+    w = Scene(VISITS, HEAD)
+    w.put("SITE#1", "S")
+    visit(w, 1)
+    w.settle()
+    return w
+
+
+def visit(w: Scene, seconds: int, **attributes: Any) -> None:
+    w.put(VISIT.partition, "V", **{"site": "1", "seconds": seconds, **attributes})
+
+
+def expire(w: Scene) -> None:
+    w.remove(VISIT.partition, "V", by_ttl=True)
+
+
+def shown(w: Scene) -> tuple[int, int, int]:
+    item = w.item("SITE#1", "S") or {}
+    return item["visits"], item["seconds"], item["longest"]
+
+
+def discarded(w: Scene, records: Sequence[Record]) -> Letter:
+    reader = Reader(w.program.tables, {name: name for name in w.program.tables})
+    return reader.value({"DDBStreamBatchInfo": {}, "payload": json.dumps({"Records": records})}, "here")
+
+
+def redriven(w: Scene, *batches: Sequence[Record], days: float = 0, **settings: Any) -> list[Answer]:
+    now = batches[0][0]["dynamodb"]["ApproximateCreationDateTime"] + days * DAY
+    redrive = Redrive(w.program, w.store, sleep=lambda seconds: None, now=lambda: now, **settings)
+    return redrive.work([discarded(w, batch) for batch in batches])
+
+
+def lost(w: Scene) -> list[Record]:
+    records = w.records()
+    w.lose()
+    return records
+
+
+@pytest.mark.parametrize("seconds", [1, 4])
+def test_an_expiry_counts_though_the_key_was_written_anew_before_it_was_redriven(seconds: int) -> None:
+    w = site()
+    expire(w)
+    records = lost(w)
+    visit(w, seconds)
+    w.settle()
+    assert shown(w) == (1, seconds, seconds)
+    for _ in range(2):
+        (answer,) = redriven(w, records)
+        assert answer.left == {}
+        assert shown(w) == (2, 1 + seconds, seconds)
+    expire(w)
+    w.settle()
+    assert shown(w) == (2, 1 + seconds, seconds)
+
+
+def test_visits_that_came_and_went_within_discarded_batches_all_count() -> None:
+    w = site()
+    expire(w)
+    visit(w, 4)
+    expire(w)
+    records = lost(w)
+    visit(w, 2)
+    w.settle()
+    (answer,) = redriven(w, records)
+    assert answer.left == {}
+    assert shown(w) == (3, 7, 4)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+def test_batches_are_redriven_in_any_order(order: Sequence[int]) -> None:
+    w = site()
+    batches = []
+    for seconds in (4, 2, 8):
+        expire(w)
+        visit(w, seconds)
+        batches.append(lost(w))
+    expire(w)
+    w.settle()  # only the last expiry is heard of
+    for number in order:
+        (answer,) = redriven(w, batches[number])
+        assert answer.left == {}
+    assert shown(w) == (4, 15, 8)
+
+
+def test_an_expiry_that_a_function_had_counted_before_its_batch_was_discarded_counts_once() -> None:
+    w = site()
+    expire(w)
+    records = w.records()
+    w.settle()
+    visit(w, 4)
+    w.settle()
+    redriven(w, records)
+    assert shown(w) == (2, 5, 4)
+
+
+def test_an_expiry_that_was_redriven_and_is_delivered_after_all_counts_once() -> None:
+    w = site()
+    expire(w)
+    records = lost(w)
+    redriven(w, records)
+    w.deliver(records)
+    visit(w, 1)
+    w.settle()
+    w.deliver(records)
+    assert shown(w) == (2, 2, 1)
+
+
+def test_a_removal_among_expiries_counts_nothing() -> None:
+    w = site()
+    w.remove(VISIT.partition, "V")
+    visit(w, 4)
+    expire(w)
+    records = lost(w)
+    visit(w, 2)
+    w.settle()
+    redriven(w, records)
+    assert shown(w) == (2, 6, 4)
+
+
+def test_of_a_key_that_keeps_expiring_only_so_many_expiries_are_remembered_and_an_older_one_is_told() -> None:
+    w = site()
+    expire(w)
+    records = lost(w)
+    for seconds in range(MOST_EXPIRIES + 1):
+        visit(w, seconds)
+        w.settle()
+        expire(w)
+        w.settle()
+    entry = w.store.get(entry_key(encode_key(VISIT))) or {}
+    assert len(entry["expiries"]["SS"]) == MOST_EXPIRIES
+    before = shown(w)
+    (answer,) = redriven(w, records)
+    assert list(answer.left) == [encode_key(VISIT)]
+    assert (
+        "the last 8 expiries under a key, for 6 days. Nothing was counted for it now"
+        in answer.left[encode_key(VISIT)][0]
+    )
+    assert shown(w) == before
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "written anew"])
+def test_an_expiry_of_which_the_ledger_may_have_forgotten_everything_is_told(again: bool) -> None:
+    w = site()
+    expire(w)
+    records = w.records()
+    w.settle()
+    w.store.remove(entry_key(encode_key(VISIT)))  # as DynamoDB's TTL does
+    if again:
+        visit(w, 4)
+        w.settle()
+    before = shown(w)
+    (answer,) = redriven(w, records, days=TOMBSTONE_SECONDS / DAY)
+    assert list(answer.left) == [encode_key(VISIT)]
+    assert shown(w) == before
+
+
+def test_an_expiry_newer_than_all_that_the_ledger_knows_counts_whenever_it_is_redriven() -> None:
+    w = site()
+    expire(w)
+    redriven(w, lost(w), days=100)
+    assert shown(w) == (1, 1, 1)
+    visit(w, 4)
+    w.settle()
+    assert shown(w) == (2, 5, 4)
+
+
+def test_records_that_lambda_did_not_discard_count_no_expiry() -> None:
+    w = site()
+    expire(w)
+    records = lost(w)
+    visit(w, 4)
+    w.settle()
+    reader = Reader(w.program.tables, {name: name for name in w.program.tables})
+    letter = reader.value({"Records": records}, "here")
+    assert letter.expiries == {}
+
+
+def test_a_dry_run_counts_nothing_and_ends() -> None:
+    w = site()
+    for seconds in (4, 2):
+        expire(w)
+        visit(w, seconds)
+    records = lost(w)
+    before = w.store.items("main"), w.store.items("ledger")
+    now = records[0]["dynamodb"]["ApproximateCreationDateTime"]
+    redrive = Redrive(w.program, DryStore(w.store, w.program), sleep=lambda seconds: None, now=lambda: now, dry=True)
+    (answer,) = redrive.work([discarded(w, records)])
+    assert answer.left == {}
+    assert (w.store.items("main"), w.store.items("ledger")) == before
+
+
+MANY = VISITS.replace("from: Visit", "from: Visit\n    each: {site: sites}")
+
+
+def many(w: Scene) -> list[str]:
+    """A visit to more sites than a transaction holds."""
+    sites = [f"{number:03}" for number in range(120)]
+    for name in sites:
+        w.put(f"SITE#{name}", "S")
+    visit(w, 1, sites=sites)
+    w.settle()
+    return sites
+
+
+def visits(w: Scene, sites: Sequence[str]) -> list[int]:
+    return [(w.item(f"SITE#{name}", "S") or {})["visits"] for name in sites]
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["gone", "written anew"])
+@pytest.mark.parametrize("writes", range(8))
+def test_an_expiry_of_more_than_a_transaction_counts_once_though_the_redrive_was_killed(
+    anew: bool, writes: int
+) -> None:
+    w = Scene(MANY, HEAD)
+    sites = many(w)
+    expire(w)
+    records = lost(w)
+    if anew:
+        visit(w, 4, sites=sites[:3])
+        w.settle()
+    die(w, iter(range(writes)))
+    with pytest.raises(Stopped):
+        redriven(w, records)
+    live(w)
+    redriven(w, records)
+    assert visits(w, sites) == [2 if anew and name in sites[:3] else 1 for name in sites]
+
+
+@pytest.mark.parametrize("writes", [1, 2])
+def test_an_expiry_that_functions_left_halfway_is_ended_after_the_key_was_written_anew(writes: int) -> None:
+    w = Scene(MANY, HEAD)
+    sites = many(w)
+    expire(w)
+    records = w.records()
+    die(w, iter(range(writes)))
+    with pytest.raises(Stopped):
+        w.settle()
+    live(w)
+    w.lose()
+    visit(w, 4, sites=sites)
+    w.settle()
+    redriven(w, records)
+    assert visits(w, sites) == [2] * len(sites)
+    assert "~" not in (w.store.get(entry_key(encode_key(VISIT))) or {})["contributions"]["S"]
+
+
+def test_what_rules_had_set_on_an_item_of_another_kind_goes_though_only_a_discarded_record_tells() -> None:
+    head = """
+table: {key: [PK, SK]}
+entities:
+  Book: {key: {PK: "BOOK#{book}", SK: B}, match: {kind: book}}
+  Loan: {key: {PK: "BOOK#{book}", SK: "LOAN#{loan}"}}
+projections:
+"""
+    w = Scene("  loans: {from: Loan, aggregate: {into: Book, set: {loans: count}}}\n", head)
+    w.put("BOOK#1", "B", kind="book")
+    w.put("BOOK#1", "LOAN#1")
+    w.settle()
+    book = w.item("BOOK#1", "B", guards=True) or {}
+    w.put("BOOK#1", "B", **{**book, "kind": "film"})
+    records = lost(w)
+    w.put("BOOK#1", "LOAN#2")
+    w.settle()
+    assert (w.item("BOOK#1", "B") or {})["loans"] == 1
+    redriven(w, records)
+    assert w.item("BOOK#1", "B", guards=True) == {"PK": "BOOK#1", "SK": "B", "kind": "film"}
