@@ -161,9 +161,21 @@ class Refresher:
         self.sources(images, effort)
         self._derived(items, effort)
         self._isolated(items, partial(self._orphans, effort), _key_of)
+        self._heal_copies(self._without_kind(images, items), effort)
 
     def _orphans(self, effort: Effort, items: Sequence[Item]) -> None:
         self._heal_copies(self._attempt("copies", effort, lambda: self._copier.orphans(items)) or [], effort)
+
+    def _without_kind(self, images: Mapping[ItemKey, Image], items: Sequence[Item]) -> list[CopyHeal]:
+        """The copies that a rule created and that have lost what `match` reads: nothing but the guard tells what they are."""
+        unknown = images.keys() - {item.key for item in items}
+        return [
+            CopyHeal(rule, key, {guard.by: ""}, "")
+            for key in images
+            if key in unknown and self.guards.created(key, images[key])
+            for rule in self._program.copies_with_match.values()
+            if (guard := self.guards.read(rule.name, key, images[key])) is not None and guard.by
+        ]
 
     def keys(
         self,

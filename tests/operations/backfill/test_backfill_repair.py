@@ -234,3 +234,19 @@ projections:
         "three KB and a new place in the index; one KB, taken from one place"
     )
     assert total["read units"] == 1 + 1, "one scan of each table; nothing is counted"
+
+
+def test_a_copy_without_what_match_reads_goes_with_its_source_though_nobody_heard_of_either() -> None:
+    stage = Stage(
+        'entities:\n  Order: {key: {PK: "USER#{userId}", SK: "ORDER#{orderId}"}}\n'
+        '  ById: {key: {PK: "ORDER#{orderId}", SK: X}, match: {type: Order}}\n'
+        "projections:\n  byId: {from: Order, copy: {into: ById, attributes: [total]}}\n"
+    )
+    stage.put("USER#1", "ORDER#1", total=3)
+    stage.filled()
+    held = stage.item("ORDER#1", "X", guards=True) or {}
+    stage.put("ORDER#1", "X", **{name: value for name, value in held.items() if name not in ("PK", "SK", "type")})
+    stage.remove("USER#1", "ORDER#1")
+    stage.lose()
+    stage.filled()
+    assert stage.item("ORDER#1", "X") is None
