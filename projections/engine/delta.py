@@ -24,6 +24,7 @@ __all__ = [
     "steps",
     "unmarked",
     "unstamped",
+    "with_mark",
     "with_marks",
     "without_mark",
 ]
@@ -32,7 +33,9 @@ WIDE = decimal.Context(prec=600)
 """Sums and differences are exact here; what DynamoDB cannot hold it refuses, rather than we round it."""
 
 SETTLED = "~"
-"""Begins the slots of what has settled; alone, it marks a target whose contribution a split expiry settled already."""
+"""Begins the slots of what has settled; alone, it has the marks of expiries that are halfway through and have settled what
+they had for this target: their versions, with spaces between.
+"""
 
 GENERATION = "g"
 """Says in an entry in which generation of the group a contribution is counted; absent for the first, 0."""
@@ -90,7 +93,7 @@ def difference(
                 pieces[rule, target] = _piece(counted, new)
     for rule, targets in (settle or {}).items():
         for target, contributed in targets.items():
-            if before.get(rule, {}).get(target, _NONE).get(SETTLED) == settling:
+            if settling in before.get(rule, {}).get(target, _NONE).get(SETTLED, "").split():
                 continue
             piece = pieces.setdefault((rule, target), Piece())
             for slot, amount in contributed.items():
@@ -139,8 +142,9 @@ def other_marks(contributions: Contributions, settling: str) -> Contributions:
     found: Contributions = {}
     for rule, targets in contributions.items():
         for target, contributed in targets.items():
-            if contributed.get(SETTLED, settling) != settling:
-                found.setdefault(rule, {})[target] = {SETTLED: contributed[SETTLED]}
+            others = [mark for mark in contributed.get(SETTLED, "").split() if mark != settling]
+            if others:
+                found.setdefault(rule, {})[target] = {SETTLED: " ".join(others)}
     return found
 
 
@@ -152,10 +156,16 @@ def with_marks(
     What an expiry later than the version settled, an older record does not contribute again.
     """
     kept = {
-        target: mark if mark[SETTLED] > version else {**goal.get(target, _NONE), **mark}
-        for target, mark in marks.items()
+        target: marked if max(marked[SETTLED].split()) > version else {**goal.get(target, _NONE), **marked}
+        for target, marked in marks.items()
     }
     return {**goal, **kept}
+
+
+def with_mark(contributed: Contributed, settling: str) -> Contributed:
+    """What is contributed to one target, marked."""
+    marks = {*contributed.get(SETTLED, "").split(), settling}
+    return {**contributed, SETTLED: " ".join(sorted(marks))}
 
 
 def without_mark(contributions: Contributions, settling: str) -> Contributions:
@@ -163,8 +173,10 @@ def without_mark(contributions: Contributions, settling: str) -> Contributions:
     found: Contributions = {}
     for rule, targets in contributions.items():
         for target, contributed in targets.items():
-            if contributed.get(SETTLED) == settling:
-                contributed = _unmarked(contributed)
+            marks = contributed.get(SETTLED, "").split()
+            if settling in marks:
+                marks.remove(settling)
+                contributed = {**contributed, SETTLED: " ".join(marks)} if marks else _unmarked(contributed)
             if contributed:
                 found.setdefault(rule, {})[target] = contributed
     return found
@@ -212,7 +224,7 @@ def steps(
         settles = (settle or {}).get(rule, {}).get(target)
         goal: dict[str, Any] = after.get(rule, {}).get(target, _NONE)
         if settles is not None:
-            goal = {**goal, SETTLED: settling}
+            goal = with_mark(goal, settling)
         chunks = _chunks(piece, (rule, target), load)
         for number, (chunk, heavy) in enumerate(chunks, 1):
             last = number == len(chunks)

@@ -19,7 +19,6 @@ from decimal import Decimal
 from functools import partial
 
 from projections.engine.delta import (
-    SETTLED,
     WIDE,
     Load,
     Piece,
@@ -27,6 +26,7 @@ from projections.engine.delta import (
     other_marks,
     steps,
     unstamped,
+    with_mark,
     with_marks,
     without_mark,
 )
@@ -110,6 +110,8 @@ class Change:
     """Whether any of the records tells of an expiry."""
     expiry: str = ""
     """The version of the expiry that is settled, or left for later. The entry remembers it."""
+    learned: str = ""
+    """Of a refresh: the version of the newest record that it took into account, if it knows one."""
     held: frozenset[str] = frozenset()
     """Rules that keep what has expired and are not active: of an expiry, their part of the entry stays as it was found."""
     active: frozenset[str] = frozenset()
@@ -148,7 +150,7 @@ class Change:
     @property
     def settling(self) -> str:
         """What marks in the entry that a part of `settle` is done."""
-        return self.expiry or self.version
+        return self.expiry or self.version or "-"
 
     @property
     def fits(self) -> bool:
@@ -425,8 +427,8 @@ class Ledger:
             entry = change.entry
             known = entry.expiries | {change.expiry} if entry is not None else {change.expiry}
             values["expiries"] = {"SS": sorted(known)[-MOST_EXPIRIES:]}
-            if not version and (entry is None or entry.version < change.expiry):
-                version = change.expiry
+        if last and not version and (change.entry is None or change.entry.version < change.learned):
+            version = change.learned
         if version:
             values["version"] = {"S": version}
         elif change.entry is None:
@@ -599,9 +601,7 @@ class Ledger:
             for rule in sorted(self._now(change).keys() | goal.keys() | change.settle.keys()):
                 settle = {rule: change.settle[rule]} if rule in change.settle else {}
                 wanted = goal.get(rule, {})
-                marked = {
-                    target: {**wanted.get(target, {}), SETTLED: change.settling} for target in settle.get(rule, {})
-                }
+                marked = {target: with_mark(wanted.get(target, {}), change.settling) for target in settle.get(rule, {})}
                 wishes = [({**wanted, **marked}, settle)] if rule not in refused else []
                 least = other_marks(self._now(change), change.settling).get(rule, {})
                 for wish, settling in [*wishes, (least, {})]:

@@ -46,7 +46,7 @@ from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.language.scope import Item
 
-__all__ = ["Expiry", "Refresher", "goal_of", "rejection"]
+__all__ = ["Refresher", "Told", "goal_of", "rejection"]
 
 _MOST_ROUNDS = 20
 
@@ -62,15 +62,17 @@ _FORGOTTEN = (
 T = TypeVar("T")
 
 
-class Expiry(NamedTuple):
-    """An expiry as a discarded record tells of it: its version, the item as it was, and the second since 1970."""
+class Told(NamedTuple):
+    """A record that Lambda discarded: the version, the item before and after, whether it expired, the second since 1970."""
 
     version: str
-    image: Image
+    old: Image | None
+    new: Image | None
+    expired: bool
     at: float
 
 
-Expiries = Mapping[ItemKey, Sequence[Expiry]]
+_Records = Mapping[ItemKey, Sequence[Told]]
 
 
 def goal_of(
@@ -167,7 +169,7 @@ class Refresher:
         self._heal_copies(self._attempt("copies", effort, lambda: self._copier.orphans(items)) or [], effort)
 
     def _without_kind(self, images: Mapping[ItemKey, Image], items: Sequence[Item]) -> list[CopyHeal]:
-        """The copies that a rule created and that have lost what `match` reads: nothing but the guard tells what they are."""
+        """The copies that a rule created and that lost what `match` reads: only the guard tells what they are."""
         unknown = images.keys() - {item.key for item in items}
         return [
             CopyHeal(rule, key, {guard.by: ""}, "")
@@ -183,17 +185,17 @@ class Refresher:
         effort: Effort,
         known: Mapping[ItemKey, Sequence[Image]] | None = None,
         removed: Collection[ItemKey] = (),
-        expiries: Expiries | None = None,
+        told: _Records | None = None,
     ) -> list[Push]:
         """Refreshes items by their keys, in every role they have or had, and publishes.
 
         `known` holds images that the items had, by which the copies of a source that is gone, and the source of a copy that
-        is gone, are found. `removed` has those of which a record tells that they did not expire but were removed, `expiries`
-        what records tell of expiries, that rules which keep what has expired count, unless they have. Gives the pushes that
-        remain to be made, from their fence on.
+        is gone, are found. `removed` has those of which a record tells that they did not expire but were removed. `told` has
+        what Lambda discarded: rules that keep what has expired count the expiries in it, unless they have. Gives the pushes
+        that remain to be made, from their fence on.
         """
         wanted = list(dict.fromkeys(keys))
-        self.sources(dict.fromkeys(wanted), effort, publish=True, removed=removed, expiries=expiries)
+        self.sources(dict.fromkeys(wanted), effort, publish=True, removed=removed, told=told)
         images = self._attempt("items", effort, lambda: self._store.get_many(wanted)) or {}
         items = self._recognised(images)
         self._derived(items, effort)
@@ -276,7 +278,7 @@ class Refresher:
         *,
         publish: bool = False,
         removed: Collection[ItemKey] = (),
-        expiries: Expiries | None = None,
+        told: _Records | None = None,
     ) -> None:
         """Brings the entries of source items up to date. None for an item that was not read; the others as in `keys`.
 
@@ -284,7 +286,7 @@ class Refresher:
         """
         self._isolated(
             list(images.items()),
-            lambda some: self._sources(dict(some), effort, publish, removed, expiries or {}),
+            lambda some: self._sources(dict(some), effort, publish, removed, told or {}),
             lambda one: encode_key(one[0]),
         )
 
@@ -294,7 +296,7 @@ class Refresher:
         effort: Effort,
         publish: bool,
         removed: Collection[ItemKey],
-        expiries: Expiries,
+        told: _Records,
     ) -> None:
         unread = {key: image for key, image in images.items() if image is None or self._contributes(key, image)}
         done: list[Change] = []
@@ -302,7 +304,7 @@ class Refresher:
         while unread:
             try:
                 effort.check()
-                changes = self._changes(unread, done, removed, expiries)
+                changes = self._changes(unread, done, removed, told)
             except Transient as error:
                 return self._fail(unread, error)
             self._ledger.commit(changes, effort)
@@ -318,7 +320,7 @@ class Refresher:
             settled = {decode_key(one.source): one.expiry for one in changes if one.state == "applied" and one.expiry}
             unread = dict.fromkeys([*(decode_key(change.source) for change in moved), *settled])
             if settled:  # the next one, if there are more
-                expiries = {key: [one for one in expiries[key] if one.version != settled.get(key)] for key in expiries}
+                told = {key: [one for one in told[key] if one.version != settled.get(key)] for key in told}
             else:
                 rounds += 1
             if unread and rounds == _MOST_ROUNDS:
@@ -348,7 +350,7 @@ class Refresher:
         images: Mapping[ItemKey, Image | None],
         done: list[Change],
         removed: Collection[ItemKey],
-        expiries: Expiries,
+        told: _Records,
     ) -> list[Change]:
         """What is to be committed. Entries that are right already, but owe publications, are added to `done`."""
         sources = {key: encode_key(key) for key in images}
@@ -372,28 +374,36 @@ class Refresher:
                 again[key] = entry
         now = self._store.get_many(list(again))  # after their entries
         for key, entry in again.items():
-            expiry = self._unsettled(key, entry, expiries.get(key, ()))
-            change = self._change(key, now.get(key), entry, may_have_expired=key not in removed, expiry=expiry)
+            records = told.get(key, ())
+            change = self._change(key, now.get(key), entry, may_have_expired=key not in removed, told=records)
             if change is not None:
                 changes.append(change)
             else:
                 self._settled(sources[key], entry, done)
         return changes
 
-    def _unsettled(
-        self, key: ItemKey, entry: Entry | None, expiries: Sequence[Expiry]
-    ) -> tuple[str, Contributions] | None:
-        """The first of these expiries that has not been settled, by its version, and what it settles."""
-        for version, image, at in sorted(expiries, key=lambda one: one.version):
-            contributed = self._program.contributions(self._program.recognise(key, image)).contributions
-            settled = {rule: targets for rule, targets in contributed.items() if rule in self._keeping}
-            if not settled or (entry is not None and version in entry.expiries):
+    def _unsettled(self, key: ItemKey, entry: Entry | None, told: Sequence[Told]) -> tuple[str, Contributions] | None:
+        """The first of these expiries that has not been settled, by its version, and what it settles.
+
+        That is nothing where a discarded edit had taken away what the entry still says.
+        """
+        keeping = self._keeping
+        for version, image, _, _, at in sorted([one for one in told if one.expired], key=lambda one: one.version):
+            settled = self._kept(key, image)
+            ends = entry is not None and entry.version < version and not keeping.isdisjoint(entry.contributions)
+            if not (settled or ends) or (entry is not None and version in entry.expiries):
                 continue
             old = self._clock() - at > _REMEMBERED and (entry is None or version <= entry.version)
             if not old and (entry is None or entry.knows(version)):
                 return version, settled
             self._reject(None, _FORGOTTEN, encode_key(key))
         return None
+
+    def _kept(self, key: ItemKey, image: Image | None) -> Contributions:
+        """What an item contributes to the rules that keep what has expired, and settle it."""
+        item = self._program.recognise(key, image) if image is not None else None
+        contributed = self._program.contributions(item).contributions
+        return {rule: targets for rule, targets in contributed.items() if rule in self._keeping}
 
     @property
     def _keeping(self) -> frozenset[str]:
@@ -407,11 +417,12 @@ class Refresher:
         entry: Entry | None,
         *,
         may_have_expired: bool,
-        expiry: tuple[str, Contributions] | None = None,
+        told: Sequence[Told] = (),
     ) -> Change | None:
         """The change that brings an entry to what the item says, and settles an expiry; None if there is nothing to do.
 
-        What an entry older than the expiry says ended with it.
+        What an entry older than the expiry says ended with it. Of an item that is gone, and nobody knows how, the newest of
+        the discarded records tells better than an older entry what it contributed last.
         """
         evaluated = self._program.contributions(self._program.recognise(key, image) if image is not None else None)
         source = encode_key(key)
@@ -419,16 +430,24 @@ class Refresher:
             self._reject(rule, reason, source)
         held = entry.contributions if entry is not None else {}
         expired = entry is not None and entry.expired
-        version, settle = expiry or ("", {})
+        version, settle = self._unsettled(key, entry, told) or ("", {})
         ended = bool(version) and (entry is None or entry.version < version)
+        last = max(told, default=None, key=lambda one: one.version)
+        newer = last is not None and entry is not None and entry.version < last.version and not version
         gone = image is None and ((may_have_expired and not ended) or expired)
         goal = goal_of(self._program, held, evaluated.contributions, gone, self._publishes, expired=expired)
-        if not version and self._ledger.goal(held, goal) == held:
+        learned = ""
+        if last is not None and newer and gone and not expired and not self._keeping.isdisjoint(held):
+            learned, keeping = last.version, self._keeping & held.keys()
+            kept = {rule: targets for rule, targets in self._kept(key, last.new).items() if rule in keeping}
+            kept = goal_of(self._program, {rule: held[rule] for rule in keeping}, kept, gone=False)
+            goal = {**{rule: targets for rule, targets in goal.items() if rule not in keeping}, **kept}
+        if not version and not learned and self._ledger.goal(held, goal) == held:
             return None
         goal = without_mark(goal, version) if version else goal
         change = Change(source, "", held, Evaluated(goal, evaluated.payloads, evaluated.problems))
         change.entry, change.known, change.gone = entry, True, image is None
-        change.expiry, change.settle = version, settle
+        change.expiry, change.settle, change.learned = version, settle, version or learned
         if ended and image is None:
             keeping = self._keeping
             rules = self._program.rules

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -51,6 +52,15 @@ SOUGHT = [one for one in MUTANTS if not one.rare or "RARE_MUTANTS" in os.environ
 @pytest.mark.parametrize("mutant", SOUGHT, ids=lambda mutant: mutant.name)
 def test_a_defect_of_the_engine_is_caught(mutant: Mutant) -> None:
     assert mutant.caught(MOST) is not None, "the simulation proves nothing about this"
+
+
+@pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.rare], ids=lambda mutant: mutant.name)
+def test_a_defect_that_few_histories_show_fails_the_test_that_is_about_it(mutant: Mutant) -> None:
+    module, name, *arguments = mutant.rare
+    test = getattr(import_module(module), name)
+    test(*arguments)
+    with mutant.defect(), pytest.raises((AssertionError, ValueError)):
+        test(*arguments)
 
 
 @pytest.mark.parametrize("rules", ["copies", "aggregates", "index", "embeds"])

@@ -1,7 +1,7 @@
 """Letters: what was given up, in any of its forms, and the items it is about. No image in it is ever written anywhere.
 
-Of what Lambda discarded, expiries are believed: no item tells of them any more, so rules that keep what has expired count
-them as the record has them, if the ledger says that nobody has.
+Of what Lambda discarded, expiries are believed, and what an item that is gone contributed last, because no item tells of
+that any more. So rules that keep what has expired count it as the record has it, if the ledger says that nobody has.
 
 - A message of the quarantine (`operations.quarantine`): one item, the rule that could not use it, and why.
 - What Lambda gives an on-failure destination. To a bucket it sends the records; to a queue or topic only where they were
@@ -19,7 +19,7 @@ from decimal import Decimal
 from typing import Any, TypeGuard
 
 from projections.engine.records import is_sequence, is_value, stream_label, version_of
-from projections.engine.refresh import Expiry
+from projections.engine.refresh import Told
 from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput
 from projections.language.keys import Schema, decode_key
@@ -39,14 +39,14 @@ class Letter:
     """Something that was given up. `place` says where it lies, `reason` what was said of it then.
 
     `items` has the images that the records of each item bore; `newest` the order of its newest record, and whether that
-    tells of a removal that was no expiry; `expiries` what Lambda's records tell of items that expired. `useless` says why
-    nothing can be done with it, and what to do instead.
+    tells of a removal that was no expiry; `told` the records of each item that Lambda discarded. `useless` says why nothing
+    can be done with it, and what to do instead.
     """
 
     place: str
     items: Mapping[ItemKey, Sequence[Image]] = field(default_factory=dict)
     newest: Mapping[ItemKey, tuple[tuple[int, str], bool]] = field(default_factory=dict)
-    expiries: Mapping[ItemKey, Sequence[Expiry]] = field(default_factory=dict)
+    told: Mapping[ItemKey, Sequence[Told]] = field(default_factory=dict)
     task: Task | None = None
     reason: str = ""
     useless: str | None = None
@@ -123,7 +123,7 @@ class Reader:
                 raise BadInput("its payload is no JSON, so Lambda did not write it") from None
             letter = self._read(event, place)
             records = event.get("Records", []) if isinstance(event, dict) else event
-            return replace(letter, expiries=self._expiries(records), reason=condition)
+            return replace(letter, told=self._told(records), reason=condition)
         info = batch if isinstance(batch, dict) else {}
         raise BadInput(
             f"it says where {info.get('batchSize', 'some')} records were in their stream ({info.get('shardId')}, from "
@@ -149,19 +149,22 @@ class Reader:
             raise BadInput("it holds no records")
         return Letter(place, items, newest)
 
-    def _expiries(self, records: Iterable[Any]) -> dict[ItemKey, list[Expiry]]:
-        """What records tell of items that expired."""
-        found: dict[ItemKey, list[Expiry]] = {}
+    def _told(self, records: Iterable[Any]) -> dict[ItemKey, list[Told]]:
+        """Records that are as whole as a function needs them."""
+        found: dict[ItemKey, list[Told]] = {}
         for record in records:
             key, change = self._key(record)
-            image, sequence = change.get("OldImage"), change.get("SequenceNumber")
-            told = record.get("eventName") == "REMOVE" and _expired(record)
-            if not told or not _is_image(image) or not is_sequence(sequence):
+            event, sequence = record.get("eventName"), change.get("SequenceNumber")
+            old, new = change.get("OldImage"), change.get("NewImage")
+            old, new = (None if event == "INSERT" else old), (None if event == "REMOVE" else new)
+            whole = (event == "INSERT" or _is_image(old)) and (event == "REMOVE" or _is_image(new))
+            if event not in ("INSERT", "MODIFY", "REMOVE") or not whole or not is_sequence(sequence):
                 continue
             at = change.get("ApproximateCreationDateTime")
-            label = self._label or stream_label(str(record.get("eventSourceARN", "")))
+            version = version_of(self._label or stream_label(str(record.get("eventSourceARN", ""))), sequence)
             seconds = float(at) if isinstance(at, int | float) else 0.0
-            found.setdefault(key, []).append(Expiry(version_of(label, sequence), image, seconds))
+            expired = event == "REMOVE" and _expired(record)
+            found.setdefault(key, []).append(Told(version, old, new, expired, seconds))
         return found
 
     def _key(self, record: Any) -> tuple[ItemKey, Mapping[str, Any]]:

@@ -16,7 +16,7 @@ from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import Push
 from projections.engine.groups import Generations
 from projections.engine.processor import SETTLE_SECONDS
-from projections.engine.refresh import Expiry, Refresher, rejection
+from projections.engine.refresh import Refresher, Told, rejection
 from projections.engine.registry import Registry, Standing
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.tally import Tally
@@ -154,7 +154,7 @@ class Redrive:
 
     def _refreshed(self, refresher: Refresher, keys: Sequence[ItemKey], told: _Told) -> list[Push]:
         known = {key: told.known[key] for key in keys}
-        return refresher.keys(keys, self._effort(), known, told.removed, told.expiries)
+        return refresher.keys(keys, self._effort(), known, told.removed, told.records)
 
     def _item(self, key: ItemKey, told: _Told, standing: Standing) -> tuple[ItemKey, list[Push], list[str]]:
         refresher = self._refresher(standing, one_by_one)
@@ -286,23 +286,25 @@ def _name(task: Task) -> str:
 
 
 class _Told(NamedTuple):
-    """What letters say: all items with all their images, those that the newest record says were removed, and expiries."""
+    """What letters say: all items with all their images, those that the newest record says were removed, and what Lambda
+    discarded.
+    """
 
     known: Mapping[ItemKey, Sequence[Image]]
     removed: frozenset[ItemKey]
-    expiries: Mapping[ItemKey, Sequence[Expiry]]
+    records: Mapping[ItemKey, Sequence[Told]]
 
 
 def _together(letters: Iterable[Letter]) -> _Told:
     known: dict[ItemKey, list[Image]] = {}
-    expiries: dict[ItemKey, list[Expiry]] = {}
+    records: dict[ItemKey, list[Told]] = {}
     newest: dict[ItemKey, tuple[tuple[int, str], bool]] = {}
     for letter in letters:
         for key, images in letter.items.items():
             held = known.setdefault(key, [])
             held += [image for image in images if image not in held]
-        for key, expired in letter.expiries.items():
-            expiries.setdefault(key, []).extend(expired)
+        for key, told in letter.told.items():
+            records.setdefault(key, []).extend(told)
         for key, last in letter.newest.items():
             newest[key] = max(last, newest.get(key, last))
-    return _Told(known, frozenset(key for key, (_, removed) in newest.items() if removed), expiries)
+    return _Told(known, frozenset(key for key, (_, removed) in newest.items() if removed), records)

@@ -70,7 +70,8 @@ def command(
     """Refresh the items of records that were quarantined or discarded, and send dead tasks back.
 
     Old images are never replayed: each item that a message, an object or a file (events, objects of the bucket) is about
-    is made what it says today, with everything that depends on it. Then the message is deleted, the object marked by an
+    is made what it says today, with everything that depends on it. Only what expired is counted as the records in objects
+    of the bucket have it, once. Then the message is deleted, the object marked by an
     empty one under redriven/. What is refused again stays where it is, and is told. It may be stopped and repeated at any
     time.
 

@@ -636,7 +636,7 @@ class History:
                 self._damaged = True
         return Rebuild(self._edition, target)
 
-    def _backfill(self, *, resumes: bool = False) -> Job:
+    def _backfill(self, *, resumes: bool = False, restarts: bool = False) -> Job:
         """Of all rules, or at first of one."""
         edition = self._edition
         if edition is self._cast.between and not self._cast.retires:
@@ -647,7 +647,7 @@ class History:
             edition,
             rules=[list(rules)[int(random() * len(rules))]] if not queued and random() < 0.2 else [],
             queued=queued,
-            restart=random() < 0.2,
+            restart=random() < 0.2 or restarts,
             segments=1 + int(3 * random()),
             wait=self._wait,
         )
@@ -668,7 +668,7 @@ class History:
             self._streams[name] = stream = Stream(name, shards=self._odds.shards)
             self._mappings[name] = EventSourceMapping(stream, self._settings, choose=self._choose)
         self._note("the stream is switched on again")
-        job = self._backfill()
+        job = self._backfill(restarts=True)
         job.ready = self._time() + self._wait
         return job
 

@@ -235,13 +235,13 @@ class Refresh(Job):
         self._keys = keys
         self._known = known
         self._removed = [key for key, (_, removed) in letter.newest.items() if removed] if letter is not None else []
-        self._expiries = letter.expiries if letter is not None else {}
+        self._told = letter.told if letter is not None else {}
 
     def first(self) -> Place:
         return Place("keys")
 
     def work(self, place: Place, bench: Bench) -> Place:
-        for push in bench.refresher.keys(self._keys, bench.effort, self._known, self._removed, self._expiries):
+        for push in bench.refresher.keys(self._keys, bench.effort, self._known, self._removed, self._told):
             bench.push(push)
         bench.settle()
         return DONE

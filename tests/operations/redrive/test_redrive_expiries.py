@@ -212,7 +212,7 @@ def test_records_that_lambda_did_not_discard_count_no_expiry() -> None:
     w.settle()
     reader = Reader(w.program.tables, {name: name for name in w.program.tables})
     letter = reader.value({"Records": records}, "here")
-    assert letter.expiries == {}
+    assert letter.told == {}
 
 
 def test_a_dry_run_counts_nothing_and_ends() -> None:
@@ -304,3 +304,18 @@ projections:
     assert (w.item("BOOK#1", "B") or {})["loans"] == 1
     redriven(w, records)
     assert w.item("BOOK#1", "B", guards=True) == {"PK": "BOOK#1", "SK": "B", "kind": "film"}
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)
+def test_an_expiry_of_an_item_whose_last_edits_were_discarded_counts_what_it_was_last(order: Sequence[int]) -> None:
+    w = site()
+    batches = []
+    for seconds in ("none", "nothing"):  # which no rule can use
+        w.put(VISIT.partition, "V", site="1", seconds=seconds)
+        batches.append(lost(w))
+    expire(w)
+    w.settle()
+    assert shown(w)[0] == 1
+    for number in order:
+        redriven(w, batches[number])
+    assert (w.item("SITE#1", "S") or {})["visits"] == 0
