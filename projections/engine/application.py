@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from projections.engine.guards import Guard, Guards, as_read
 from projections.engine.kinds import kind_as_read, kind_condition
@@ -48,6 +48,9 @@ class Release:
     an attribute is removed only if it still has such a value, and the guard is still on the item as in `guards`: with
     another one, the item has been of the entity again since, and a later record tells what was set on it. `copied` names the
     copy of all attributes that adopted the item, and its source: only that tells what was copied.
+
+    `after` is the item as it left. Where it shows neither that nor what the rule published, the guard stays: a rule may have
+    taken the item back under the same guard, and then a later record tells of its leaving again.
     """
 
     key: ItemKey
@@ -56,6 +59,7 @@ class Release:
     values: Mapping[str, Sequence[tuple[str | None, Value]]]
     sequence: str = ""
     copied: tuple[CopyRule, str] | None = None
+    after: Image = field(default_factory=dict)
     whole: bool = False
     """Whether nothing is removed unless each of these attributes that the item has shows such a value."""
 
@@ -270,7 +274,14 @@ class ApplicationItems:
             if release.whole and any(n in image and n not in names and n not in others for n in values):
                 return False
             now = item.entity if item is not None else None
-            guards = [name for name in sorted(held) if not self._writes(name, now)]
+            strange = {
+                guard
+                for name, published in values.items()
+                if name in image and name not in names and name not in others
+                for guard, _ in published
+                if name not in release.after or not same(image[name], release.after[name])
+            }
+            guards = [name for name in sorted(held - strange) if not self._writes(name, now)]
             if not names and not guards:
                 return False
             with suppress(ConditionFailed):

@@ -269,7 +269,7 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
         held[guards.mark] = image[guards.mark]
     if not held and not values:
         return None
-    return Release(record.key, left.entity, held, values, record.sequence, copied)
+    return Release(record.key, left.entity, held, values, record.sequence, copied, record.new)
 
 
 def freed_targets(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:

@@ -319,7 +319,7 @@ class Publisher:
         guard = self._guards.name(rule.name)
         values = {name: [(guard, value)] if value is not None else [] for name, value in published.items()}
         held = (guard, self._guards.mark) if created else (guard,)
-        return Release(key, rule.into, {name: item[name] for name in held}, values, whole=True)
+        return Release(key, rule.into, {name: item[name] for name in held}, values, after=item, whole=True)
 
     def _apply_elsewhere(self, rule: LedgerRule, key: ItemKey, group: Group, item: Image, *, heals: bool) -> bool:
         """Under a key of another entity, which another version of the rule recorded: it owns no attribute there.

@@ -527,7 +527,9 @@ class Refresher:
 
     def _heal_some(self, effort: Effort, heals: Sequence[CopyHeal]) -> None:
         pieces = [
-            partial(self._attempt, encode_key(heal.target), effort, partial(self._copier.heal, heal, effort))
+            partial(
+                self._attempt, encode_key(heal.target), effort, partial(self._copier.heal, heal, effort), heal.rule.name
+            )
             for heal in heals
         ]
         self._run(pieces)
@@ -577,8 +579,8 @@ class Refresher:
         yield from self._apart(things[:middle], work)
         yield from self._apart(things[middle:], work)
 
-    def _attempt(self, what: str, effort: Effort, work: Callable[[], Any]) -> Any:
-        """The result of a piece of work; None if it failed, which is noted."""
+    def _attempt(self, what: str, effort: Effort, work: Callable[[], Any], rule: str | None = None) -> Any:
+        """The result of a piece of work, of one rule perhaps; None if it failed, which is noted."""
         attempt, reason = 0, ""
         while True:
             try:
@@ -594,7 +596,7 @@ class Refresher:
                     self.failed[what] = reason
                     return None
             except InvalidRequest as error:
-                self._reject(None, refusal(str(error)), what)
+                self._reject(rule, refusal(str(error)), what)
                 return None
 
     def _note(self, rule: str, key: str, error: StoreError) -> None:
