@@ -325,14 +325,20 @@ class Harm:
 
     # At the end
 
+    def _is_former(self, name: str, last: Program) -> bool:
+        """Whether an attribute is the guard of a rule that is gone."""
+        return (
+            name.startswith(self._prefix) and name != self._prefix and name.removeprefix(self._prefix) not in last.rules
+        )
+
     def left_over(
         self, items: Mapping[ItemKey, Image], touched: Collection[ItemKey], last: Program, *, unheard: bool = False
     ) -> Iterator[str]:
         """Yield values and guards that rules set on items which are not of their entity any more.
 
         Not on items `touched` by the application where it changed what is the rules'. `last` are the rules at the end; what
-        only rules before them owned is not judged. `unheard` says that the stream was off: then nobody knows what rules had
-        set on an item, unless it is what they would publish now.
+        only rules before them owned is not judged, nor is an item with the guard of such a rule. `unheard` says that the
+        stream was off: then nobody knows what rules had set on an item, unless it is what they would publish now.
         """
         if unheard:
             return
@@ -340,7 +346,7 @@ class Harm:
             if key in touched:
                 continue
             owned = self._owned(key, image)
-            if any(one.everything for one in owned):
+            if any(one.everything for one in owned) or any(self._is_former(name, last) for name in image):
                 continue
             shadow = self._shadows.get(key) or _Shadow()
             guards = {guard for one in owned for owners in one.guards.values() for guard in owners}
