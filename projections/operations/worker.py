@@ -149,6 +149,8 @@ class _Task:
     message: str
     work: Task
     own: bool = True
+    hop: int = 0
+    """The place of the message in its chain."""
     tries: int = 0
     trouble: str = ""
     """Why it was not done when the time was up."""
@@ -212,7 +214,7 @@ class _Invocation:
                 self._give_up(task, f"the task cannot be done: {type(error).__name__}: {error}; please report this")
             else:
                 if following is not None:
-                    self._waiting.append(_Task(task.message, following, own=False))
+                    self._waiting.append(_Task(task.message, following, own=False, hop=task.hop))
         self._hand_on()
 
     def receive(self, event: Any) -> None:
@@ -223,7 +225,8 @@ class _Invocation:
         self._counts["tasks"] = len(messages)
         for message in messages:
             try:
-                self._waiting.append(_Task(message["messageId"], tasks.read(message.get("body"))))
+                body = message.get("body")
+                self._waiting.append(_Task(message["messageId"], tasks.read(body), hop=tasks.hop_of(body)))
             except BadInput as reason:
                 self.failed[message["messageId"]] = str(reason)
 
@@ -277,8 +280,15 @@ class _Invocation:
         self._send([task for task in left if task not in idle], 0.0)
 
     def _send(self, left: Sequence[_Task], seconds: float) -> None:
+        for task in left:
+            if task.hop >= tasks.MOST_HOPS:
+                self.failed[task.message] = (
+                    f"the task has gone on for {task.hop:,} messages and is stopped; it goes on where it is when it is sent "
+                    "again: `projections redrive`. Is PushWritesPerSecond too low for so many children?"
+                )
+        left = [task for task in left if task.hop < tasks.MOST_HOPS]
         try:
-            self._handler._tasks.send([(task.work, seconds) for task in left])
+            self._handler._tasks.send([(task.work, seconds) for task in left], [task.hop + 1 for task in left])
         except Misconfigured:
             raise
         except StoreError as error:

@@ -109,7 +109,9 @@ def test_all_functions_are_the_same_package_with_the_same_settings() -> None:
     functions = [one for one in resources().values() if one["Type"] == "AWS::Serverless::Function"]
     names = [one["Properties"]["Handler"] for one in functions]
     assert names == ["handlers.stream.handler", "handlers.worker.handler", "handlers.audit.handler"]
-    assert all(set(one["Properties"]) == {"Handler", "Role", "LoggingConfig", "Events"} for one in functions)
+    own = {"Handler", "Role", "LoggingConfig", "Events"}
+    assert [set(one["Properties"]) - own for one in functions] == [set(), {"RecursiveLoop"}, set()]
+    assert functions[1]["Properties"]["RecursiveLoop"] == "Allow"
 
 
 def test_a_task_stays_invisible_for_six_times_the_workers_timeout() -> None:

@@ -16,6 +16,7 @@ from projections.engine.plan import Rejected
 from projections.engine.records import stream_label, version_of
 from projections.engine.store import Update, Write
 from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreError, Transient
+from projections.operations import tasks
 from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks, read, write
 from projections.operations.worker import MARGIN_SECONDS, Work, WorkerHandler
@@ -224,6 +225,49 @@ def test_what_there_is_no_time_for_goes_back_to_the_queue_and_the_message_is_don
     assert (read(body).version, read(body).after is not None, delay) == (push.version, True, 0.0)
     scene.drain()
     assert scene.names("ada") == ["new"] * 10
+
+
+def lengths(scene: Scene, allowed: bool) -> list[int]:
+    """Works off the queue as Lambda does; the lengths of its chains, which are cut after 16 unless that is allowed."""
+    slow = Pacer(1, clock=scene.clock, sleep=scene.clock.sleep)  # two pages each time
+    chains = dict.fromkeys([body for body, _ in scene.queue], 1)
+    found = []
+    while scene.queue:
+        body, _ = scene.queue.pop()
+        chain = chains.pop(body)
+        if chain > 16 and not allowed:
+            continue
+        found.append(chain)
+        assert scene.handle(body, seconds=MARGIN_SECONDS + 4, pacer=slow) == []
+        chains |= dict.fromkeys([body for body, _ in scene.queue], chain + 1)
+    return found
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_push_of_many_messages_needs_a_function_that_may_call_itself(allowed: bool) -> None:
+    scene = Scene(ada=120)
+    scene.queue.append((write(scene.rename("ada")), 0.0))
+    assert max(lengths(scene, allowed)) == (40 if allowed else 16)  # two passes over 40 pages
+    assert set(scene.names("ada")) == ({"new"} if allowed else {"new", "old"})
+
+
+def test_a_chain_of_messages_is_bounded_and_goes_on_when_it_is_redriven(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "MOST_HOPS", 4)
+    scene = Scene(ada=40)
+    slow = Pacer(1, clock=scene.clock, sleep=scene.clock.sleep)
+    body = write(scene.rename("ada"))
+    for hop in range(4):
+        assert tasks.hop_of(body) == hop
+        assert scene.handle(body, seconds=MARGIN_SECONDS + 4, pacer=slow) == []
+        ((body, _),) = scene.queue
+        scene.queue.clear()
+    assert scene.handle(body, seconds=MARGIN_SECONDS + 4, pacer=slow) == ["1"]
+    assert "gone on for 4 messages" in scene.seen[-1].failed["1"]
+    assert tasks.hop_of(write(read(body))) == 0
+    scene.queue.append((write(read(body)), 0.0))
+    monkeypatch.undo()
+    scene.drain()
+    assert scene.names("ada") == ["new"] * 40
 
 
 def test_tasks_take_turns() -> None:

@@ -86,6 +86,18 @@ def test_of_tables_that_exist_it_says_what_it_cannot_judge_and_nothing_else(path
     assert all("describe-table" in one.instead for one in found)
 
 
+@pytest.mark.parametrize("given", [None, "Terminate"])
+def test_a_worker_that_lambda_would_stop_is_found(given: str | None) -> None:
+    template = written(deployment())
+    worker = properties(template, "WorkerFunction")
+    assert worker.pop("RecursiveLoop") == "Allow"
+    if given is not None:
+        worker["RecursiveLoop"] = given
+    severity, code, reason = only(template)
+    assert (severity, code) == ("error", "recursion")
+    assert "WorkerFunction after about 16 messages to its own queue" in reason
+
+
 def statements(template: Template) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, resource in template["Resources"].items():
         if resource["Type"] == "AWS::IAM::Role":

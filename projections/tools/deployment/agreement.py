@@ -40,6 +40,7 @@ def disagreements(document: Document, deployment: Deployment) -> list[Finding]:
 def _findings(both: Comparison) -> Iterator[Finding]:
     yield from _functions(both)
     for pair in both.pairs:
+        yield from _recursion(both, pair)
         yield from _environment(both, pair)
     for needs in both.deployment.tables:
         if needs.name in both.tables:
@@ -61,6 +62,18 @@ def _functions(both: Comparison) -> Iterator[Finding]:
             reason = f"no function here has the handler {ours.properties['Handler']}"
             instead = f"take {ours.id} from what `projections template` writes"
             yield both.finding(severity, "functions", ("Resources",), reason, instead)
+
+
+def _recursion(both: Comparison, pair: Pair) -> Iterator[Finding]:
+    """A worker whose messages to itself Lambda would stop."""
+    wanted = pair.ours.properties.get("RecursiveLoop", "Terminate")
+    given = pair.theirs.properties.get("RecursiveLoop", "Terminate")
+    if wanted == "Allow" and given != "Allow":
+        reason = (
+            f"Lambda stops {pair.theirs.id} after about 16 messages to its own queue, so long pushes end in the middle"
+        )
+        path = pair.theirs.path("RecursiveLoop") if "RecursiveLoop" in pair.theirs.properties else pair.theirs.path()
+        yield both.finding("error", "recursion", path, reason, "RecursiveLoop: Allow")
 
 
 # The environment

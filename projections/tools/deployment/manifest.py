@@ -97,6 +97,7 @@ class _Reading:
                     environment={name: str(value) for name, value in properties["Environment"]["Variables"].items()},
                     log_group=properties.get("LoggingConfig", {}).get("LogGroup"),
                     tracing=properties["Tracing"],
+                    recursive_loop=properties.get("RecursiveLoop", "Terminate"),
                     events={name: _event(event) for name, event in properties.get("Events", {}).items()},
                     statements=[
                         Statement.model_validate(

@@ -97,6 +97,9 @@ class Function(Part):
     environment: dict[str, str]
     log_group: str | None
     tracing: str
+    recursive_loop: Literal["Allow", "Terminate"] = Field(
+        description="What Lambda does if the function calls itself by its queue: see PutFunctionRecursionConfig."
+    )
     events: dict[str, Event]
     statements: list[Statement]
 

@@ -404,6 +404,7 @@ class History:
         if event is None:
             return False
         invocation = self._invocation_of(lambda answer, error: self._queue.finish(event, answer))
+        invocation.chain = self._queue.chain_of(event)
         worker = WorkerHandler(
             invocation.edition.program,
             self._stepped,

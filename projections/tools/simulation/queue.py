@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from projections.engine.processor import SETTLE_SECONDS
-from projections.tools.simulation.workers import carry_out
+from greenlet import getcurrent
 
-__all__ = ["SETTLED", "TaskQueue"]
+from projections.engine.processor import SETTLE_SECONDS
+from projections.tools.simulation.workers import Thread, carry_out
+
+__all__ = ["LONGEST_CHAIN", "SETTLED", "TaskQueue"]
+
+LONGEST_CHAIN = 16
+"""About how many invocations of one function may lead to one another by way of a queue, before Lambda ends that."""
 
 SETTLED = 200
 """Steps of a history that stand for `SETTLE_SECONDS`: no index lags by more."""
@@ -21,13 +26,19 @@ class _Message:
     body: str
     visible: int
     """The step from which on it can be received."""
+    chain: int = 0
+    """How many invocations of the worker led to it."""
 
 
 class TaskQueue:
-    """Messages by id. `now` is the step of the history, set by whoever plays it."""
+    """Messages by id. `now` is the step of the history, set by whoever plays it.
 
-    def __init__(self, rng: Random) -> None:
+    `recursive_loop` is the setting of the function that receives them: with "Terminate" long chains of messages are dropped.
+    """
+
+    def __init__(self, rng: Random, recursive_loop: str = "Allow") -> None:
         self.now = 0
+        self._recursive_loop = recursive_loop
         self._rng = rng
         self._messages: dict[str, _Message] = {}
         self._sent = 0
@@ -40,7 +51,9 @@ class TaskQueue:
         for body, seconds in zip(bodies, delays, strict=True):
             self._sent += 1
             visible = self.now + int(SETTLED * seconds / SETTLE_SECONDS) + 1
-            self._messages[str(self._sent)] = _Message(body, visible)
+            thread = getcurrent()
+            chain = thread.invocation.chain if isinstance(thread, Thread) else 0
+            self._messages[str(self._sent)] = _Message(body, visible, chain)
 
     @property
     def next(self) -> int | None:
@@ -49,6 +62,8 @@ class TaskQueue:
 
     def receive(self) -> dict[str, Any] | None:
         """An event with a few messages in any order, None if none is visible. Hidden for a while, and now and then not."""
+        if self._recursive_loop != "Allow":
+            self._messages = {name: one for name, one in self._messages.items() if one.chain < LONGEST_CHAIN}
         visible = [name for name, message in self._messages.items() if message.visible <= self.now]
         if not visible:
             return None
@@ -57,6 +72,10 @@ class TaskQueue:
             if self._rng.random() < 0.9:
                 self._messages[name].visible = self.now + 100_000
         return {"Records": [{"messageId": name, "body": self._messages[name].body} for name in chosen]}
+
+    def chain_of(self, event: dict[str, Any]) -> int:
+        """How many invocations led to the one that is given an event, itself included."""
+        return 1 + max(self._messages[one["messageId"]].chain for one in event["Records"])
 
     def finish(self, event: dict[str, Any], answer: Any) -> None:
         """Removes what was done; what failed, or all if there is no answer, can be received again."""

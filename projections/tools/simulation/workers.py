@@ -54,6 +54,8 @@ class Invocation:
         self.frozen = 0
         """The step until which it stands still, as a process does that got no processor, or whose packet is on its way."""
         self.threads: list[Thread] = []
+        self.chain = 0
+        """How many invocations led to one another by way of a queue, itself included."""
         self.instance: Any = None
         """The process of the function that it is served by, if any."""
         self.answer: Any = None
