@@ -277,9 +277,10 @@ class ApplicationItems:
             strange = {
                 guard
                 for name, published in values.items()
-                if name in image and name not in names and name not in others
+                if name in image and name not in names and name not in others and name not in entity.constants
                 for guard, _ in published
-                if name not in release.after or not same(image[name], release.after[name])
+                if not self._copies_all(guard)
+                and (name not in release.after or not same(image[name], release.after[name]))
             }
             guards = [name for name in sorted(held - strange) if not self._writes(name, now)]
             if not names and not guards:
@@ -306,6 +307,11 @@ class ApplicationItems:
     def _rule(self, guard: str) -> Rule | None:
         """The rule whose guard an attribute is."""
         return self._program.rules.get(guard.removeprefix(self._program.guard_prefix))
+
+    def _copies_all(self, guard: str | None) -> bool:
+        """Whether a guard is that of a copy of all attributes, to which any attribute of the item may belong."""
+        rule = self._rule(guard) if guard is not None else None
+        return isinstance(rule, CopyRule) and rule.attributes is None
 
     def _restores(self, guard: str, entity: Entity, key: ItemKey, image: Image) -> bool:
         rule = self._rule(guard)
