@@ -61,7 +61,7 @@ class Release:
     copied: tuple[CopyRule, str] | None = None
     after: Image = field(default_factory=dict)
     whole: bool = False
-    """Whether nothing is removed unless each of these attributes that the item has shows such a value."""
+    """Whether nothing is removed unless the item shows such a value in each of these attributes, and no other value."""
 
 
 def occupied(entity: Entity) -> Occupied:
@@ -271,7 +271,10 @@ class ApplicationItems:
                 and name not in others
                 and any((guard is None or guard in held) and same(image[name], value) for guard, value in published)
             ]
-            if release.whole and any(n in image and n not in names and n not in others for n in values):
+            if release.whole and any(
+                (name in image or published) and name not in names and name not in others
+                for name, published in values.items()
+            ):
                 return False
             now = item.entity if item is not None else None
             strange = {
