@@ -267,6 +267,7 @@ class History:
                 self._unsettled if self._cast.rolled_back else (),
                 self._cast.rolled_back and self._unclear,
                 self._application.touched | self._application.own if self._delivers_all else None,
+                self._outages > 0,
             )
             outcome.problems += self._cast.last.checks.problems(ended)
             outcome.problems += self._left_behind()
