@@ -159,8 +159,9 @@ class Publisher:
         members = read_members(self._store, rule, target[1], group)
         n, item = group.totals.n, None
         update: Update | None = None
-        # of a copy of all attributes, and of a claim that is gone, only the item tells what is to be removed
-        if not isinstance(rule, CopyRule) or (n and rule.attributes is not None):
+        # of a copy of all attributes, and of a claim that is gone, perhaps since its group was read, only the item tells
+        # what is to be removed
+        if not isinstance(rule, CopyRule) or (members["claim"] and rule.attributes is not None):
             update = self._blind(rule, key, group, members)
         if update is None:
             item = self._get(key)

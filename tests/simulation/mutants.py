@@ -1045,3 +1045,9 @@ def a_copy_that_lost_what_match_reads_is_not_looked_at() -> Iterator[None]:
 def what_a_discarded_record_tells_of_a_change_of_kind_is_not_looked_at() -> Iterator[None]:
     with patch.object(refresh.Refresher, "_release", lambda *_: None):
         yield
+
+
+@mutant("claims", seed=1001487)
+def a_claim_that_went_since_its_group_was_read_is_published_as_empty() -> Iterator[None]:
+    with reworded(publishing.Publisher, "_publish_one", ('(members["claim"] and', "(n and")):
+        yield
