@@ -17,12 +17,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from projections.engine.application import ApplicationItems
 from projections.engine.copies import Copier, CopyHeal, copies_of
-from projections.engine.delta import SETTLED, without_mark
+from projections.engine.delta import SETTLED, unmarked, without_mark
 from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import Embedder, Push
 from projections.engine.groups import Generations
@@ -58,6 +59,8 @@ _FORGOTTEN = (
     f"it expired, and the ledger does not tell any more whether that was counted: it remembers the last {MOST_EXPIRIES} "
     f"expiries under a key, for {_REMEMBERED // _DAY} days. Nothing was counted for it now"
 )
+
+_BLIND = "it expired, and the record does not say what it was, so that nothing was counted for it"
 
 T = TypeVar("T")
 
@@ -224,6 +227,10 @@ class Refresher:
             for key, old in some:
                 left, now = self._program.recognise(key, old), self._program.recognise(key, images[key])
                 found = release_of(self._program, self.guards, Record(key, old, images[key], "", ""), left, now)
+                if found is not None and images[key] not in known[key]:
+                    # what has no guard may be the application's by now
+                    values = {name: [one for one in each if one[0] is not None] for name, each in found.values.items()}
+                    found = replace(found, values=values)
                 if found is not None and self._attempt(encode_key(key), effort, partial(self._items.release, found)):
                     self.tally.add("released")
 
@@ -389,11 +396,16 @@ class Refresher:
         """
         keeping = self._keeping
         for version, image, _, _, at in sorted([one for one in told if one.expired], key=lambda one: one.version):
+            if image is None and any(rule.source in self._program.entities_at(key) for rule in self._keepers):
+                self._reject(None, _BLIND, encode_key(key))
+                continue
             settled = self._kept(key, image)
             ends = entry is not None and entry.version < version and not keeping.isdisjoint(entry.contributions)
             if not (settled or ends) or (entry is not None and version in entry.expiries):
                 continue
-            old = self._clock() - at > _REMEMBERED and (entry is None or version <= entry.version)
+            # an entry that a refresh made has no version: it may be younger than one that DynamoDB deleted
+            newest = entry is not None and "" < entry.version < version
+            old = self._clock() - at > _REMEMBERED and not newest
             if not old and (entry is None or entry.knows(version)):
                 return version, settled
             self._reject(None, _FORGOTTEN, encode_key(key))
@@ -407,8 +419,13 @@ class Refresher:
 
     @property
     def _keeping(self) -> frozenset[str]:
-        """The rules that keep what has expired, and settle it."""
-        return frozenset(n for n, rule in self._program.rules.items() if rule.expired == "keep" and self._settles(rule))
+        """The names of the rules that keep what has expired, and settle it."""
+        return frozenset(rule.name for rule in self._keepers if self._settles(rule))
+
+    @property
+    def _keepers(self) -> list[Rule]:
+        """The rules that keep what has expired."""
+        return [rule for rule in self._program.rules.values() if rule.expired == "keep"]
 
     def _change(
         self,
@@ -434,11 +451,14 @@ class Refresher:
         ended = bool(version) and (entry is None or entry.version < version)
         last = max(told, default=None, key=lambda one: one.version)
         newer = last is not None and entry is not None and entry.version < last.version and not version
+        if last is not None and entry is not None and last.version < entry.version:
+            may_have_expired = True  # the removal that is told of was of an earlier item under the key
         gone = image is None and ((may_have_expired and not ended) or expired)
         goal = goal_of(self._program, held, evaluated.contributions, gone, self._publishes, expired=expired)
         learned = ""
-        if last is not None and newer and gone and not expired and not self._keeping.isdisjoint(held):
-            learned, keeping = last.version, self._keeping & held.keys()
+        keeping = frozenset(rule for rule in self._keeping & held.keys() if unmarked(held[rule]))
+        if last is not None and newer and gone and not expired and keeping:
+            learned = last.version
             kept = {rule: targets for rule, targets in self._kept(key, last.new).items() if rule in keeping}
             kept = goal_of(self._program, {rule: held[rule] for rule in keeping}, kept, gone=False)
             goal = {**{rule: targets for rule, targets in goal.items() if rule not in keeping}, **kept}
@@ -449,9 +469,7 @@ class Refresher:
         change.entry, change.known, change.gone = entry, True, image is None
         change.expiry, change.settle, change.learned = version, settle, version or learned
         if ended and image is None:
-            keeping = self._keeping
-            rules = self._program.rules
-            change.held = frozenset(name for name in rules if rules[name].expired == "keep" and name not in keeping)
+            change.held = frozenset(rule.name for rule in self._keepers) - self._keeping
         if expired and not gone:  # another item has the key by now
             change.active = frozenset(
                 name for name, rule in self._program.rules.items() if rule.expired == "keep" and self._publishes(rule)

@@ -158,13 +158,13 @@ class Reader:
             old, new = change.get("OldImage"), change.get("NewImage")
             old, new = (None if event == "INSERT" else old), (None if event == "REMOVE" else new)
             whole = (event == "INSERT" or _is_image(old)) and (event == "REMOVE" or _is_image(new))
-            if event not in ("INSERT", "MODIFY", "REMOVE") or not whole or not is_sequence(sequence):
+            expired = event == "REMOVE" and _expired(record)
+            if event not in ("INSERT", "MODIFY", "REMOVE") or not is_sequence(sequence) or not (whole or expired):
                 continue
             at = change.get("ApproximateCreationDateTime")
             version = version_of(self._label or stream_label(str(record.get("eventSourceARN", ""))), sequence)
             seconds = float(at) if isinstance(at, int | float) else 0.0
-            expired = event == "REMOVE" and _expired(record)
-            found.setdefault(key, []).append(Told(version, old, new, expired, seconds))
+            found.setdefault(key, []).append(Told(version, old if whole else None, new, expired, seconds))
         return found
 
     def _key(self, record: Any) -> tuple[ItemKey, Mapping[str, Any]]:
@@ -211,4 +211,4 @@ def _is_image(value: Any) -> TypeGuard[Image]:
 
 def _expired(record: Mapping[str, Any]) -> bool:
     identity = record.get("userIdentity")
-    return isinstance(identity, dict) and identity.get("principalId") == _TTL
+    return isinstance(identity, dict) and identity.get("type") == "Service" and identity.get("principalId") == _TTL

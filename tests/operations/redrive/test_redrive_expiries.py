@@ -319,3 +319,83 @@ def test_an_expiry_of_an_item_whose_last_edits_were_discarded_counts_what_it_was
     for number in order:
         redriven(w, batches[number])
     assert (w.item("SITE#1", "S") or {})["visits"] == 0
+
+
+def test_an_entry_that_a_refresh_made_does_not_tell_that_an_old_expiry_is_new() -> None:
+    """The tombstone is gone, and the key was written anew unheard: the redrive itself makes an entry."""
+    w = site()
+    expire(w)
+    records = w.records()
+    w.settle()
+    w.store.remove(entry_key(encode_key(VISIT)))
+    visit(w, 4)
+    w.lose()
+    for _ in range(2):
+        (answer,) = redriven(w, records, days=8)
+        assert list(answer.left) == [encode_key(VISIT)]
+        assert shown(w) == (2, 5, 4)
+
+
+def test_a_removal_that_is_redriven_late_takes_nothing_from_a_later_item_under_the_key() -> None:
+    w = site()
+    w.remove(VISIT.partition, "V")
+    records = lost(w)
+    visit(w, 4)
+    w.settle()
+    expire(w)
+    expired = lost(w)
+    redriven(w, records)
+    assert shown(w) == (1, 4, 4)
+    redriven(w, expired)
+    assert shown(w) == (1, 4, 4)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+def test_a_removed_item_does_not_come_back_beside_the_marks_of_an_expiry_that_functions_left_halfway(
+    order: Sequence[int],
+) -> None:
+    w = Scene(MANY, HEAD)
+    sites = many(w)
+    expire(w)
+    batches = [w.records()]
+    die(w, iter(range(1)))
+    with pytest.raises(Stopped):
+        w.settle()
+    live(w)
+    w.lose()
+    visit(w, 4, sites=sites)
+    batches.append(lost(w))
+    w.remove(VISIT.partition, "V")
+    batches.append(lost(w))
+    for number in order:
+        redriven(w, batches[number])
+    assert visits(w, sites) == [1] * len(sites)
+
+
+@pytest.mark.parametrize("image", [None, {}, {"PK": {"S": "VISIT#ann"}, "seconds": {"N": "many"}}])
+def test_an_expiry_without_its_image_is_told(image: Any) -> None:
+    w = site()
+    expire(w)
+    (record,) = lost(w)
+    record["dynamodb"]["OldImage"] = image
+    (answer,) = redriven(w, [record])
+    assert "does not say what it was" in answer.left[encode_key(VISIT)][0]
+
+
+def test_what_the_application_gave_an_index_itself_stays() -> None:
+    head = """
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Book: {key: {PK: "BOOK#{book}", SK: B}, match: {kind: book}}
+projections:
+"""
+    w = Scene('  listed: {from: Book, index: {GSI1PK: "BY#{owner}", GSI1SK: "{book}"}}\n', head)
+    w.put("BOOK#1", "B", kind="book", owner="ann")
+    records = lost(w)
+    w.put("BOOK#1", "B", kind="film", owner="ann")
+    w.settle()
+    film = {"kind": "film", "owner": "ann", "GSI1PK": "BY#ann", "GSI1SK": "1"}
+    w.put("BOOK#1", "B", **film)
+    w.settle()
+    redriven(w, records)
+    assert w.item("BOOK#1", "B") == {"PK": "BOOK#1", "SK": "B", **film}
