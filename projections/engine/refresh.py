@@ -60,6 +60,7 @@ _FORGOTTEN = (
     f"expiries under a key, for {_REMEMBERED // _DAY} days. Nothing was counted for it now"
 )
 
+_FILLING = "the rule keeps what has expired and is being filled: redrive this again when the backfill is done"
 _BLIND = "it expired, and the record does not say what it was, so that nothing was counted for it"
 
 T = TypeVar("T")
@@ -382,6 +383,9 @@ class Refresher:
         now = self._store.get_many(list(again))  # after their entries
         for key, entry in again.items():
             records = told.get(key, ())
+            if (filling := self._filling) and records and (key not in now or any(one.expired for one in records)):
+                self.failed[sources[key]] = f"{', '.join(filling)}: {_FILLING}"
+                continue
             change = self._change(key, now.get(key), entry, may_have_expired=key not in removed, told=records)
             if change is not None:
                 changes.append(change)
@@ -421,6 +425,11 @@ class Refresher:
     def _keeping(self) -> frozenset[str]:
         """The names of the rules that keep what has expired, and settle it."""
         return frozenset(rule.name for rule in self._keepers if self._settles(rule))
+
+    @property
+    def _filling(self) -> list[str]:
+        """The rules that keep what has expired, and will settle it once they are filled."""
+        return [rule.name for rule in self._keepers if rule.mode != SHADOW and not self._settles(rule)]
 
     @property
     def _keepers(self) -> list[Rule]:

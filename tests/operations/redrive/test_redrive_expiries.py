@@ -11,6 +11,7 @@ import pytest
 
 from projections.engine.ledger_items import MOST_EXPIRIES, entry_key
 from projections.engine.recent import TOMBSTONE_SECONDS
+from projections.engine.registry import FILLING
 from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
 from projections.operations.dry import DryStore
@@ -227,6 +228,22 @@ def test_a_dry_run_counts_nothing_and_ends() -> None:
     (answer,) = redrive.work([discarded(w, records)])
     assert answer.left == {}
     assert (w.store.items("main"), w.store.items("ledger")) == before
+
+
+def test_an_expiry_waits_where_it_is_until_the_rule_that_keeps_it_is_filled() -> None:
+    w = Scene(VISITS, HEAD, new_rules=FILLING)
+    w.put("SITE#1", "S")
+    visit(w, 3)
+    w.settle()
+    expire(w)
+    records = lost(w)
+    (answer,) = redriven(w, records)
+    assert "visits: the rule keeps what has expired and is being filled" in answer.left[encode_key(VISIT)][0]
+    w.registry().complete(w.program.rules)
+    w.backfill()
+    (answer,) = redriven(w, records)
+    assert answer.left == {}
+    assert shown(w) == (1, 3, 3)
 
 
 MANY = VISITS.replace("from: Visit", "from: Visit\n    each: {site: sites}")
