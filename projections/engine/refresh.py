@@ -18,7 +18,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 from projections.engine.application import ApplicationItems
@@ -421,17 +421,17 @@ class Refresher:
         contributed = self._program.contributions(item).contributions
         return {rule: targets for rule, targets in contributed.items() if rule in self._keeping}
 
-    @property
+    @cached_property
     def _keeping(self) -> frozenset[str]:
         """The names of the rules that keep what has expired, and settle it."""
         return frozenset(rule.name for rule in self._keepers if self._settles(rule))
 
-    @property
+    @cached_property
     def _filling(self) -> list[str]:
         """The rules that keep what has expired, and will settle it once they are filled."""
         return [rule.name for rule in self._keepers if rule.mode != SHADOW and not self._settles(rule)]
 
-    @property
+    @cached_property
     def _keepers(self) -> list[Rule]:
         """The rules that keep what has expired."""
         return [rule for rule in self._program.rules.values() if rule.expired == "keep"]
