@@ -128,7 +128,8 @@ class Guards:
         n = None
         if "n" in fields:
             number = fields["n"].get("N") if isinstance(fields["n"], Mapping) else None
-            if not isinstance(number, str) or not number.isascii() or not number.isdigit() or len(number) > 18:
+            digits = number.removeprefix("-") if isinstance(number, str) else ""  # negative: of a damaged group
+            if not isinstance(number, str) or not digits.isascii() or not digits.isdigit() or len(digits) > 18:
                 return None
             n = int(number)
         if self._ledger is not None and _text(fields, "s") != self._digest(digest, at, by or "", n):

@@ -286,8 +286,12 @@ class Publisher:
             # The constants of an item that the rule created may be those of another version of its entity: then the guard
             # tells the retirement of that version what it may delete.
             former = guard is not None and self._items.created(key, item) and self._program.recognise(key, item) is None
+            # A claim that is gone does not tell what it had published: the guard stays for the record of the item's leaving.
+            unknown = isinstance(rule, CopyRule) and not contributed
             released = (
-                guard is not None and not former and self._items.release(self._left(rule, key, group, members, item))
+                guard is not None
+                and not (former or unknown)
+                and self._items.release(self._left(rule, key, group, members, item))
             )
             if makes and contributed:
                 raise occupied(rule.into)

@@ -40,7 +40,7 @@ from projections.language.loader import load
 from projections.language.rules import CopyRule
 from projections.language.values import same
 from projections.operations import fenced
-from projections.operations.backfill import pages
+from projections.operations.backfill import pages, retirement
 from projections.tools.simulation.application import OPERATIONS
 from projections.tools.simulation.odds import Odds
 from projections.tools.simulation.scene import Scene
@@ -1049,6 +1049,24 @@ def a_copy_that_lost_what_match_reads_is_not_looked_at() -> Iterator[None]:
 @mutant("adoption", seed=1008837)
 def what_a_discarded_record_tells_of_a_change_of_kind_is_not_looked_at() -> Iterator[None]:
     with patch.object(refresh.Refresher, "_release", lambda *_: None):
+        yield
+
+
+@mutant("chains", seed=1007116)
+def a_retirement_takes_the_guard_from_an_item_that_left_its_entity() -> Iterator[None]:
+    with patch.object(retirement.Past, "_writes_at", lambda *_: False):
+        yield
+
+
+@mutant("claims", seed=1010762)
+def a_claim_that_is_gone_takes_the_guard_from_an_item_that_left_its_entity() -> Iterator[None]:
+    with reworded(publishing.Publisher, "_apply", ("not (former or unknown)", "not former")):
+        yield
+
+
+@mutant("claims", seed=1008126)
+def the_guard_of_a_group_that_was_damaged_is_not_known_again() -> Iterator[None]:
+    with reworded(guards.Guards, "parse", ('number.removeprefix("-")', "number")):
         yield
 
 

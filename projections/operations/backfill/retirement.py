@@ -60,11 +60,9 @@ class Past:
             return False
         if self.kind != "index" and (self.guard not in image or guards.parse(image[self.guard], key) is None):
             return False
-        # the guard alone may be that of the rule as it is now
-        if self.kind == "index":
-            return self._is_its(key, image)
-        item = self._today.recognise(key, image)
-        return not self._changed or self._is_its(key, image) or not self.writes_still(item)
+        # The guard alone may be that of the rule as it is now, also on an item that has left the rule's entity: the record
+        # of that tells what the rule had set on it, and takes it away if the guard is there.
+        return self._is_its(key, image) or (self.kind != "index" and not (self._changed and self._writes_at(key)))
 
     def _is_its(self, key: ItemKey, image: Image) -> bool:
         """Whether an item is of the entity that it wrote to."""
@@ -87,6 +85,11 @@ class Past:
         """Whether the rule as it is now writes to the item: then the guard is that rule's."""
         rule = self._today.rules.get(self.rule)
         return rule is not None and item is not None and getattr(rule, "into", rule.source) is item.entity
+
+    def _writes_at(self, key: ItemKey) -> bool:
+        """Whether the rule as it is now writes to an entity that items under this key may be of."""
+        rule = self._today.rules.get(self.rule)
+        return rule is not None and getattr(rule, "into", rule.source).at(key)
 
     def left(self, key: ItemKey, image: Image, item: Item | None, guards: Guards) -> frozenset[str]:
         """The attributes on an item that it wrote, and no rule of today owns.

@@ -127,8 +127,11 @@ class Harm:
         self._shadows: dict[ItemKey, _Shadow] = {}
         self._genuine: dict[ItemKey, list[Value]] = {}
         """The guards and marks that the engine wrote on each item."""
-        self._deleted: dict[ItemKey, tuple[Any, dict[str, Value]]] = {}
-        """Attributes of the application that a deletion took with it, until the process that deleted restores them."""
+        self._deleted: dict[ItemKey, tuple[Any, dict[str, Value], dict[str, Value]]] = {}
+        """By deleted item: who deleted it, what may be put back of it, and what has to be, until that process has done so.
+
+        Of an item whose attributes were all a copy's, what the application added since may be put back, and need not be.
+        """
         self._made: set[ItemKey] = set()
         """Items that the engine created, and nobody removed since."""
         self._values: dict[tuple[ItemKey, str], list[Value]] = {}
@@ -224,14 +227,14 @@ class Harm:
     def _restored(self, key: ItemKey, after: Image) -> None:
         shadow = self._shadows[key] = _Shadow()
         if key in self._deleted:
-            _, lost = self._deleted.pop(key)
-            shadow.wrote = {name: value for name, value in lost.items() if after.get(name) == value}
+            _, plain, _ = self._deleted.pop(key)
+            shadow.wrote = {name: value for name, value in plain.items() if after.get(name) == value}
             shadow.created = not self._marked(key, after)
 
     def restores(self, key: ItemKey, after: Image) -> bool:
         """Return whether a creation puts attributes of the application back that a deletion took."""
-        _, lost = self._deleted.get(key, (None, {}))
-        return any(after.get(name) == value for name, value in lost.items())
+        _, plain, _ = self._deleted.get(key, (None, {}, {}))
+        return not self._marked(key, after) and any(after.get(name) == value for name, value in plain.items())
 
     def _removed(self, key: ItemKey, before: Image, by: Any, answered: bool) -> Iterator[str]:
         shadow = self._shadows.pop(key, None)
@@ -252,15 +255,20 @@ class Harm:
         }
         for name, value in lost.items():
             self._taken.setdefault((key, name), []).append(value)
-        if lost and answered and not any(one.everything for one in owned):
-            self._deleted[key] = (by, lost)
+        if any(one.everything for one in owned):
+            plain = {n: value for n, value in before.items() if n not in names and not n.startswith(self._prefix)}
+            self._deleted[key] = (by, plain, {})
+        elif lost and answered:
+            self._deleted[key] = (by, lost, lost)
 
     def ended(self, by: Any) -> Iterator[str]:
         """Yield what a process that came to its end took and did not restore."""
-        for key, (who, lost) in list(self._deleted.items()):
+        for key, (who, _, lost) in list(self._deleted.items()):
             if who is by:
                 del self._deleted[key]
-                yield f"{HARM}{encode_key(key)}: deleted with the application's {', '.join(lost)}, which were not restored"
+                if lost:
+                    names = ", ".join(lost)
+                    yield f"{HARM}{encode_key(key)}: deleted with the application's {names}, which were not restored"
 
     def died(self, by: Any) -> None:
         """Forget what a process took that died before it could restore it."""
@@ -272,8 +280,8 @@ class Harm:
         names = [name for name in names if not name.startswith(self._prefix)]
         if names:
             owned = self._owned(key, before)
-            if not owned and self._marked(key, before):  # without what `match` reads, it still is the rules'
-                owned = self._owned(key, after) or self._ownership.of_created(key)
+            if self._marked(key, before):  # without what `match` reads now, it still is the rules'
+                owned = [*owned, *(self._owned(key, after) or self._ownership.of_created(key))]
             for name in sorted(names):
                 yield from self._attribute(key, name, before.get(name), after.get(name), owned, shadow)
         if shadow.wrote:

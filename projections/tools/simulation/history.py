@@ -25,7 +25,7 @@ from projections.engine.ledger_items import Target
 from projections.engine.processor import SETTLE_SECONDS, Processor, Rejected
 from projections.engine.registry import FILLING, LIVE, TRIED, Registry, Replaced
 from projections.engine.store import Delete, Image, ItemKey, Store, Write
-from projections.errors import Transient, UsageError
+from projections.errors import Misconfigured, Transient, UsageError
 from projections.language.keys import encode_key
 from projections.operations.backfill.progress import Progress
 from projections.operations.pacing import Pacer
@@ -808,9 +808,14 @@ class History:
             )
             if bench.outdated and place != BEGIN:
                 return OUTDATED
-            job.bench = bench
+            if job.edition is invocation.edition:  # else it began again under other rules meanwhile
+                job.bench = bench
             return bench.does(job, place)
         except Replaced:
+            return OUTDATED
+        except Misconfigured:  # the rule file of a former process may say nothing of a rule that was added since
+            if invocation.edition is self._edition:
+                raise
             return OUTDATED
         except (Transient, UsageError):  # a usage error is that another backfill began at the same time
             return None
