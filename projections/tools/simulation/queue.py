@@ -10,12 +10,10 @@ from typing import Any
 from greenlet import getcurrent
 
 from projections.engine.processor import SETTLE_SECONDS
+from projections.tools.local import LONGEST_CHAIN
 from projections.tools.simulation.workers import Thread, carry_out
 
-__all__ = ["LONGEST_CHAIN", "SETTLED", "TaskQueue"]
-
-LONGEST_CHAIN = 16
-"""About how many invocations of one function may lead to one another by way of a queue, before Lambda ends that."""
+__all__ = ["SETTLED", "TaskQueue"]
 
 SETTLED = 200
 """Steps of a history that stand for `SETTLE_SECONDS`: no index lags by more."""

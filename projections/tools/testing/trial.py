@@ -66,6 +66,7 @@ class Trial:
             sleep=lambda seconds: None,
             chance=lambda: 0.5,
             queue=queue,
+            writes_per_second=float("inf"),
         )
         self._stream = Stream("trial")
         self._mapping = EventSourceMapping(
