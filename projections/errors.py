@@ -11,6 +11,7 @@ __all__ = [
     "ConditionFailed",
     "InvalidRequest",
     "Misconfigured",
+    "MissingExtra",
     "Occupied",
     "Problem",
     "ProjectionsError",
@@ -51,6 +52,16 @@ class RulesError(ProjectionsError):
 
 class UsageError(ProjectionsError):
     """A command was called wrongly: a missing file, something that is not JSON, an unknown name. Exit code 2."""
+
+
+class MissingExtra(UsageError):
+    """An optional dependency is not installed. The message names the extra to install."""
+
+    def __init__(self, needed_by: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{needed_by} needs the package {package}, which is not installed. "
+            f"Install it: pip install 'dynamodb-projections[{extra}]'"
+        )
 
 
 class BadInput(ProjectionsError):

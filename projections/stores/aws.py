@@ -15,6 +15,7 @@ import botocore.session
 from botocore.config import Config
 
 from projections.engine.store import Schema
+from projections.errors import MissingExtra
 from projections.stores.models import Models
 
 if TYPE_CHECKING:
@@ -33,8 +34,12 @@ def endpoint(service: str) -> str | None:
     named = os.environ.get(f"AWS_ENDPOINT_URL_{service.upper()}") or os.environ.get("AWS_ENDPOINT_URL")
     if named:
         return named
-    if any(os.environ.get(name) for name in _LOCALSTACK):
-        from localstack_client.config import get_service_endpoint  # type: ignore[import-untyped]
+    localstack = next((name for name in _LOCALSTACK if os.environ.get(name)), None)
+    if localstack:
+        try:
+            from localstack_client.config import get_service_endpoint  # type: ignore[import-untyped]
+        except ModuleNotFoundError as error:
+            raise MissingExtra(f"The environment variable {localstack}", "localstack-client", "localstack") from error
 
         found: str | None = get_service_endpoint(service)
         return found

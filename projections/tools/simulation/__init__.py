@@ -5,3 +5,10 @@ event source mapping; each invocation stands still before and after every call o
 interleave at any call, and there they die, lose an answer, are throttled, or are taken for dead and go on. When all has
 come to rest, the items must be what the oracle says, which knows nothing of the engine, and the ledger must be sound.
 """
+
+from projections.errors import MissingExtra
+
+try:
+    import greenlet  # noqa: F401
+except ModuleNotFoundError as error:
+    raise MissingExtra("The simulation", "greenlet", "simulate") from error
