@@ -11,9 +11,10 @@ JOBS ?= 2
 SEED ?= 1000000
 SOURCES ?= 100000
 SAM_VERSION := aws-sam-cli>=1.140,<2
+SBOM_VERSION := cyclonedx-bom>=7.5,<8
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format types demo simulate mutants bench template sam clean
+.PHONY: help test lint format types demo simulate mutants bench lock sbom dist template sam clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,6 +57,33 @@ mutants: $(READY) ## Every deliberate defect of the engine, also those that show
 
 bench: $(READY) ## What an event costs beside what one would write instead; growth to SOURCES items (full: SOURCES=1000000)
 	$(BIN)/python -m benchmarks --sources $(SOURCES)
+
+# For all platforms and Python versions that Lambda has. In one resolution first, so that the locks agree where they are combined.
+UPGRADE ?= --upgrade
+LOCKED ?=# a directory with copies of the locks, ending in a slash: the test writes there
+LOCK = $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command "make lock"
+
+lock: $(READY) ## Renew what the functions and the build of this package are locked to (UPGRADE= keeps versions that still fit)
+	@cat $(LOCKED)handlers/requirements*.txt > $(LOCKED)all.lock
+	$(LOCK) --group functions --group boto3 --group tracing --output-file $(LOCKED)all.lock
+	for part in functions: boto3:-boto3 tracing:-tracing; do \
+	  $(LOCK) --group $${part%:*} --constraints $(LOCKED)all.lock --output-file $(LOCKED)handlers/requirements$${part#*:}.txt || exit; \
+	done
+	$(LOCK) --group build --output-file $(LOCKED)requirements-build.txt
+	@rm -f $(LOCKED)all.lock
+
+sbom: $(READY) ## Write the SBOM of the functions' package and docs/licences.md, for what is locked
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-sbom
+	$(BIN)/uv pip install --quiet --python .venv-sbom/bin/python --require-hashes \
+	  $(foreach lock,$(wildcard handlers/requirements*.txt),-r $(lock))
+	$(BIN)/uv tool run --quiet --from '$(SBOM_VERSION)' cyclonedx-py environment --output-reproducible \
+	  --pyproject pyproject.toml --mc-type library .venv-sbom > .venv-sbom/found.json
+	$(BIN)/python tests/deploy/sbom.py < .venv-sbom/found.json
+
+dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+dist: $(READY) ## Build wheel and sdist into dist/, byte for byte the same for the same commit
+	$(BIN)/uv build --quiet --build-constraints requirements-build.txt --require-hashes --out-dir dist
 
 template: $(READY) ## Write template.yaml again, for the shipped rules
 	$(BIN)/projections template social -o template.yaml

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 from projections.language.loader import load, loads
@@ -48,3 +49,23 @@ def test_the_test_it_shows_passes(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text((ROOT / "projections/rules/social.yaml").read_text())
     done = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout
+
+
+def test_every_extra_that_a_page_names_exists() -> None:
+    """And the other way round: the README names every extra for users."""
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("projections/tools/init/files/*")]
+    named = {
+        extra
+        for page in pages
+        for extras_named in re.findall(r"(?:dynamodb-projections|pip install '\.)\[([\w,]+)\]", page.read_text())
+        for extra in extras_named.split(",")
+    }
+    assert named <= extras
+    assert set(re.findall(r"pip install '\.\[(\w+)\]'", README)) == extras - {"dev"}
+
+
+def test_every_make_target_of_the_other_pages_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for name in ("CONTRIBUTING.md", "SECURITY.md", "docs/licences.md"):
+        assert set(re.findall(r"`make ([a-z-]+)", (ROOT / name).read_text())) <= targets, name

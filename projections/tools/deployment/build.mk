@@ -15,8 +15,9 @@ else
 lambda_pip = --only-binary=:all: --platform $(LAMBDA_PLATFORM) --python-version $(LAMBDA_PYTHON)
 lambda_compiler = python$(LAMBDA_PYTHON)
 endif
-lambda_packages = -r "$(ARTIFACTS_DIR)/handlers/requirements.txt" $(if $(BUNDLE_BOTO3),boto3) \
-	$(if $(TRACING),aws-xray-sdk)
+# Exact versions with the hashes of all their wheels: other bytes are refused, wherever pip gets them from.
+lambda_locks = requirements.txt $(if $(BUNDLE_BOTO3),requirements-boto3.txt) $(if $(TRACING),requirements-tracing.txt)
+lambda_packages = --require-hashes $(foreach lock,$(lambda_locks),-r "$(ARTIFACTS_DIR)/handlers/$(lock)")
 
 .PHONY: build-StreamFunction build-WorkerFunction build-AuditFunction
 
@@ -25,12 +26,15 @@ build-StreamFunction build-WorkerFunction build-AuditFunction: $(build_needs)
 	$(build_python) -m projections.tools.deployment.package "$(RULES)" "$(ARTIFACTS_DIR)"
 	$(build_python) -m pip install --quiet --disable-pip-version-check --no-compile --target "$(ARTIFACTS_DIR)" \
 		$(lambda_pip) $(lambda_packages)
-	cd "$(ARTIFACTS_DIR)" && rm -rf bin aws_lambda_powertools/event_handler
+	@# RECORD lists files that are removed below; sbom.cdx.json and each METADATA say which versions are in the package.
+	cd "$(ARTIFACTS_DIR)" && rm -rf bin aws_lambda_powertools/event_handler handlers/requirements*.txt *.dist-info/RECORD
 	@# Nine tenths of Powertools are utilities that nothing here imports.
 	find "$(ARTIFACTS_DIR)/aws_lambda_powertools/utilities" -mindepth 1 -maxdepth 1 -type d ! -name jmespath_utils \
 		-exec rm -rf {} +
 	find "$(ARTIFACTS_DIR)" -name __pycache__ -prune -exec rm -rf {} +
-	@# Lambda cannot write bytecode, and would compile every module at every cold start.
+	@# Lambda cannot write bytecode, and would compile every module at every cold start. With the paths it has there, the same
+	@# bytes come of every build directory.
 	@if $(lambda_compiler) -c "" 2>/dev/null; \
-	then $(lambda_compiler) -m compileall -q --invalidation-mode unchecked-hash "$(ARTIFACTS_DIR)"; \
+	then PYTHONHASHSEED=0 $(lambda_compiler) -m compileall -q --invalidation-mode unchecked-hash \
+		-s "$(ARTIFACTS_DIR)" -p /var/task "$(ARTIFACTS_DIR)"; \
 	else echo "no $(lambda_compiler) here: the package holds no bytecode, cold starts will be slower" >&2; fi

@@ -1,0 +1,209 @@
+"""The wheel in an environment of its own, right after `pip install`: no extras, nothing of this repository on the path."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from projections.tools.cli import COMMANDS
+
+pytestmark = pytest.mark.xdist_group("install")  # one wheel and one environment for all
+
+ROOT = Path(__file__).parents[2]
+UV = Path(sys.executable).with_name("uv")
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("AWS_", "LOCALSTACK_", "PYTEST_", "COV_")) and name not in ("PYTHONPATH", "EDGE_PORT")
+}
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment with the wheel and without extras; commands run in `place`."""
+
+    python: Path
+    place: Path
+
+    def run(self, *arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(self.python.with_name(arguments[0])), *arguments[1:]],
+            cwd=cwd or self.place,
+            env=CLEAN | environment,
+            text=True,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+
+    def projections(self, *arguments: str, cwd: Path | None = None, **environment: str) -> tuple[int, str, str]:
+        done = self.run("projections", *arguments, cwd=cwd, **environment)
+        return done.returncode, done.stdout, done.stderr
+
+
+def built(directory: Path) -> dict[str, Path]:
+    """Name → wheel and sdist, made by `make dist` from a copy of this repository's files."""
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True)
+    for name in listed.stdout.splitlines():
+        if (ROOT / name).is_file():
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, directory / name)
+    (directory / ".venv").symlink_to(Path(sys.executable).parents[1])
+    made = subprocess.run(
+        ["make", "-s", "-o", ".venv/.ready", "dist"],
+        cwd=directory,
+        env=CLEAN | {"SOURCE_DATE_EPOCH": "1767225600"},
+        text=True,
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    return {path.name: path for path in sorted((directory / "dist").glob("*-*"))}
+
+
+@pytest.fixture(scope="module")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    if not UV.exists():
+        if os.environ.get("REQUIRE_EMULATORS"):
+            pytest.fail("uv is not installed: `make .venv/.ready` installs it")
+        pytest.skip("uv is not installed")
+    return built(tmp_path_factory.mktemp("one"))
+
+
+@pytest.fixture(scope="module")
+def installed(distributions: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return environment(distributions, tmp_path_factory.mktemp("installed"))
+
+
+def environment(distributions: dict[str, Path], place: Path, *others: str) -> Installed:
+    python = place / "venv/bin/python"
+    (wheel,) = [path for name, path in distributions.items() if name.endswith(".whl")]
+    uv("venv", "--python", sys.executable, str(place / "venv"))
+    uv("pip", "install", "--python", str(python), str(wheel), *others)
+    return Installed(python, place)
+
+
+@pytest.fixture(scope="module")
+def project(installed: Installed) -> Path:
+    code, _, err = installed.projections("init", "shop")
+    assert code == 0, err
+    return installed.place / "shop"
+
+
+def uv(*arguments: str) -> None:
+    subprocess.run([str(UV), *arguments], check=True, capture_output=True, timeout=300)
+
+
+def test_wheel_and_sdist_are_the_same_bytes_from_another_directory(
+    distributions: dict[str, Path], tmp_path: Path
+) -> None:
+    again = built(tmp_path / "another/place")
+    assert {name: _sum(path) for name, path in again.items()} == {
+        name: _sum(path) for name, path in distributions.items()
+    }
+    assert len(again) == 2
+
+
+def _sum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_no_extra_is_installed(installed: Installed) -> None:
+    for name in ("greenlet", "localstack_client", "pytest"):
+        assert installed.run("python", "-c", f"import {name}").returncode == 1, name
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_prints_its_help(installed: Installed, command: str) -> None:
+    code, out, err = installed.projections(command, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Usage: projections {command} ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check",),
+        ("check", "--template", "template.yaml"),
+        ("compile", "rules.yaml"),
+        ("cost", "events/items.json"),
+        ("diff", "rules.yaml", "rules.yaml"),
+        ("explain", "events/items.json"),
+        ("graph",),
+        ("graph", "--format", "html"),
+        ("replay", "events/items.json", "events/later-changes.json"),
+        ("schema",),
+        ("template", "rules.yaml"),
+        ("template", "rules.yaml", "--format", "manifest"),
+    ],
+    ids=" ".join,
+)
+def test_a_new_projects_commands_work(installed: Installed, project: Path, arguments: Sequence[str]) -> None:
+    code, out, err = installed.projections(*arguments, cwd=project)
+    assert (code, err) == (0, "")
+    assert out
+
+
+def test_simulate_asks_for_its_extra(installed: Installed, project: Path) -> None:
+    code, out, err = installed.projections("simulate", "--rules", "rules.yaml", cwd=project)
+    assert (code, out) == (2, "")
+    assert err == (
+        "projections: The simulation needs the package greenlet, which is not installed. "
+        "Install it: pip install 'dynamodb-projections[simulate]'\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["LOCALSTACK_HOST", "EDGE_PORT"])
+def test_localstacks_variables_ask_for_its_extra(installed: Installed, project: Path, name: str) -> None:
+    asked = ("verify", "--rules", "rules.yaml", "--table", "app", "--ledger", "ledger")
+    code, out, err = installed.projections(*asked, cwd=project, **{name: "4566"})
+    assert (code, out) == (2, "")
+    assert err == (
+        f"projections: The environment variable {name} needs the package localstack-client, which is not installed. "
+        "Install it: pip install 'dynamodb-projections[localstack]'\n"
+    )
+
+
+def test_the_functions_package_is_made_from_the_wheel(installed: Installed, project: Path, tmp_path: Path) -> None:
+    done = installed.run(
+        "python", "-m", "projections.tools.deployment.package", str(project / "rules.yaml"), str(tmp_path)
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "rules.json").read_text())["projections"]
+    for name in (
+        "requirements.txt",
+        "requirements-boto3.txt",
+        "requirements-tracing.txt",
+        "sbom.cdx.json",
+        "stream.py",
+    ):
+        assert (tmp_path / "handlers" / name).read_bytes() == (ROOT / "handlers" / name).read_bytes()
+
+
+def test_pytest_without_the_extra_runs_tests_of_rules_and_asks_for_it_in_a_simulation(
+    distributions: dict[str, Path], project: Path, tmp_path: Path
+) -> None:
+    """The plugin is found by its entry point."""
+    with_pytest, place = environment(distributions, tmp_path, "pytest>=8.4,<9.2"), tmp_path
+    shutil.copyfile(project / "rules.yaml", place / "rules.yaml")
+    (place / "test_rules.py").write_text(
+        "def test_a_customer(projections):\n"
+        "    projections.put({'PK': 'CUSTOMER#c1', 'SK': 'PROFILE', 'customerId': 'c1'})\n"
+        "    assert projections.item(['CUSTOMER#c1', 'PROFILE'])\n\n"
+        "def test_histories(projections):\n"
+        "    projections.assert_simulation(histories=3)\n"
+    )
+    done = with_pytest.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_rules.py")
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "pip install 'dynamodb-projections[simulate]'" in done.stdout
