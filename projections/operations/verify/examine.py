@@ -24,7 +24,7 @@ from projections.engine.publishing import creates
 from projections.engine.refresh import goal_of
 from projections.engine.store import Image, ItemKey, Store, Value
 from projections.errors import Misconfigured, Transient
-from projections.language.contribution import canonical_text
+from projections.language.contribution import Contributions, canonical_text
 from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key, encode_key
 from projections.language.rules import CopyRule, LedgerRule
@@ -37,7 +37,7 @@ from projections.operations.verify.scanning import patiently
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.subject import CHILD, COPY, INDEX, ITEM, REBUILD, SOURCE, TARGET, Subject
 
-__all__ = ["Examiner", "Finding"]
+__all__ = ["Examiner", "Finding", "contributions_goal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,12 @@ class Examiner:
         found: dict[Subject, Finding] = {}
         for kind, some in by_kind.items():
             found.update(self._apart(self._kinds[kind], some))
-        return found
+        return {subject: self._sided(finding) for subject, finding in found.items()}
+
+    def _sided(self, finding: Finding) -> Finding:
+        if not finding.drifts:
+            return finding
+        return replace(finding, drifts=tuple(self._scope.sided(drift) for drift in finding.drifts))
 
     def _apart(
         self, examine: Callable[[Sequence[Subject]], Mapping[Subject, Finding]], subjects: Sequence[Subject]
@@ -137,11 +142,7 @@ class Examiner:
 
     def _source(self, source: str, entry: Entry | None, key: ItemKey, image: Image | None) -> Finding:
         held = entry.contributions if entry is not None else {}
-        evaluated = self._program.contributions(self._recognised(key, image))
-        expired = entry is not None and entry.expired
-        goal = goal_of(
-            self._program, held, evaluated.contributions, image is None, self._scope.publishes, expired=expired
-        )
+        goal = contributions_goal(self._scope, entry, self._recognised(key, image), gone=image is None)
         drifts: list[Drift] = []
         for rule in sorted(self._scope.booked & (held.keys() | goal.keys())):
             shown = partial(showing.contributed, self._program.rules[rule])
@@ -151,7 +152,8 @@ class Examiner:
                 if old != new:
                     kind = "entry missing" if old is None else "entry extra" if new is None else "entry stale"
                     at = entry.version or None if entry is not None else None
-                    drifts.append(Drift(kind, rule, target, None, shown(old), shown(new), source, at))
+                    raw = [old or {}, new or {}]
+                    drifts.append(Drift(kind, rule, target, None, shown(old), shown(new), source, at, raw=raw))
         revision = entry.revision if entry is not None else None
         return Finding(f"{revision} {canonical_text(goal)}", tuple(drifts))
 
@@ -341,6 +343,16 @@ class Examiner:
             drift = Drift("rebuilding", subject.rule, subject.key, at=group.at)
             found[subject] = Finding(group.at, (drift,) if group.rebuilding else ())
         return found
+
+
+def contributions_goal(scope: Scope, entry: Entry | None, item: Item | None, *, gone: bool) -> Contributions:
+    """What the entry of a source item should hold. `gone` says that there is no item; None for `item` also if it is of no
+    entity.
+    """
+    held = entry.contributions if entry is not None else {}
+    evaluated = scope.program.contributions(item)
+    expired = entry is not None and entry.expired
+    return goal_of(scope.program, held, evaluated.contributions, gone, scope.publishes, expired=expired)
 
 
 def _failed(subject: Subject, error: Exception, image: Image | None = None) -> Finding:

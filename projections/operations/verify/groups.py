@@ -3,6 +3,9 @@
 Every commit raises the version of the groups it touches. So the versions of the suspected groups are read, then all
 entries, then the versions again: of a group whose version is the same, no entry has changed meanwhile, and what its entries
 add up to can be compared with what it says. The others are tried again, a few times.
+
+What the source items give is what the entries hold, corrected by the drift of entries that was found before: so a wrong
+entry is not taken for what its group should be, and neither is a wrong group for what its target should show.
 """
 
 from __future__ import annotations
@@ -10,28 +13,33 @@ from __future__ import annotations
 import json
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import groupby
 from typing import Any
 
 from projections.engine.delta import GENERATION, SETTLED, WIDE
-from projections.engine.groups import Generations, Group, read_groups
+from projections.engine.groups import Generations, Group, first_members, read_groups
 from projections.engine.ledger_items import LEDGER, member_key, members_key
-from projections.engine.store import Image, Store
+from projections.engine.publishing import creates
+from projections.engine.store import Image, Store, Value
 from projections.language.contribution import Contributions
 from projections.language.contribution import digest as payload_digest
-from projections.language.rules import LedgerRule
+from projections.language.keys import decode_key, escape
+from projections.language.ordering import decode_order
+from projections.language.rules import AggregateRule, CopyRule, LedgerRule, Member, MemberQuery, Totals
 from projections.language.values import number_text
 from projections.operations.verify import showing
-from projections.operations.verify.drift import Drift
+from projections.operations.verify.drift import ENTRY, ITEM, Drift
+from projections.operations.verify.drift import GROUP as GROUP_SIDE
+from projections.operations.verify.drift import SOURCE as SOURCE_SIDE
 from projections.operations.verify.facts import account_of, digest
 from projections.operations.verify.reading import member_digest
 from projections.operations.verify.scanning import Scanner, patiently
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
-from projections.operations.verify.subject import GROUP, Subject, source_of
+from projections.operations.verify.subject import GROUP, SOURCE, TARGET, Subject, source_of
 from projections.operations.verify.suspects import BUSY, Suspects
 
 __all__ = ["Groups"]
@@ -58,14 +66,20 @@ class Groups:
         )
         scratch.run("CREATE TABLE amount (account INTEGER, slot TEXT, amount TEXT)")
         scratch.run("CREATE TABLE member (account INTEGER, sort TEXT, side INTEGER, digest INTEGER, told TEXT)")
+        scratch.run("CREATE TABLE sourced (rule TEXT, target TEXT, n INTEGER, shown TEXT, PRIMARY KEY (rule, target))")
+        self._sources = False
 
     def add(self, subjects: Sequence[Subject]) -> None:
         """Groups to be compared."""
         rows = [(account_of(members_key(s.rule, s.key)), s.rule, s.key) for s in subjects]
         self._scratch.fill("INSERT OR IGNORE INTO suspected (account, rule, target) VALUES (?, ?, ?)", rows)
 
-    def settle(self) -> None:
-        """Compares them. What differs becomes drift, what keeps changing is busy."""
+    def settle(self, *, sources: bool) -> None:
+        """Compares them. What differs becomes drift, what keeps changing is busy.
+
+        `sources` says that all entries were compared with their source items before.
+        """
+        self._sources = sources
         for _ in range(_MOST_ROUNDS):
             self._scratch.run("UPDATE suspected SET at = NULL")
             while self._round():
@@ -134,7 +148,8 @@ class Groups:
                 self._entry(source_of(image), json.loads(text), amounts, members)
             elif kind == "M|" and (account := account_of(image["pk"]["S"])) and self._place(account) is not None:
                 payload = payload_digest(image["a"]["M"]) if "a" in image else ""
-                told = [image["s"]["S"], showing.member(image["o"]["S"] if "o" in image else "", payload)]
+                order = image["o"]["S"] if "o" in image else ""
+                told = [image["s"]["S"], showing.member(order, payload), order]
                 number = digest_number(member_digest(image))
                 members.append((account, image["sk"]["S"], -1, number, json.dumps(told, ensure_ascii=False)))
         rows = [(account, slot, number_text(amount)) for (account, slot), amount in amounts.items()]
@@ -179,30 +194,196 @@ class Groups:
         sums: dict[str, Decimal] = {}
         for slot, amount in self._scratch.rows("SELECT slot, amount FROM amount WHERE account = ?", (account,)):
             sums[slot] = WIDE.add(sums.get(slot, Decimal(0)), Decimal(amount))
+        corrections = self._corrections(rule, target, now.generation)
+        wanted = corrections.sums(sums) if corrections is not None else None
         common = Drift("group", rule, target, at=at)
         drifts = []
-        for slot in sorted(sums.keys() | now.live.keys()):
-            held, summed = now.live.get(slot, Decimal(0)), sums.get(slot, Decimal(0))
+        for slot in sorted(sums.keys() | now.live.keys() | (wanted or {}).keys()):
+            held, summed = (showing.number(one.get(slot, Decimal(0))) for one in (now.live, sums))
             if held != summed:
-                said, wanted = showing.number(held), showing.number(summed)
-                drifts.append(replace(common, attribute=showing.measure(known, slot), actual=said, expected=wanted))
-        text = Subject(GROUP, rule, target).text()
-        self._suspects.drift(text, drifts)
-        self._suspects.drift(text, self._members(account, known, target, at))
+                drift = replace(common, attribute=showing.measure(known, slot), actual=held)
+                source = (showing.number(wanted.get(slot, Decimal(0))),) if wanted is not None else ()
+                drifts.append(_sided(drift, summed, *source))
+        drifts += self._members(account, known, target, at, corrections)
+        self._suspects.drift(Subject(GROUP, rule, target).text(), drifts)
+        if corrections is not None and any(kind == TARGET for kind, _ in self._suspects.about(rule, target)):
+            self._compute(account, known, target, now, corrections, corrections.sums(sums))
         return True
 
-    def _members(self, account: int, rule: LedgerRule, target: str, at: str) -> Iterator[Drift]:
+    def _members(
+        self, account: int, rule: LedgerRule, target: str, at: str, corrections: _Corrections | None
+    ) -> Iterator[Drift]:
         query = (
             "SELECT sort, sum(side), max(CASE WHEN side < 0 THEN told END), "
             "max(CASE WHEN side > 0 THEN told END) FROM member WHERE account = ? "
             "GROUP BY sort HAVING sum(side * digest) <> 0 OR sum(side) <> 0"
         )
-        for sort, side, held, wanted in self._scratch.rows(query, (account,)):
+        for sort, side, *told in self._scratch.rows(query, (account,)):
+            held, entered = (json.loads(one) if one is not None else None for one in told)
             kind = "member stale" if side == 0 else "member missing" if side > 0 else "member extra"
-            source, value = json.loads(wanted or held)
-            actual, expected = json.loads(held)[1] if held else None, value if wanted else None
+            source = json.loads(told[1] or told[0])[0]
             slot = showing.measure(rule, sort.split("|", 2)[1])
-            yield Drift(kind, rule.name, target, slot, actual, expected, source, at)
+            drift = Drift(kind, rule.name, target, slot, held and held[1], None, source, at)
+            wanted = [corrections.members.get(sort, entered)] if corrections is not None else []
+            yield _sided(drift, entered and entered[1], *(one and one[1] for one in wanted))
+
+    # What the source items give
+
+    def _corrections(self, rule: str, target: str, generation: int) -> _Corrections | None:
+        """What is wrong in the entries of a group; None if that is not known."""
+        if not self._sources or rule not in self._scope.booked:
+            return None
+        if any(kind == SOURCE for kind, _ in self._suspects.about(rule, target, BUSY)):
+            return None
+        found = _Corrections()
+        for kind, drift in self._suspects.about(rule, target):
+            if kind == SOURCE:
+                found.add(rule, target, generation, drift)
+        return found
+
+    def _compute(
+        self,
+        account: int,
+        rule: LedgerRule,
+        target: str,
+        group: Group,
+        corrections: _Corrections,
+        sums: Mapping[str, Decimal],
+    ) -> None:
+        """Computes what a target should show. It reads the source items of the members that are shown with attributes."""
+        amounts = dict(sums)
+        for slot, amount in (*group.totals.amounts.items(), ("n", Decimal(group.totals.n))):
+            settled = WIDE.subtract(amount, group.live.get(slot, Decimal(0)))
+            amounts[slot] = WIDE.add(amounts.get(slot, Decimal(0)), settled)
+        n = int(amounts.pop("n", 0))
+        first = {
+            query.name: self._first(account, query, group.generation, corrections) for query in rule.member_queries
+        }
+        carried = {} if isinstance(rule, AggregateRule) else self._payloads(rule, target, group.generation, first)
+        members = {
+            query.name: first_members(query, [_image(sort, told, carried) for sort, told in first[query.name]], group)
+            for query in rule.member_queries
+        }
+        shown = showing.item(_published(rule, Totals(n, amounts), members))
+        text = json.dumps(shown, ensure_ascii=False)
+        self._scratch.run("INSERT OR REPLACE INTO sourced VALUES (?, ?, ?, ?)", (rule.name, target, n, text))
+
+    def _first(
+        self, account: int, query: MemberQuery, generation: int, corrections: _Corrections
+    ) -> list[tuple[str, list[Any]]]:
+        """The first members of a query, by the entries as they should be: sort key, and source, value and order."""
+        prefix = f"{generation:04d}|{escape(query.slot)}|"
+        order = "DESC" if query.descending else "ASC"
+        statement = (
+            "SELECT sort, told FROM member WHERE account = ? AND side > 0 AND substr(sort, 1, ?) = ? "
+            f"ORDER BY sort {order} LIMIT ?"
+        )
+        most = query.limit + len(corrections.members)
+        found = {
+            sort: json.loads(told) for sort, told in self._scratch.rows(statement, (account, len(prefix), prefix, most))
+        }
+        found |= {sort: told for sort, told in corrections.members.items() if sort.startswith(prefix)}
+        right = [(sort, told) for sort, told in found.items() if told is not None]
+        return sorted(right, key=lambda one: one[0], reverse=query.descending)[: query.limit]
+
+    def _payloads(
+        self, rule: LedgerRule, target: str, generation: int, first: Mapping[str, Sequence[tuple[str, list[Any]]]]
+    ) -> dict[str, Image]:
+        """The attributes that members carry, from their source items as they are now, by sort key."""
+        sources = {told[0]: decode_key(told[0]) for members in first.values() for _, told in members}
+        images = patiently(lambda: self._store.get_many(list(sources.values())))
+        found: dict[str, Image] = {}
+        for source, key in sources.items():
+            image = images.get(key)
+            item = self._scope.program.recognise(key, image) if image is not None else None
+            for (name, to, member), payload in self._scope.program.contributions(item).payloads.items():
+                if (name, to) == (rule.name, target):
+                    found[member_key(rule.name, target, generation, member, source).sort or ""] = payload
+        return found
+
+    def judged(self, drift: Drift) -> Drift:
+        """The drift of a target with what the source items give: its group says that, if nothing of the group is wrong."""
+        if drift.kind not in ("value", "guard", "target missing", "target extra") or SOURCE_SIDE in drift.sides:
+            return drift
+        rule, target, guard = drift.rule, drift.target, drift.kind == "guard"
+        ledger = [one for kind, one in self._suspects.about(rule, target) if kind != TARGET]
+        busy = any(True for _ in self._suspects.about(rule, target, BUSY))
+        if not ledger and not busy:
+            source = {} if guard else {SOURCE_SIDE: drift.expected}
+            return replace(drift, sides={**drift.sides, **source}, wrong=(ITEM,))
+        if guard:
+            return drift
+        values = self._values(drift, ledger) if not busy else None
+        if values is None:
+            sides = tuple(dict.fromkeys(side for one in ledger for side in one.wrong or ()))
+            return replace(drift, expected=None, wrong=sides or None)
+        wanted = values.get(drift.attribute) if drift.attribute is not None else values or None
+        wrong = tuple(side for side in (ITEM, GROUP_SIDE) if drift.sides[side] != wanted)
+        return replace(drift, expected=wanted, sides={**drift.sides, SOURCE_SIDE: wanted}, wrong=wrong)
+
+    def _values(self, drift: Drift, ledger: Sequence[Drift]) -> dict[str, Any] | None:
+        """The attributes of a target by its source items, None if they were not computed; empty if nothing contributes."""
+        rule = self._scope.rule(drift.rule)
+        assert rule is not None
+        query = "SELECT n, shown FROM sourced WHERE rule = ? AND target = ?"
+        n, shown = next(self._scratch.rows(query, (drift.rule, drift.target)), (0, None))
+        if shown is not None:
+            return json.loads(shown) if n or drift.attribute is not None else {}
+        if drift.raw is None or any(one.kind == "group" or one.raw is None for one in ledger):
+            return None
+        corrections = _Corrections()  # the group holds what the entries do, and these are wrong
+        for one in ledger:
+            corrections.add(drift.rule, drift.target, 0, one)
+        amounts = corrections.sums({slot: Decimal(amount) for slot, amount in drift.raw.items()})
+        totals = Totals(int(amounts.pop("n", 0)), amounts)
+        return showing.item(_published(rule, totals, {}))
+
+
+class _Corrections:
+    """What the entries of a group hold too much or too little, as their source items tell."""
+
+    def __init__(self) -> None:
+        self._amounts: dict[str, Decimal] = {}
+        self.members: dict[str, list[Any] | None] = {}
+        """By sort key: source, value and order of a member as it should be; None for one that should not be."""
+
+    def add(self, rule: str, target: str, generation: int, drift: Drift) -> None:
+        """Takes the drift of one entry."""
+        for contributed, sign in zip(drift.raw, (-1, 1), strict=True):
+            for slot, amount in contributed.items():
+                if slot != "+":
+                    change = WIDE.multiply(Decimal(amount), Decimal(sign))
+                    self._amounts[slot] = WIDE.add(self._amounts.get(slot, Decimal(0)), change)
+                    continue
+                for member, payload in amount.items():
+                    _, sort, _, _, told = _expected(0, rule, target, generation, member, drift.source or "", payload)
+                    self.members[sort] = json.loads(told) if sign > 0 else None
+
+    def sums(self, amounts: Mapping[str, Decimal]) -> dict[str, Decimal]:
+        """Sums of entries as they would be if nothing were wrong."""
+        names = amounts.keys() | self._amounts.keys()
+        return {name: WIDE.add(amounts.get(name, Decimal(0)), self._amounts.get(name, Decimal(0))) for name in names}
+
+
+def _published(rule: LedgerRule, totals: Totals, members: Mapping[str, Sequence[Member]]) -> Mapping[str, Value | None]:
+    values = rule.published(totals, members)
+    return {**rule.into.constants, **values} if creates(rule) and not isinstance(rule, CopyRule) else values
+
+
+def _image(sort: str, told: Sequence[Any], payloads: Mapping[str, Image]) -> Image:
+    """A member as the ledger would store it."""
+    source, _, order = told
+    image: dict[str, Any] = {"s": {"S": source}, "a": {"M": payloads.get(sort, {})}}
+    return image | ({"o": {"S": order}, "v": decode_order(order)} if order else {})
+
+
+def _sided(drift: Drift, entered: Any, *source: Any) -> Drift:
+    """The drift of a group beside what its entries hold and, if that is known, what the source items give."""
+    sides = {GROUP_SIDE: drift.actual, ENTRY: entered}
+    if not source:
+        return replace(drift, expected=entered, sides=sides)
+    wrong = tuple(side for side, held in sides.items() if held != source[0])
+    return replace(drift, expected=source[0], sides={**sides, SOURCE_SIDE: source[0]}, wrong=wrong)
 
 
 def _expected(
@@ -212,7 +393,7 @@ def _expected(
     sort = member_key(rule, target, generation, member, source).sort or ""
     order = member.partition("|")[2].partition(" ")[0]
     said = digest(f"{sort}\n{source}\n{order}\n{payload}")
-    told = [source, showing.member(order, payload)]
+    told = [source, showing.member(order, payload), order]
     return account, sort, 1, digest_number(said), json.dumps(told, ensure_ascii=False)
 
 

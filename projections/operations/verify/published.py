@@ -11,13 +11,13 @@ from projections.engine.ledger_items import CLOSED
 from projections.engine.publishing import creates
 from projections.engine.store import Image, ItemKey
 from projections.language.keys import encode_key, escape
-from projections.language.rules import CopyRule, LedgerRule, Member, PickRule
-from projections.language.values import same
+from projections.language.rules import AggregateRule, CopyRule, LedgerRule, Member, PickRule, Totals
+from projections.language.values import number_text, same
 from projections.operations.verify import showing
 from projections.operations.verify.drift import Drift
 from projections.operations.verify.scope import Scope
 
-__all__ = ["differences", "gathered"]
+__all__ = ["amounts_of", "differences", "gathered"]
 
 
 def differences(
@@ -39,6 +39,7 @@ def differences(
     guard, target = scope.guards.read(rule.name, key, item), encode_key(key)
     at = guard.at or None if guard is not None else None
     common = Drift("", rule.name, target, at=at, source=_source(rule, members), shadow=shadow)
+    raw = amounts_of(group.totals) if isinstance(rule, AggregateRule) and not rule.member_queries else None
     if makes and n == 0 and item is None:
         return []
     unclaimed = isinstance(rule, CopyRule) and not members["claim"]
@@ -55,7 +56,12 @@ def differences(
         values = {**rule.into.constants, **values}
     found = [
         replace(
-            common, kind="value", attribute=name, actual=showing.value(item.get(name)), expected=showing.value(value)
+            common,
+            kind="value",
+            attribute=name,
+            actual=showing.value(item.get(name)),
+            expected=showing.value(value),
+            raw=raw,
         )
         for name, value in values.items()
         if not same(item.get(name), value)
@@ -93,6 +99,11 @@ def _source(rule: LedgerRule, members: Mapping[str, Sequence[Member]]) -> str | 
     if isinstance(rule, CopyRule) or (isinstance(rule, PickRule) and rule.limit == 1):
         return next((found[0].source for found in members.values() if found), None)
     return None
+
+
+def amounts_of(totals: Totals) -> dict[str, str]:
+    """The amounts of a group by slot, as JSON."""
+    return {"n": str(totals.n), **{slot: number_text(amount) for slot, amount in totals.amounts.items()}}
 
 
 def gathered(

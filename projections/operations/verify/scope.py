@@ -12,6 +12,7 @@ from projections.errors import UsageError
 from projections.language.embeds import EmbedRule
 from projections.language.program import Program
 from projections.language.rules import AggregateRule, CopyRule, IndexRule, LedgerRule, PickRule, Rule
+from projections.operations.verify.drift import Drift, with_sides
 
 __all__ = ["Scope"]
 
@@ -82,6 +83,10 @@ class Scope:
     def shadow(self, rule: Rule) -> bool:
         """Whether the rule writes nothing, so that guards say nothing of it."""
         return self.states[rule.name] == SHADOW
+
+    def sided(self, drift: Drift) -> Drift:
+        """A drift of these rules with its sides."""
+        return with_sides(drift, grouped=drift.rule in self.booked and not self.offline)
 
     def rule(self, name: str) -> LedgerRule | None:
         """A rule with groups by its name."""

@@ -55,7 +55,8 @@ class Suspects:
         )
         scratch.run("CREATE TABLE moving (push TEXT PRIMARY KEY)")
         for table in (DRIFTS, BUSY):
-            scratch.run(f"CREATE TABLE {table} (subject TEXT, rule TEXT, shadow INTEGER, drift TEXT)")
+            scratch.run(f"CREATE TABLE {table} (subject TEXT, rule TEXT, target TEXT, shadow INTEGER, drift TEXT)")
+            scratch.run(f"CREATE INDEX {table}_at ON {table} (rule, target)")
 
     def add(self, texts: Iterable[str]) -> None:
         """Suspects by their texts; the same one may come again."""
@@ -91,8 +92,23 @@ class Suspects:
 
     def drift(self, subject: str, drifts: Iterable[Drift], table: str = DRIFTS) -> None:
         """What was found to be drift, or too busy to tell."""
-        rows = [(subject, drift.rule, int(drift.shadow), drift.text()) for drift in drifts]
-        self._scratch.fill(f"INSERT INTO {table} VALUES (?, ?, ?, ?)", rows)
+        rows = [(subject, drift.rule, drift.target, int(drift.shadow), drift.text()) for drift in drifts]
+        self._scratch.fill(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?)", rows)
+
+    def about(self, rule: str, target: str, table: str = DRIFTS) -> Iterator[tuple[str, Drift]]:
+        """The drift of one group: of its target, of itself and of its entries, each with its kind of subject."""
+        query = f"SELECT subject, drift FROM {table} WHERE rule = ? AND target = ?"
+        for subject, drift in self._scratch.rows(query, (rule, target)):
+            yield Subject.read(subject).kind, Drift.read(drift)
+
+    def change(self, kind: str, changed: Callable[[Drift], Drift]) -> None:
+        """Replaces the drift of all subjects of a kind."""
+        query = f"SELECT rowid, drift FROM {DRIFTS} WHERE subject LIKE ? AND rowid > ? ORDER BY rowid LIMIT ?"
+        last = 0
+        while rows := list(self._scratch.rows(query, (f'["{kind}",%', last, AT_ONCE))):
+            last = rows[-1][0]
+            new = [(changed(Drift.read(drift)).text(), row) for row, drift in rows]
+            self._scratch.fill(f"UPDATE {DRIFTS} SET drift = ? WHERE rowid = ?", new)
 
     def drifts(self, table: str = DRIFTS) -> Iterator[Drift]:
         """All drift, or all that is busy, rule by rule."""

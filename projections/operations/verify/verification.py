@@ -21,7 +21,7 @@ from projections.operations.verify.reading import Reading
 from projections.operations.verify.scanning import Scanner, Segment
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
-from projections.operations.verify.subject import GROUP, Subject, merged, of_items, of_ledger
+from projections.operations.verify.subject import GROUP, TARGET, Subject, merged, of_items, of_ledger
 from projections.operations.verify.suspects import AT_ONCE, BUSY, DRIFTS, Suspects
 from projections.operations.verify.views import misfits
 
@@ -68,9 +68,12 @@ class Verification:
         self._scanner = Scanner(store, threads=threads, told=self._count, sleep=sleep, page=page)
         self._groups = Groups(scope, store, scratch, self.suspects, self._scanner)
         self._facts = Facts(scratch)
+        self.compares_sources = False
+        """Whether all source items are compared with the ledger, which tells which side of a difference is wrong."""
 
     def all(self) -> None:
         """Verifies everything."""
+        self.compares_sources = True
         if self.scope.offline:
             self._offline()
             return
@@ -95,7 +98,9 @@ class Verification:
         self._told("examining", 0)
         self.suspects.settle()
         self._told("comparing groups", 0)
-        self._groups.settle()
+        self._groups.settle(sources=self.compares_sources)
+        if self.compares_sources:
+            self.suspects.change(TARGET, self._groups.judged)
 
     def suspect_groups(self, subjects: Sequence[Subject]) -> None:
         """Groups to be compared with their entries by the next `examine`."""
@@ -182,6 +187,7 @@ class Verification:
         self.suspects.settle()
 
     def _differs(self, text: str, drifts: Sequence[Drift], again: bool) -> None:
+        drifts = [self.scope.sided(drift) for drift in drifts]
         if not drifts:  # of what is not published from groups
             self.suspects.add([text])
             return
