@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from projections.language.keys import decode_key
-from projections.operations.verify.drift import KINDS, Drift
+from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, REPAIRS, SOURCE, Drift
 from projections.tools.render import console, print_grid
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from projections.operations.verify.verification import Verification
     from projections.tools.commands.connect import Live
 
-__all__ = ["Progress", "print_json", "print_table"]
+__all__ = ["Progress", "difference", "print_json", "print_table"]
 
 _LONGEST = 70
 
@@ -82,7 +82,7 @@ def print_json(one: Verification, mended: Repair | None, withheld: Sequence[str]
         click.echo(("{" if name == "drift" else "") + f'"{name}": [')
         before = ""
         for drift in drifts:
-            click.echo(before + drift.text(), nl=False)
+            click.echo(before + json.dumps(drift.document(), ensure_ascii=False, sort_keys=True), nl=False)
             before = ",\n"
         click.echo("\n],")
     rest = {
@@ -90,6 +90,7 @@ def print_json(one: Verification, mended: Repair | None, withheld: Sequence[str]
         "read": dict(one.counts),
         "sample": share,
         "ledger": not one.scope.offline,
+        "comparedSources": one.compares_sources,
         "takenAsGiven": one.scope.keeping,
         "repaired": dict(mended.counts) if mended is not None else None,
         "failed": mended.failed if mended is not None else {},
@@ -121,7 +122,7 @@ def print_table(
             rows.append([("…", ""), (f"and {more:,} more: --show, or --json for all", "dim")])
         print_grid(out, rows)
     for kind, count in kinds.most_common():
-        click.echo(f"{count:>7,} × {kind}: {KINDS[kind]}")
+        click.echo(f"{count:>7,} × {kind}: {KINDS[kind]}. --repair {REPAIRS[kind]}.")
     for line in [*_notes(one, mended, share), *_busy(one)]:
         click.echo(line)
     if withheld:
@@ -139,20 +140,37 @@ def print_table(
 
 
 def _row(drift: Drift, several: bool) -> list[tuple[str, str]]:
-    said = f"is {_value(drift.actual)}, should be {_value(drift.expected)}"
-    if drift.kind == "rebuilding":
-        said = "nothing is published until it is ended: --repair"
-    elif drift.kind == "error":
-        said = f"{drift.actual}; correct the item, or report this"
     behind = [f"source {_key(drift.source, several)}"] if drift.source else []
     behind += [f"written at {drift.at}"] if drift.at else []
     return [
         (drift.kind, "yellow" if drift.shadow else "red"),
         (_key(drift.target, several), ""),
         (drift.attribute or "", "bold"),
-        (said, ""),
+        (difference(drift), ""),
         ("; ".join(behind), "dim"),
     ]
+
+
+def difference(drift: Drift) -> str:
+    """What is wrong in one line: the value of each side, what it should be if that is known, and which sides are wrong."""
+    if drift.kind == "rebuilding":
+        return "nothing is published until it is ended: --repair"
+    if drift.kind == "error":
+        return f"{drift.actual}; correct the item, or report this"
+    if drift.kind == "occupied":
+        return f"an item of another kind is there: {_value(drift.actual)}"
+    sides = {side: value for side, value in drift.sides.items() if side != SOURCE}
+    first = next(iter(sides))
+    if drift.wrong == (first,) and (SOURCE in drift.sides or GROUP not in drift.sides):
+        return f"is {_value(drift.actual)}, should be {_value(drift.sides.get(SOURCE, drift.expected))}"
+    said = ", ".join(f"{_SIDES[side]} {_value(value)}" for side, value in sides.items())
+    if drift.wrong is None:
+        return f"{said}; source items not compared"
+    should = f", should be {_value(drift.expected)}" if SOURCE in drift.sides else ""
+    return f"{said}{should}: {' and '.join(drift.wrong)} wrong"
+
+
+_SIDES = {ITEM: "item has", GROUP: "group has", ENTRY: "entries have"}
 
 
 def _key(text: str, several: bool) -> str:
@@ -198,7 +216,10 @@ def _notes(one: Verification, mended: Repair | None, share: float | None) -> Ite
     if scope.keeping and share is None:
         yield f"What has settled (expired: keep) is taken as given, no item tells it any more: {', '.join(scope.keeping)}."
     if share is not None and scope.grouped:
-        yield "Sums of groups were not compared: only all entries together tell them."
+        yield (
+            "Items were compared with their groups in the ledger, but groups not with all source items: where an item and "
+            "its group differ, either may be wrong. --repair first compares these groups with all entries."
+        )
     if mended is not None:
         for why, reasons in (("not repaired", mended.failed), ("cannot be stored", mended.rejected)):
             for key, reason in reasons.items():

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from projections.engine.effort import Run, one_by_one
@@ -101,6 +102,13 @@ class Verification:
         self._groups.settle(sources=self.compares_sources)
         if self.compares_sources:
             self.suspects.change(TARGET, self._groups.judged)
+
+    def compare_groups(self) -> None:
+        """Compares the groups of all targets that differ with their entries, so that a repair publishes no damaged group."""
+        targets = (one._replace(kind=GROUP) for one in self.suspects.subjects() if one.kind == TARGET)
+        while some := list(islice(targets, AT_ONCE)):
+            self.suspect_groups(some)
+        self.examine()
 
     def suspect_groups(self, subjects: Sequence[Subject]) -> None:
         """Groups to be compared with their entries by the next `examine`."""

@@ -120,6 +120,8 @@ def _repair(one: Verification, live: Live, allow_delete: bool, segments: int) ->
     from projections.operations.verify.repair import Repair
     from projections.operations.wiring import at_once
 
+    if not one.compares_sources:
+        one.compare_groups()
     store = Cautious(live.store, live.program, deletes=allow_delete)
     mended = Repair(one.scope, store, one.suspects, threads=segments, run=at_once(3 * segments))
     groups = mended.all()

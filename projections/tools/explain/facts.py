@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from projections.engine.ledger_items import Entry
 from projections.engine.registry import LIVE
-from projections.engine.store import Image, ItemKey, Value
+from projections.engine.store import Image, ItemKey
 from projections.language.rules import Rule
 from projections.language.scope import Item
-from projections.language.values import same
+from projections.language.values import plain
+from projections.operations.verify.drift import Drift
 
-__all__ = ["Attribute", "Contribution", "Copied", "Derived", "ItemTold", "Source"]
+__all__ = ["Attribute", "Contribution", "Copied", "Derived", "ItemTold", "Source", "attributes_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One derived attribute: what the item shows, what it should show, and whether these agree."""
+    """One derived attribute as the item has it, in plain JSON; and its drift, None if there is none."""
 
     name: str
-    shown: Value | None
-    expected: Value | None
+    shown: Any
+    drift: Drift | None = None
+
+    @property
+    def expected(self) -> Any:
+        """As in `Drift`: what the attribute should be, or what the group has if no source items were compared."""
+        if self.drift is None:
+            return self.shown
+        if self.drift.attribute is None:  # the drift of the whole item
+            return (self.drift.expected or {}).get(self.name)
+        return self.drift.expected
 
     @property
     def agrees(self) -> bool:
-        return same(self.shown, self.expected)
+        return self.drift is None or self.shown == self.expected
+
+
+def attributes_of(names: Iterable[str], image: Image | None, drifts: Iterable[Drift]) -> tuple[Attribute, ...]:
+    """These attributes of an item, and all others that differ, each with its drift."""
+    wrong: dict[str, Drift] = {}
+    for drift in drifts:
+        if drift.attribute is None and drift.kind != "occupied":
+            wrong |= dict.fromkeys([*(drift.actual or {}), *(drift.expected or {})], drift)
+        elif drift.attribute is not None and drift.kind != "guard":
+            wrong[drift.attribute] = drift
+    held: Mapping[str, Any] = {name: plain(value) for name, value in (image or {}).items()}
+    return tuple(Attribute(name, held.get(name), wrong.get(name)) for name in dict.fromkeys([*names, *wrong]))
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
     """What one rule keeps on the item.
 
+    `drifts` is what the comparison found, `compared` the sides that it compared; empty if it could not compare any.
     `by` and `at` are the guard's: encoded source or parent, and version. `known` is the version that a write now would
     have, where there is one. `contributions` is how many the ledger counts. `sources` are some of those that contribute,
     `more` says how the others are found. `problem` says why a value cannot be told.
@@ -39,7 +63,9 @@ class Derived:
     """
 
     rule: Rule
-    attributes: tuple[Attribute, ...]
+    attributes: tuple[Attribute, ...] = ()
+    drifts: tuple[Drift, ...] = ()
+    compared: tuple[str, ...] = ()
     guarded: bool = False
     by: str = ""
     at: str = ""
@@ -55,10 +81,7 @@ class Derived:
 
     @property
     def agrees(self) -> bool:
-        """Whether all is as it should be. What a rule does not write, it does not answer for."""
-        if not self.publishes:
-            return True
-        return not self.problem and all(attribute.agrees for attribute in self.attributes)
+        return not self.drifts
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +92,13 @@ class Contribution:
     target: str
     recorded: dict[str, Any] | None
     should: dict[str, Any] | None
+    drift: Drift | None = None
     excuse: str = ""
     """Why the ledger may say something else for now."""
 
     @property
     def agrees(self) -> bool:
-        return self.recorded == self.should or bool(self.excuse)
+        return self.drift is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +108,14 @@ class Copied:
     rule: str
     target: ItemKey
     attributes: tuple[Attribute, ...]
+    drifts: tuple[Drift, ...]
     by: str
     at: str
     there: bool
 
     @property
     def agrees(self) -> bool:
-        return self.there and all(attribute.agrees for attribute in self.attributes)
+        return not self.drifts
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,22 +132,22 @@ class Source:
 
     @property
     def agrees(self) -> bool:
-        whole = all(one.agrees for one in self.contributions) and all(one.agrees for one in self.copies)
-        return whole and not self.problems
+        return all(one.agrees for one in self.contributions) and all(one.agrees for one in self.copies)
 
 
 @dataclass(frozen=True, slots=True)
 class ItemTold:
-    """All that is known of one item."""
+    """All that is known of one item. `drifts` is what `verify` reports of it."""
 
     key: ItemKey
     image: Image | None
     item: Item | None
     derived: tuple[Derived, ...]
     source: Source | None
+    drifts: tuple[Drift, ...] = ()
     other_rules: bool = False
     """Whether the rules in force are others than these."""
 
     @property
     def agrees(self) -> bool:
-        return all(one.agrees for one in self.derived) and (self.source is None or self.source.agrees)
+        return not self.drifts

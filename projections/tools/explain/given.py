@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from projections.engine.copies import copies_of
-from projections.engine.delta import GENERATION, unmarked
+from projections.engine.delta import unmarked
 from projections.engine.ledger_items import Entry
 from projections.engine.registry import FILLING
 from projections.engine.store import Image, ItemKey
-from projections.language.contribution import Contributed
+from projections.language.contribution import Contributions
+from projections.language.keys import encode_key
 from projections.language.rules import CopyRule
-from projections.tools.explain.facts import Attribute, Contribution, Copied, Source
+from projections.operations.verify.examine import contributions_goal
+from projections.operations.verify.reading import bare
+from projections.operations.verify.subject import COPY, SOURCE
+from projections.tools.explain.facts import Contribution, Copied, Source, attributes_of
 from projections.tools.explain.readings import Readings
 
 __all__ = ["source"]
@@ -26,21 +30,20 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
     if stored is None and not fences and not concerned:
         return None
     entry = Entry.read(stored) if stored is not None else None
-    evaluated = program.contributions(read.item)
-    recorded = _recorded(entry) if entry is not None else {}
+    recorded = _bare(entry.contributions) if entry is not None else {}
+    goal = _bare(contributions_goal(read.scope, entry, read.item, gone=read.image is None))
     contributions = []
-    for rule in sorted(recorded.keys() | evaluated.contributions.keys()):
-        olds, news = recorded.get(rule, {}), evaluated.contributions.get(rule, {})
-        excuse = _excuse(read, rule)
-        contributions += [
-            Contribution(rule, target, olds.get(target), news.get(target), excuse)
-            for target in sorted(olds.keys() | news.keys())
-        ]
-    problems = dict(evaluated.problems)
+    for rule in sorted(recorded.keys() | goal.keys()):
+        olds, news = recorded.get(rule, {}), goal.get(rule, {})
+        for target in sorted(olds.keys() | news.keys()):
+            drift = next(read.drifts(rule, SOURCE, target=target), None)
+            excuse = _excuse(read, rule) if drift is None else ""
+            contributions.append(Contribution(rule, target, olds.get(target), news.get(target), drift, excuse))
+    problems = dict(program.contributions(read.item).problems)
     copies = []
     for copier in program.copy_rules.get(read.item.entity.name, ()) if read.item is not None else ():
-        for target, attributes in copies_of(copier, read.item, problems).items():
-            copies.append(_copied(read, copier, target, attributes))
+        for key, attributes in copies_of(copier, read.item, problems).items():
+            copies.append(_copied(read, copier, key, attributes))
     return Source(
         entry=entry,
         expires=int(stored["ttl"]["N"]) if stored is not None and "ttl" in stored else None,
@@ -58,26 +61,22 @@ def _excuse(read: Readings, name: str) -> str:
     if rule is None:
         fate = read.program.retired.get(name)
         return f"the rule is retired ({fate})" if fate else "these rules have no such rule"
-    if read.standing is not None and read.standing.state(rule) == FILLING:
+    if read.scope.offline:
+        return "there is no ledger yet"
+    if read.scope.states[name] == FILLING:
         return "the rule is filling: its backfill records what is there"
     return ""
 
 
-def _recorded(entry: Entry) -> dict[str, dict[str, Contributed]]:
-    """What an entry says was contributed, without marks, and without the generation in which it is counted."""
-    return {
-        rule: {
-            target: {slot: amount for slot, amount in contributed.items() if slot != GENERATION}
-            for target, contributed in unmarked(targets).items()
-        }
-        for rule, targets in entry.contributions.items()
-    }
+def _bare(contributions: Contributions) -> Contributions:
+    """Contributions without marks, and without the generation in which they are counted."""
+    return {rule: bare(unmarked(targets)) for rule, targets in contributions.items()}
 
 
 def _copied(read: Readings, rule: CopyRule, target: ItemKey, wanted: Image) -> Copied:
     image = read.near.get(target)
     held: Image = image or {}
     guard = read.guard(rule, held)
-    names = sorted(rule.owned(image, read.image))
-    attributes = tuple(Attribute(n, held.get(n), wanted.get(n)) for n in names if n in held or n in wanted)
-    return Copied(rule.name, target, attributes, guard.by, guard.at, image is not None)
+    drifts = tuple(read.drifts(rule.name, COPY, target=encode_key(target)))
+    attributes = attributes_of(sorted(wanted.keys() & held.keys()), image, drifts)
+    return Copied(rule.name, target, attributes, drifts, guard.by, guard.at, image is not None)

@@ -6,18 +6,28 @@
     and a query for each list, extreme or claim
 
 Each read is consistent, but they are not one: what changes between them shows as a difference that is none.
+
+The comparison is the one that `verify` makes (`operations.verify.examine`), on what was read here. What it takes all source
+items to know, whether a group holds what they contribute, is not among it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 from projections.engine.copies import copies_of
 from projections.engine.embeds import reference_of
 from projections.engine.groups import Generations, read_groups
 from projections.engine.ledger_items import entry_key, fence_key
 from projections.engine.registry import REGISTRY, Standing
-from projections.engine.store import ItemKey, Store
+from projections.engine.store import Image, ItemKey, Page, Store, Value
 from projections.language.keys import encode_key
 from projections.language.program import Program
+from projections.operations.verify.examine import Examiner
+from projections.operations.verify.scope import Scope
+from projections.operations.verify.subject import ITEM, REBUILD, SOURCE, TARGET, Subject, of_items
+from projections.stores.wrapped import WrappedStore
 from projections.tools.explain.derived import derived
 from projections.tools.explain.facts import ItemTold
 from projections.tools.explain.given import source
@@ -29,26 +39,44 @@ __all__ = ["tell_item"]
 def tell_item(program: Program, store: Store, key: ItemKey) -> ItemTold:
     """Reads what there is to know of an item. Raises what a store raises."""
     text = encode_key(key)
+    once = _ReadOnce(store)
     fences = {
         fence_key(rule.name, text): rule.name
         for rules in program.embeds_from.values()
         for rule in rules
         if rule.partition_of(key) is not None
     }
-    found = store.get_many([key, entry_key(text), *fences, REGISTRY])
+    found = once.get_many([key, entry_key(text), *fences, REGISTRY])
     image = found.get(key)
     item = program.recognise(key, image) if image is not None else None
     standing = Standing.read(found[REGISTRY]) if REGISTRY in found else None
-    read = Readings(program, store, key, image, item, standing)
+    scope = Scope(program, standing)
+    read = Readings(program, cast(Store, once), scope, key, image, item)
     targets = [(rule.name, text) for rule in read.onto]
-    if targets:
-        read.groups = read_groups(store, targets, Generations())
+    if targets and not scope.offline:
+        read.groups = read_groups(read.store, targets, Generations())
     if neighbours := _neighbours(read):
-        read.near = store.get_many(neighbours)
+        read.near = once.get_many(neighbours)
+    stored = found.get(entry_key(text))
+    read.found = Examiner(scope, read.store).examine(_subjects(read, stored))
     versions = tuple((rule, found[at]["version"]["S"]) for at, rule in fences.items() if at in found)
     outdated = standing is not None and standing.program != program.fingerprint
-    given = source(read, found.get(entry_key(text)), versions)
-    return ItemTold(key, image, item, derived(read), given, outdated)
+    drifts = tuple(drift for finding in read.found.values() for drift in finding.drifts)
+    return ItemTold(key, image, item, derived(read), source(read, stored, versions), drifts, outdated)
+
+
+def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
+    """All that `verify` examines of an item."""
+    if read.image is not None:
+        yield Subject(ITEM, "", read.text)
+        yield from of_items(read.scope, read.key.table, [read.image])
+    if entry is not None and not read.scope.offline:
+        yield Subject(SOURCE, "", read.text)
+    for target in read.groups:
+        if target[0] in read.scope.booked:
+            yield Subject(TARGET, *target)
+        if target[0] in read.scope.grouped:
+            yield Subject(REBUILD, *target)
 
 
 def _neighbours(read: Readings) -> list[ItemKey]:
@@ -67,3 +95,27 @@ def _neighbours(read: Readings) -> list[ItemKey]:
     for own in read.program.copy_rules.get(name, ()):
         keys += copies_of(own, read.item)
     return list(dict.fromkeys(keys))
+
+
+class _ReadOnce(WrappedStore):
+    """Reads each item and each page once, so that all who make sense of them see the same. It writes nothing."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._items: dict[ItemKey, Image | None] = {}
+        self._pages: dict[str, Page] = {}
+
+    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        return self.get_many([key]).get(key)
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        if unread := [key for key in dict.fromkeys(keys) if key not in self._items]:
+            found = self._store.get_many(unread)
+            self._items |= {key: found.get(key) for key in unread}
+        return {key: image for key in keys if (image := self._items[key]) is not None}
+
+    def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
+        name = repr((table, values, sorted(options.items())))
+        if name not in self._pages:
+            self._pages[name] = self._store.query(table, values, **options)
+        return self._pages[name]

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from projections.engine.registry import LIVE
-from projections.engine.store import Value
 from projections.language.keys import encode_key
 from projections.language.program import Program
-from projections.language.values import plain
+from projections.operations.verify.drift import KINDS, REPAIRS
 from projections.tools.explain.facts import Attribute, Copied, Derived, ItemTold, Source
 from projections.tools.explain.sources import contribution_words
 from projections.tools.explain.words import (
     encoded_words,
     group_version,
     key_words,
+    short,
     stream_version,
-    value_words,
     version_words,
 )
 from projections.tools.lineage import EVERY, origins
 from projections.tools.render import console
+from projections.tools.verification import difference
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,6 +48,7 @@ def item_document(told: ItemTold) -> dict[str, Any]:
         "entity": told.item.entity.name if told.item is not None else None,
         "variables": dict(told.item.variables) if told.item is not None else {},
         "agrees": told.agrees,
+        "drift": [drift.document() for drift in told.drifts],
         "underOtherRules": told.other_rules,
         "derived": [_derived(one) for one in told.derived],
         "source": _source(told.source) if told.source is not None else None,
@@ -57,15 +60,8 @@ def _version(text: str) -> dict[str, Any] | None:
     return {"version": text, **(group_version(text) or stream_version(text) or {})} if text else None
 
 
-def _value(value: Value | None) -> Any:
-    return None if value is None else plain(value)
-
-
 def _attributes(attributes: tuple[Attribute, ...]) -> list[dict[str, Any]]:
-    return [
-        {"name": a.name, "shown": _value(a.shown), "expected": _value(a.expected), "agrees": a.agrees}
-        for a in attributes
-    ]
+    return [{"name": a.name, "shown": a.shown, "expected": a.expected, "agrees": a.agrees} for a in attributes]
 
 
 def _derived(one: Derived) -> dict[str, Any]:
@@ -75,6 +71,8 @@ def _derived(one: Derived) -> dict[str, Any]:
         "state": one.state,
         "publishes": one.publishes,
         "agrees": one.agrees,
+        "compared": list(one.compared),
+        "drift": [drift.document() for drift in one.drifts],
         "attributes": _attributes(one.attributes),
         "guard": {"by": one.by or None, "at": _version(one.at), "n": one.shown_count} if one.guarded else None,
         "known": _version(one.known),
@@ -154,12 +152,25 @@ def print_item(program: Program, told: ItemTold) -> None:
     versions += [told.source.entry.version] if told.source is not None and told.source.entry is not None else []
     for note in _times(versions):
         _line(out, f"[dim]When: {_safe(note)}.[/]")
-    verdict = (
-        "[green]✓[/] All agrees."
-        if told.agrees
-        else "[red]✗[/] Not all agrees; look again before you act: a change may be on its way."
-    )
-    _line(out, verdict)
+    for line in _verdict(told):
+        _line(out, line)
+
+
+def _verdict(told: ItemTold) -> Iterator[str]:
+    """Whether what was compared agrees, and what was not compared."""
+    grouped = any(one.contributions is not None and one.compared for one in told.derived)
+    if told.drifts:
+        count = len(told.drifts)
+        found = f"{count} {'difference' if count == 1 else 'differences'}"
+        yield f"[red]✗[/] {found}. Look again before you act: a change may be on its way."
+        for kind in dict.fromkeys(drift.kind for drift in told.drifts):
+            yield f"  [dim]{kind}: {_safe(KINDS[kind])}. --repair {_safe(REPAIRS[kind])}.[/]"
+    elif grouped:
+        yield "[green]✓[/] The item and the ledger agree."
+    else:
+        yield "[green]✓[/] All agrees."
+    if grouped:
+        yield "[dim]The groups were not compared with all source items; `projections verify` does that.[/]"
 
 
 def _times(versions: list[str]) -> Iterator[str]:
@@ -199,6 +210,9 @@ def _print_derived(out: Console, one: Derived, written: Any) -> None:
         _line(out, f"      {attribute.name.ljust(width)}  {_shown(attribute)}{how}")
     for line in _origin(one):
         _line(out, f"      [dim]{_safe(line)}[/]")
+    for drift in one.drifts:
+        if drift.kind == "guard":
+            _line(out, f"      [red]guard[/] {_safe(str(drift.attribute))} {_safe(difference(drift))}")
     for note in one.notes:
         _line(out, f"      [yellow]{_safe(note)}[/]" if not one.agrees else f"      [dim]{_safe(note)}[/]")
     if one.problem:
@@ -207,11 +221,14 @@ def _print_derived(out: Console, one: Derived, written: Any) -> None:
 
 
 def _shown(attribute: Attribute) -> str:
-    shown = _safe("absent" if attribute.shown is None else value_words(attribute.shown))
-    if attribute.agrees:
-        return f"[bold]{shown}[/]"
-    expected = _safe("absent" if attribute.expected is None else value_words(attribute.expected))
-    return f"[bold red]{shown}[/], should be [bold]{expected}[/]"
+    if attribute.agrees or attribute.drift is None:
+        shown = "absent" if attribute.shown is None else short(json.dumps(attribute.shown, ensure_ascii=False))
+        return f"[bold]{_safe(shown)}[/]"
+    drift = replace(attribute.drift, actual=attribute.shown, expected=attribute.expected)
+    if attribute.drift.attribute is None:  # the drift of the whole item: this attribute of each side
+        sides = {side: (value or {}).get(attribute.name) for side, value in drift.sides.items()}
+        drift = replace(drift, sides=sides)
+    return f"[bold red]{_safe(difference(drift))}[/]"
 
 
 def _origin(one: Derived) -> Iterator[str]:
@@ -274,9 +291,12 @@ def _print_copied(out: Console, copied: Copied) -> None:
         return
     wrong = [a for a in copied.attributes if not a.agrees]
     at = f" [dim]as of {version_words(copied.at)}[/]"
-    if not wrong:
+    if not copied.drifts:
         _line(out, f"      {_mark(True)} [cyan]{copied.rule}[/] its copy {name} shows what it should{at}")
         return
     _line(out, f"      {_mark(False)} [cyan]{copied.rule}[/] its copy {name} differs{at}")
     for attribute in wrong:
         _line(out, f"          {attribute.name}  {_shown(attribute)}")
+    for drift in copied.drifts:
+        if drift.kind in ("guard", "occupied", "error"):
+            _line(out, f"          {drift.kind}  {_safe(difference(drift))}")

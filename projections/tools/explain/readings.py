@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from projections.engine.groups import Group
 from projections.engine.guards import at_of, by_of
 from projections.engine.ledger_items import Target
-from projections.engine.registry import Standing
+from projections.engine.publishing import creates
 from projections.engine.store import Image, ItemKey, Store, Value
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Rule
 from projections.language.scope import Item
+from projections.operations.verify.drift import Drift
+from projections.operations.verify.examine import Finding
+from projections.operations.verify.scope import Scope
+from projections.operations.verify.subject import Subject
 
 __all__ = ["Guard", "Readings"]
 
@@ -41,11 +46,12 @@ class Readings:
 
     program: Program
     store: Store
+    scope: Scope
     key: ItemKey
     image: Image | None
     item: Item | None
-    standing: Standing | None
-    """The registry; None if there is none, so that no batch was ever applied."""
+    found: Mapping[Subject, Finding] = field(default_factory=dict)
+    """What comparing showed."""
     groups: dict[Target, Group] = field(default_factory=dict)
     near: dict[ItemKey, Image] = field(default_factory=dict)
 
@@ -64,11 +70,22 @@ class Readings:
 
     @property
     def onto(self) -> list[LedgerRule]:
-        """The rules that publish from the ledger onto such an item."""
-        return [rule for name in self.entities for rule in self.program.ledger_rules_into.get(name, ())]
+        """The rules that publish from the ledger onto such an item, or that would create another one under its key."""
+        into, names = self.program.ledger_rules_into, self.entities
+        others = [one.name for one in self.program.entities_at(self.key) if one.name not in names]
+        return [rule for name in names for rule in into.get(name, ())] + [
+            rule for name in others for rule in into.get(name, ()) if creates(rule)
+        ]
 
     def shown(self, name: str) -> Value | None:
         return (self.image or {}).get(name)
+
+    def drifts(self, rule: str, *kinds: str, target: str | None = None) -> Iterator[Drift]:
+        """What comparing showed to be wrong under one rule: of these kinds of subjects, of this item or of a target."""
+        for subject, finding in self.found.items():
+            for drift in finding.drifts:
+                if subject.kind in kinds and drift.rule == rule and drift.target == (target or self.text):
+                    yield drift
 
     def guard(self, rule: Rule, image: Image | None = None) -> Guard:
         """Of the item, or of another one."""
