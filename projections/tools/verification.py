@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from projections.language.keys import decode_key
-from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, REPAIRS, SOURCE, Drift
+from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, REPAIRS, SOURCE, Drift
 from projections.tools.render import console, print_grid
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Progress:
 
 def print_json(one: Verification, mended: Repair | None, withheld: Sequence[str], share: float | None) -> None:
     """One object, written as it comes: there may be more drift than fits into memory."""
-    for name, drifts in (("drift", one.drifts()), ("busy", one.busy())):
+    for name, drifts in (("drift", one.drifts()), ("busy", one.busy()), ("leftOver", one.left_over())):
         click.echo(("{" if name == "drift" else "") + f'"{name}": [')
         before = ""
         for drift in drifts:
@@ -123,7 +123,7 @@ def print_table(
         print_grid(out, rows)
     for kind, count in kinds.most_common():
         click.echo(f"{count:>7,} × {kind}: {KINDS[kind]}. --repair {REPAIRS[kind]}.")
-    for line in [*_notes(one, mended, share), *_busy(one)]:
+    for line in [*_notes(one, mended, share), *_busy(one), *_left_over(one)]:
         click.echo(line)
     if withheld:
         shown = ", ".join(_key(text, several) for text in withheld)
@@ -157,8 +157,12 @@ def difference(drift: Drift) -> str:
         return "nothing is published until it is ended: --repair"
     if drift.kind == "error":
         return f"{drift.actual}; correct the item, or report this"
+    if drift.kind == LEFT_OVER:
+        return f"left over: {_value(drift.actual)}"
     if drift.kind == "occupied":
         return f"an item of another kind is there: {_value(drift.actual)}"
+    if drift.kind == "copy extra" and drift.wrong is None:
+        return "its guard names no item that it is a copy of; other source items not compared"
     sides = {side: value for side, value in drift.sides.items() if side != SOURCE}
     first = next(iter(sides))
     if drift.wrong == (first,) and (SOURCE in drift.sides or GROUP not in drift.sides):
@@ -195,6 +199,17 @@ def _busy(one: Verification, most: int = 10) -> Iterator[str]:
     yield "Could not be told, because it kept changing (--repair puts it right safely, right or not):"
     for drift in drifts[:most]:
         yield f"  {drift.rule}  {_key(drift.target, len(one.scope.program.tables) > 1)}"
+    if len(drifts) > most:
+        yield "  …"
+
+
+def _left_over(one: Verification, most: int = 10) -> Iterator[str]:
+    drifts = list(_first(one.left_over(), most + 1))
+    if not drifts:
+        return
+    yield f"Not counted as drift: {KINDS[LEFT_OVER]}. --repair {REPAIRS[LEFT_OVER]}."
+    for drift in drifts[:most]:
+        yield f"  {drift.rule}  {_key(drift.target, len(one.scope.program.tables) > 1)}  {_value(drift.actual)}"
     if len(drifts) > most:
         yield "  …"
 

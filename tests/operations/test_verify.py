@@ -188,6 +188,17 @@ def _(world: World) -> None:
 
 
 @plant(
+    "the first part of a group in shards",
+    of("group", "sharded", POST, "contributions", 0, 3),
+    of("group", "sharded", POST, "starSum", 0, 93),
+    of("value", "sharded", POST, "starSum", 93, 93),
+    of("guard", "sharded", POST, "~sharded", FIRST, "0000.000000000000000"),
+)
+def _(world: World) -> None:
+    ledger_lose(world, "G|sharded|main|POST#1", "0000|00")
+
+
+@plant(
     "a total beside what has settled",
     of("group", "visits", POST, "contributions", 3, 4),
     of("value", "visits", POST, "visits", 5, 5),
@@ -632,3 +643,62 @@ def test_keys_that_are_free_again_are_no_finding_after_the_stream() -> None:
     assert world.item("LABEL#1", "L") == {"PK": "LABEL#1", "SK": "L", "type": "label", "title": "Air"}
     assert world.item("TITLE#Air", "T") == {"PK": "TITLE#Air", "SK": "T", "type": "title", "song": "1"}
     assert world.item("GENRE#slow", "G") == {"PK": "GENRE#slow", "SK": "G", "type": "genre", "songs": 1}
+
+
+# What rules left, and correct no more
+
+
+def left_over(world: World) -> set[tuple[str, str, str]]:
+    """What is reported as left over: rule, item, attributes. It is no drift."""
+    with verified(world) as one:
+        assert list(one.drifts()) == []
+        return {(one.rule, one.target, str(one.actual)) for one in one.left_over()}
+
+
+def healthy_songs() -> World:
+    world = World(KINDS_OF_ITEMS, "# all of it:\n")
+    world.put("SONG#1", "S", **SONG)
+    for play in range(3):
+        world.put(f"PLAY#{play}", "P", type="play", song="1", at=play)
+    world.settle()
+    assert left_over(world) == set()
+    return world
+
+
+def test_values_that_stay_on_an_item_of_another_kind_are_reported() -> None:
+    """The change of its kind was not heard of, and the value was changed before."""
+    world = healthy_songs()
+    edit(world, "SONG#1", "S", type="poem", playCount=9)
+    lost(world, lambda: world.remove("LABEL#1", "L"))
+    lost(world, lambda: world.remove("TITLE#Air", "T"))
+    repaired(world)
+    found = left_over(world)
+    assert ("plays", "main|SONG#1|S", "{'playCount': 9}") in found
+    assert {rule for rule, _, _ in found} == {"plays", "latest"}
+    edit(world, "SONG#1", "S", remove=["playCount", "latest", "~plays", "~latest"])
+    assert left_over(world) == set()
+
+
+def test_values_that_stay_are_reported_only_for_rules_that_are_verified() -> None:
+    world = healthy_songs()
+    edit(world, "SONG#1", "S", type="poem", playCount=9)
+    with verified(world, rules=["latest"]) as one:
+        assert {drift.rule for drift in one.left_over()} == {"latest"}
+
+
+@pytest.mark.parametrize("lost_too", [(), ("type",)])
+def test_a_copy_that_lost_its_guard_and_its_source_is_reported(lost_too: tuple[str, ...]) -> None:
+    """With the attribute that `match` reads or without it: only the mark says that a rule created it."""
+    world = healthy_songs()
+    edit(world, "LABEL#1", "L", remove=["~labels", *lost_too])
+    lost(world, lambda: world.remove("SONG#1", "S"))
+    repaired(world)
+    assert {(rule, target) for rule, target, _ in left_over(world)} == {("labels", "main|LABEL#1|L")}
+
+
+def test_a_copy_that_lost_its_guard_is_drift_while_its_source_is_there() -> None:
+    world = healthy_songs()
+    edit(world, "LABEL#1", "L", remove=["~labels"])
+    assert [drift.kind for drift in drifts(world)] == ["guard"]
+    assert repaired(world) == []
+    assert left_over(world) == set()

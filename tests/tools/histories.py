@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +16,7 @@ from projections.tools.simulation.application import Application
 from projections.tools.simulation.pools import Pools
 from projections.tools.tables import LEDGER, schemas
 
-__all__ = ["RULES", "compiled", "random_records"]
+__all__ = ["RULES", "compiled", "drain", "random_records", "settled"]
 
 ROOT = Path(__file__).parents[2]
 RULES = [ROOT / "projections/rules/social.yaml", *sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))]
@@ -63,3 +64,49 @@ def random_records(program: Program, seed: int, writes: int) -> list[dict[str, A
             done = len(records)
             processor.process(new, remaining=lambda: 60.0)
     return records
+
+
+def settled(path: Path, seed: int) -> tuple[Program, MemoryStore]:
+    """Tables after a random history that came to rest."""
+    program = compiled(path)
+    store = MemoryStore(schemas(program), streams=list(program.tables))
+    for raw in random_records(program, seed, 60):
+        table = raw["eventSourceARN"].split("/")[1]
+        image = raw["dynamodb"].get("NewImage")
+        key = program.tables[table].key(table, raw["dynamodb"]["Keys"])
+        item = program.recognise(key, image or raw["dynamodb"]["OldImage"])
+        if item is None or item.entity.owned_by_rules:
+            continue
+        if image is None:
+            store.remove(key)
+            continue
+        ours = program.derived_attributes(item.entity.name)
+        own = {n: v for n, v in image.items() if n not in ours and not n.startswith(program.guard_prefix)}
+        held = store.get(key) or {}
+        store.put(table, {**{n: v for n, v in held.items() if n in ours or n.startswith(program.guard_prefix)}, **own})
+    drain(program, store)
+    return program, store
+
+
+def drain(program: Program, store: MemoryStore, heard: Mapping[str, int] | None = None) -> None:
+    """Delivers the streams of all tables, after the records `heard` already, until nothing comes any more."""
+    processor = quiet(program, store)
+    positions = dict(heard or dict.fromkeys(program.tables, 0))
+    for _ in range(30):
+        for table in program.tables:
+            records = store.stream(table, positions[table])
+            positions[table] += len(records)
+            if records:
+                processor.process(records, remaining=lambda: 60.0)
+
+
+def quiet(program: Program, store: MemoryStore) -> Processor:
+    """A processor that forgets what it rejects."""
+    return Processor(
+        program,
+        store,
+        tables={name: name for name in program.tables},
+        quarantine=lambda rejected: None,
+        sleep=lambda seconds: None,
+        chance=lambda: 0.5,
+    )

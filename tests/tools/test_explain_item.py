@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import RULES, compiled, random_records
+from histories import RULES, compiled, settled
 
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
@@ -205,42 +205,6 @@ def test_a_child_is_told_beside_its_parent(social: Program, tables: MemoryTables
     told = tell_item(social, tables.store, ItemKey("main", "USER#ada", "PROFILE"))
     assert told.source is not None
     assert [rule for rule, _ in told.source.fences] == ["commentAuthor"]
-
-
-def settled(path: Path, seed: int) -> tuple[Program, MemoryStore]:
-    """Tables after a random history that came to rest."""
-    program = compiled(path)
-    store = MemoryStore(schemas(program), streams=list(program.tables))
-    processor = Processor(
-        program,
-        store,
-        tables={name: name for name in program.tables},
-        quarantine=lambda rejected: None,
-        sleep=lambda seconds: None,
-        chance=lambda: 0.5,
-    )
-    for raw in random_records(program, seed, 60):
-        table = raw["eventSourceARN"].split("/")[1]
-        image = raw["dynamodb"].get("NewImage")
-        key = program.tables[table].key(table, raw["dynamodb"]["Keys"])
-        item = program.recognise(key, image or raw["dynamodb"]["OldImage"])
-        if item is None or item.entity.owned_by_rules:
-            continue
-        if image is None:
-            store.remove(key)
-            continue
-        ours = program.derived_attributes(item.entity.name)
-        own = {n: v for n, v in image.items() if n not in ours and not n.startswith(program.guard_prefix)}
-        held = store.get(key) or {}
-        store.put(table, {**{n: v for n, v in held.items() if n in ours or n.startswith(program.guard_prefix)}, **own})
-    positions = dict.fromkeys(program.tables, 0)
-    for _ in range(30):
-        for table in program.tables:
-            records = store.stream(table, positions[table])
-            positions[table] += len(records)
-            if records:
-                processor.process(records, remaining=lambda: 60.0)
-    return program, store
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)

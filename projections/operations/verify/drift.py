@@ -13,10 +13,25 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-__all__ = ["ENTRY", "GROUP", "ITEM", "KINDS", "REPAIRS", "SOURCE", "Drift", "with_sides"]
+__all__ = [
+    "ENTRY",
+    "GROUP",
+    "ITEM",
+    "KINDS",
+    "LEFT_OVER",
+    "REPAIRS",
+    "SOURCE",
+    "Drift",
+    "with_all_sources",
+    "with_sides",
+]
 
 ITEM, GROUP, ENTRY, SOURCE = "item", "group", "entry", "source"
+SIDES = (ITEM, GROUP, ENTRY, SOURCE)
 """The sides of a value."""
+
+LEFT_OVER = "left over"
+"""The kind that is no drift: it is reported, and not counted."""
 
 KINDS = {
     "entry missing": "the ledger does not know what an item contributes",
@@ -38,6 +53,7 @@ KINDS = {
     "member stale": "a group's member holds something else than the entry says",
     "error": "the rules cannot be evaluated on an item, so that it cannot be compared",
     "rebuilding": "a rebuild of a group was begun and not ended, so that nothing of it is published",
+    "left over": "a rule wrote these attributes, and no rule corrects or removes them now: it is not known whose they are",
 }
 """Every kind, with what it means."""
 
@@ -61,6 +77,7 @@ REPAIRS = {
     "member stale": "corrects the entries, then rebuilds the group from them",
     "error": "changes nothing: correct the item",
     "rebuilding": "ends the rebuild and publishes the group",
+    "left over": "changes nothing: remove the attributes with the guard (~rule), or the item, if nobody needs them",
 }
 """By kind, what `verify --repair` does: it follows "--repair"."""
 
@@ -107,15 +124,27 @@ class Drift:
     def read(cls, text: str) -> Drift:
         """What `text` wrote."""
         fields = json.loads(text)
+        fields["sides"] = {side: fields["sides"][side] for side in SIDES if side in fields["sides"]}
         fields["wrong"] = tuple(fields["wrong"]) if fields["wrong"] is not None else None
         return cls(**fields)
 
 
 def with_sides(drift: Drift, *, grouped: bool) -> Drift:
     """A drift with the sides that its kind compares. `grouped` says whether its rule publishes from groups of the ledger."""
-    if drift.kind in ("error", "rebuilding", "occupied"):
+    if drift.kind in ("error", "rebuilding", "occupied", LEFT_OVER):
         return drift
+    if (
+        drift.kind == "copy extra"
+    ):  # its guard names no item that makes it; whether another one does takes all items to know
+        return replace(drift, sides={ITEM: drift.actual})
     first = ENTRY if drift.kind.startswith("entry") else ITEM
     if grouped and first == ITEM:
         return replace(drift, sides={ITEM: drift.actual, GROUP: drift.expected})
     return replace(drift, sides={first: drift.actual, SOURCE: drift.expected}, wrong=(first,))
+
+
+def with_all_sources(drift: Drift) -> Drift:
+    """The drift of a copy after all items that may be its source were compared."""
+    if drift.kind != "copy extra":
+        return drift
+    return replace(drift, sides={**drift.sides, SOURCE: None}, wrong=(ITEM,))

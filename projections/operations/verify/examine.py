@@ -31,11 +31,12 @@ from projections.language.rules import CopyRule, LedgerRule
 from projections.language.scope import Item
 from projections.language.values import same
 from projections.operations.verify import published, showing
-from projections.operations.verify.drift import Drift
+from projections.operations.verify.drift import LEFT_OVER, Drift
+from projections.operations.verify.left import left_on
 from projections.operations.verify.reading import Reading, bare
 from projections.operations.verify.scanning import patiently
 from projections.operations.verify.scope import Scope
-from projections.operations.verify.subject import CHILD, COPY, INDEX, ITEM, REBUILD, SOURCE, TARGET, Subject
+from projections.operations.verify.subject import CHILD, COPY, INDEX, ITEM, LEFT, REBUILD, SOURCE, TARGET, Subject
 
 __all__ = ["Examiner", "Finding", "contributions_goal"]
 
@@ -76,6 +77,7 @@ class Examiner:
             TARGET: self._targets,
             REBUILD: self._rebuilds,
             ITEM: self._failing,
+            LEFT: self._left,
         }
 
     def examine(self, subjects: Iterable[Subject]) -> dict[Subject, Finding]:
@@ -119,13 +121,24 @@ class Examiner:
             if image is None:
                 continue
             try:
-                Reading(self._scope).one(key, image)
+                Reading(self._scope, self._items).one(key, image)
             except Exception as error:
                 found[subject] = _failed(subject, error, image)
         return found
 
     def _recognised(self, key: ItemKey, image: Image | None) -> Item | None:
         return self._program.recognise(key, image) if image is not None else None
+
+    def _left(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
+        """Items with what rules left on them."""
+        keys = {subject: decode_key(subject.key) for subject in subjects}
+        images = self._store.get_many(list(keys.values()))
+        found = dict.fromkeys(subjects, Finding())
+        for subject, key in keys.items():
+            if (image := images.get(key)) is not None:
+                drifts = left_on(self._scope, self._items, key, image, self._recognised(key, image))
+                found[subject] = Finding("", tuple(drifts), _image(image))
+        return found
 
     # Entries
 
@@ -192,6 +205,8 @@ class Examiner:
         if made is None:
             if item is not None and guard is not None and guard.by and guard.n != 0 and not shadow:
                 drifts = [replace(common, kind="copy extra", actual=showing.item(item, names), source=guard.by)]
+            elif item is not None and guard is None and not shadow and self._items.created(key, item):
+                drifts = [replace(common, kind=LEFT_OVER, actual=showing.item(item, names))]
         elif item is not None and not self._items.may_write(rule, rule.into, key, item):
             drifts = [_occupied(replace(common, source=made[0]), item)]
         elif item is None:
@@ -307,7 +322,8 @@ class Examiner:
                     drifts = [_occupied(common, item)]
             else:
                 drifts = published.differences(self._scope, rule, key, item, group, members)
-                if item is not None and creates(rule) and group.totals.n == 0 and not self._scope.shadow(rule):
+                empty = item is not None and creates(rule) and group.totals.n == 0 and not self._scope.shadow(rule)
+                if item is not None and empty and (drifts or self._scope.empty(rule.into.name, key, item)):
                     drifts += self._unwanted(rule, key, item, generations)
             held = item.get(self._program.guard(rule.name)) if item is not None else None
             state = _state(held, [drift.text() for drift in drifts], group.at)

@@ -68,16 +68,14 @@ class Page:
     __slots__ = ("postings", "views")
 
     def __init__(self) -> None:
-        self.postings: dict[str, tuple[int, int, str]] = {}
+        self.postings: dict[tuple[str, str], Residues] = {}
+        """By account and subject: several subjects of one account are all examined, such as two sources of one copy."""
         self.views: list[tuple[str, int, str, str]] = []
 
     def post(self, account: str, subject: str, amount: Residues, sign: int) -> None:
         """Posts to an account, under the text of a subject that is to be examined if the account does not balance."""
-        known = self.postings.get(account)
-        if known is None:
-            self.postings[account] = (sign * amount[0], sign * amount[1], subject)
-        else:
-            self.postings[account] = (known[0] + sign * amount[0], known[1] + sign * amount[1], known[2] or subject)
+        a, b = self.postings.get((account, subject), (0, 0))
+        self.postings[account, subject] = a + sign * amount[0], b + sign * amount[1]
 
     def view(self, account: str, role: int, subject: str, content: Any) -> None:
         """Adds to a view; roles say in which order the rows of an account come."""
@@ -97,7 +95,10 @@ class Facts:
         if page.postings:
             self._scratch.fill(
                 "INSERT INTO posting VALUES (?, ?, ?, ?)",
-                [(account_of(account), a % _P, b % _Q, subject) for account, (a, b, subject) in page.postings.items()],
+                [
+                    (account_of(account), a % _P, b % _Q, subject)
+                    for (account, subject), (a, b) in page.postings.items()
+                ],
             )
         if page.views:
             self._scratch.fill(

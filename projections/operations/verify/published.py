@@ -17,7 +17,7 @@ from projections.operations.verify import showing
 from projections.operations.verify.drift import Drift
 from projections.operations.verify.scope import Scope
 
-__all__ = ["amounts_of", "differences", "gathered"]
+__all__ = ["amounts_of", "differences", "gathered", "lacks_first_part"]
 
 
 def differences(
@@ -109,7 +109,10 @@ def amounts_of(totals: Totals) -> dict[str, str]:
 def gathered(
     rule: LedgerRule, parts: Sequence[Image], members: Sequence[Image]
 ) -> tuple[Group, dict[str, list[Member]]]:
-    """The open generation of a group and its first members, from all its parts and the members that may be first."""
+    """The open generation of a group and its first members, from all its parts and the members that may be first.
+
+    Without its first part a generation is empty to all who read the group (`lacks_first_part`).
+    """
     generations: dict[int, list[Image]] = {}
     closed = -1
     for part in parts:
@@ -118,7 +121,8 @@ def gathered(
             closed = max(closed, generation)
         generations.setdefault(generation, []).append(part)
     opened = max([closed + 1, *generations])
-    group = summed(opened, generations.get(opened, ()))
+    own = generations.get(opened, [])
+    group = summed(opened, own if _has_first(own) else ())
     ordered = sorted(members, key=lambda image: image["sk"]["S"])
     found = {}
     for query in rule.member_queries:
@@ -127,3 +131,13 @@ def gathered(
         first = own[::-1][: query.limit] if query.descending else own[: query.limit]
         found[query.name] = first_members(query, first, group)
     return group, found
+
+
+def lacks_first_part(parts: Sequence[Image]) -> bool:
+    """Whether a group has shards, and the item is lost that says so: then nobody reads them."""
+    opened = max(part["sk"]["S"].partition("|")[0] for part in parts) if parts else ""
+    return not _has_first([part for part in parts if part["sk"]["S"].startswith(opened)])
+
+
+def _has_first(parts: Sequence[Image]) -> bool:
+    return not parts or any(part["sk"]["S"].endswith("|00") for part in parts)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from projections.engine.application import ApplicationItems
 from projections.engine.copies import copies_of
 from projections.engine.delta import GENERATION, SETTLED, WIDE, generation_of
 from projections.engine.embeds import reference_of
@@ -23,6 +24,7 @@ from projections.language.scope import Item, resolver
 from projections.language.values import canonical, number_text, same
 from projections.operations.verify import facts
 from projections.operations.verify.facts import Page, residues, slot_residues
+from projections.operations.verify.left import left_on
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.subject import (
     CHILD,
@@ -30,6 +32,7 @@ from projections.operations.verify.subject import (
     GROUP,
     INDEX,
     ITEM,
+    LEFT,
     REBUILD,
     SOURCE,
     TARGET,
@@ -43,7 +46,7 @@ __all__ = ["CHILD_ROW", "FENCE_ROW", "GROUP_ROW", "MEMBERS_ROW", "PARENT_ROW", "
 GROUP_ROW, MEMBERS_ROW, TARGET_ROW, PARENT_ROW, FENCE_ROW, CHILD_ROW = range(6)
 """The roles of rows in views, in their order: of a published target, then of a parent's children."""
 
-_SUCCESSOR, _AMISS = "successor", "amiss"
+_SUCCESSOR, _AMISS, _UNGUARDED = "successor", "amiss", "unguarded"
 
 
 class Reading:
@@ -52,8 +55,9 @@ class Reading:
     What one item alone shows to be wrong comes back as the texts of subjects to be examined.
     """
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, judge: ApplicationItems) -> None:
         self._scope = scope
+        self._judge = judge
         self._program = scope.program
 
     # The application's items
@@ -79,6 +83,10 @@ class Reading:
         item = self._program.recognise(key, image)
         if item is not None:
             self._item(item, page, wrong, groups)
+        elif self._program.guard_prefix in image:
+            self._lost(key, image, page)
+        if left_on(self._scope, self._judge, key, image, item):
+            wrong.append(subject_text(LEFT, "", encode_key(key)))
         for rule in self._scope.parents.get(key.table, ()):
             self._parent(rule, key, item, page)
 
@@ -116,20 +124,32 @@ class Reading:
     def _copied(self, rule: CopyRule, item: Item, key: str, page: Page) -> None:
         guard = self._scope.guards.read(rule.name, item.key, item.image)
         by = guard.by if guard is not None and guard.n != 0 else ""
+        if not by and guard is None:
+            self._unguarded(rule, item.key, item.image, page)
         if by or self._scope.shadow(rule):
             guards, image = self._scope.guards, item.image
             owned = rule.owned(image) if guard is None else guards.owned(rule, item.key, image)
             shown = {name: value for name, value in item.image.items() if name in owned}
             self._copy(rule, key, by, shown, page, -1)
 
+    def _unguarded(self, rule: CopyRule, key: ItemKey, image: Image, page: Page) -> None:
+        """An item that the rule created and that has no valid guard: only all sources tell whose copy it is."""
+        if self._scope.writes(rule) and self._scope.guards.created(key, image):
+            text = encode_key(key)
+            page.post(f"C|{rule.name}|{text}", subject_text(COPY, rule.name, text), facts.digest(_UNGUARDED), -1)
+
+    def _lost(self, key: ItemKey, image: Image, page: Page) -> None:
+        """An item of no entity that a rule created, perhaps a copy."""
+        for rule in self._scope.copy_into.values():
+            if rule.into.at(key) and self._scope.guards.read(rule.name, key, image) is None:
+                self._unguarded(rule, key, image, page)
+
     def _published(self, rule: LedgerRule, item: Item, key: str, page: Page) -> None:
         """What an item shows of a rule's; where several rules create it, whether all say that nothing contributes."""
         names = rule.owned(item.image) if isinstance(rule, CopyRule) else rule.attributes
         guard = self._program.guard(rule.name)
         shown = {name: item.image[name] for name in (*names, guard) if name in item.image}
-        names_of = self._scope.guards_of_created.get(item.entity.name, ())
-        guards = [self._scope.guards.parse(item.image[name], item.key) for name in names_of if name in item.image]
-        empty = bool(names_of) and all(one is None or one.n == 0 for one in guards)
+        empty = self._scope.empty(item.entity.name, item.key, item.image)
         text = subject_text(TARGET, rule.name, key)
         page.view(_view(rule.name, key), TARGET_ROW, text, [shown, empty])
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 from projections.engine.guards import Guards
 from projections.engine.publishing import creates
 from projections.engine.registry import FILLING, LIVE, SHADOW, Standing
+from projections.engine.store import Image, ItemKey
 from projections.errors import UsageError
 from projections.language.embeds import EmbedRule
 from projections.language.program import Program
@@ -83,6 +84,16 @@ class Scope:
     def shadow(self, rule: Rule) -> bool:
         """Whether the rule writes nothing, so that guards say nothing of it."""
         return self.states[rule.name] == SHADOW
+
+    def writes(self, rule: Rule) -> bool:
+        """Whether a rule is verified here, and publishes."""
+        return self.states.get(rule.name) == LIVE
+
+    def empty(self, entity: str, key: ItemKey, image: Image) -> bool:
+        """Whether all guards on an item of an entity that rules create record that nothing contributes."""
+        names = self.guards_of_created.get(entity, ())
+        guards = [self.guards.parse(image[name], key) for name in names if name in image]
+        return bool(names) and all(one is None or one.n == 0 for one in guards)
 
     def sided(self, drift: Drift) -> Drift:
         """A drift of these rules with its sides."""

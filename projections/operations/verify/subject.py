@@ -18,6 +18,7 @@ __all__ = [
     "GROUP",
     "INDEX",
     "ITEM",
+    "LEFT",
     "REBUILD",
     "SOURCE",
     "TARGET",
@@ -50,6 +51,9 @@ TARGET = "target"
 
 REBUILD = "rebuild"
 """A group that is being rebuilt."""
+
+LEFT = "left"
+"""An item of another kind than its rules write to, and what they left on it."""
 
 GROUP = "group"
 """A group, and all entries that contribute to it."""

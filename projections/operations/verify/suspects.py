@@ -13,15 +13,15 @@ from itertools import islice
 from typing import Any
 
 from projections.engine.effort import Run, one_by_one
-from projections.operations.verify.drift import Drift
+from projections.operations.verify.drift import LEFT_OVER, Drift
 from projections.operations.verify.examine import Examiner, Finding
 from projections.operations.verify.looks import DRIFT, FINE, Look, told_apart
 from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.subject import Subject
 
-__all__ = ["AT_ONCE", "BUSY", "DRIFTS", "Suspects"]
+__all__ = ["AT_ONCE", "BUSY", "DRIFTS", "LEFT", "Suspects"]
 
-DRIFTS, BUSY = "drift", "busy"
+DRIFTS, BUSY, LEFT = "drift", "busy", "left_over"
 
 AT_ONCE = 100
 """Subjects examined together: what a request reads at most."""
@@ -54,7 +54,7 @@ class Suspects:
             "drifts TEXT, stuck INTEGER)"
         )
         scratch.run("CREATE TABLE moving (push TEXT PRIMARY KEY)")
-        for table in (DRIFTS, BUSY):
+        for table in (DRIFTS, BUSY, LEFT):
             scratch.run(f"CREATE TABLE {table} (subject TEXT, rule TEXT, target TEXT, shadow INTEGER, drift TEXT)")
             scratch.run(f"CREATE INDEX {table}_at ON {table} (rule, target)")
 
@@ -91,9 +91,13 @@ class Suspects:
         self._scratch.run("DELETE FROM suspect")
 
     def drift(self, subject: str, drifts: Iterable[Drift], table: str = DRIFTS) -> None:
-        """What was found to be drift, or too busy to tell."""
-        rows = [(subject, drift.rule, drift.target, int(drift.shadow), drift.text()) for drift in drifts]
-        self._scratch.fill(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?)", rows)
+        """Keeps what was found to be drift, or too busy to tell. What is left over is kept apart."""
+        rows: dict[str, list[tuple[Any, ...]]] = {}
+        for drift in drifts:
+            row = subject, drift.rule, drift.target, int(drift.shadow), drift.text()
+            rows.setdefault(LEFT if drift.kind == LEFT_OVER else table, []).append(row)
+        for name, some in rows.items():
+            self._scratch.fill(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?)", some)
 
     def about(self, rule: str, target: str, table: str = DRIFTS) -> Iterator[tuple[str, Drift]]:
         """The drift of one group: of its target, of itself and of its entries, each with its kind of subject."""

@@ -8,13 +8,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
+from projections.engine.application import ApplicationItems
 from projections.engine.effort import Run, one_by_one
 from projections.engine.ledger_items import LEDGER
 from projections.engine.store import Image, Store
-from projections.operations.verify.drift import Drift
+from projections.operations.verify.drift import Drift, with_all_sources
 from projections.operations.verify.examine import Examiner
 from projections.operations.verify.facts import Facts
 from projections.operations.verify.groups import Groups
@@ -22,8 +23,8 @@ from projections.operations.verify.reading import Reading
 from projections.operations.verify.scanning import Scanner, Segment
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
-from projections.operations.verify.subject import GROUP, TARGET, Subject, merged, of_items, of_ledger
-from projections.operations.verify.suspects import AT_ONCE, BUSY, DRIFTS, Suspects
+from projections.operations.verify.subject import COPY, GROUP, TARGET, Subject, merged, of_items, of_ledger
+from projections.operations.verify.suspects import AT_ONCE, BUSY, DRIFTS, LEFT, Suspects
 from projections.operations.verify.views import misfits
 
 __all__ = ["PATIENCE", "Verification"]
@@ -64,6 +65,7 @@ class Verification:
         self._patience = patience
         self._sleep = sleep
         self._told = told
+        self._judge = ApplicationItems(scope.program, store, scope.guards)
         self._examiner = Examiner(scope, store, sleep)
         self.suspects = Suspects(self._examiner, scratch, patience=patience, sleep=self._pause, run=run)
         self._scanner = Scanner(store, threads=threads, told=self._count, sleep=sleep, page=page)
@@ -102,6 +104,7 @@ class Verification:
         self._groups.settle(sources=self.compares_sources)
         if self.compares_sources:
             self.suspects.change(TARGET, self._groups.judged)
+            self.suspects.change(COPY, with_all_sources)
 
     def compare_groups(self) -> None:
         """Compares the groups of all targets that differ with their entries, so that a repair publishes no damaged group."""
@@ -137,6 +140,10 @@ class Verification:
         """All drift, rule by rule."""
         return self.suspects.drifts(DRIFTS)
 
+    def left_over(self) -> Iterator[Drift]:
+        """What rules wrote and correct no more. It is no drift: nothing tells whose it is."""
+        return self.suspects.drifts(LEFT)
+
     def busy(self) -> Iterator[Drift]:
         """What kept changing while it was looked at, so that nothing can be told of it."""
         return self.suspects.drifts(BUSY)
@@ -152,7 +159,7 @@ class Verification:
 
     def _read(self) -> None:
         """One pass through all tables."""
-        reading = Reading(self.scope)
+        reading = Reading(self.scope, self._judge)
         tables = [(table, partial(self._page, partial(reading.items, table))) for table in self.scope.tables]
         if self.scope.ledger:
             tables.append((LEDGER, partial(self._page, reading.ledger)))
@@ -167,8 +174,11 @@ class Verification:
     def _unfit(self) -> Iterator[str]:
         """The texts of subjects that do not fit; groups are put aside."""
         groups: list[Subject] = []
-        for texts in self._facts.unbalanced():
-            subject = merged(texts)
+        unfit = chain(
+            (merged(texts) for texts in self._facts.unbalanced()),
+            (Subject.read(text) for text, _ in misfits(self.scope, self._facts)),
+        )
+        for subject in unfit:
             if subject.kind != GROUP:
                 yield subject.text()
                 continue
@@ -177,8 +187,6 @@ class Verification:
                 self._groups.add(groups)
                 groups = []
         self._groups.add(groups)
-        for text, _ in misfits(self.scope, self._facts):
-            yield text
 
     def _offline(self) -> None:
         """Without a ledger: what groups would say is computed from the items, twice. What differs in both is drift."""

@@ -19,7 +19,7 @@ from projections.operations.verify.reading import (
     TARGET_ROW,
 )
 from projections.operations.verify.scope import Scope
-from projections.operations.verify.subject import Subject
+from projections.operations.verify.subject import GROUP, Subject
 
 __all__ = ["misfits"]
 
@@ -63,6 +63,8 @@ def _target(scope: Scope, rows: Rows) -> Iterator[tuple[str, list[Drift]]]:
     subject = Subject.read(text)
     rule = scope.rule(subject.rule)
     assert rule is not None
+    if published.lacks_first_part(parts):
+        yield subject._replace(kind=GROUP).text(), []
     group, first = published.gathered(rule, parts, members)
     found = published.differences(scope, rule, decode_key(subject.key), item, group, first)
     unwanted = item is not None and empty and creates(rule) and group.totals.n == 0 and not group.rebuilding

@@ -43,6 +43,8 @@ def attributes_of(names: Iterable[str], image: Image | None, drifts: Iterable[Dr
     """These attributes of an item, and all others that differ, each with its drift."""
     wrong: dict[str, Drift] = {}
     for drift in drifts:
+        if drift.attribute is None and drift.wrong is None and drift.kind == "copy extra":
+            continue
         if drift.attribute is None and drift.kind != "occupied":
             wrong |= dict.fromkeys([*(drift.actual or {}), *(drift.expected or {})], drift)
         elif drift.attribute is not None and drift.kind != "guard":
@@ -145,6 +147,8 @@ class ItemTold:
     derived: tuple[Derived, ...]
     source: Source | None
     drifts: tuple[Drift, ...] = ()
+    left_over: tuple[Drift, ...] = ()
+    """What rules wrote on it and correct no more; not counted as drift."""
     other_rules: bool = False
     """Whether the rules in force are others than these."""
 

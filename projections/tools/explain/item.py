@@ -24,9 +24,10 @@ from projections.engine.registry import REGISTRY, Standing
 from projections.engine.store import Image, ItemKey, Page, Store, Value
 from projections.language.keys import encode_key
 from projections.language.program import Program
+from projections.operations.verify.drift import LEFT_OVER
 from projections.operations.verify.examine import Examiner
 from projections.operations.verify.scope import Scope
-from projections.operations.verify.subject import ITEM, REBUILD, SOURCE, TARGET, Subject, of_items
+from projections.operations.verify.subject import ITEM, LEFT, REBUILD, SOURCE, TARGET, Subject, of_items
 from projections.stores.wrapped import WrappedStore
 from projections.tools.explain.derived import derived
 from projections.tools.explain.facts import ItemTold
@@ -62,13 +63,16 @@ def tell_item(program: Program, store: Store, key: ItemKey) -> ItemTold:
     versions = tuple((rule, found[at]["version"]["S"]) for at, rule in fences.items() if at in found)
     outdated = standing is not None and standing.program != program.fingerprint
     drifts = tuple(drift for finding in read.found.values() for drift in finding.drifts)
-    return ItemTold(key, image, item, derived(read), source(read, stored, versions), drifts, outdated)
+    left = tuple(drift for drift in drifts if drift.kind == LEFT_OVER)
+    drifts = tuple(drift for drift in drifts if drift.kind != LEFT_OVER)
+    return ItemTold(key, image, item, derived(read), source(read, stored, versions), drifts, left, outdated)
 
 
 def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
     """All that `verify` examines of an item."""
     if read.image is not None:
         yield Subject(ITEM, "", read.text)
+        yield Subject(LEFT, "", read.text)
         yield from of_items(read.scope, read.key.table, [read.image])
     if entry is not None and not read.scope.offline:
         yield Subject(SOURCE, "", read.text)

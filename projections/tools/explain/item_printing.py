@@ -49,6 +49,7 @@ def item_document(told: ItemTold) -> dict[str, Any]:
         "variables": dict(told.item.variables) if told.item is not None else {},
         "agrees": told.agrees,
         "drift": [drift.document() for drift in told.drifts],
+        "leftOver": [drift.document() for drift in told.left_over],
         "underOtherRules": told.other_rules,
         "derived": [_derived(one) for one in told.derived],
         "source": _source(told.source) if told.source is not None else None,
@@ -145,7 +146,10 @@ def print_item(program: Program, told: ItemTold) -> None:
         _print_derived(out, one, written)
     if told.source is not None:
         _print_source(out, told.source)
-    if not told.derived and told.source is None:
+    for left in told.left_over:
+        _line(out, f"  [yellow]![/] [cyan]{left.rule}[/] {_safe(difference(left))}")
+        _line(out, f"      [dim]{_safe(KINDS[left.kind])}. --repair {_safe(REPAIRS[left.kind])}[/]")
+    if not told.derived and told.source is None and not told.left_over:
         _line(out, "   [dim]no rule reads or writes such an item[/]")
         out.print()
     versions = [version for one in told.derived for version in (one.at, one.known) if version]

@@ -1,0 +1,50 @@
+"""What rules left on items that they do not write to any more, as an item alone shows it.
+
+An item whose kind changed loses what rules set on it when its record is delivered. If the stream did not tell of the change,
+or the attributes have other values by now, they stay, with the guard of the rule. An item that a rule created and that lost
+its guards and what `match` reads stays as well. In both cases nobody can tell whether the application needs what is there.
+"""
+
+from __future__ import annotations
+
+from projections.engine.application import ApplicationItems
+from projections.engine.publishing import creates
+from projections.engine.store import Image, ItemKey
+from projections.language.embeds import EmbedRule
+from projections.language.keys import encode_key
+from projections.language.rules import CopyRule, LedgerRule
+from projections.language.scope import Item
+from projections.operations.verify import showing
+from projections.operations.verify.drift import LEFT_OVER, Drift
+from projections.operations.verify.scope import Scope
+
+__all__ = ["left_on"]
+
+
+def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, item: Item | None) -> list[Drift]:
+    """What rules that publish left on an item of another kind."""
+    prefix, program = scope.program.guard_prefix, scope.program
+    names = [name for name in image if name.startswith(prefix)]
+    if not names:
+        return []
+    found, guarded = [], False
+    target = encode_key(key)
+    kept = program.derived_attributes(item.entity.name) if item is not None else frozenset()
+    for name in names:
+        rule = program.rules.get(name.removeprefix(prefix))
+        guard = scope.guards.parse(image[name], key) if name != prefix else None
+        guarded = guarded or guard is not None
+        if guard is None or not isinstance(rule, LedgerRule | EmbedRule) or not scope.writes(rule):
+            continue
+        if (item is not None and item.entity is rule.into) or items.may_write(rule, rule.into, key, image):
+            continue
+        owned = rule.owned() if isinstance(rule, CopyRule) else frozenset(rule.attributes)
+        left = showing.item({n: image[n] for n in sorted(owned - kept - rule.into.constants.keys()) if n in image})
+        if left:
+            found.append(Drift(LEFT_OVER, rule.name, target, None, left, None, guard.by or None, guard.at or None))
+    if item is None and not guarded and items.created(key, image):
+        at = program.entities_at(key)
+        makers = [rule for one in at for rule in program.ledger_rules_into.get(one.name, ()) if creates(rule)]
+        if makers and scope.writes(makers[0]):
+            found.append(Drift(LEFT_OVER, makers[0].name, target, None, showing.item(image)))
+    return found
