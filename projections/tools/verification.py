@@ -167,14 +167,15 @@ def difference(drift: Drift) -> str:
     first = next(iter(sides))
     if drift.wrong == (first,) and (SOURCE in drift.sides or GROUP not in drift.sides):
         return f"is {_value(drift.actual)}, should be {_value(drift.sides.get(SOURCE, drift.expected))}"
-    said = ", ".join(f"{_SIDES[side]} {_value(value)}" for side, value in sides.items())
+    said = ", ".join(f"{_SIDES[side]}: {_value(value)}" for side, value in sides.items())
     if drift.wrong is None:
         return f"{said}; source items not compared"
     should = f", should be {_value(drift.expected)}" if SOURCE in drift.sides else ""
-    return f"{said}{should}: {' and '.join(drift.wrong)} wrong"
+    are = "is" if len(drift.wrong) == 1 else "are"
+    return f"{said}{should} ({' and '.join(drift.wrong)} {are} wrong)"
 
 
-_SIDES = {ITEM: "item has", GROUP: "group has", ENTRY: "entries have"}
+_SIDES = {ITEM: "item", GROUP: "group", ENTRY: "entries"}
 
 
 def _key(text: str, several: bool) -> str:

@@ -491,6 +491,32 @@ def test_drift_is_found_and_repaired(name: str) -> None:
     assert_right(world)
 
 
+DAMAGED_LEDGER = [
+    "a total of a group",
+    "a group that is lost",
+    "a damaged entry",
+    "an entry that is lost",
+    "a member of nobody",
+]
+
+
+@pytest.mark.parametrize("name", DAMAGED_LEDGER)
+def test_a_damaged_ledger_never_changes_an_item_that_is_right(name: str) -> None:
+    """Which side is wrong is said, and a repair writes the ledger."""
+    world = filled()
+    items = {item["PK"]["S"] + item["SK"]["S"]: item for item in world.store.items("main")}
+    PLANTS[name][0](world)
+    for drift in drifts(world):
+        assert drift.wrong in (None, ("group",), ("entry",)), drift
+        assert (drift.wrong is None) == (drift.kind == "guard")
+        if drift.kind == "value":
+            assert drift.actual == drift.expected == drift.sides["source"]
+    assert repaired(world) == []
+    for item in world.store.items("main"):
+        before = items[item["PK"]["S"] + item["SK"]["S"]]
+        assert {n: v for n, v in item.items() if n[0] != "~"} == {n: v for n, v in before.items() if n[0] != "~"}
+
+
 @pytest.mark.parametrize(("before", "after"), [("Post", "Hour"), ("Day", "Hour"), ("Hour", "Post")])
 def test_what_has_settled_under_targets_of_another_version_is_no_drift(before: str, after: str) -> None:
     head = """
@@ -645,6 +671,24 @@ def test_keys_that_are_free_again_are_no_finding_after_the_stream() -> None:
     assert world.item("GENRE#slow", "G") == {"PK": "GENRE#slow", "SK": "G", "type": "genre", "songs": 1}
 
 
+def test_of_an_item_and_a_ledger_that_are_both_wrong_what_should_be_is_computed() -> None:
+    """With the group compared, and without: an entry that is wrong as its group is."""
+    world = filled()
+    ledger_edit(world, "G|likes|main|POST#1", n={"N": "12"})
+    edit(world, "POST#1", "METADATA", likeCount=99)
+    found = {drift.attribute: drift for drift in drifts(world) if drift.kind == "value"}
+    assert found["likeCount"].sides == {"item": 99, "group": 12, "source": 3}
+    assert found["likeCount"].wrong == ("item", "group")
+    world = filled()
+    lost(world, lambda: world.like(9, 1, stars=91))
+    edit(world, "POST#1", "METADATA", starSum=1, best=1)
+    found = {drift.attribute: drift for drift in drifts(world) if drift.kind == "value"}
+    assert (found["starSum"].sides, found["starSum"].expected) == ({"item": 1, "group": 93, "source": 184}, 184)
+    assert found["starSum"].wrong == ("item", "group")
+    assert (found["best"].sides, found["best"].expected) == ({"item": 1, "group": 41}, None)
+    assert found["best"].wrong == ("entry",), "members are read only where a group is compared"
+
+
 # What rules left, and correct no more
 
 
@@ -694,6 +738,17 @@ def test_a_copy_that_lost_its_guard_and_its_source_is_reported(lost_too: tuple[s
     lost(world, lambda: world.remove("SONG#1", "S"))
     repaired(world)
     assert {(rule, target) for rule, target, _ in left_over(world)} == {("labels", "main|LABEL#1|L")}
+
+
+def test_a_copy_that_lost_only_what_match_reads_is_drift_without_its_source_too() -> None:
+    world = healthy_songs()
+    edit(world, "LABEL#1", "L", remove=["type"])
+    assert [(drift.kind, drift.attribute) for drift in drifts(world)] == [("copy stale", "type")]
+    lost(world, lambda: world.remove("SONG#1", "S"))
+    assert "copy extra" in {drift.kind for drift in drifts(world)}
+    repaired(world)
+    assert drifts(world) == []
+    assert world.item("LABEL#1", "L") is None
 
 
 def test_a_copy_that_lost_its_guard_is_drift_while_its_source_is_there() -> None:

@@ -383,7 +383,7 @@ def test_what_does_not_agree_is_a_finding(run: Run, wired: EndpointTables) -> No
     try:
         code, out, _ = run("explain", *arguments, "--item", "main|POST#p1|METADATA")
         assert code == 1
-        assert "likeCount  item has 40, group has 2; source items not compared" in out
+        assert "likeCount  item: 40, group: 2; source items not compared" in out
         code, out, _ = run("explain", *arguments, "--item", "main|POST#p1|METADATA", "--json")
         assert (code, json.loads(out)["agrees"]) == (1, False)
     finally:

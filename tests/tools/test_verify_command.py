@@ -86,6 +86,60 @@ def test_drift_is_told_repaired_and_gone(call: Any) -> None:
     assert (item["likeCount"], item["best"]) == ({"N": "2"}, {"N": "1"})
 
 
+def damage(call: Any, partition: str, sort: str, **attributes: Any) -> None:
+    """Changes attributes of an item of the application, or of the ledger where the key is of a group."""
+    ledger = partition.startswith("G|")
+    names = ("pk", "sk") if ledger else ("PK", "SK")
+    call.dynamodb.update_item(
+        TableName="verify-ledger" if ledger else "verify-app",
+        Key={names[0]: {"S": partition}, names[1]: {"S": sort}},
+        UpdateExpression="SET " + ", ".join(f"{name} = :{name}" for name in attributes),
+        ExpressionAttributeValues={f":{name}": {"N": str(value)} for name, value in attributes.items()},
+    )
+
+
+def test_after_a_damaged_group_verify_says_that_the_group_is_wrong_and_a_repair_keeps_the_item(call: Any) -> None:
+    assert call("backfill", "--wait", "0")[0] == 0
+    damage(call, "G|likes|main|POST#1|INFO", "0000|00", n=40)
+    item = ("explain", "--item", "PK=POST#1,SK=INFO")
+    code, out, _ = call("verify", "--patience", "0")
+    assert code == 1
+    assert "item: 2, group: 40, should be 2 (group is wrong)" in out
+    assert "--repair corrects the entries, then rebuilds the group from them." in out
+    code, out, _ = call(*item)
+    assert code == 1
+    assert "likeCount  item: 2, group: 40; source items not compared" in out
+    assert "should be" not in out
+    code, out, _ = call("verify", "--patience", "0", "--sample", "100%")
+    assert code == 1
+    assert "item: 2, group: 40; source items not compared" in out
+    assert "should be" not in out
+    assert call("verify", "--patience", "0", "--sample", "100%", "--repair")[0] == 0
+    found = call.dynamodb.get_item(TableName="verify-app", Key={"PK": {"S": "POST#1"}, "SK": {"S": "INFO"}})["Item"]
+    assert found["likeCount"] == {"N": "2"}
+    assert call("verify", "--patience", "0")[0] == 0
+    assert call(*item)[0] == 0
+
+
+def test_json_has_the_sides_of_each_difference(call: Any) -> None:
+    assert call("backfill", "--wait", "0")[0] == 0
+    damage(call, "G|likes|main|POST#1|INFO", "0000|00", n=40)
+    damage(call, "POST#1", "INFO", likeCount=99)
+    document = json.loads(call("verify", "--patience", "0", "--json")[1])
+    assert document["comparedSources"] is True
+    (value,) = [one for one in document["drift"] if one["kind"] == "value"]
+    assert (value["actual"], value["expected"], value["wrong"]) == (99, 2, ["item", "group"])
+    assert value["sides"] == {"item": 99, "group": 40, "source": 2}
+    assert value["repair"].startswith("writes the value of the group")
+    sampled = json.loads(call("verify", "--patience", "0", "--sample", "100%", "--json")[1])
+    assert sampled["comparedSources"] is False
+    (value,) = [one for one in sampled["drift"] if one["kind"] == "value"]
+    assert (value["wrong"], value["sides"]) == (None, {"item": 99, "group": 40})
+    explained = json.loads(call("explain", "--item", "PK=POST#1,SK=INFO", "--json")[1])
+    assert [(one["kind"], one["sides"]) for one in explained["drift"]] == [("value", {"item": 99, "group": 40})]
+    assert explained["derived"][0]["compared"] == ["item", "group"]
+
+
 @pytest.mark.parametrize("share", ["0", "a tenth", "101%"])
 def test_a_share_that_is_none_is_refused(call: Any, share: str) -> None:
     code, _, err = call("verify", "--sample", share)

@@ -77,7 +77,7 @@ REPAIRS = {
     "member stale": "corrects the entries, then rebuilds the group from them",
     "error": "changes nothing: correct the item",
     "rebuilding": "ends the rebuild and publishes the group",
-    "left over": "changes nothing: remove the attributes with the guard (~rule), or the item, if nobody needs them",
+    "left over": "changes nothing. A backfill removes values that are still the rule's; remove the others yourself",
 }
 """By kind, what `verify --repair` does: it follows "--repair"."""
 

@@ -202,12 +202,13 @@ class Examiner:
         common = Drift("", rule.name, target, at=guard.at or None if guard is not None else None, shadow=shadow)
         drifts: list[Drift] = []
         names = rule.owned(item) if guard is None else self._guards.owned(rule, key, item)
+        may_write = item is not None and self._items.may_write(rule, rule.into, key, item)
         if made is None:
-            if item is not None and guard is not None and guard.by and guard.n != 0 and not shadow:
+            if item is not None and guard is not None and guard.by and guard.n != 0 and not shadow and may_write:
                 drifts = [replace(common, kind="copy extra", actual=showing.item(item, names), source=guard.by)]
             elif item is not None and guard is None and not shadow and self._items.created(key, item):
                 drifts = [replace(common, kind=LEFT_OVER, actual=showing.item(item, names))]
-        elif item is not None and not self._items.may_write(rule, rule.into, key, item):
+        elif item is not None and not may_write:
             drifts = [_occupied(replace(common, source=made[0]), item)]
         elif item is None:
             drifts = [replace(common, kind="copy missing", expected=showing.item(made[1]), source=made[0])]

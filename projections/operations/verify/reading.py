@@ -141,8 +141,14 @@ class Reading:
     def _lost(self, key: ItemKey, image: Image, page: Page) -> None:
         """An item of no entity that a rule created, perhaps a copy."""
         for rule in self._scope.copy_into.values():
-            if rule.into.at(key) and self._scope.guards.read(rule.name, key, image) is None:
+            if not rule.into.at(key) or not self._scope.writes(rule):
+                continue
+            guard, text = self._scope.guards.read(rule.name, key, image), encode_key(key)
+            if guard is None:
                 self._unguarded(rule, key, image, page)
+            elif guard.by and self._judge.may_write(rule, rule.into, key, image):  # it only lost what `match` reads
+                subject = subject_text(COPY, rule.name, text, guard.by)
+                page.post(f"C|{rule.name}|{text}", subject, facts.digest(_UNGUARDED), -1)
 
     def _published(self, rule: LedgerRule, item: Item, key: str, page: Page) -> None:
         """What an item shows of a rule's; where several rules create it, whether all say that nothing contributes."""

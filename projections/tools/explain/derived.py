@@ -37,6 +37,9 @@ def derived(read: Readings) -> tuple[Derived, ...]:
             found[copy.name] = _from_source(read, copy)
         found |= {rule.name: _from_parent(read, rule) for rule in program.embeds_into.get(name, ())}
         found |= {rule.name: _from_itself(read, rule) for rule in program.index_rules.get(name, ())}
+    for rule in read.scope.copy_into.values():  # it lost what `match` reads, or has become an item of another kind
+        if rule.name not in found and any(read.drifts(rule.name, COPY)):
+            found[rule.name] = _from_source(read, rule)
     order = list(read.program.rules)
     compared = [_standing(read, one) for one in found.values() if one is not None]
     return tuple(sorted(compared, key=lambda one: order.index(one.rule.name)))

@@ -22,12 +22,13 @@ from projections.engine.groups import Generations, read_groups
 from projections.engine.ledger_items import entry_key, fence_key
 from projections.engine.registry import REGISTRY, Standing
 from projections.engine.store import Image, ItemKey, Page, Store, Value
-from projections.language.keys import encode_key
+from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
+from projections.language.rules import CopyRule
 from projections.operations.verify.drift import LEFT_OVER
 from projections.operations.verify.examine import Examiner
 from projections.operations.verify.scope import Scope
-from projections.operations.verify.subject import ITEM, LEFT, REBUILD, SOURCE, TARGET, Subject, of_items
+from projections.operations.verify.subject import COPY, ITEM, LEFT, REBUILD, SOURCE, TARGET, Subject, of_items
 from projections.stores.wrapped import WrappedStore
 from projections.tools.explain.derived import derived
 from projections.tools.explain.facts import ItemTold
@@ -74,6 +75,8 @@ def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
         yield Subject(ITEM, "", read.text)
         yield Subject(LEFT, "", read.text)
         yield from of_items(read.scope, read.key.table, [read.image])
+        for rule, by in _lost(read):
+            yield Subject(COPY, rule.name, read.text, (by,))
     if entry is not None and not read.scope.offline:
         yield Subject(SOURCE, "", read.text)
     for target in read.groups:
@@ -83,11 +86,20 @@ def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
             yield Subject(REBUILD, *target)
 
 
+def _lost(read: Readings) -> Iterator[tuple[CopyRule, str]]:
+    """The rules whose copy the item was, by its guards, and is not by its attributes; with the source that a guard names."""
+    for entity, rule in read.scope.copy_into.items():
+        if (read.item is None or read.item.entity.name != entity) and rule.into.at(read.key):
+            guard = read.scope.guards.read(rule.name, read.key, read.image)
+            if guard is not None and guard.by:
+                yield rule, guard.by
+
+
 def _neighbours(read: Readings) -> list[ItemKey]:
     """The items that this one is derived from, and the copies that are made of it."""
+    keys = [decode_key(by) for _, by in _lost(read)]
     if read.item is None:
-        return []
-    keys: list[ItemKey] = []
+        return keys
     name = read.item.entity.name
     copy = read.program.copy_rule_into.get(name)
     if copy is not None:

@@ -148,7 +148,7 @@ def print_item(program: Program, told: ItemTold) -> None:
         _print_source(out, told.source)
     for left in told.left_over:
         _line(out, f"  [yellow]![/] [cyan]{left.rule}[/] {_safe(difference(left))}")
-        _line(out, f"      [dim]{_safe(KINDS[left.kind])}. --repair {_safe(REPAIRS[left.kind])}[/]")
+        _line(out, f"      [dim]{_safe(KINDS[left.kind])}. `verify --repair` {_safe(REPAIRS[left.kind])}.[/]")
     if not told.derived and told.source is None and not told.left_over:
         _line(out, "   [dim]no rule reads or writes such an item[/]")
         out.print()
@@ -168,7 +168,7 @@ def _verdict(told: ItemTold) -> Iterator[str]:
         found = f"{count} {'difference' if count == 1 else 'differences'}"
         yield f"[red]✗[/] {found}. Look again before you act: a change may be on its way."
         for kind in dict.fromkeys(drift.kind for drift in told.drifts):
-            yield f"  [dim]{kind}: {_safe(KINDS[kind])}. --repair {_safe(REPAIRS[kind])}.[/]"
+            yield f"  [dim]{kind}: {_safe(KINDS[kind])}. `verify --repair` {_safe(REPAIRS[kind])}.[/]"
     elif grouped:
         yield "[green]✓[/] The item and the ledger agree."
     else:
