@@ -105,7 +105,9 @@ def test_drift_of_every_kind_is_found_and_repaired_under_live_writes(dynamodb_lo
         for name in CHOSEN:
             PLANTS[name][0](world)
         planted = drifts(world)
-        assert {drift.kind for drift in planted} == KINDS.keys() - {"error", "occupied", "left over"}, "those no repair can end"
+        assert {drift.kind for drift in planted} == KINDS.keys() - {"error", "occupied", "left over"}, (
+            "those no repair can end"
+        )
         traffic = Elsewhere(world, seed=1)
         store: Any = Live(world.store, traffic.step, 20)
         with verified(world, store, sleep=traffic.pause, patience=1.0, page=100) as one:

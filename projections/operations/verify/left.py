@@ -12,6 +12,7 @@ from projections.engine.publishing import creates
 from projections.engine.store import Image, ItemKey
 from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
+from projections.language.program import Entity, Program
 from projections.language.rules import CopyRule, LedgerRule
 from projections.language.scope import Item
 from projections.operations.verify import showing
@@ -24,8 +25,11 @@ __all__ = ["left_on"]
 def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, item: Item | None) -> list[Drift]:
     """What rules that publish left on an item of another kind."""
     prefix, program = scope.program.guard_prefix, scope.program
-    names = [name for name in image if name.startswith(prefix)]
-    if not names:
+    entity = item.entity if item is not None else None
+    names = [
+        name for name in image if name.startswith(prefix) and (entity is None or not _writes_to(program, name, entity))
+    ]
+    if not names or (entity is not None and names == [prefix]):
         return []
     found, guarded = [], False
     target = encode_key(key)
@@ -36,7 +40,7 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
         guarded = guarded or guard is not None
         if guard is None or not isinstance(rule, LedgerRule | EmbedRule) or not scope.writes(rule):
             continue
-        if (item is not None and item.entity is rule.into) or items.may_write(rule, rule.into, key, image):
+        if items.may_write(rule, rule.into, key, image):
             continue
         owned = rule.owned() if isinstance(rule, CopyRule) else frozenset(rule.attributes)
         left = showing.item({n: image[n] for n in sorted(owned - kept - rule.into.constants.keys()) if n in image})
@@ -48,3 +52,9 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
         if makers and scope.writes(makers[0]):
             found.append(Drift(LEFT_OVER, makers[0].name, target, None, showing.item(image)))
     return found
+
+
+def _writes_to(program: Program, guard: str, entity: Entity) -> bool:
+    """Whether the rule of a guard writes to an entity."""
+    rule = program.rules.get(guard[len(program.guard_prefix) :])
+    return rule is not None and getattr(rule, "into", rule.source) is entity
