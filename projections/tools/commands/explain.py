@@ -47,7 +47,8 @@ def command(
     from the tables' own stream.
 
     --item KEY looks at one item of a live table and writes nothing: every derived value with its rule, guard and sources,
-    and whether the ledger agrees; what the item itself contributes, and whether it should. KEY may also be encoded, as
+    and the differences that `verify` finds on it; what the item itself contributes, and whether it should. Whether a group
+    in the ledger is what all source items give, only `verify` tells. KEY may also be encoded, as
     logs and the quarantine show it: main|POST#p1|METADATA.
 
     Exits with 1 if records were quarantined or failed, or if something of the item does not agree.

@@ -65,6 +65,9 @@ def command(
     a ledger, before anything is deployed, the tables are compared with what the rules would make of them: so it tells
     whether values kept by hand are right.
 
+    A difference names the values of the item, of its group and of the entries, and which of them disagree with the source
+    items. With --sample not all source items are read: then it only says that an item and its group differ.
+
     Reads only, unless told to --repair: then what is wrong is refreshed, and groups that disagree with their entries are
     rebuilt, never overwritten.
 
