@@ -1,7 +1,9 @@
 """What the functions share: how an invocation is logged and measured, and the entry point around it."""
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from aws_lambda_powertools.logging import Logger
@@ -10,7 +12,11 @@ from aws_lambda_powertools.metrics import Metrics, MetricUnit
 from projections.engine.plan import Rejected
 from projections.operations.wiring import collect_seldom
 
-logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME", "projections"))
+# in ASCII: keys are anybody's text, and logs are read in terminals
+logger = Logger(
+    service=os.environ.get("POWERTOOLS_SERVICE_NAME", "projections"),
+    json_serializer=partial(json.dumps, default=str, separators=(",", ":")),
+)
 metrics = Metrics(service=logger.service, namespace=os.environ.get("POWERTOOLS_METRICS_NAMESPACE", "Projections"))
 
 

@@ -51,7 +51,14 @@ class RulesError(ProjectionsError):
 
 
 class UsageError(ProjectionsError):
-    """A command was called wrongly: a missing file, something that is not JSON, an unknown name. Exit code 2."""
+    """A command was called wrongly: a missing file, something that is not JSON, an unknown name. Exit code 2.
+
+    Of several `lines`, each is a message: what one of them quotes cannot end it.
+    """
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
 
 
 class MissingExtra(UsageError):

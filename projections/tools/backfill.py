@@ -10,9 +10,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import click
-
-from projections.tools.render import json_text
+from projections.tools.render import console, json_text, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.operations.backfill.backfill import Backfill, Done
@@ -59,7 +57,6 @@ class Told:
     """Says on standard error how far a backfill is: a bar on a terminal, lines elsewhere, JSON lines for programs."""
 
     def __init__(self, live: Live, *, as_json: bool) -> None:
-        from rich.console import Console
 
         self._live = live
         self._json = as_json
@@ -68,9 +65,9 @@ class Told:
         self._said = 0.0
         self._bar: Any = None
         self._task: Any = None
-        console = Console(stderr=True)
-        if console.is_terminal and not as_json:
-            self._bar = _bar(console)
+        out = console(stderr=True)
+        if out.is_terminal and not as_json:
+            self._bar = _bar(out)
             self._task = self._bar.add_task("connected", total=None)
         for text in live.warnings:
             self._say(f"warning: {text}", warning=text)
@@ -94,7 +91,7 @@ class Told:
         """A run is left to the worker function."""
         self.end()
         text = f"backfill {run.name} is left to the worker function; `projections status` says how far it is"
-        click.echo(json_text({"run": run.name, "left": True}) if self._json else text)
+        print_text(json_text({"run": run.name, "left": True}) if self._json else text)
 
     def page(self, run: Run, done: Done) -> None:
         """A page is done."""
@@ -140,18 +137,18 @@ class Told:
 
     def _say(self, text: str, **fields: Any) -> None:
         if self._json:
-            click.echo(json.dumps(fields), err=True)
+            print_line(json.dumps(fields), err=True)
         elif self._bar is None or not self._bar.live.is_started:
-            click.echo(text, err=True)
+            print_line(text, err=True)
         else:
             self._bar.console.print(text)
 
 
-def _bar(console: Any) -> Any:
+def _bar(out: Any) -> Any:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True)
+    return Progress(*columns, console=out, transient=True)
 
 
 def report(backfill: Backfill, run: Run, runner: Runner, *, as_json: bool) -> int:
@@ -163,7 +160,7 @@ def report(backfill: Backfill, run: Run, runner: Runner, *, as_json: bool) -> in
     code = 0 if run.done and not (total["rejected"] or withheld) else 1
     if as_json:
         rejected = [{"rule": one.rule, "key": one.key, "reason": one.reason} for one in runner.rejected]
-        click.echo(
+        print_line(
             json_text(
                 {
                     "run": run.name,
@@ -183,14 +180,14 @@ def report(backfill: Backfill, run: Run, runner: Runner, *, as_json: bool) -> in
     _print_states(states)
     _print_rejected(runner)
     for key in runner.withheld:
-        click.echo(f"not deleted: {key}", err=True)
+        print_line(f"not deleted: {key}", err=True)
     if withheld:
         what = "items were not deleted, or not freed of what a rolled back rule may have written"
-        click.echo(f"{withheld:,} {what}; --allow-delete does that", err=True)
+        print_line(f"{withheld:,} {what}; --allow-delete does that", err=True)
     for key, reason in runner.failed.items():
-        click.echo(f"failed: {key}: {reason}", err=True)
+        print_line(f"failed: {key}: {reason}", err=True)
     if not run.done:
-        click.echo(f"The backfill is not complete ({run.phase}). The same command goes on where it is.", err=True)
+        print_line(f"The backfill is not complete ({run.phase}). The same command goes on where it is.", err=True)
     return code
 
 
@@ -212,21 +209,21 @@ def report_dry(backfill: Backfill, phases: Mapping[str, Counter[str]], runner: R
             "deletions": list(runner.withheld),
             "keptByHand": _kept(backfill),
         }
-        click.echo(json_text(document))
+        print_text(json_text(document))
         return code
     _print(phases)
     _print_states(states)
     if total["publishable"]:
-        click.echo(f"{total['publishable']:,} values of filling rules would be published at most, and items created")
-    click.echo(
+        print_line(f"{total['publishable']:,} values of filling rules would be published at most, and items created")
+    print_line(
         f"about {total['write units']:,} write units and {total['read units']:,} read units; nothing was written"
     )
     _print_kept(backfill)
     for key in runner.withheld:
-        click.echo(f"would be deleted with --allow-delete: {key}")
+        print_line(f"would be deleted with --allow-delete: {key}")
     _print_rejected(runner)
     for key, reason in runner.failed.items():
-        click.echo(f"failed: {key}: {reason}", err=True)
+        print_line(f"failed: {key}: {reason}", err=True)
     return code
 
 
@@ -245,12 +242,12 @@ def _print_kept(backfill: Backfill) -> None:
     for rule, kept in _kept(backfill).items():
         number = kept["changed"]
         said = "1 value kept by hand would change" if number == 1 else f"{number:,} values kept by hand would change"
-        click.echo(f"{rule}: {said}")
+        print_line(f"{rule}: {said}")
         for one in kept["examples"]:
             old, new = _shown(one["old"]), _shown(one["new"])
-            click.echo(f"{'':<8} {one['key']}  {one['attribute']}: {old} → {new}")
+            print_line(f"{'':<8} {one['key']}  {one['attribute']}: {old} → {new}")
         if number > len(kept["examples"]):
-            click.echo(f"{'':<8} and {number - len(kept['examples']):,} more")
+            print_line(f"{'':<8} and {number - len(kept['examples']):,} more")
 
 
 def _shown(value: Any) -> str:
@@ -262,19 +259,19 @@ def _shown(value: Any) -> str:
 
 def _print_rejected(runner: Runner) -> None:
     for one in runner.rejected:
-        click.echo(f"rejected: {one.key}: {one.rule or 'all rules'}: {one.reason}", err=True)
+        print_line(f"rejected: {one.key}: {one.rule or 'all rules'}: {one.reason}", err=True)
 
 
 def _print(phases: Mapping[str, Counter[str]]) -> None:
     for phase, counts in phases.items():
         said = [f"{counts[name]:,} {words}" for name, words in WORDS.items() if counts[name]]
         if said:
-            click.echo(f"{phase:<8} {', '.join(said)}")
+            print_line(f"{phase:<8} {', '.join(said)}")
         by_rule = _by_rule(counts)
         width = max(map(len, by_rule), default=0)
         for rule, counted in by_rule.items():
             done = ", ".join(f"{counted[what]:,} {words}" for what, words in OF_RULES.items() if counted.get(what))
-            click.echo(f"{'':<8} {rule:<{width}}  {done}")
+            print_line(f"{'':<8} {rule:<{width}}  {done}")
 
 
 def _print_states(states: Mapping[str, str]) -> None:
@@ -282,7 +279,7 @@ def _print_states(states: Mapping[str, str]) -> None:
     for name, state in sorted(states.items()):
         by_state.setdefault(state, []).append(name)
     for state, names in sorted(by_state.items()):
-        click.echo(f"{state:<8} {', '.join(names)}")
+        print_line(f"{state:<8} {', '.join(names)}")
 
 
 def _by_rule(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 import click
 
 from projections import __version__
-from projections.errors import ProjectionsError, RulesError
+from projections.errors import ProjectionsError, RulesError, UsageError
+from projections.tools.printable import printable
 
 __all__ = ["cli", "main"]
 
@@ -66,16 +69,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = cli.main(args=arguments, prog_name="projections", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        _show(error)
         code = WRONG
     except click.Abort:
         code = 130
     except RulesError as error:
-        for problem in error.problems:
-            click.echo(str(problem), err=True)
+        _complain(*map(str, error.problems))
+        code = WRONG
+    except UsageError as error:
+        first, *more = error.lines
+        _complain(f"projections: {first}", *more)
         code = WRONG
     except ProjectionsError as error:
-        click.echo(f"projections: {error}", err=True)
+        _complain(f"projections: {error}")
         code = WRONG
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python would complain again when it closes the stream.
@@ -83,14 +89,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = 0
     except Exception as error:
         if os.environ.get("PROJECTIONS_DEBUG"):
-            raise
-        click.echo(
+            _complain(*traceback.format_exc().split("\n"))
+        _complain(
             f"projections: a mistake of this program, please report it: {type(error).__name__}: {error} "
-            "(PROJECTIONS_DEBUG=1 shows where)",
-            err=True,
+            "(PROJECTIONS_DEBUG=1 shows where)"
         )
         code = BUG
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(*lines: str) -> None:
+    from projections.tools.render import print_line
+
+    for line in lines:
+        print_line(line, err=True)
+
+
+def _show(error: click.ClickException) -> None:
+    """What click prints of wrong usage, without what an argument may have brought into it."""
+    shown, message = io.StringIO(), error.format_message()
+    error.show(shown)
+    _complain(*shown.getvalue().rstrip("\n").replace(message, printable(message)).split("\n"))
 
 
 if __name__ == "__main__":

@@ -1,18 +1,27 @@
-"""What commands print: tables and colours for people, JSON for programs."""
+"""Standard output and standard error: every command prints through this module, and nothing else does.
+
+Whatever is printed is made printable here (`projections.tools.printable`): a text is one line and cannot hold a control
+character, a forged line, or markup. Colours are written by `styled`, whose first argument is a literal of ours.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import string
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, LiteralString
+
+import click
 
 from projections.engine.store import Image, ItemKey
 from projections.language.keys import decode_key
 from projections.language.values import plain, plain_item
+from projections.tools.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,19 +29,106 @@ if TYPE_CHECKING:
     from projections.language.program import Program
     from projections.tools.replay import Replay
 
-__all__ = ["console", "count", "json_text", "print_grid", "print_replay", "replay_document", "visible"]
+__all__ = [
+    "Styled",
+    "console",
+    "count",
+    "json_text",
+    "print_grid",
+    "print_line",
+    "print_replay",
+    "print_text",
+    "replay_document",
+    "styled",
+    "visible",
+]
 
 WIDTH = 110
 """Columns where the output is not a terminal, which has no width."""
 
 
+class Styled(str):
+    """A line with rich's markup in it. `styled` makes it; everything else is data, which has none."""
+
+    __slots__ = ()
+
+    def __add__(self, other: str) -> Styled:
+        return Styled(str.__add__(self, _data(other)))
+
+    def __radd__(self, other: str) -> Styled:
+        return Styled(str.__add__(_data(other), self))
+
+    def __format__(self, format_spec: str) -> str:
+        raise TypeError(
+            "a Styled text goes into styled(), which keeps its markup apart from data; not into an f-string"
+        )
+
+
+class _Formatter(string.Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return _data(value if isinstance(value, Styled) else format(value, format_spec))
+
+
+def styled(template: LiteralString, *data: object) -> Styled:
+    """A line with markup: `styled("[bold]{}[/] {:,}", key, number)`. Data comes out as it is, markup or not."""
+    return Styled(_Formatter().vformat(template, data, {}))
+
+
+_BRACKETS = str.maketrans("[\\", "\x01\x02")
+_BACK = str.maketrans("\x01\x02", "[\\")
+"""Data in a Styled line has no brackets and backslashes, which rich reads, until rich has read it: no two pieces of data
+make a tag together. What stands for them is unique, because printable text has no control characters."""
+
+
+def _data(text: str) -> str:
+    return text if isinstance(text, Styled) else printable(text).translate(_BRACKETS)
+
+
+def print_line(text: str, *, err: bool = False) -> None:
+    """One line of plain text."""
+    click.echo(printable(text), err=err)
+
+
+def print_text(text: str, *, end: str = "\n") -> None:
+    """A text of several lines whose line feeds are our own: JSON, YAML, Markdown and others that have escapes for data.
+
+    `end` follows if it is not there already.
+    """
+    click.echo(printable(text if text.endswith(end) else text + end, lines=True), nl=False)
+
+
 def console(*, stderr: bool = False) -> Console:
     """Colours on a terminal only, and not if NO_COLOR is set."""
-    from rich.console import Console
-
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else int(os.environ.get("COLUMNS") or WIDTH)
-    return Console(file=stream, width=width, highlight=False, emoji=False, markup=True)
+    made: Console = _console_type()(file=stream, width=width, highlight=False, emoji=False)
+    return made
+
+
+@cache
+def _console_type() -> Any:
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class SafeConsole(Console):
+        """Prints a text as data on one line, and markup only where it is Styled."""
+
+        def render_str(self, text: str, **options: Any) -> Any:
+            if not isinstance(text, Styled):
+                return super().render_str(printable(text), **{**options, "markup": False})
+            made = super().render_str(text, **{**options, "markup": True})
+            made.plain = made.plain.translate(_BACK)
+            return made
+
+        def render(self, renderable: Any, options: Any = None) -> Iterable[Any]:
+            """What progress bars and other parts of rich made of a text, too."""
+            for segment in super().render(renderable, options):
+                if segment.control:
+                    yield segment
+                else:
+                    yield Segment(printable(segment.text, lines=True), segment.style)
+
+    return SafeConsole
 
 
 def json_text(value: Any) -> str:
@@ -49,6 +145,7 @@ def print_grid(out: Console, rows: Sequence[Sequence[tuple[str, str]]], indent: 
     from rich.cells import cell_len
     from rich.text import Text
 
+    rows = [[(printable(text), style) for text, style in row] for row in rows]
     widths: dict[int, int] = {}
     for row in rows:
         for column, (text, _) in enumerate(row[:-1]):
@@ -94,8 +191,6 @@ def replay_document(replay: Replay, program: Program, *, internal: bool = False)
 
 def print_replay(replay: Replay, program: Program, document: Mapping[str, Any], *, internal: bool = False) -> None:
     """The items with what rules wrote on them, and which rule wrote it."""
-    from rich.markup import escape
-
     from projections.tools.lineage import EVERY, creators, origins
 
     out = console()
@@ -118,8 +213,8 @@ def print_replay(replay: Replay, program: Program, document: Mapping[str, Any], 
             continue
         shown += 1
         attributes += len(derived)
-        by = f"[dim], created by[/] [cyan]{created[entity]}[/]" if entity in created else ""
-        out.print(f"[bold]{escape(_name(key))}[/]  {entity}{by}", soft_wrap=True)
+        by = styled("[dim], created by[/] [cyan]{}[/]", created[entity]) if entity in created else ""
+        out.print(styled("[bold]{}[/]  {}{}", _name(key), entity, by), soft_wrap=True)
         order = list(whence)
         rows = []
         for name in sorted(image, key=lambda name: order.index(name) if name in order else -1):
@@ -136,7 +231,7 @@ def print_replay(replay: Replay, program: Program, document: Mapping[str, Any], 
                 rows.append([(" ", ""), (name, "dim"), (_value(value, 200), "dim")])
         print_grid(out, rows)
     for key in sorted(set(replay.before) - set(replay.after)):
-        out.print(f"[red]- {escape(_name(key))}[/]  removed", soft_wrap=True)
+        out.print(styled("[red]- {}[/]  removed", _name(key)), soft_wrap=True)
     if replay.after and not shown:
         shadow = document["projections"] and all(one["mode"] == "shadow" for one in document["projections"].values())
         why = "all rules are in the shadow" if shadow else "no rule applies to these events"
@@ -146,16 +241,12 @@ def print_replay(replay: Replay, program: Program, document: Mapping[str, Any], 
 
 
 def _print_problems(out: Console, replay: Replay) -> None:
-    from rich.markup import escape
-
     for one in replay.quarantined:
-        rule = f" [cyan]{escape(str(one.rule))}[/]" if one.rule else ""
-        out.print(
-            f"[yellow]quarantined[/]{rule}  {escape(_rejected_name(one.key))}: {escape(one.reason)}", soft_wrap=True
-        )
+        rule = styled(" [cyan]{}[/]", str(one.rule)) if one.rule else ""
+        out.print(styled("[yellow]quarantined[/]{}  {}: {}", rule, _rejected_name(one.key), one.reason), soft_wrap=True)
     for failure in replay.failures:
         name = " · ".join(str(text) for text in _keys(failure.record).values())
-        out.print(f"[red]failed[/]  {escape(name)}: {escape(failure.reason)}", soft_wrap=True)
+        out.print(styled("[red]failed[/]  {}: {}", name, failure.reason), soft_wrap=True)
     if replay.quarantined or replay.failures:
         out.print()
 
@@ -163,14 +254,21 @@ def _print_problems(out: Console, replay: Replay) -> None:
 def _print_summary(out: Console, replay: Replay, shown: int, attributes: int, untouched: Mapping[str, int]) -> None:
     repeated = f" ({replay.repeated} redelivered)" if replay.repeated else ""
     out.print(
-        f"{count(replay.recorded, 'record')}{repeated} in {count(replay.rounds, 'round')}: "
-        f"[bold]{count(attributes, 'derived attribute')} on {count(shown, 'item')}[/], "
-        f"{len(replay.quarantined)} quarantined, {len(replay.failures)} failed.",
+        styled(
+            "{}{} in {}: [bold]{} on {}[/], {} quarantined, {} failed.",
+            count(replay.recorded, "record"),
+            repeated,
+            count(replay.rounds, "round"),
+            count(attributes, "derived attribute"),
+            count(shown, "item"),
+            len(replay.quarantined),
+            len(replay.failures),
+        ),
         soft_wrap=True,
     )
     if untouched:
         rest = ", ".join(f"{number} {entity}" for entity, number in sorted(untouched.items()))
-        out.print(f"[dim]Left as the application wrote them: {rest}.[/]", soft_wrap=True)
+        out.print(styled("[dim]Left as the application wrote them: {}.[/]", rest), soft_wrap=True)
 
 
 def _in_order(items: Mapping[ItemKey, Image], program: Program) -> Iterable[tuple[ItemKey, Image]]:

@@ -9,11 +9,9 @@ from itertools import groupby
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import click
-
 from projections.language.keys import decode_key
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, REPAIRS, SOURCE, Drift
-from projections.tools.render import console, print_grid
+from projections.tools.render import console, json_text, print_grid, print_line, print_text, styled
 
 if TYPE_CHECKING:
     from projections.operations.verify.repair import Repair
@@ -63,7 +61,7 @@ class Progress:
             self._bar.update(self._task, description=text)
         elif not self._quiet and what not in self._said:
             self._said.add(what)
-            click.echo(f"reading {what} …" if items else text, err=True)
+            print_line(f"reading {what} …" if items else text, err=True)
 
     def _of(self, table: str) -> str:
         size = self._sizes.get(table, 0)
@@ -79,12 +77,12 @@ class Progress:
 def print_json(one: Verification, mended: Repair | None, withheld: Sequence[str], share: float | None) -> None:
     """One object, written as it comes: there may be more drift than fits into memory."""
     for name, drifts in (("drift", one.drifts()), ("busy", one.busy()), ("leftOver", one.left_over())):
-        click.echo(("{" if name == "drift" else "") + f'"{name}": [')
+        print_text(("{" if name == "drift" else "") + f'"{name}": [\n')
         before = ""
         for drift in drifts:
-            click.echo(before + json.dumps(drift.document(), ensure_ascii=False, sort_keys=True), nl=False)
+            print_text(before + json.dumps(drift.document(), ensure_ascii=False, sort_keys=True), end="")
             before = ",\n"
-        click.echo("\n],")
+        print_text("\n],\n")
     rest = {
         "rules": one.scope.states,
         "read": dict(one.counts),
@@ -97,7 +95,7 @@ def print_json(one: Verification, mended: Repair | None, withheld: Sequence[str]
         "rejected": mended.rejected if mended is not None else {},
         "withheld": withheld,
     }
-    click.echo(json.dumps(rest, ensure_ascii=False, indent=2)[1:])
+    print_text(json_text(rest)[1:])
 
 
 def print_table(
@@ -117,17 +115,20 @@ def print_table(
             else:
                 more += 1
         state = "not deployed" if one.scope.offline else one.scope.states.get(rule, "gone")
-        out.print(f"[bold cyan]{rule}[/] [dim]({state})[/]" if rule else "[bold cyan]all rules[/]", soft_wrap=True)
+        out.print(
+            styled("[bold cyan]{}[/] [dim]({})[/]", rule, state) if rule else styled("[bold cyan]all rules[/]"),
+            soft_wrap=True,
+        )
         if more:
             rows.append([("…", ""), (f"and {more:,} more: --show, or --json for all", "dim")])
         print_grid(out, rows)
     for kind, count in kinds.most_common():
-        click.echo(f"{count:>7,} × {kind}: {KINDS[kind]}. --repair {REPAIRS[kind]}.")
+        print_line(f"{count:>7,} × {kind}: {KINDS[kind]}. --repair {REPAIRS[kind]}.")
     for line in [*_notes(one, mended, share), *_busy(one), *_left_over(one)]:
-        click.echo(line)
+        print_line(line)
     if withheld:
         shown = ", ".join(_key(text, several) for text in withheld)
-        click.echo(f"Not deleted without --allow-delete: {shown}.")
+        print_line(f"Not deleted without --allow-delete: {shown}.")
     read = ", ".join(f"{count:,} of {table}" for table, count in sorted(one.counts.items()))
     left = one.suspects.count()
     if mended is not None:
@@ -136,7 +137,7 @@ def print_table(
         said = f"{left:,} {'difference' if left == 1 else 'differences'}."
     else:
         said = "✓ No drift."
-    click.echo(f"{said} Items read: {read or 'none'}.")
+    print_line(f"{said} Items read: {read or 'none'}.")
 
 
 def _row(drift: Drift, several: bool) -> list[tuple[str, str]]:

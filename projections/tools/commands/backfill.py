@@ -10,6 +10,7 @@ from projections.errors import UsageError
 from projections.tools.commands.connect import connect, live_options
 from projections.tools.commands.options import as_json
 from projections.tools.commands.stack import deployed, stack_option
+from projections.tools.render import print_line
 
 __all__ = ["command"]
 
@@ -122,7 +123,7 @@ def command(
             run = runner.work(run)
         except KeyboardInterrupt:
             told.end()
-            click.echo("Stopped. The same command goes on where this one was.", err=True)
+            print_line("Stopped. The same command goes on where this one was.", err=True)
             return STOPPED
         told.end()
         return report(backfill, run, runner, as_json=as_json)

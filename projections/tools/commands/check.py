@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from projections.tools.commands.options import as_json, document_of, find_rules, rules_argument
+from projections.tools.render import console, count, json_text, print_grid, print_line, print_text, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +56,6 @@ def command(file: str | None, rules: str | None, template: str | None, as_json: 
     be judged from it.
     """
     from projections.language.review import review
-    from projections.tools.render import json_text
 
     path = find_rules(file, rules)
     if template is not None:
@@ -63,7 +63,7 @@ def command(file: str | None, rules: str | None, template: str | None, as_json: 
     found = review(path, _near(path))
     rows = _rows(found.rules) if found.rules is not None else []
     if as_json:
-        click.echo(json_text({"findings": [asdict(finding) for finding in found.findings], "rules": rows}))
+        print_text(json_text({"findings": [asdict(finding) for finding in found.findings], "rules": rows}))
     else:
         _print(rows, found.findings, _near(path))
     return int(any(_as_bad(finding.severity, fail_on) for finding in found.findings))
@@ -74,18 +74,17 @@ def _compare(path: Path, template: str, as_json: bool, fail_on: str) -> int:
     from projections.tools.deployment.agreement import disagreements
     from projections.tools.deployment.cloudformation import read_template
     from projections.tools.deployment.needs import Deployment
-    from projections.tools.render import json_text
 
     program = Program.from_document(document_of(path))
     found = disagreements(read_template(template), Deployment(str(path), program))
     if as_json:
-        click.echo(json_text({"template": template, "findings": [asdict(finding) for finding in found]}))
+        print_text(json_text({"template": template, "findings": [asdict(finding) for finding in found]}))
     else:
         for finding in found:
-            click.echo(str(finding))
+            print_line(str(finding))
         wrong = sum(finding.severity != "note" for finding in found)
         noun = "finding" if wrong == 1 else "findings"
-        click.echo(f"{wrong} {noun}." if wrong else f"✓ {template} agrees with {_near(path)}.")
+        print_line(f"{wrong} {noun}." if wrong else f"✓ {template} agrees with {_near(path)}.")
     return int(any(_as_bad(finding.severity, fail_on) for finding in found))
 
 
@@ -128,7 +127,6 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
 
 
 def _print(rows: list[dict[str, Any]], findings: tuple[Finding, ...], file: str) -> None:
-    from projections.tools.render import console
 
     out = console()
     names = {row["rule"] for row in rows}
@@ -139,29 +137,34 @@ def _print(rows: list[dict[str, Any]], findings: tuple[Finding, ...], file: str)
 
 
 def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -> None:
-    from rich.markup import escape
-
     from projections.tools.paths import Path as WritePath
-    from projections.tools.render import print_grid
 
-    only = f" where {escape(row['where'])}" if row["where"] else ""
-    mode = f" [yellow]({row['mode']})[/]" if row["mode"] != "live" else ""
+    only = f" where {row['where']}" if row["where"] else ""
+    mode = styled(" [yellow]({})[/]", row["mode"]) if row["mode"] != "live" else ""
     target = "on the same item" if row["kind"] == "index" else f"→ {row['into']}"
     out.print(
-        f"[bold cyan]{escape(row['rule'])}[/]{mode}  {row['kind']} of {row['from']}{only} {target}"
-        f"  [dim]{escape(row['key'])}[/]",
+        styled(
+            "[bold cyan]{}[/]{}  {} of {}{} {}  [dim]{}[/]",
+            row["rule"],
+            mode,
+            row["kind"],
+            row["from"],
+            only,
+            target,
+            row["key"],
+        ),
         soft_wrap=True,
     )
     print_grid(out, [[(attribute, ""), (how, "dim")] for attribute, how in row["writes"].items()], after="")
     if row["from_attributes"]:
-        names = escape(", ".join(f"{{{name}}}" for name in row["from_attributes"]))
-        out.print(f"  [dim]key: {names} of the attributes of {row['from']}.[/]", soft_wrap=True)
+        names = ", ".join(f"{{{name}}}" for name in row["from_attributes"])
+        out.print(styled("  [dim]key: {} of the attributes of {}.[/]", names, row["from"]), soft_wrap=True)
     taken = WritePath(**row["path"])
     name = f"{taken.name}: " if taken.name != row["kind"] else ""
-    out.print(f"  [dim]path: {escape(name + taken.how)}. {escape(taken.units)}.[/]", soft_wrap=True)
+    out.print(styled("  [dim]path: {}. {}.[/]", name + taken.how, taken.units), soft_wrap=True)
     if row["after"]:
         out.print(
-            f"  [dim]after {escape(', '.join(row['after']))}: {row['passes']} passes through the stream.[/]",
+            styled("  [dim]after {}: {} passes through the stream.[/]", ", ".join(row["after"]), row["passes"]),
             soft_wrap=True,
         )
     _print_findings(out, findings, "  ")
@@ -170,27 +173,30 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
 
 
 def _print_findings(out: Console, findings: list[Finding], indent: str = "") -> None:
-    from rich.markup import escape
-
     for finding in findings:
         colour = COLOURS[finding.severity]
-        place = escape(f"{finding.file}:{finding.line}:{finding.column}:")
-        code = f" [dim]\\[{finding.code}][/]" if finding.code != "mistake" else ""
+        place = f"{finding.file}:{finding.line}:{finding.column}:"
+        code = styled(" [dim]\\[{}][/]", finding.code) if finding.code != "mistake" else ""
         out.print(
-            f"{indent}[bold]{place}[/] [cyan]{escape(finding.path)}[/]: [{colour}]{finding.severity}[/]{code}: "
-            f"{escape(finding.reason)}",
+            styled(
+                "{}[bold]{}[/] [cyan]{}[/]: [{}]{}[/]{}: {}",
+                indent,
+                place,
+                finding.path,
+                colour,
+                finding.severity,
+                code,
+                finding.reason,
+            ),
             soft_wrap=True,
         )
         if finding.instead:
-            out.print(f"{indent}  [green]→[/] {escape(finding.instead)}", soft_wrap=True)
+            out.print(styled("{}  [green]→[/] {}", indent, finding.instead), soft_wrap=True)
     if findings:
         out.print()
 
 
 def _print_summary(out: Console, file: str, rows: list[dict[str, Any]], findings: tuple[Finding, ...]) -> None:
-    from rich.markup import escape
-
-    from projections.tools.render import count
 
     counts = {
         severity: sum(finding.severity == severity for finding in findings) for severity in ("error", "warning", "note")
@@ -198,9 +204,15 @@ def _print_summary(out: Console, file: str, rows: list[dict[str, Any]], findings
     noun = "mistake" if not rows else "error"
     told = [count(counts["error"], noun)] if counts["error"] else ["no mistakes"]
     told += [count(counts[severity], severity) for severity in ("warning", "note") if counts[severity]]
-    mark = "[red]✗[/]" if counts["error"] else "[yellow]![/]" if counts["warning"] else "[green]✓[/]"
+    mark = (
+        styled("[red]✗[/]")
+        if counts["error"]
+        else styled("[yellow]![/]")
+        if counts["warning"]
+        else styled("[green]✓[/]")
+    )
     rules = f"{count(len(rows), 'rule')}, " if rows else ""
-    out.print(f"{mark} {escape(file)}: {rules}{', '.join(told)}.", soft_wrap=True)
+    out.print(styled("{} {}: {}{}.", mark, file, rules, ", ".join(told)), soft_wrap=True)
 
 
 def _near(path: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from projections.tools.commands.options import as_json, document_of, find_rules, rules_argument
+from projections.tools.render import json_text, print_text
 
 __all__ = ["command"]
 
@@ -20,10 +21,8 @@ def command(file: str | None, rules: str | None, as_json: bool, output: str | No
     """
     from pathlib import Path
 
-    from projections.tools.render import json_text
-
     text = json_text(document_of(find_rules(file, rules)))
     if output:
         Path(output).write_text(text + "\n", encoding="utf-8")
     else:
-        click.echo(text)
+        print_text(text)

@@ -93,7 +93,7 @@ def connect(
     if not alone:
         wrong.append(f"--ledger {ledger}: that is an application's table, and the ledger is a table of its own")
     if wrong:
-        raise UsageError("\n".join(wrong))
+        raise UsageError(*wrong)
     return Live(
         document,
         program,

@@ -6,6 +6,7 @@ import click
 
 from projections.errors import UsageError
 from projections.tools.commands.options import as_json, document_of, find_rules, rules_option
+from projections.tools.render import json_text, print_text
 
 __all__ = ["command"]
 
@@ -90,7 +91,6 @@ def command(
     from projections.tools.cost.figures import CALL_MS, PRICES, TRANSACTION_MS
     from projections.tools.cost.printing import estimate_document, print_estimate
     from projections.tools.cost.workload import Assumptions, Delivery, named_numbers, projections_of, shares
-    from projections.tools.render import json_text
 
     program = Program.from_document(document_of(find_rules(rules)))
     default = {name: price for name, (price, _) in PRICES.items()}
@@ -123,7 +123,7 @@ def command(
 
         found = estimate(CostModel(program, assumed), read_workload(program, total, rates), delivery)
     if as_json:
-        click.echo(json_text(estimate_document(found)))
+        print_text(json_text(estimate_document(found)))
     else:
         print_estimate(program, found, why=why)
     return 0

@@ -10,6 +10,7 @@ import click
 
 from projections.errors import UsageError
 from projections.tools.commands.options import as_json, find_rules, rules_option
+from projections.tools.render import console, json_text, print_text
 
 __all__ = ["command"]
 
@@ -38,16 +39,15 @@ def command(old: str, new: str | None, rules: str | None, form: str, as_json: bo
     """
     from projections.tools.diff.difference import difference
     from projections.tools.diff.show import as_data, as_markdown, print_difference
-    from projections.tools.render import console, json_text
 
     if new and rules:
         raise UsageError(f"two new rule files: {new} and {rules}; name one")
     before, after = _path(old), _path(new) if new else find_rules(rules)
     found = difference(_document(before), _document(after))
     if as_json or form == "json":
-        click.echo(json_text(as_data(found)))
+        print_text(json_text(as_data(found)))
     elif form == "markdown":
-        click.echo(as_markdown(found, before.name, after.name), nl=False)
+        print_text(as_markdown(found, before.name, after.name))
     else:
         print_difference(console(), found, str(before), str(after))
     return 1 if found.findings else 0

@@ -8,6 +8,7 @@ from projections.errors import UsageError
 from projections.tools.commands.connect import connect, live_options
 from projections.tools.commands.options import as_json, document_of, find_rules
 from projections.tools.commands.stack import deployed, stack_option
+from projections.tools.render import json_text, print_text
 
 __all__ = ["command"]
 
@@ -75,14 +76,13 @@ def _events(document: dict[str, object], events: tuple[str, ...], batch_size: in
     from projections.tools.explain.document import explain, explanation_document
     from projections.tools.explain.printing import print_explanation
     from projections.tools.rehearsal.rehearse import rehearse
-    from projections.tools.render import json_text
 
     program = Program.from_document(document)
     recorded = read(events)
     rehearsal = rehearse(program, [one.record for one in recorded], batch_size=batch_size)
     explanation = explain(program, rehearsal, [one.place for one in recorded])
     if as_json:
-        click.echo(json_text(explanation_document(explanation)))
+        print_text(json_text(explanation_document(explanation)))
     else:
         print_explanation(explanation, reads=reads)
     return 1 if explanation.rejected or explanation.failed else 0
@@ -100,12 +100,11 @@ def _item(
     from projections.tools.explain.item import tell_item
     from projections.tools.explain.item_printing import item_document, print_item
     from projections.tools.explain.keys import read_key
-    from projections.tools.render import json_text
 
     live = connect(rules, tables, ledger, endpoint_url, region)
     told = tell_item(live.program, live.store, read_key(live.program, item))
     if as_json:
-        click.echo(json_text(item_document(told)))
+        print_text(json_text(item_document(told)))
     else:
         print_item(live.program, told)
     return 0 if told.agrees else 1

@@ -8,6 +8,7 @@ import click
 
 from projections.errors import UsageError
 from projections.tools.commands.options import as_json, find_rules, rules_argument
+from projections.tools.render import count, json_text, print_line, print_text
 
 __all__ = ["command"]
 
@@ -39,7 +40,6 @@ def command(file: str | None, rules: str | None, as_json: bool, form: str | None
     from projections.language.loader import load
     from projections.language.review import review
     from projections.tools.graph import dot, graph_of, mermaid, page
-    from projections.tools.render import count, json_text
 
     if as_json and form is not None:
         raise UsageError("--json and --format both say what to print; name one")
@@ -51,10 +51,10 @@ def command(file: str | None, rules: str | None, as_json: bool, form: str | None
         form = form or ENDINGS.get(Path(output or "").suffix.lower(), "mermaid")
         text = {"mermaid": mermaid, "dot": dot, "html": page}[form](graph)
     if output is None:
-        click.echo(text, nl=False)
+        print_text(text)
         return
     try:
         Path(output).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{output}: cannot be written: {error.strerror}") from None
-    click.echo(f"{output}: {count(len(graph.rules), 'rule')} of {path.name}", err=True)
+    print_line(f"{output}: {count(len(graph.rules), 'rule')} of {path.name}", err=True)

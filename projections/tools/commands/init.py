@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from projections.tools.commands.options import as_json
+from projections.tools.render import console, count, json_text, print_line, print_text, styled
 
 if TYPE_CHECKING:
     from projections.tools.init.inference.proposal import Proposal
@@ -68,9 +69,7 @@ def command(
     write(directory, files, force=force)
     document["files"] = sorted(files)
     if as_json:
-        from projections.tools.render import json_text
-
-        click.echo(json_text(document))
+        print_text(json_text(document))
     else:
         _print_end(directory, files)
 
@@ -109,7 +108,7 @@ def _proposed(
     expected = estimated_units(about, size)
     if not quiet:
         known = f"of about {about.items:,} " if about.items else ""
-        click.echo(
+        print_line(
             f"Reading up to {size:,} {known}items of {table}: about {expected:,} read units, at most {rate:g} a second.",
             err=True,
         )
@@ -140,9 +139,6 @@ def _document(proposal: Proposal, reading: Reading, expected: int) -> dict[str, 
 
 
 def _print_proposal(proposal: Proposal, reading: Reading) -> None:
-    from rich.markup import escape
-
-    from projections.tools.render import console, count
 
     out = console()
     whole = "all" if proposal.complete else "a sample"
@@ -153,25 +149,25 @@ def _print_proposal(proposal: Proposal, reading: Reading) -> None:
     )
     out.print()
     if not proposal.recognised:
-        out.print("[yellow]No structure was recognised[/]: rules.yaml has one entity for any item, and no rules.")
+        out.print(
+            styled("[yellow]No structure was recognised[/]: rules.yaml has one entity for any item, and no rules.")
+        )
     for entity in proposal.entities:
         key = " · ".join(entity.key.values())
         match = f" where {entity.match[0]} is {entity.match[1]}" if entity.match else ""
-        out.print(
-            f"[bold cyan]{escape(entity.name)}[/]  {escape(key + match)}  [dim]{entity.items:,}[/]", soft_wrap=True
-        )
+        out.print(styled("[bold cyan]{}[/]  {}  [dim]{:,}[/]", entity.name, key + match, entity.items), soft_wrap=True)
     for unknown in proposal.unknown:
         key = " · ".join(unknown.key.values())
-        out.print(f"[yellow]?[/]  {escape(key)}  [dim]{unknown.items:,}: {escape(unknown.why)}[/]", soft_wrap=True)
+        out.print(styled("[yellow]?[/]  {}  [dim]{:,}: {}[/]", key, unknown.items, unknown.why), soft_wrap=True)
     out.print()
     for rule in proposal.rules:
-        mark = "[yellow]possible[/]" if rule.doubt else "[green]shadow[/]  "
-        out.print(f"{mark}  [bold]{escape(rule.name)}[/]  {escape(rule.evidence)}", soft_wrap=True)
+        mark = styled("[yellow]possible[/]") if rule.doubt else styled("[green]shadow[/]  ")
+        out.print(styled("{}  [bold]{}[/]  {}", mark, rule.name, rule.evidence), soft_wrap=True)
     if proposal.rules:
         out.print()
 
 
 def _print_end(directory: Path, files: dict[str, str]) -> None:
     names = sorted(files, key=lambda name: ("/" in name, name))
-    click.echo(f"Wrote {len(names)} files to {directory}: {', '.join(names)}.")
-    click.echo(f"Next: cd {directory} && projections check && projections replay events/*.json && python -m pytest")
+    print_line(f"Wrote {len(names)} files to {directory}: {', '.join(names)}.")
+    print_line(f"Next: cd {directory} && projections check && projections replay events/*.json && python -m pytest")

@@ -14,6 +14,7 @@ from projections.errors import UsageError
 from projections.tools.commands.connect import connect, live_options
 from projections.tools.commands.options import as_json
 from projections.tools.commands.stack import Deployed, deployed, stack_option
+from projections.tools.render import console, json_text, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.operations.redrive.boxes import Box, Outcome
@@ -100,7 +101,7 @@ def command(
         outcome = work_off(boxes, redrive, now=lambda: datetime.now(UTC), most=most, keep=dry_run, told=show.told)
     except KeyboardInterrupt:
         show.end()
-        click.echo("Stopped. What was not redriven is where it was; the same command goes on.", err=True)
+        print_line("Stopped. What was not redriven is where it was; the same command goes on.", err=True)
         return 130
     finally:
         show.end()
@@ -159,7 +160,6 @@ def _sender(url: str | None, region: str | None, dry: bool) -> Any:
 
 
 def _report(outcome: Outcome, redrive: Redrive, show: _Shown, as_json: bool, dry_run: bool) -> int:
-    from projections.tools.render import json_text
 
     if as_json:
         report: dict[str, Any] = {
@@ -172,23 +172,23 @@ def _report(outcome: Outcome, redrive: Redrive, show: _Shown, as_json: bool, dry
         }
         if dry_run:
             report["refreshed"] = show.items
-        click.echo(json_text(report))
+        print_text(json_text(report))
         return 1 if outcome.remains else 0
     if dry_run:
         for line in show.items[:SHOWN]:
-            click.echo(f"would be refreshed: {line['key']}" + (f" ({line['reason']})" if line["reason"] else ""))
+            print_line(f"would be refreshed: {line['key']}" + (f" ({line['reason']})" if line["reason"] else ""))
         _more(len(show.items))
     lines = [f"{left['place']}: {_about(left)}" for one in outcome.boxes.values() for left in map(_left, one.left)]
     for text in lines[:SHOWN]:
-        click.echo(f"{'would stay' if dry_run else 'stays'}: {text}", err=True)
+        print_line(f"{'would stay' if dry_run else 'stays'}: {text}", err=True)
     _more(len(lines), err=True)
     for name, one in outcome.boxes.items():
         words = ("would be redriven", "would stay") if dry_run else ("redriven", "stay")
-        click.echo(f"{name}: {one.done:,} {words[0]}, {len(one.left):,} {words[1]}")
+        print_line(f"{name}: {one.done:,} {words[0]}, {len(one.left):,} {words[1]}")
     pushes = f", {redrive.pushes:,} to be pushed to children" if redrive.pushes else ""
-    click.echo(f"{redrive.items:,} {'item' if redrive.items == 1 else 'items'} looked at{pushes}.")
+    print_line(f"{redrive.items:,} {'item' if redrive.items == 1 else 'items'} looked at{pushes}.")
     if outcome.stopped:
-        click.echo("Stopped at --max; there may be more.")
+        print_line("Stopped at --max; there may be more.")
     return 1 if outcome.remains else 0
 
 
@@ -203,24 +203,23 @@ def _about(left: dict[str, Any]) -> str:
 
 def _more(number: int, *, err: bool = False) -> None:
     if number > SHOWN:
-        click.echo(f"… and {number - SHOWN:,} more (--json has all)", err=err)
+        print_line(f"… and {number - SHOWN:,} more (--json has all)", err=err)
 
 
 class _Shown:
     """How far it is, on a terminal; of a dry run also the items."""
 
     def __init__(self, *, quiet: bool, listing: bool) -> None:
-        from rich.console import Console
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         self.items: list[dict[str, str]] = []
         self._listing = listing
         self._done = self._left = 0
-        console = Console(stderr=True)
+        out = console(stderr=True)
         self._bar: Progress | None = None
-        if console.is_terminal and not quiet:
+        if out.is_terminal and not quiet:
             columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-            self._bar = Progress(*columns, console=console, transient=True)
+            self._bar = Progress(*columns, console=out, transient=True)
             self._task = self._bar.add_task("looking")
             self._bar.start()
 

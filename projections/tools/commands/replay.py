@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import click
 
 from projections.tools.commands.options import as_json, document_of, find_rules, rules_option
+from projections.tools.render import json_text, print_replay, print_text, replay_document
 
 __all__ = ["command"]
 
@@ -43,7 +44,6 @@ def command(
     """
     from projections.language.program import Program
     from projections.tools.events import read
-    from projections.tools.render import json_text, print_replay, replay_document
     from projections.tools.replay import replay
     from projections.tools.tables import EndpointTables, MemoryTables, Tables, schemas
 
@@ -58,7 +58,7 @@ def command(
             tables = stack.enter_context(EndpointTables(endpoint_url, schemas(program)))
         result = replay(program, records, tables, batch_size=batch_size)
     if as_json:
-        click.echo(json_text(replay_document(result, program, internal=internal)))
+        print_text(json_text(replay_document(result, program, internal=internal)))
     else:
         print_replay(result, program, document, internal=internal)
     return 1 if result.quarantined or result.failures else 0

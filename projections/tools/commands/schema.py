@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from projections.tools.commands.options import as_json, rules_option
+from projections.tools.render import json_text, print_text
 
 __all__ = ["command"]
 
@@ -21,6 +22,5 @@ def command(as_json: bool, rules: str | None) -> None:
     # yaml-language-server: $schema=rules.schema.json
     """
     from projections.language.schema import json_schema
-    from projections.tools.render import json_text
 
-    click.echo(json_text(json_schema()))
+    print_text(json_text(json_schema()))

@@ -10,6 +10,7 @@ import click
 
 from projections.errors import UsageError
 from projections.tools.commands.options import as_json, document_of, find_rules, rules_option
+from projections.tools.render import console, json_text, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.tools.simulation.campaign import Report
@@ -54,7 +55,6 @@ def command(
 
     Exits with 1 if a history diverges.
     """
-    from projections.tools.render import json_text
     from projections.tools.simulation.campaign import Campaign
     from projections.tools.simulation.odds import fixed
     from projections.tools.simulation.scene import Scene
@@ -73,16 +73,15 @@ def command(
     if trace and report.failures:
         lines = Scene(document, odds=fixed(drawn)).play(report.failures[0].seed, trace=True).trace
     if as_json:
-        click.echo(json_text(_document(report, str(path), lines)))
+        print_text(json_text(_document(report, str(path), lines)))
     else:
         _print(report, str(path), lines)
     return 1 if report.failures else 0
 
 
 def _with_progress(run: Callable[[Callable[[Report], None]], Report]) -> Report:
-    from rich.console import Console
 
-    out = Console(stderr=True)
+    out = console(stderr=True)
     with out.status("playing histories") as status:
 
         def progress(report: Report) -> None:
@@ -111,18 +110,18 @@ def _document(report: Report, rules: str, lines: Sequence[str]) -> dict[str, obj
 
 
 def _print(report: Report, rules: str, lines: Sequence[str]) -> None:
-    for line in lines:
-        click.echo(line)
+    for entry in lines:
+        print_text(entry)
     totals = (
         f"{report.writes:,} writes of the application, {report.records:,} stream records, {report.deliveries:,} deliveries, "
         f"{report.calls:,} calls, {report.faults:,} faults, {report.seconds:.1f} s"
     )
     if not report.failures:
-        click.echo(f"{report.histories:,} histories, wrong 0, harm 0: {totals}.")
+        print_line(f"{report.histories:,} histories, wrong 0, harm 0: {totals}.")
         return
     failure = report.failures[0]
-    click.echo(f"Seed {failure.seed} of {rules} went wrong:")
+    print_line(f"Seed {failure.seed} of {rules} went wrong:")
     for problem in failure.problems:
-        click.echo(f"  {problem}")
-    click.echo(f"{report.histories:,} histories, wrong {report.wrong:,}, harm {report.harm:,}: {totals}.")
-    click.echo(f"To see it: projections simulate --rules {rules} --seed {failure.seed} --histories 1 --trace")
+        print_text(f"  {problem}")
+    print_line(f"{report.histories:,} histories, wrong {report.wrong:,}, harm {report.harm:,}: {totals}.")
+    print_line(f"To see it: projections simulate --rules {rules} --seed {failure.seed} --histories 1 --trace")

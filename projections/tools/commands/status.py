@@ -15,6 +15,7 @@ from projections.tools.commands.connect import Live, connect, live_options
 from projections.tools.commands.options import as_json
 from projections.tools.commands.redrive import PREFIX
 from projections.tools.commands.stack import deployed, stack_option
+from projections.tools.render import console, json_text, print_text, styled
 
 if TYPE_CHECKING:
     from projections.operations.status import Finding
@@ -58,7 +59,6 @@ def command(
     Exits with 1 if anything needs attention.
     """
     from projections.operations import status
-    from projections.tools.render import json_text
 
     names = deployed(stack, region)
     live = connect(rules, names.tables(tables, rules), names.ledger(ledger), endpoint_url, region)
@@ -89,7 +89,7 @@ def command(
     attention = any(finding.level in (status.LOOK, status.ACT) for finding in findings)
     if as_json:
         report = {"attention": attention, "findings": [_plain(finding) for finding in findings], **_registry(live)}
-        click.echo(json_text(report))
+        print_text(json_text(report))
     else:
         _print(findings)
     return 1 if attention else 0
@@ -173,19 +173,15 @@ def _plain(finding: Finding) -> dict[str, Any]:
 
 
 def _print(findings: Sequence[Finding]) -> None:
-    from rich.text import Text
-
     from projections.operations import status
-    from projections.tools.render import console
 
     signs = {status.FINE: ("ok", "green"), status.LOOK: ("look", "yellow"), status.ACT: ("act", "red")}
     out = console()
     width = max(len(finding.subject) for finding in findings)
     for finding in findings:
         sign, style = signs.get(finding.level, ("?", "dim"))
-        line = Text(f"{sign:<5}", style)
-        line.append(f"{finding.subject:<{width}}  ", "bold")
-        line.append(finding.says, "dim" if finding.level == status.UNKNOWN else "")
-        out.print(line, soft_wrap=True)
+        says = styled("[dim]{}[/]", finding.says) if finding.level == status.UNKNOWN else finding.says
+        subject = finding.subject.ljust(width)
+        out.print(styled("[{}]{:<5}[/][bold]{}[/]  {}", style, sign, subject, says), soft_wrap=True)
         if finding.todo:
-            out.print(Text(f"{'':<{width + 7}}{finding.todo}"), soft_wrap=True)
+            out.print(f"{'':<{width + 7}}{finding.todo}", soft_wrap=True)

@@ -10,6 +10,7 @@ import click
 
 from projections.errors import UsageError
 from projections.tools.commands.options import SHIPPED, as_json, document_of, find_rules, rules_argument
+from projections.tools.render import json_text, print_text
 
 if TYPE_CHECKING:
     from projections.tools.deployment.needs import Deployment
@@ -51,7 +52,7 @@ def command(file: str | None, rules: str | None, existing: bool, form: str, as_j
         deployment = Deployment(_shown(path), Program.from_document(document_of(path)), existing)
         text = _manifest(deployment) if as_json or form == "manifest" else _sam(deployment)
     if output is None:
-        click.echo(text, nl=False)
+        print_text(text)
         return
     try:
         Path(output).write_text(text, encoding="utf-8")
@@ -67,14 +68,12 @@ def _sam(deployment: Deployment) -> str:
 
 def _manifest(deployment: Deployment) -> str:
     from projections.tools.deployment.manifest import manifest
-    from projections.tools.render import json_text
 
     return json_text(manifest(deployment).model_dump()) + "\n"
 
 
 def _schema() -> str:
     from projections.tools.deployment.manifest import Manifest
-    from projections.tools.render import json_text
 
     return json_text({"$schema": "https://json-schema.org/draft/2020-12/schema", **Manifest.model_json_schema()}) + "\n"
 

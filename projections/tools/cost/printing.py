@@ -9,7 +9,7 @@ from projections.tools.cost.estimate import MILLION, Estimate
 from projections.tools.cost.figures import PRICES, SECONDS_PER_MONTH, STORAGE_OVERHEAD_BYTES
 from projections.tools.cost.hot import HotKey
 from projections.tools.cost.terms import Sum, Term
-from projections.tools.render import console, print_grid
+from projections.tools.render import Styled, console, print_grid, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,12 +96,6 @@ def _line(out: Console, text: str) -> None:
     out.print(text, soft_wrap=True)
 
 
-def _safe(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
-
-
 def _number(value: float) -> str:
     """Three figures, and all of what is larger than them."""
     if value and abs(value) < 0.0005:
@@ -121,17 +115,24 @@ def _print_head(out: Console, estimate: Estimate) -> None:
     if estimate.events_per_second is not None:
         rate = f"{_number(estimate.events_per_second)} events a second"
         title = f"{rate} like a sample" if estimate.sampled else rate
-    _line(out, f"[bold]{title}[/]: {_safe(changes)}")
+    _line(out, styled("[bold]{}[/]: {}", title, changes))
     _line(
         out,
-        f"[dim]{_number(estimate.events)} events come in one invocation, with {_number(estimate.records - estimate.events)}"
-        f" records of our own writes; it takes {_number(estimate.milliseconds)} ms[/]",
+        styled(
+            "[dim]{} events come in one invocation, with {} records of our own writes; it takes {} ms[/]",
+            _number(estimate.events),
+            _number(estimate.records - estimate.events),
+            _number(estimate.milliseconds),
+        ),
     )
     if estimate.busy is not None and estimate.busy > BUSY:
         _line(
             out,
-            f"[yellow]A shard's invocations take {estimate.busy:.0%} of the time: records will wait. Raise the batch size, "
-            "ParallelizationFactor or the memory, or let targets have more events in common.[/]",
+            styled(
+                "[yellow]A shard's invocations take {:.0%} of the time: records will wait. Raise the batch size, "
+                "ParallelizationFactor or the memory, or let targets have more events in common.[/]",
+                estimate.busy,
+            ),
         )
     out.print()
 
@@ -165,7 +166,7 @@ def _print_ways(out: Console, estimate: Estimate) -> None:
     }
     dollars = estimate.ours.dollars
     told = ", ".join(f"{name} {_money(dollars[key] * MILLION)}" for name, key in parts.items() if dollars[key])
-    _line(out, f"[dim]A million events: {told}.[/]")
+    _line(out, styled("[dim]A million events: {}.[/]", told))
     out.print()
 
 
@@ -192,14 +193,14 @@ def _print_rules(out: Console, program: Program, estimate: Estimate) -> None:
 
 
 def _print_terms(out: Console, estimate: Estimate) -> None:
-    _line(out, "[bold]Why[/]  [dim]how often per event · what each time · for what[/]")
+    _line(out, styled("[bold]Why[/]  [dim]how often per event · what each time · for what[/]"))
     for term in estimate.terms:
         if term.count and (term.write_units or term.read_units or term.calls):
-            _line(out, f"  {_term(term, estimate.events)}")
+            _line(out, styled("  {}", _term(term, estimate.events)))
     out.print()
 
 
-def _term(term: Term, events: float) -> str:
+def _term(term: Term, events: float) -> Styled:
     each = ", ".join(
         f"{_number(value)} {name if value != 1 else name.removesuffix('s')}"
         for name, value in (
@@ -209,8 +210,8 @@ def _term(term: Term, events: float) -> str:
         )
         if value
     )
-    rules = f"[cyan]{', '.join(term.rules)}[/] " if term.rules else ""
-    return f"{_number(term.count / events)} × {each}  {rules}{term.what}  [dim]{_safe(term.why)}[/]"
+    rules = styled("[cyan]{}[/] ", ", ".join(term.rules)) if term.rules else ""
+    return styled("{} × {}  {}{}  [dim]{}[/]", _number(term.count / events), each, rules, term.what, term.why)
 
 
 def _print_hot(out: Console, estimate: Estimate) -> None:
@@ -218,7 +219,7 @@ def _print_hot(out: Console, estimate: Estimate) -> None:
         return
     timed = estimate.events_per_second is not None
     of = "units a second, of 1000 that one partition takes" if timed else "units that the sample took of each"
-    _line(out, f"[bold]The hottest keys[/]  [dim]{of}[/]")
+    _line(out, styled("[bold]The hottest keys[/]  [dim]{}[/]", of))
     for key in estimate.hot[:5]:
         _print_key(out, key, timed)
     out.print()
@@ -231,20 +232,24 @@ def _print_key(out: Console, key: HotKey, timed: bool) -> None:
         told = f", at {_number(key.events_per_second)} events a second"
         told += f"; enough for {key.limit_events:,.0f}" if key.limit_events is not None else ""
     rate = f"{_number(key.units_per_second)} units a second" if timed else f"{_number(key.units_per_second)} units"
-    _line(out, f"  [{color}]{rate}[/]  {_safe(key.key)}[dim]{told}[/]")
+    _line(out, styled("  [{}]{}[/]  {}[dim]{}[/]", color, rate, key.key, told))
     if key.load > WARM and key.advice:
-        _line(out, f"      {_safe(key.advice)}")
+        _line(out, f"      {key.advice}")
 
 
 def _print_legend(out: Console, estimate: Estimate, why: bool) -> None:
     if not estimate.sampled and not estimate.assumptions.targets:
-        _line(out, "[dim]Each event is assumed to have a target of its own; --targets RULE=N makes them share.[/]")
+        _line(
+            out, styled("[dim]Each event is assumed to have a target of its own; --targets RULE=N makes them share.[/]")
+        )
     prices = ", ".join(f"${price:g} per {PRICES[name][1]}" for name, price in estimate.assumptions.prices.items())
-    _line(out, f"[dim]Prices: {_safe(prices)}.[/]")
+    _line(out, styled("[dim]Prices: {}.[/]", prices))
     if estimate.entry_bytes:
         size = estimate.entry_bytes + STORAGE_OVERHEAD_BYTES
         month = size * MILLION / 2**30 * estimate.assumptions.prices["storage"]
         stored = f"about {size:.0f} bytes for each source item, {_money(month)} a month for a million of them"
-        _line(out, f"[dim]Storage is not in it: the ledger keeps {stored}.[/]")
+        _line(out, styled("[dim]Storage is not in it: the ledger keeps {}.[/]", stored))
     if not why:
-        _line(out, "[dim]--why shows the terms of each number; --json has all of them, and what was assumed.[/]")
+        _line(
+            out, styled("[dim]--why shows the terms of each number; --json has all of them, and what was assumed.[/]")
+        )

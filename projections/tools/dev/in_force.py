@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
-from rich.markup import escape
-
 from projections.engine.registry import FILLING, LIVE, Registry
 from projections.errors import Misconfigured, UsageError
 from projections.language.findings import Finding
@@ -24,7 +22,7 @@ from projections.tools.dev.rules_file import RulesFile
 from projections.tools.dev.telling import Delivery, Teller
 from projections.tools.diff.difference import difference
 from projections.tools.local import WRITES_PER_SECOND
-from projections.tools.render import count
+from projections.tools.render import count, styled
 
 __all__ = ["InForce"]
 
@@ -106,7 +104,7 @@ class InForce:
             return
         program = self._without_vanished(program, old.rules)
         if program.document == old.document:
-            self._tell.note(f"[dim]{name} was saved, and means the same[/]", "rules same")
+            self._tell.note(styled("[dim]{} was saved, and means the same[/]", name), "rules same")
             return
         if wrong := self._place.fit(program):
             self._tell.refused("; ".join(wrong))
@@ -130,7 +128,7 @@ class InForce:
             self._projector.use(program, store)
             filling = [name for name, one in standing.rules.items() if one.state == FILLING]
             if filling:
-                text = f"[yellow]{', '.join(filling)}: incomplete, and so not published, before a backfill[/]"
+                text = styled("[yellow]{}: incomplete, and so not published, before a backfill[/]", ", ".join(filling))
                 self._tell.note(text, "filling", rules=filling)
             return
         emulated = self._place.emulated
@@ -150,7 +148,7 @@ class InForce:
             runner = Runner(backfill, told=self._progress(started), waiting=self._waits)
             run = runner.work(run)
         except KeyboardInterrupt:
-            self._tell.note("[yellow]the backfill is not complete; it goes on next time[/]", "backfill stopped")
+            self._tell.note(styled("[yellow]the backfill is not complete; it goes on next time[/]"), "backfill stopped")
             return
         finally:
             self.backfilling = False
@@ -158,7 +156,7 @@ class InForce:
         read = backfill.report(run).get("items", Counter())["items"]
         self._tell.note(
             f"backfill: {read:,} items read, {count(delivery.writes, 'write')}, {delivery.write_units:g} write units, "
-            f"{time.monotonic() - started:.1f} s" + ("" if run.done else ". [red]It is not complete.[/]"),
+            f"{time.monotonic() - started:.1f} s" + ("" if run.done else styled(". [red]It is not complete.[/]")),
             "backfill",
             complete=run.done,
             read=read,
@@ -167,7 +165,7 @@ class InForce:
             failed=runner.failed,
         )
         for key, reason in runner.failed.items():
-            self._tell.note(f"[red]failed[/] {escape(f'{key}: {reason}')}", "backfill failed", key=key, reason=reason)
+            self._tell.note(styled("[red]failed[/] {}", f"{key}: {reason}"), "backfill failed", key=key, reason=reason)
         if delivery.rejected:
             self._tell.delivered(Delivery(rejected=delivery.rejected))
 
@@ -182,7 +180,7 @@ class InForce:
             if time.monotonic() - said > SAY_SECONDS:
                 said = time.monotonic()
                 items = sum(count for (phase, _, _), count in read.items() if phase == segment.phase)
-                text = f"[dim]backfill: {segment.phase}, {items:,} read so far[/]"
+                text = styled("[dim]backfill: {}, {:,} read so far[/]", segment.phase, items)
                 self._tell.note(text, "backfilling", phase=segment.phase, read=items)
 
         return told
@@ -194,7 +192,7 @@ class InForce:
 
     def _waits(self, seconds: float) -> None:
         text = f"waiting {seconds:.0f} s, until functions that know the old rules have ended"
-        self._tell.note(f"[dim]{text}[/]", "waiting", seconds=round(seconds, 1))
+        self._tell.note(styled("[dim]{}[/]", text), "waiting", seconds=round(seconds, 1))
 
     def _without_vanished(self, program: Program, before: Iterable[str]) -> Program:
         """On an emulator a rule that is gone without a word takes with it what it wrote."""
@@ -207,8 +205,11 @@ class InForce:
         if fresh := [name for name in gone if name not in self._vanished]:
             words = f"`retired: {{{', '.join(f'{name}: remove' for name in fresh)}}}`"
             self._tell.note(
-                f"[yellow]{', '.join(fresh)}: gone, so what it wrote is removed. Before you deploy, say {words} in the "
-                "rules, or `keep`[/]",
+                styled(
+                    "[yellow]{}: gone, so what it wrote is removed. Before you deploy, say {} in the rules, or `keep`[/]",
+                    ", ".join(fresh),
+                    words,
+                ),
                 "vanished",
                 rules=fresh,
             )

@@ -19,6 +19,7 @@ from projections.tools.dev.projector import Projector
 from projections.tools.dev.rules_file import RulesFile
 from projections.tools.dev.telling import Teller, Totals
 from projections.tools.event_source import Batch, Discard
+from projections.tools.render import styled
 from projections.tools.tables import QUIET, QUIET_AT_AWS
 
 __all__ = ["Options", "Session"]
@@ -78,7 +79,7 @@ class Session:
             self._tell_following(latest)
         self._loop()
         if self._backfill_later:
-            text = "[yellow]Items older than the stream were not looked at: run `projections backfill`[/]"
+            text = styled("[yellow]Items older than the stream were not looked at: run `projections backfill`[/]")
             self._tell.note(text, "backfill missing")
         self._tell.totals(self.totals, last=True)
 
@@ -88,7 +89,14 @@ class Session:
         since = "from now on" if latest else "from the stream's beginning"
         end = "until all is done" if self._options.until_idle else "Ctrl-C ends it"
         self._tell.note(
-            f"[bold]following {', '.join(tables)}[/] at {self._place.endpoint} {since}, ledger {names['ledger']}; {end}",
+            styled(
+                "[bold]following {}[/] at {} {}, ledger {}; {}",
+                ", ".join(tables),
+                self._place.endpoint,
+                since,
+                names["ledger"],
+                end,
+            ),
             "following",
             tables=tables,
             ledger=names["ledger"],
@@ -98,7 +106,7 @@ class Session:
         )
         if any(":ddblocal:" in followed.reader.arn for followed in self._followed.values()):
             text = "DynamoDB Local reports too few units for transactions; MiniStack and AWS report them right"
-            self._tell.note(f"[dim]{text}[/]", "units", reason=text)
+            self._tell.note(styled("[dim]{}[/]", text), "units", reason=text)
 
     def _loop(self) -> None:
         busy_until = told = time.monotonic()
@@ -183,7 +191,7 @@ class Session:
             if self._options.until_idle or not self._place.emulated:
                 raise
             if not self._told_lost:
-                self._tell.note(f"[yellow]{error}; waiting for it[/]", "waiting", reason=str(error))
+                self._tell.note(styled("[yellow]{}; waiting for it[/]", error), "waiting", reason=str(error))
             self._told_lost = True
             self._stopped.wait(1.0)
             return
@@ -192,7 +200,7 @@ class Session:
         for logical, arn in arns.items():
             if arn != self._followed[logical].reader.arn:
                 self._follow(logical, latest=False)
-                text = f"[yellow]{logical} has a new stream: {arn}[/]"
+                text = styled("[yellow]{} has a new stream: {}[/]", logical, arn)
                 self._tell.note(text, "new stream", table=logical, stream=arn)
         self._use_labels()
         self._backfill()

@@ -17,7 +17,7 @@ from projections.tools.diff.difference import Difference
 from projections.tools.diff.show import as_data, print_difference
 from projections.tools.explain.records import RecordTold
 from projections.tools.explain.words import encoded_words, key_words, value_words
-from projections.tools.render import console, count
+from projections.tools.render import Styled, console, count, print_line, styled
 
 __all__ = ["Delivery", "Teller", "Totals"]
 
@@ -94,11 +94,15 @@ class Teller:
 
     def trouble(self, reason: str) -> None:
         """Something does not work for now."""
-        self.note(f"[yellow]{_plain(reason)}; trying again[/]", "trouble", reason=reason)
+        self.note(styled("[yellow]{}; trying again[/]", reason), "trouble", reason=reason)
 
     def totals(self, totals: Totals, *, last: bool) -> None:
         event = "ends" if last else "totals"
-        self.note(f"[bold]{totals.words()}.[/]" if last else f"[dim]{totals.words()}[/]", event, **asdict(totals))
+        self.note(
+            styled("[bold]{}.[/]", totals.words()) if last else styled("[dim]{}[/]", totals.words()),
+            event,
+            **asdict(totals),
+        )
 
     # Records
 
@@ -113,32 +117,34 @@ class Teller:
             if not own or echoes <= MOST_ECHOES:
                 self._record(told, own, delivery if alone else None)
         if echoes > MOST_ECHOES:
-            self._out.print(f"          [dim]and {echoes - MOST_ECHOES} more of our own writes[/]")
+            self._out.print(styled("          [dim]and {} more of our own writes[/]", echoes - MOST_ECHOES))
         for written in delivery.written[:MOST_WRITES]:
-            self._out.print(f"          [green]→[/] {_written(written)}", soft_wrap=True)
+            self._out.print(styled("          [green]→[/] {}", _written(written)), soft_wrap=True)
         if delivery.writes > MOST_WRITES:
-            self._out.print(f"          [green]→[/] and {delivery.writes - MOST_WRITES:,} more writes")
+            self._out.print(styled("          [green]→[/] and {:,} more writes", delivery.writes - MOST_WRITES))
         if not alone and (units := self._units(delivery)):
-            self._out.print(f"          [dim]{units}[/]")
+            self._out.print(styled("          [dim]{}[/]", units))
         for one in delivery.rejected:
-            by = f" by [cyan]{one.rule}[/]" if one.rule else ""
+            by = styled(" by [cyan]{}[/]", one.rule) if one.rule else ""
             key = encoded_words(one.key) if one.key else "a record"
-            self._out.print(f"          [yellow]quarantined[/]{by}  {_plain(f'{key}: {one.reason}')}", soft_wrap=True)
+            self._out.print(
+                styled("          [yellow]quarantined[/]{}  {}", by, f"{key}: {one.reason}"), soft_wrap=True
+            )
         if delivery.failed is not None:
-            self._out.print(f"          [red]failed[/]  {_plain(delivery.failed)}; trying again", soft_wrap=True)
+            self._out.print(styled("          [red]failed[/]  {}; trying again", delivery.failed), soft_wrap=True)
 
     def task(self, delivery: Delivery) -> None:
         """What came of tasks."""
         if self._json:
             self._delivered_json(delivery, "task")
         elif delivery.written or delivery.rejected:
-            self._out.print(f"{time.strftime('%H:%M:%S')}  task  [dim]the pages that were left of a push[/]")
+            self._out.print(styled("{}  task  [dim]the pages that were left of a push[/]", time.strftime("%H:%M:%S")))
             self.delivered(delivery)
 
     def gave_up(self, key: ItemKey, event: str, reason: str) -> None:
         """A record that was tried often enough."""
         self.note(
-            f"          [red]given up[/]  {event} {_plain(key_words(key))}: {_plain(reason)}",
+            styled("          [red]given up[/]  {} {}: {}", event, key_words(key), reason),
             "given up",
             eventName=event,
             table=key.table,
@@ -151,23 +157,23 @@ class Teller:
         record = told.record
         clock = time.strftime("%H:%M:%S")
         if record is None:
-            self._out.print(f"{clock}  [yellow]unreadable[/]  {_plain(told.flaw or '')}", soft_wrap=True)
+            self._out.print(styled("{}  [yellow]unreadable[/]  {}", clock, told.flaw or ""), soft_wrap=True)
             return
         style = "dim" if own else "bold"
         entity = told.entity or "(of no entity)"
-        line = f"{clock}  {record.event:<6}  {entity}  [{style}]{_plain(key_words(record.key))}[/]"
+        line = styled("{}  {:<6}  {}  [{}]{}[/]", clock, record.event, entity, style, key_words(record.key))
         rules = list(dict.fromkeys(rule.rule for rule in told.rules if rule.effect))
         if own:
-            line += f"  [dim]our write: {_plain(_changed(record.old, record.new, self._prefix))}[/]"
+            line += styled("  [dim]our write: {}[/]", _changed(record.old, record.new, self._prefix))
         if rules:
-            line += f"  [cyan]{', '.join(rules)}[/]"
+            line += styled("  [cyan]{}[/]", ", ".join(rules))
         elif not own and told.entity is not None and not (alone and alone.written):
-            line += "  [dim]nothing to do[/]"
+            line += styled("  [dim]nothing to do[/]")
         elif not own and told.nearest:
             name, reasons = told.nearest[0]
-            line += f"  [dim]nearest is {name}: {_plain('; '.join(reasons[:1]))}[/]"
+            line += styled("  [dim]nearest is {}: {}[/]", name, "; ".join(reasons[:1]))
         if alone is not None and (units := self._units(alone)):
-            line += f"  [dim]{units}[/]"
+            line += styled("  [dim]{}[/]", units)
         self._out.print(line, soft_wrap=True)
 
     @staticmethod
@@ -230,11 +236,11 @@ class Teller:
                 self._line({**asdict(one), "event": "finding"})
             else:
                 colour = "red" if one.severity == "error" else "yellow"
-                self._out.print(f"[{colour}]{_plain(str(one))}[/]", soft_wrap=True)
+                self._out.print(styled("[{}]{}[/]", colour, str(one)), soft_wrap=True)
 
     def refused(self, reason: str) -> None:
         """The new rules are not used."""
-        self.note(f"[red]The old rules stay:[/] {_plain(reason)}", "rules refused", reason=reason)
+        self.note(styled("[red]The old rules stay:[/] {}", reason), "rules refused", reason=reason)
 
     def changed(self, difference: Difference, name: str) -> None:
         """New rules are used."""
@@ -244,27 +250,21 @@ class Teller:
             print_difference(self._out, difference, f"{name} as it was", "as it is now", brief=True)
 
     def _line(self, fields: Mapping[str, Any]) -> None:
-        print(json.dumps(fields, ensure_ascii=False), flush=True)
+        print_line(json.dumps(fields, ensure_ascii=False))
 
 
 def _key(key: ItemKey) -> list[str]:
     return [part for part in key[1:] if part is not None]
 
 
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
-
-
-def _written(written: Written) -> str:
-    key = f"[bold]{_plain(key_words(written.key))}[/]"
-    by = f"  [cyan]{', '.join(written.rules)}[/]" if written.rules else ""
+def _written(written: Written) -> Styled:
+    key = styled("[bold]{}[/]", key_words(written.key))
+    by = styled("  [cyan]{}[/]", ", ".join(written.rules)) if written.rules else ""
     if written.deleted:
-        return f"{key}  deleted{by}"
+        return styled("{}  deleted{}", key, by)
     parts = [f"{name} {value_words(value, 40)}" for name, value in written.set.items()]
     parts += [f"without {name}" for name in written.removed]
-    return f"{key}  {_plain(', '.join(parts))}{by}"
+    return styled("{}  {}{}", key, ", ".join(parts), by)
 
 
 def _changed(old: Image | None, new: Image | None, prefix: str) -> str:

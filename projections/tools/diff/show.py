@@ -11,6 +11,7 @@ from projections.tools.diff.backfill import ASSUMPTIONS
 from projections.tools.diff.changes import Part
 from projections.tools.diff.difference import Difference, Hand, RuleDifference
 from projections.tools.lineage import conditions
+from projections.tools.render import styled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -128,16 +129,14 @@ def _plain(value: Any) -> Any:
 
 def print_difference(out: Console, difference: Difference, old: str, new: str, *, brief: bool = False) -> None:
     """For people, at a terminal; if it is to be `brief`, only what becomes of the rules."""
-    from rich.text import Text
-
     for line in _lines(difference, old, new, brief):
         parts = line.text.split("`")
-        style = {"title": "bold", "heading": "bold"}.get(line.kind, "")
-        text = Text({"item": "    ", "title": ""}.get(line.kind, ""))
+        bold = line.kind in ("title", "heading")
+        text = styled("    " if line.kind == "item" else "")
         if line.kind == "rule":
-            text.append(f"{_SIGNS[line.status]} ", _STYLES[line.status])
+            text = styled("[{}]{} [/]", _STYLES[line.status], _SIGNS[line.status])
         for number, part in enumerate(parts):
-            text.append(part, "cyan" if number % 2 else style)
+            text += styled("[cyan]{}[/]", part) if number % 2 else styled("[bold]{}[/]", part) if bold else part
         if line.kind in ("rule", "heading"):
             out.print()
         out.print(text, soft_wrap=True)

@@ -23,7 +23,7 @@ from projections.tools.explain.words import (
     version_words,
 )
 from projections.tools.lineage import EVERY, origins
-from projections.tools.render import console
+from projections.tools.render import Styled, console, styled
 from projections.tools.verification import difference
 
 if TYPE_CHECKING:
@@ -135,46 +135,49 @@ def print_item(program: Program, told: ItemTold) -> None:
     out = console()
     if told.item is not None:
         variables = ", ".join(f"{name} {text}" for name, text in told.item.variables.items())
-        of = f"[cyan]{told.item.entity.name}[/]" + (f"  [dim]({_safe(variables)})[/]" if variables else "")
+        of = styled("[cyan]{}[/]", told.item.entity.name) + (styled("  [dim]({})[/]", variables) if variables else "")
     else:
-        of = "[yellow]of no entity[/]" if told.image is not None else "[yellow]there is no such item[/]"
-    _line(out, f"[bold]{_safe(key_words(told.key))}[/]  {of}")
+        of = styled("[yellow]of no entity[/]") if told.image is not None else styled("[yellow]there is no such item[/]")
+    _line(out, styled("[bold]{}[/]  {}", key_words(told.key), of))
     written = origins(program.document)
     if told.other_rules:
-        _line(out, "[yellow]The rules in force are others than these: `projections backfill` puts these in force.[/]")
+        _line(
+            out,
+            styled("[yellow]The rules in force are others than these: `projections backfill` puts these in force.[/]"),
+        )
     for one in told.derived:
         _print_derived(out, one, written)
     if told.source is not None:
         _print_source(out, told.source)
     for left in told.left_over:
-        _line(out, f"  [yellow]![/] [cyan]{left.rule}[/] {_safe(difference(left))}")
-        _line(out, f"      [dim]{_safe(KINDS[left.kind])}. `verify --repair` {_safe(REPAIRS[left.kind])}.[/]")
+        _line(out, styled("  [yellow]![/] [cyan]{}[/] {}", left.rule, difference(left)))
+        _line(out, styled("      [dim]{}. `verify --repair` {}.[/]", KINDS[left.kind], REPAIRS[left.kind]))
     if not told.derived and told.source is None and not told.left_over:
-        _line(out, "   [dim]no rule reads or writes such an item[/]")
+        _line(out, styled("   [dim]no rule reads or writes such an item[/]"))
         out.print()
     versions = [version for one in told.derived for version in (one.at, one.known) if version]
     versions += [told.source.entry.version] if told.source is not None and told.source.entry is not None else []
     for note in _times(versions):
-        _line(out, f"[dim]When: {_safe(note)}.[/]")
+        _line(out, styled("[dim]When: {}.[/]", note))
     for line in _verdict(told):
         _line(out, line)
 
 
-def _verdict(told: ItemTold) -> Iterator[str]:
+def _verdict(told: ItemTold) -> Iterator[Styled]:
     """Whether what was compared agrees, and what was not compared."""
     grouped = any(one.contributions is not None and one.compared for one in told.derived)
     if told.drifts:
         count = len(told.drifts)
         found = f"{count} {'difference' if count == 1 else 'differences'}"
-        yield f"[red]✗[/] {found}. Look again before you act: a change may be on its way."
+        yield styled("[red]✗[/] {}. Look again before you act: a change may be on its way.", found)
         for kind in dict.fromkeys(drift.kind for drift in told.drifts):
-            yield f"  [dim]{kind}: {_safe(KINDS[kind])}. `verify --repair` {_safe(REPAIRS[kind])}.[/]"
+            yield styled("  [dim]{}: {}. `verify --repair` {}.[/]", kind, KINDS[kind], REPAIRS[kind])
     elif grouped:
-        yield "[green]✓[/] The item and the ledger agree."
+        yield styled("[green]✓[/] The item and the ledger agree.")
     else:
-        yield "[green]✓[/] All agrees."
+        yield styled("[green]✓[/] All agrees.")
     if grouped:
-        yield "[dim]The groups were not compared with all source items; `projections verify` does that.[/]"
+        yield styled("[dim]The groups were not compared with all source items; `projections verify` does that.[/]")
 
 
 def _times(versions: list[str]) -> Iterator[str]:
@@ -187,52 +190,49 @@ def _times(versions: list[str]) -> Iterator[str]:
         yield f"{SEQUENCES_HAVE_NO_TIME}, {label}"
 
 
-def _safe(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
-
-
 def _line(out: Console, text: str) -> None:
     out.print(text, soft_wrap=True)
 
 
-def _mark(agrees: bool) -> str:
-    return "[green]✓[/]" if agrees else "[red]✗[/]"
+def _mark(agrees: bool) -> Styled:
+    return styled("[green]✓[/]") if agrees else styled("[red]✗[/]")
 
 
 def _print_derived(out: Console, one: Derived, written: Any) -> None:
     target = getattr(one.rule, "into", one.rule.source).name
     hows = written.get(target, {})
-    state = "" if one.state == LIVE else f"  [yellow]{one.state}[/]"
-    mark = _mark(one.agrees) if one.publishes else "[yellow]–[/]"
-    _line(out, f"  {mark} [cyan]{one.rule.name}[/]  [dim]{one.rule.kind} of {one.rule.source.name}[/]{state}")
+    state = "" if one.state == LIVE else styled("  [yellow]{}[/]", one.state)
+    mark = _mark(one.agrees) if one.publishes else styled("[yellow]–[/]")
+    _line(
+        out,
+        styled("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, one.rule.name, one.rule.kind, one.rule.source.name, state),
+    )
     width = max((len(attribute.name) for attribute in one.attributes), default=0)
     for attribute in one.attributes:
         origin = hows.get(attribute.name, hows.get(EVERY))
-        how = f"  [dim]{_safe(origin.how)}[/]" if origin is not None and origin.rule == one.rule.name else ""
-        _line(out, f"      {attribute.name.ljust(width)}  {_shown(attribute)}{how}")
+        how = styled("  [dim]{}[/]", origin.how) if origin is not None and origin.rule == one.rule.name else ""
+        _line(out, styled("      {}  {}{}", attribute.name.ljust(width), _shown(attribute), how))
     for line in _origin(one):
-        _line(out, f"      [dim]{_safe(line)}[/]")
+        _line(out, styled("      [dim]{}[/]", line))
     for drift in one.drifts:
         if drift.kind == "guard":
-            _line(out, f"      [red]guard[/] {_safe(str(drift.attribute))} {_safe(difference(drift))}")
+            _line(out, styled("      [red]guard[/] {} {}", str(drift.attribute), difference(drift)))
     for note in one.notes:
-        _line(out, f"      [yellow]{_safe(note)}[/]" if not one.agrees else f"      [dim]{_safe(note)}[/]")
+        _line(out, styled("      [yellow]{}[/]", note) if not one.agrees else styled("      [dim]{}[/]", note))
     if one.problem:
-        _line(out, f"      [red]{_safe(one.problem)}[/]")
+        _line(out, styled("      [red]{}[/]", one.problem))
     out.print()
 
 
-def _shown(attribute: Attribute) -> str:
+def _shown(attribute: Attribute) -> Styled:
     if attribute.agrees or attribute.drift is None:
         shown = "absent" if attribute.shown is None else short(json.dumps(attribute.shown, ensure_ascii=False))
-        return f"[bold]{_safe(shown)}[/]"
+        return styled("[bold]{}[/]", shown)
     drift = replace(attribute.drift, actual=attribute.shown, expected=attribute.expected)
     if attribute.drift.attribute is None:  # the drift of the whole item: this attribute of each side
         sides = {side: (value or {}).get(attribute.name) for side, value in drift.sides.items()}
         drift = replace(drift, sides=sides)
-    return f"[bold red]{_safe(difference(drift))}[/]"
+    return styled("[bold red]{}[/]", difference(drift))
 
 
 def _origin(one: Derived) -> Iterator[str]:
@@ -253,54 +253,63 @@ def _origin(one: Derived) -> Iterator[str]:
 
 
 def _print_source(out: Console, one: Source) -> None:
-    _line(out, f"  {_mark(one.agrees)} [bold]what it gives[/]")
+    _line(out, styled("  {} [bold]what it gives[/]", _mark(one.agrees)))
     entry = one.entry
     if entry is None and one.contributions:
-        _line(out, "      [dim]the ledger has no entry of it: no record of it was ever applied[/]")
+        _line(out, styled("      [dim]the ledger has no entry of it: no record of it was ever applied[/]"))
     elif entry is not None:
         other = ", written under other rules than these" if one.other_rules else ""
-        _line(out, f"      [dim]the ledger's entry: as of {version_words(entry.version)}{other}[/]")
+        _line(out, styled("      [dim]the ledger's entry: as of {}{}[/]", version_words(entry.version), other))
     if one.expires is not None:
         goes = datetime.fromtimestamp(one.expires, UTC).isoformat(timespec="minutes")
-        _line(out, f"      [dim]the item is gone, and the entry goes at {goes}[/]")
+        _line(out, styled("      [dim]the item is gone, and the entry goes at {}[/]", goes))
     for given in one.contributions:
         words = contribution_words(given.recorded)
-        should = "" if given.agrees else f", should be [bold]{_safe(contribution_words(given.should))}[/]"
+        should = "" if given.agrees else styled(", should be [bold]{}[/]", contribution_words(given.should))
         if given.excuse:
-            should = f" [dim]({_safe(given.excuse)})[/]"
+            should = styled(" [dim]({})[/]", given.excuse)
         color = "bold" if given.agrees else "bold red"
         _line(
             out,
-            f"      {_mark(given.agrees)} [cyan]{given.rule}[/] to {_safe(encoded_words(given.target))}: "
-            f"[{color}]{_safe(words)}[/]{should}",
+            styled(
+                "      {} [cyan]{}[/] to {}: [{}]{}[/]{}",
+                _mark(given.agrees),
+                given.rule,
+                encoded_words(given.target),
+                color,
+                words,
+                should,
+            ),
         )
     for copied in one.copies:
         _print_copied(out, copied)
     for rule, version in one.fences:
-        _line(out, f"      [cyan]{rule}[/] pushed to its children as of {version_words(version)}")
+        _line(out, styled("      [cyan]{}[/] pushed to its children as of {}", rule, version_words(version)))
     if entry is not None and entry.recent:
         owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
-        _line(out, f"      [yellow]still to be published: {_safe(owed)}[/]")
+        _line(out, styled("      [yellow]still to be published: {}[/]", owed))
     for rule, reason in entry.refused.items() if entry is not None else ():
-        _line(out, f"      [red]refused[/] [cyan]{rule}[/]: {_safe(reason)}")
+        _line(out, styled("      [red]refused[/] [cyan]{}[/]: {}", rule, reason))
     for rule, reason in one.problems:
-        _line(out, f"      [red]bad input[/] [cyan]{rule}[/]: {_safe(reason)}")
+        _line(out, styled("      [red]bad input[/] [cyan]{}[/]: {}", rule, reason))
     out.print()
 
 
 def _print_copied(out: Console, copied: Copied) -> None:
-    name = _safe(key_words(copied.target))
+    name = key_words(copied.target)
     if not copied.there:
-        _line(out, f"      {_mark(False)} [cyan]{copied.rule}[/] its copy {name} is not there")
+        _line(out, styled("      {} [cyan]{}[/] its copy {} is not there", _mark(False), copied.rule, name))
         return
     wrong = [a for a in copied.attributes if not a.agrees]
-    at = f" [dim]as of {version_words(copied.at)}[/]"
+    at = styled(" [dim]as of {}[/]", version_words(copied.at))
     if not copied.drifts:
-        _line(out, f"      {_mark(True)} [cyan]{copied.rule}[/] its copy {name} shows what it should{at}")
+        _line(
+            out, styled("      {} [cyan]{}[/] its copy {} shows what it should{}", _mark(True), copied.rule, name, at)
+        )
         return
-    _line(out, f"      {_mark(False)} [cyan]{copied.rule}[/] its copy {name} differs{at}")
+    _line(out, styled("      {} [cyan]{}[/] its copy {} differs{}", _mark(False), copied.rule, name, at))
     for attribute in wrong:
-        _line(out, f"          {attribute.name}  {_shown(attribute)}")
+        _line(out, styled("          {}  {}", attribute.name, _shown(attribute)))
     for drift in copied.drifts:
         if drift.kind in ("guard", "occupied", "error"):
-            _line(out, f"          {drift.kind}  {_safe(difference(drift))}")
+            _line(out, styled("          {}  {}", drift.kind, difference(drift)))

@@ -13,7 +13,7 @@ from projections.tools.explain.requests import ActionTold, RequestTold
 from projections.tools.explain.sources import RuleTold
 from projections.tools.explain.words import encoded_words, key_words
 from projections.tools.rehearsal.recorder import Spent
-from projections.tools.render import console
+from projections.tools.render import console, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,28 +40,22 @@ def print_explanation(explanation: Explanation, *, reads: bool = False) -> None:
         else:
             title = "Then, from the table's own stream" if told.batch.round == 1 else "Then"
             if not told.requests and told.batch.round == rounds:
-                _line(out, f"[bold]{title}[/]: {_plain(told.summary)}")
+                _line(out, styled("[bold]{}[/]: {}", title, told.summary))
                 out.print()
                 continue
         _print_batch(out, told, title, reads)
     if explanation.rehearsal.assumed:
         names = _names(explanation.rehearsal.assumed)
-        _line(out, f"[dim]Assumed to exist, because the events do not show it: {_plain(names)}.[/]")
+        _line(out, styled("[dim]Assumed to exist, because the events do not show it: {}.[/]", names))
     if explanation.unknown:
         names = _names(explanation.unknown)
-        _line(out, f"[dim]Taken as absent, because the events do not show it: {_plain(names)}.[/]")
-    _line(out, f"[bold]In all[/]: {_spent(explanation.rehearsal.spent)}.")
+        _line(out, styled("[dim]Taken as absent, because the events do not show it: {}.[/]", names))
+    _line(out, styled("[bold]In all[/]: {}.", _spent(explanation.rehearsal.spent)))
 
 
 def _names(keys: Sequence[ItemKey]) -> str:
     more = f" and {len(keys) - ALIKE} more" if len(keys) > ALIKE else ""
     return ", ".join(map(key_words, keys[:ALIKE])) + more
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
 
 
 def _line(out: Console, text: str) -> None:
@@ -71,8 +65,8 @@ def _line(out: Console, text: str) -> None:
 def _print_record(out: Console, told: RecordTold, number: int, place: str) -> None:
     record = told.record
     if record is None:
-        _line(out, f"[bold]{number}[/]  [red]no record that can be used[/]  [dim]{_plain(place)}[/]")
-        _line(out, f"   {_plain(str(told.flaw))}")
+        _line(out, styled("[bold]{}[/]  [red]no record that can be used[/]  [dim]{}[/]", number, place))
+        _line(out, f"   {told.flaw!s}")
         out.print()
         return
     event = f"{record.event} (expired)" if record.expired else record.event
@@ -80,14 +74,22 @@ def _print_record(out: Console, told: RecordTold, number: int, place: str) -> No
     entity = f"{told.was} → {told.entity}" if told.was else told.entity or "of no entity"
     _line(
         out,
-        f"[bold]{number}  {event}  {_plain(key_words(record.key))}[/]  [cyan]{entity}[/]"
-        f"{f' [dim]({_plain(variables)})[/]' if variables else ''}  [dim]record {record.sequence}, {_plain(place)}[/]",
+        styled(
+            "[bold]{}  {}  {}[/]  [cyan]{}[/]{}  [dim]record {}, {}[/]",
+            number,
+            event,
+            key_words(record.key),
+            entity,
+            styled(" [dim]({})[/]", variables) if variables else "",
+            record.sequence,
+            place,
+        ),
     )
     for name, misfits in told.nearest:
-        _line(out, f"   not [cyan]{name}[/]: {_plain('; '.join(misfits))}")
+        _line(out, styled("   not [cyan]{}[/]: {}", name, "; ".join(misfits)))
     if not told.rules:
         what = "no rule concerns it" if told.nearest else "no rule reads or writes such items"
-        _line(out, f"   [dim]{what}[/]")
+        _line(out, styled("   [dim]{}[/]", what))
     width = max((len(rule.rule) for rule in told.rules), default=0)
     for rule in told.rules:
         _print_rule(out, rule, width)
@@ -96,36 +98,38 @@ def _print_record(out: Console, told: RecordTold, number: int, place: str) -> No
 
 def _print_rule(out: Console, rule: RuleTold, width: int) -> None:
     color = _COLORS.get(rule.effect, "green")
-    name = f"[{'dim' if not rule.effect else 'cyan'}]{rule.rule.ljust(width)}[/]"
-    what = _plain(rule.what)
+    name = styled("[{}]{}[/]", "dim" if not rule.effect else "cyan", rule.rule.ljust(width))
+    what = rule.what
     if rule.reasons and not rule.changes:
-        what += f": {_plain('; '.join(rule.reasons))}"
+        what += f": {'; '.join(rule.reasons)}"
     mark = {"": "–", "bad input": "✗"}.get(rule.effect, "✓")
-    _line(out, f"   [{color}]{mark}[/] {name}  {f'[dim]{what}[/]' if not rule.effect else what}")
+    _line(
+        out, styled("   [{}]{}[/] {}  {}", color, mark, name, styled("[dim]{}[/]", what) if not rule.effect else what)
+    )
     if not rule.effect:
         return
     indent = " " * (width + 7)
     for target, before, after in rule.changes:
-        _line(out, f"{indent}[dim]{_plain(encoded_words(target))}:[/] {_plain(before)} → [bold]{_plain(after)}[/]")
+        _line(out, styled("{}[dim]{}:[/] {} → [bold]{}[/]", indent, encoded_words(target), before, after))
     if rule.reasons and rule.changes:
-        _line(out, f"{indent}[dim]because {_plain('; '.join(rule.reasons))}[/]")
+        _line(out, styled("{}[dim]because {}[/]", indent, "; ".join(rule.reasons)))
 
 
 def _print_batch(out: Console, told: BatchTold, title: str, reads: bool) -> None:
-    _line(out, f"[bold]{title}[/]: {_plain(told.summary)}")
+    _line(out, styled("[bold]{}[/]: {}", title, told.summary))
     for source, numbers in told.coalesced:
         listed = ", ".join(map(str, numbers))
-        _line(out, f"   [dim]records {listed} of {_plain(encoded_words(source))} count as one change[/]")
+        _line(out, styled("   [dim]records {} of {} count as one change[/]", listed, encoded_words(source)))
     for request in told.requests:
         if request.actions or reads:
             _print_request(out, request, told.batch.round)
     for one in told.batch.rejected:
-        rule = f"[cyan]{one.rule}[/]: " if one.rule else ""
-        _line(out, f"   [yellow]quarantined[/] {rule}{_plain(one.reason)}")
+        rule = styled("[cyan]{}[/]: ", one.rule) if one.rule else ""
+        _line(out, styled("   [yellow]quarantined[/] {}{}", rule, one.reason))
     if told.batch.outcome.failed is not None:
-        _line(out, f"   [red]failed[/] {_plain(str(told.batch.outcome.failed_reason))}")
+        _line(out, styled("   [red]failed[/] {}", str(told.batch.outcome.failed_reason)))
     if told.requests:
-        _line(out, f"   [dim]{_spent(told.batch.spent)}[/]")
+        _line(out, styled("   [dim]{}[/]", _spent(told.batch.spent)))
     out.print()
 
 
@@ -134,8 +138,8 @@ def _print_request(out: Console, told: RequestTold, round_: int) -> None:
     units = f"{request.write_units} write" if request.actions else f"{request.read_units:g} read"
     if request.operation in ("TransactWriteItems", "BatchExecuteStatement"):
         noun = "transaction" if request.operation == "TransactWriteItems" else "statements"
-        vain = "" if request.outcome == "done" else f" [red]{request.outcome}[/]"
-        _line(out, f"   {noun} of {len(told.actions)}{vain}  [dim]{units} units[/]")
+        vain = "" if request.outcome == "done" else styled(" [red]{}[/]", request.outcome)
+        _line(out, styled("   {} of {}{}  [dim]{} units[/]", noun, len(told.actions), vain, units))
         seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
         for action in told.actions:
             alike = action.role.kind, action.role.rules
@@ -144,34 +148,45 @@ def _print_request(out: Console, told: RequestTold, round_: int) -> None:
                 _print_action(out, action, "     ", round_)
         for (kind, _), number in seen.items():
             if number > ALIKE:
-                _line(out, f"     [dim]and {number - ALIKE} more of kind {kind}; --json has all[/]")
+                _line(out, styled("     [dim]and {} more of kind {}; --json has all[/]", number - ALIKE, kind))
     elif told.actions:
         for action in told.actions:
             _print_action(out, action, "   ", round_)
     else:
         found = ", ".join(told.reads[:4]) + (f" and {len(told.reads) - 4} more" if len(told.reads) > 4 else "")
-        _line(out, f"   [dim]{request.operation} {_plain(found)}  {units} units[/]")
+        _line(out, styled("   [dim]{} {}  {} units[/]", request.operation, found, units))
 
 
 def _print_action(out: Console, action: ActionTold, indent: str, round_: int) -> None:
-    rules = f" [cyan]{', '.join(action.role.rules)}[/]" if action.role.rules else ""
+    rules = styled(" [cyan]{}[/]", ", ".join(action.role.rules)) if action.role.rules else ""
     records = ""
     if action.records and round_ == 0:
         noun = "record" if len(action.records) == 1 else "records"
         listed = ", ".join(map(str, action.records[:8])) + (", …" if len(action.records) > 8 else "")
         records = f", for {noun} {listed}"
-    mark = "" if action.outcome == "done" else "[red]not done[/] "
+    mark = "" if action.outcome == "done" else styled("[red]not done[/] ")
     indexes = "".join(f", {units} of them {index}" for index, units in action.index_units.items())
     unit = "unit" if action.units == 1 else "units"
     _line(
         out,
-        f"{indent}{mark}{action.role.kind}{rules} [bold]{_plain(action.on)}[/]: {_plain(action.does)}"
-        f"  [dim]{action.units} {unit}{indexes}{records}[/]",
+        styled(
+            "{}{}{}{} [bold]{}[/]: {}  [dim]{} {}{}{}[/]",
+            indent,
+            mark,
+            action.role.kind,
+            rules,
+            action.on,
+            action.does,
+            action.units,
+            unit,
+            indexes,
+            records,
+        ),
     )
     if action.condition:
-        _line(out, f"{indent}  [dim]if {_plain(action.condition)}[/]")
+        _line(out, styled("{}  [dim]if {}[/]", indent, action.condition))
     if action.why:
-        _line(out, f"{indent}  [red]because[/] {_plain(action.why)}")
+        _line(out, styled("{}  [red]because[/] {}", indent, action.why))
 
 
 def _spent(spent: Spent) -> str:

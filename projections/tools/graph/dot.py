@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from projections.tools.graph.model import Entity, Graph, Rule
+from projections.tools.printable import printable
 
 __all__ = ["dot"]
 
@@ -49,7 +50,5 @@ def _rule(rule: Rule) -> str:
 
 def _quoted(*lines: str) -> str:
     """A quoted string of DOT; several lines are each set to the left."""
-    escaped = [
-        line.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") for line in lines
-    ]
+    escaped = [printable(line).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"') for line in lines]
     return f'"{escaped[0]}"' if len(escaped) == 1 else '"' + "".join(line + "\\l" for line in escaped) + '"'

@@ -6,6 +6,8 @@ import html
 import re
 from collections.abc import Sequence
 
+from projections.tools.printable import printable
+
 __all__ = ["ICONS", "escape", "icon", "key_rows", "prose", "template"]
 
 _VARIABLE = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
@@ -22,7 +24,7 @@ ICONS = {
 
 
 def escape(text: object) -> str:
-    return html.escape(str(text), quote=True)
+    return html.escape(printable(str(text)), quote=True)
 
 
 def icon(kind: str) -> str:

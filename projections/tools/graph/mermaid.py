@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from projections.tools.graph.model import Entity, Graph, Rule
+from projections.tools.printable import printable
 
 __all__ = ["mermaid"]
 
@@ -51,4 +52,4 @@ _SPECIAL = {character: f"#{ord(character)};" for character in '#"&<>`\\*_~|[](){
 
 def _escaped(text: str) -> str:
     """Text that Mermaid shows as it is: what it would read as markup stands as a character code."""
-    return "".join(_SPECIAL.get(character, character) for character in text)
+    return "".join(_SPECIAL.get(character, character) for character in printable(text))

@@ -88,7 +88,7 @@ def read_cases(path: Path, *, more: frozenset[str] = frozenset()) -> Suite:
     mistakes = [*source.mistakes, *_mistakes(source.data, more)]
     if mistakes:
         found = {Problem(str(path), *source.position(one), dotted(one.path), one.message) for one in mistakes}
-        raise UsageError("\n".join(map(str, sorted(found, key=lambda one: (one.line, one.column)))))
+        raise UsageError(*map(str, sorted(found, key=lambda one: (one.line, one.column))))
     data = source.data
     return Suite(
         data.get("rules"),

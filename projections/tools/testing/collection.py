@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from projections.errors import ProjectionsError
+from projections.tools.printable import printable
 from projections.tools.testing.cases import Suite, read_cases
 from projections.tools.testing.plugin import redeliver_for, rules_for
 from projections.tools.testing.rulebook import Rulebook
@@ -25,7 +26,7 @@ class CaseFile(pytest.File):
         try:
             suite = read_cases(self.path)
         except ProjectionsError as error:
-            raise self.CollectError(str(error)) from None
+            raise self.CollectError(printable(str(error), lines=True)) from None
         redeliver = redeliver_for(self.config, suite.redeliver)
         for case in suite.cases:
 
@@ -55,7 +56,8 @@ class CaseItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, AssertionError | ProjectionsError):
-            return f"{self.path}:{self._line}: {self.name}\n{str(excinfo.value).strip(chr(10))}"
+            text = str(excinfo.value).strip("\n")
+            return printable(f"{self.path}:{self._line}: {self.name}\n{text}", lines=True)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:

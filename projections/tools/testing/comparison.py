@@ -9,6 +9,7 @@ from projections.engine.store import Image, ItemKey, Value
 from projections.language.program import Program
 from projections.language.values import same
 from projections.tools.lineage import EVERY, creators, origins
+from projections.tools.printable import printable
 from projections.tools.testing.items import key_words, value_words
 
 __all__ = ["Comparison"]
@@ -34,7 +35,7 @@ class Comparison:
         for key in sorted(actual.keys() | expected.keys(), key=lambda key: tuple(part or "" for part in key)):
             lines = list(self._item(key, actual.get(key), expected.get(key), key in listed, guards))
             if lines:
-                found.append("\n".join(lines))
+                found.append("\n".join(map(printable, lines)))
         return found
 
     def _item(

@@ -56,12 +56,13 @@ def projections(request: pytest.FixtureRequest) -> Trial:
     marker = request.node.get_closest_marker("projections")
     settings = _settings(marker) if marker is not None else {}
     from projections.errors import ProjectionsError
+    from projections.tools.printable import printable
     from projections.tools.testing.trial import Trial
 
     try:
         rules = rules_for(request.config, settings.get("rules"), request.path.parent)
     except ProjectionsError as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None
+        raise pytest.fail.Exception(printable(str(error), lines=True), pytrace=False) from None
     return Trial(rules, redeliver=redeliver_for(request.config, settings.get("redeliver")))
 
 

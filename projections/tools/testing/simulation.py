@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from projections.tools.printable import printable
 from projections.tools.testing.rulebook import Rulebook
 
 __all__ = ["assert_simulation"]
@@ -35,7 +36,7 @@ def assert_simulation(rules: Rulebook, histories: int = 200, *, seed: int = 0) -
         "\n".join(
             [
                 f"the history of seed {failure.seed} ends wrong, number {failure.seed - seed + 1} of {histories}:",
-                *(f"  {problem}" for problem in failure.problems),
+                *(f"  {printable(problem)}" for problem in failure.problems),
                 f"what happened{f' (the last {TRACED} of {len(trace)} entries)' if left_out else ''}:",
                 *(f"  {short}" for line in trace[left_out:] for short in _lines(line)),
                 f"to see it again: projections simulate --rules {file} --seed {failure.seed} --histories 1 --trace",
@@ -45,4 +46,4 @@ def assert_simulation(rules: Rulebook, histories: int = 200, *, seed: int = 0) -
 
 
 def _lines(entry: str) -> list[str]:
-    return [line if len(line) <= LONGEST else line[: LONGEST - 1] + "…" for line in entry.splitlines()]
+    return [line if len(line) <= LONGEST else line[: LONGEST - 1] + "…" for line in map(printable, entry.split("\n"))]

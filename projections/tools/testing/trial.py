@@ -15,6 +15,7 @@ from projections.stores.memory import MemoryStore
 from projections.tools.event_source import Discard, Settings, Stream
 from projections.tools.event_source import Mapping as EventSourceMapping
 from projections.tools.local import Functions, LocalQueue
+from projections.tools.printable import printable
 from projections.tools.tables import MemoryTables, schemas
 from projections.tools.testing.comparison import Comparison
 from projections.tools.testing.items import key_of, key_words, wire_item
@@ -161,7 +162,9 @@ class Trial:
             self._run()
         if self._failed:
             failed, self._failed = self._failed, []
-            raise AssertionError("the handler reports records as failed, again and again:\n  " + "\n  ".join(failed))
+            raise AssertionError(
+                "the handler reports records as failed, again and again:\n  " + "\n  ".join(map(printable, failed))
+            )
 
     def _run(self) -> bool:
         """Delivers and works until nothing is left; whether there was anything."""
