@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from projections.engine.records import is_value
+from projections.engine.records import is_sequence, is_value
 from projections.errors import UsageError
 
 __all__ = ["Recorded", "documents", "flaw", "read"]
 
-_DECODER = json.JSONDecoder()
+_DEEPEST = 200
+"""Levels of nesting. DynamoDB has 32, each of which is two of JSON; what comes after the reader may use recursion."""
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity)|-?\d[\d.eE+-]*|[\[\]{}]', re.DOTALL)
 _IMAGES = {"INSERT": ("NewImage",), "MODIFY": ("OldImage", "NewImage"), "REMOVE": ("OldImage",)}
 _STREAM = 'a DynamoDB stream event looks like {"Records": [{"eventName": …, "dynamodb": {…}}]}'
 
@@ -39,6 +44,32 @@ class _Document:
     def place(self, offset: int) -> str:
         line = self.text.count("\n", 0, offset) + 1
         return f"{self.file}:{line}:{offset - self.text.rfind(chr(10), 0, offset)}"
+
+
+class _UnusableError(ValueError):
+    """What Python's decoder accepts or stumbles over, and no event has. `_unusable` finds its place."""
+
+
+def _number(text: str) -> int | float:
+    if reason := _no_number(text):
+        raise _UnusableError(reason)
+    return int(text) if text.lstrip("-").isdecimal() else float(text)
+
+
+def _no_number(text: str) -> str | None:
+    if text in ("NaN", "Infinity", "-Infinity"):
+        return f"{text} is not JSON"
+    return None if math.isfinite(float(text)) else "a number too large for JSON; DynamoDB has 38 digits"
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _UnusableError("a name comes twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_number, parse_float=_number, parse_constant=_number)
 
 
 def read(paths: Sequence[str]) -> list[Recorded]:
@@ -70,26 +101,68 @@ def _file(path: str) -> list[Recorded]:
 def _text(path: str) -> str:
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        return data.decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if data.startswith(b"\x1f\x8b"):
+        raise UsageError(f"{path}: is compressed by gzip; decompress it first: gunzip -c FILE | projections … -")
+    try:
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from None
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: not UTF-8 at byte {error.start}; save the file as UTF-8") from None
 
 
 def _documents(file: str, text: str) -> Iterator[_Document]:
     position = _skip(text, 0)
     while position < len(text):
+        document = _Document(file, text, position, None)
         try:
             value, end = _DECODER.raw_decode(text, position)
         except json.JSONDecodeError as error:
             raise UsageError(
-                f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}; an event file holds JSON or JSON lines"
+                f"{document.place(error.pos)}: not JSON: {error.msg}; an event file holds JSON or JSON lines"
             ) from None
-        except RecursionError:
-            raise UsageError(f"{file}:1:1: nested too deeply for an event; {_STREAM}") from None
+        except (_UnusableError, RecursionError):
+            raise _unusable(document) from None
+        if _deep(value):
+            raise _unusable(document)
         yield _Document(file, text, position, value)
         position = _skip(text, end)
+
+
+def _deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            each
+            for one in level
+            if isinstance(one, dict | list)
+            for each in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _unusable(document: _Document) -> UsageError:
+    """What no event has, with its place: the first bad number, repeated name or level of too many."""
+    names: list[set[str]] = []
+    for token in _TOKEN.finditer(document.text, document.start):
+        text, reason = token[0], None
+        if text in ("{", "["):
+            names.append(set())
+            reason = f"nested in more than {_DEEPEST} levels; {_STREAM}" if len(names) > _DEEPEST else None
+        elif text in ("}", "]"):
+            names.pop()
+        elif not text.startswith('"'):
+            reason = _no_number(text)
+        elif document.text.startswith(":", _skip(document.text, token.end())):
+            name = json.loads(text)
+            reason = f"the name {text[:60]} comes twice in one object; remove one" if name in names[-1] else None
+            names[-1].add(name)
+        if reason:
+            return UsageError(f"{document.place(token.start())}: {reason}")
+    raise AssertionError("the decoder refused what has no flaw")
 
 
 def _records(document: _Document) -> Iterator[Recorded]:
@@ -122,8 +195,8 @@ def flaw(record: Mapping[str, Any]) -> str | None:
     name, body = record.get("eventName"), record["dynamodb"]
     if not isinstance(name, str) or name not in _IMAGES:
         return f"eventName is {json.dumps(name)[:40]}; expected INSERT, MODIFY or REMOVE"
-    if not isinstance(body.get("SequenceNumber"), str) or not body["SequenceNumber"].isdecimal():
-        return "no SequenceNumber, the decimal text by which versions of an item are ordered"
+    if not is_sequence(body.get("SequenceNumber")):
+        return "no SequenceNumber, the text of up to 40 digits by which versions of an item are ordered"
     for image in ("Keys", *_IMAGES[name]):
         if not isinstance(body.get(image), dict):
             view = body.get("StreamViewType", "not said")
@@ -132,7 +205,7 @@ def flaw(record: Mapping[str, Any]) -> str | None:
                 "set the stream's view type to NEW_AND_OLD_IMAGES and record the event again"
             )
         for attribute, value in body[image].items():
-            if not is_value(value):
+            if not is_value({"M": {attribute: value}}):
                 return (
                     f"{image}.{attribute} is {json.dumps(value, ensure_ascii=False)[:60]}, not an attribute value; "
                     'write it with its type, as {"S": "text"} or {"N": "1"}'

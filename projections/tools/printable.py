@@ -20,7 +20,7 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
 """Letters and marks that show as nothing."""
 
 _CANDIDATE = re.compile(r"[^ -~]")
-_ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})(?:\\u([0-9A-Fa-f]{4}))?")
+_ESCAPE = re.compile(r"(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|\\u[0-9a-f]{4}")
 
 
 def printable(text: str, *, lines: bool = False) -> str:
@@ -50,12 +50,6 @@ def _escaped(character: str) -> str:
 
 
 def _meant(found: re.Match[str]) -> str:
-    first, second = chr(int(found[1], 16)), found[2]
-    if second is not None:
-        both = (first + chr(int(second, 16))).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        if len(both) == 1 and _acts(both):
-            return both
-        rest = unescaped(found[0][6:])
-    else:
-        rest = ""
-    return (first if first == "\\" or _acts(first) else found[0][:6]) + rest
+    codes = [chr(int(code, 16)) for code in re.split(r"(?i)\\u", found[0])[1:]]
+    character = "".join(codes).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return character if character == "\\" or _acts(character) else found[0]

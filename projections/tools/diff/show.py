@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +12,7 @@ from projections.tools.diff.backfill import ASSUMPTIONS
 from projections.tools.diff.changes import Part
 from projections.tools.diff.difference import Difference, Hand, RuleDifference
 from projections.tools.lineage import conditions
+from projections.tools.printable import printable
 from projections.tools.render import styled
 
 if TYPE_CHECKING:
@@ -20,13 +22,15 @@ __all__ = ["as_data", "as_markdown", "print_difference"]
 
 _SIGNS = {"new": "+", "changed": "~", "vanished": "-", "retired": "-"}
 _STYLES = {"new": "green", "changed": "yellow", "vanished": "bold red", "retired": "red"}
+_TICK = "\x01"
+"""Stands for a backtick within code: nothing printable has it."""
 _LONGEST = 100
 """Characters of a part's value that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line. In `text`, what stands between backticks is as rule files have it."""
+    """One line. In `text`, what stands between backticks is as rule files have it; `_code` puts it there."""
 
     kind: Literal["title", "heading", "rule", "item", "text"]
     text: str
@@ -46,7 +50,9 @@ def _lines(difference: Difference, old: str, new: str, brief: bool = False) -> I
     if difference.owners:
         yield Line("heading", "Who writes what")
         for hand in difference.owners:
-            change = f"`{hand.entity}.{hand.attribute}`: {_owner(hand, hand.before)} → {_owner(hand, hand.after)}"
+            change = (
+                f"{_code(f'{hand.entity}.{hand.attribute}')}: {_owner(hand, hand.before)} → {_owner(hand, hand.after)}"
+            )
             yield Line("item", f"{change}; {hand.note}" if hand.note else change)
     if difference.deployment or difference.impossible:
         yield Line("heading", "The template is another")
@@ -55,7 +61,7 @@ def _lines(difference: Difference, old: str, new: str, brief: bool = False) -> I
         yield Line("heading", "What backfills cost")
         for rule in difference.rules:
             if rule.cost is not None:
-                yield Line("item", f"`{rule.change.rule}` {rule.cost}")
+                yield Line("item", f"{_code(rule.change.rule)} {rule.cost}")
         yield Line("text", f"T are the targets (of an embed: parents) among 1000. {ASSUMPTIONS}")
     if difference.findings:
         yield Line("heading", "What is to be done")
@@ -63,7 +69,7 @@ def _lines(difference: Difference, old: str, new: str, brief: bool = False) -> I
 
 
 def _owner(hand: Hand, rule: str | None) -> str:
-    return f"`{rule}`" if rule else "nobody" if hand.made else "the application"
+    return _code(rule) if rule else "nobody" if hand.made else "the application"
 
 
 def _summary(difference: Difference) -> str:
@@ -81,16 +87,18 @@ def _rule(difference: Difference, one: RuleDifference) -> Iterator[Line]:
     ends = change.after or change.before or {}
     target = change.target_after or change.target_before
     status = f"{change.status} ({change.fate})" if change.fate else change.status
-    yield Line("rule", f"`{change.rule}` {status}: {change.kind} of {ends['from']} → `{target}`", change.status)
+    yield Line(
+        "rule", f"{_code(change.rule)} {status}: {change.kind} of {ends['from']} → {_code(target)}", change.status
+    )
     if change.moved:
-        yield Line("item", f"target: `{change.target_before}` → `{change.target_after}`")
+        yield Line("item", f"target: {_code(change.target_before)} → {_code(change.target_after)}")
     yield from (Line("item", _part(part)) for part in change.parts if not part.shared)
-    if names := ", ".join(f"`{part.name}`" for part in change.parts if part.shared):
+    if names := ", ".join(_code(part.name) for part in change.parts if part.shared):
         yield Line("item", f"by way of {names}")
     for gone, fresh, surely in difference.renamed:
         if change.rule in (gone, fresh):
             other = fresh if change.rule == gone else gone
-            yield Line("item", f"{'is' if surely else 'may be'} `{other}` under another name")
+            yield Line("item", f"{'is' if surely else 'may be'} {_code(other)} under another name")
     for items in one.deletions:
         yield Line("item", f"deletes: {items}")
     if one.backfill:
@@ -101,10 +109,20 @@ def _rule(difference: Difference, one: RuleDifference) -> Iterator[Line]:
 
 def _part(part: Part) -> str:
     if part.before is None:
-        return f"{part.name}: now `{_short(part.after)}`"
+        return f"{part.name}: now {_code(_short(part.after))}"
     if part.after is None:
-        return f"{part.name}: no longer `{_short(part.before)}`"
-    return f"{part.name}: `{_short(part.before)}` → `{_short(part.after)}`"
+        return f"{part.name}: no longer {_code(_short(part.before))}"
+    return f"{part.name}: {_code(_short(part.before))} → {_code(_short(part.after))}"
+
+
+def _code(text: object) -> str:
+    return f"`{printable(str(text)).replace('`', _TICK)}`"
+
+
+def _spans(text: str) -> Iterator[tuple[str, bool]]:
+    """The parts of a line, and whether each is code."""
+    for number, part in enumerate(text.split("`")):
+        yield printable(part.replace(_TICK, "`")), number % 2 == 1
 
 
 def _short(value: Any) -> str:
@@ -130,13 +148,12 @@ def _plain(value: Any) -> Any:
 def print_difference(out: Console, difference: Difference, old: str, new: str, *, brief: bool = False) -> None:
     """For people, at a terminal; if it is to be `brief`, only what becomes of the rules."""
     for line in _lines(difference, old, new, brief):
-        parts = line.text.split("`")
         bold = line.kind in ("title", "heading")
         text = styled("    " if line.kind == "item" else "")
         if line.kind == "rule":
             text = styled("[{}]{} [/]", _STYLES[line.status], _SIGNS[line.status])
-        for number, part in enumerate(parts):
-            text += styled("[cyan]{}[/]", part) if number % 2 else styled("[bold]{}[/]", part) if bold else part
+        for part, code in _spans(line.text):
+            text += styled("[cyan]{}[/]", part) if code else styled("[bold]{}[/]", part) if bold else part
         if line.kind in ("rule", "heading"):
             out.print()
         out.print(text, soft_wrap=True)
@@ -146,21 +163,34 @@ def as_markdown(difference: Difference, old: str, new: str) -> str:
     """For a pull request."""
     lines: list[str] = []
     for line in _lines(difference, old, new):
+        text = "".join(_fenced(part) if code else _escaped(part) for part, code in _spans(line.text))
         match line.kind:
             case "title":
-                lines += [f"### Rules: {line.text}", ""]
+                lines += [f"### Rules: {text}", ""]
             case "heading":
-                lines += ["", f"#### {line.text}", ""]
+                lines += ["", f"#### {text}", ""]
             case "rule":
-                lines += ["", f"**{_SIGNS[line.status]}** {line.text}", ""]
+                lines += ["", f"**{_SIGNS[line.status]}** {text}", ""]
             case "item":
-                lines.append(line.text if line.text[:1].isdigit() else f"- {line.text}")
+                lines.append(text if text[:1].isdigit() else f"- {text}")
             case _:
-                lines += ["", line.text]
+                lines += ["", text]
     text = "\n".join(lines) + "\n"
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
     return text
+
+
+def _fenced(code: str) -> str:
+    """A code span of Markdown: its fence is longer than any run of backticks in it."""
+    fence = "`" * (1 + max(map(len, re.findall("`+", code)), default=0))
+    room = " " if code.startswith("`") or code.endswith("`") else ""
+    return f"{fence}{room}{code}{room}{fence}"
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown takes for no HTML, link or picture."""
+    return re.sub(r"[<&\[\]]", lambda found: f"&#{ord(found[0])};", text)
 
 
 def as_data(difference: Difference) -> dict[str, Any]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
+
+from projections.engine.records import is_sequence
 
 __all__ = ["Record", "Shard", "Stream", "created_at", "item_hash", "sequence_number", "source_arn"]
 
@@ -15,13 +18,15 @@ Record: TypeAlias = Mapping[str, Any]
 """One stream record as Lambda delivers it."""
 
 HASHES = 1 << 32
+_LATEST = 253_402_300_800.0
+"""The year 10000, which Python's dates do not reach."""
 
 
 def sequence_number(record: Record) -> int:
     """The sequence number of a record: an integer, since the digits vary in number (21-40). 0 if it has none."""
     body = record.get("dynamodb")
     text = body.get("SequenceNumber") if isinstance(body, Mapping) else None
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdecimal() else 0
+    return int(text) if is_sequence(text) else 0
 
 
 def source_arn(record: Record) -> str:
@@ -36,16 +41,20 @@ def created_at(record: Record) -> float | None:
     """
     body = record.get("dynamodb")
     value = body.get("ApproximateCreationDateTime") if isinstance(body, Mapping) else None
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            pass
-        try:
+    try:
+        if isinstance(value, str) and not _is_number(value):
             return datetime.fromisoformat(value).timestamp()
-        except ValueError:
-            return None
-    return float(value) if isinstance(value, int | float) else None
+        seconds = float(value) if isinstance(value, int | float | str) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return seconds if abs(seconds) < _LATEST else None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return float(text) is not None
+    except ValueError:
+        return False
 
 
 def item_hash(record: Record) -> int:

@@ -9,6 +9,7 @@ from projections.errors import InvalidRequest, UsageError
 from projections.language.keys import Schema, decode_key
 from projections.language.program import Program
 from projections.stores.limits import checked_key
+from projections.tools.printable import unescaped
 
 __all__ = ["read_key"]
 
@@ -17,8 +18,10 @@ def read_key(program: Program, text: str) -> ItemKey:
     """The key of an item.
 
     `PK=POST#p1,SK=METADATA` names each key attribute (a value may hold commas); `orders:PK=…` says which table, where
-    several have these attributes. `main|POST#p1|METADATA` is the encoded form. Raises UsageError.
+    several have these attributes. `main|POST#p1|METADATA` is the encoded form. A character that our output shows as
+    `\\u001b` may be written so. Raises UsageError.
     """
+    text = unescaped(text)
     tables = program.tables
     if "|" in text and text.partition("|")[0] in tables:
         return _checked(program, _encoded(program, text), text)

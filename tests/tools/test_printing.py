@@ -1,0 +1,343 @@
+"""Nothing that an item, an event or a rule file contains acts on the terminal, forges a line, or is read as markup."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from place import Place
+from yaml import safe_load
+
+from projections.tools import render
+from projections.tools.cli import COMMANDS, cli
+from projections.tools.printable import printable, unescaped
+
+ROOT = Path(__file__).parents[2]
+FORGED = "✓ No drift. Items read: none."
+EVIL = (
+    f"\x1b]0;owned\x07\x1b[2J\r\n{FORGED}\n\x9b31m\x7f\x85\x08\t\u2028\u2029\u202e\u2066\u200b\ufeff\u00ad\U000e0041"
+    "[red]R[/red][/][link=https://evil.example]L[/link]<script>alert(1)</script>`\"'\\"
+)
+"""A window's title, a cleared screen, a line of ours, C1, DEL, separators, bidi, zero width, tags; rich markup and HTML."""
+
+ACTING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+RULES = {
+    "table": {"key": ["PK", "SK"], "indexes": {"GSI1": ["GSI1PK", "GSI1SK"]}},
+    "entities": {
+        "User": {"key": {"PK": "USER#{userId}", "SK": "PROFILE"}},
+        "Post": {"key": {"PK": "USER#{userId}", "SK": "POST#{postId}"}, "id": "postId"},
+        "PostMeta": {"key": {"PK": "POST#{postId}", "SK": "METADATA"}, "match": {"type": "PostMeta"}},
+        "Like": {"key": {"PK": "USER#{userId}", "SK": "LIKE#{postId}"}},
+        "Comment": {
+            "key": {"PK": "POST#{postId}", "SK": "COMMENT#{commentId}"},
+            "index_key": {"GSI1PK": "AUTHOR#{userId}"},
+        },
+    },
+    "projections": {
+        "postById": {"from": "Post", "copy": {"into": "PostMeta", "attributes": {"title": "title", EVIL: "title"}}},
+        "likes": {
+            "from": "Like",
+            "where": {"mood": EVIL},
+            "aggregate": {"into": "PostMeta", "set": {f"n{EVIL}": "count", "total": "sum(weight)"}},
+        },
+        "author": {
+            "from": "User",
+            "embed": {"into": "Comment", "match": {"userId": "{userId}"}, "attributes": {f"e{EVIL}": "name"}},
+        },
+    },
+}
+
+
+def rules(path: Path, **changes: Any) -> str:
+    path.write_text(json.dumps({**RULES, **changes}), encoding="utf-8")
+    return str(path)
+
+
+def acting(text: str) -> list[str]:
+    """The characters that a terminal would act on, or not show."""
+    return [character for character in text if character != "\n" and unicodedata.category(character) in ACTING]
+
+
+def texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts(inner)
+
+
+def harmless(*outputs: str) -> None:
+    for text in outputs:
+        assert acting(text) == []
+        assert not any(line.lstrip().startswith(FORGED) for line in text.split("\n"))
+
+
+@pytest.fixture
+def hostile(place: Place, tmp_path: Path) -> Place:
+    """A deployment whose items, keys, quarantine and bucket are hostile, and some of whose values are wrong."""
+    place.deploy(json.dumps(RULES))
+    place.enforce()
+    attributes = {EVIL: EVIL, "title": EVIL}
+    place.deliver(
+        place.put("USER#" + EVIL, "PROFILE", name=EVIL),
+        place.put("USER#" + EVIL, "POST#" + EVIL, **attributes),
+        place.put("USER#" + EVIL, "LIKE#" + EVIL, mood=EVIL, weight=2),
+        place.put("POST#" + EVIL, "COMMENT#" + EVIL, GSI1PK="AUTHOR#" + EVIL),
+    )
+    place.deliver(place.put("USER#b", "LIKE#" + EVIL, mood=EVIL, weight=EVIL))  # refused
+    unseen = [place.put("USER#c", "LIKE#" + EVIL, mood=EVIL, weight=1)]
+    place.discard(EVIL.replace("/", ""), *unseen)
+    (tmp_path / "events.json").write_text(
+        json.dumps({"Records": [place.put("USER#" + EVIL, "POST#" + EVIL, **attributes, more=EVIL), *unseen]})
+    )
+    place.dynamodb.update_item(
+        TableName=place.table,
+        Key={"PK": {"S": "POST#" + EVIL}, "SK": {"S": "METADATA"}},
+        UpdateExpression="SET #n = :n, title = :t",
+        ExpressionAttributeNames={"#n": f"n{EVIL}"},
+        ExpressionAttributeValues={":n": {"N": "77"}, ":t": {"S": "x" + EVIL}},
+    )
+    return place
+
+
+Scene = Callable[[Place, Path], list[list[str]]]
+
+LIVE: dict[str, Scene] = {
+    "verify": lambda place, path: [["--patience", "0"], ["--patience", "0", "--repair", "--show", "50"]],
+    "explain": lambda place, path: (
+        [
+            ["--item", f"PK={key},SK={sort}"]
+            for key, sort in (
+                ("USER#" + EVIL, "POST#" + EVIL),
+                ("POST#" + EVIL, "METADATA"),
+                ("POST#" + EVIL, "COMMENT#" + EVIL),
+                ("POST#none" + EVIL, "METADATA"),
+                (EVIL, EVIL),
+            )
+        ]
+        + [[str(path / "events.json")], [str(path / "events.json"), "--reads"], [EVIL], ["--item", EVIL]]
+    ),
+    "redrive": lambda place, path: [
+        ["--quarantine", place.quarantine, "--bucket", place.bucket, "--dry-run"],
+        ["--quarantine", place.quarantine, "--bucket", place.bucket],
+        [str(path / "events.json"), "--dry-run"],
+        ["--bucket", EVIL],
+    ],
+    "backfill": lambda place, path: [["--dry-run", "--wait", "0"], ["--wait", "0"], ["--rule", EVIL]],
+    "status": lambda place, path: [
+        ["--quarantine", place.quarantine, "--bucket", place.bucket],
+        ["--quarantine", EVIL],
+    ],
+    "init": lambda place, path: [["--table", place.table, str(path / "new")], ["--table", EVIL, str(path / "other")]],
+    "replay": lambda place, path: [[str(path / "events.json")], [str(path / "events.json"), "--internal"], [EVIL]],
+    "cost": lambda place, path: [[str(path / "events.json"), "--why"], [EVIL], ["--rate", EVIL]],
+    "dev": lambda place, path: [["--until-idle", "--endpoint-url", place.dynamodb.meta.endpoint_url]],
+}
+"""Commands that print what is in tables, events, queues and buckets."""
+
+FILES: dict[str, Scene] = {
+    "check": lambda place, path: [
+        [str(path / "rules.yaml")],
+        [rules(path / "b.yaml", entities={**RULES["entities"], EVIL: {"key": {"PK": EVIL, EVIL: EVIL}}})],
+        [rules(path / "c.yaml", projections={EVIL: {"from": EVIL, "copy": {"into": EVIL}}, EVIL + "2": EVIL})],
+        [rules(path / "d.yaml", **{EVIL: EVIL})],
+        [rules(path / f"{EVIL.replace('/', '')}.yaml"), "--template", str(ROOT / "template.yaml")],
+        [EVIL],
+    ],
+    "compile": lambda place, path: [[str(path / "rules.yaml")], [EVIL]],
+    "diff": lambda place, path: [
+        [str(path / "rules.yaml"), rules(path / "n.yaml", projections=changed()), *options]
+        for options in ([], ["--format", "markdown"])
+    ],
+    "graph": lambda place, path: [[str(path / "rules.yaml"), "--format", form] for form in ("mermaid", "dot", "html")],
+    "schema": lambda place, path: [[]],
+    "simulate": lambda place, path: [["--rules", str(path / "rules.yaml"), "--histories", "3"], ["--rules", EVIL]],
+    "template": lambda place, path: [
+        [str(path / "rules.yaml")],
+        [str(path / "rules.yaml"), "--format", "manifest"],
+        [
+            rules(
+                path / "k.yaml",
+                table={"key": [f"P{EVIL}", "SK"]},
+                entities={"A": {"key": {f"P{EVIL}": "A#{a}", "SK": "A"}}},
+                projections={},
+            )
+        ],
+    ],
+}
+"""Commands that print what is in rule files."""
+
+
+def changed() -> dict[str, Any]:
+    made = json.loads(json.dumps(RULES["projections"]))
+    made["likes"]["where"]["mood"] = "x" + EVIL
+    made["likes"]["aggregate"]["set"][f"m{EVIL}"] = "count"
+    made["postById"]["copy"]["attributes"] = {"title": "title"}
+    return dict(made)
+
+
+def test_every_command_has_its_hostile_input_here() -> None:
+    assert {*LIVE, *FILES} == {*cli.list_commands(None), *COMMANDS}  # type: ignore[arg-type]
+
+
+def print_all(place: Place, path: Path, name: str, scene: Scene) -> str:
+    said = ""
+    for arguments in scene(place, path):
+        code, out, err = place.say(name, *arguments)
+        assert code in (0, 1, 2), err
+        harmless(out, err)
+        said += out + err
+    return said
+
+
+@pytest.mark.parametrize("name", LIVE)
+@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
+def test_no_command_prints_what_items_contain_raw(name: str, hostile: Place, tmp_path: Path) -> None:
+    assert "\\u001b]0;owned" in print_all(hostile, tmp_path, name, LIVE[name])
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
+def test_no_command_prints_what_rule_files_contain_raw(name: str, place: Place, tmp_path: Path) -> None:
+    place.deploy(json.dumps(RULES))
+    said = print_all(place, tmp_path, name, FILES[name])
+    assert name == "schema" or "u001b]0;owned" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("verify", ["--patience", "0"]),
+        ("explain", ["--item", f"PK=POST#{EVIL},SK=METADATA"]),
+        ("redrive", ["--dry-run"]),
+        ("backfill", ["--dry-run", "--wait", "0"]),
+        ("replay", ["events.json"]),
+        ("explain", ["events.json"]),
+        ("compile", []),
+        ("check", []),
+        ("diff", ["social", "rules.yaml"]),
+    ],
+)
+@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
+def test_json_is_printable_and_parses_back_to_what_is_stored(
+    name: str, options: list[str], hostile: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, out, err = hostile.say(name, *options, "--json")
+    harmless(out, err)
+    assert any(EVIL in text for text in texts(json.loads(out)))
+
+
+@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
+@pytest.mark.parametrize("name", ["replay", "explain", "check", "diff"])
+def test_colours_are_ours_alone(name: str, hostile: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for arguments in {**LIVE, **FILES}[name](hostile, tmp_path):
+        _, out, err = hostile.say(name, *arguments)
+        harmless(re.sub(r"\x1b\[[\d;]*m", "", out + err))
+        assert "[red]R[/red][/][link=https://evil.example]" in out + err or "owned" not in out
+
+
+@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
+def test_a_key_is_copied_from_the_output_back_into_a_command(hostile: Place) -> None:
+    code, out, _ = hostile.say("verify", "--patience", "0", "--json")
+    key = next(one["target"] for one in json.loads(out)["drift"] if one["target"].endswith("|METADATA"))
+    code, out, _ = hostile.say("explain", "--item", printable(key))
+    assert code == 1, out
+    assert printable(f"POST#{EVIL}") in out
+    assert "there is no such item" not in out
+    assert hostile.say("explain", "--item", f"PK={printable('POST#' + EVIL)},SK=METADATA")[1] == out
+
+
+def test_generated_formats_stay_what_they_are(run: Any, tmp_path: Path) -> None:
+    file = rules(tmp_path / "rules.yaml")
+    template = safe_load(re.sub(r"!(\w+)", r"", run("template", file)[1]))
+    assert template["AWSTemplateFormatVersion"] == "2010-09-09"
+    page = run("graph", file, "--format", "html")[1]
+    assert page.count("<script>") == 1
+    assert "alert(1)" in page
+    after = rules(tmp_path / "n.yaml", projections=changed())
+    markdown = run("diff", file, after, "--format", "markdown")[1]
+    outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", markdown)
+    assert "<script>" in markdown
+    assert "<script>" not in outside
+    assert "[link" not in outside
+
+
+def test_only_one_module_prints() -> None:
+    """A printer that goes around render.py would print data raw; markup outside styled() would be printed as text."""
+    wrong = []
+    for path in sorted((ROOT / "projections").rglob("*.py")):
+        if path == Path(render.__file__):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name("click"), attr="echo" | "secho" | "echo_via_pager")):
+                    wrong.append(f"{place}: click.echo")
+                case ast.Call(func=ast.Name("print")):
+                    wrong.append(f"{place}: print")
+                case ast.ImportFrom(module="rich.console" | "rich.markup" | "rich.text" | "rich"):
+                    wrong += [f"{place}: rich" for name in node.names if name.name != "Console"]
+                case ast.Call(func=ast.Name("Console")):
+                    wrong.append(f"{place}: Console")
+                case ast.Attribute(value=ast.Name("sys"), attr="stdout" | "stderr"):
+                    if path.name not in ("cli.py", "dev.py"):  # to flush it, and to ask whether it is a terminal
+                        wrong.append(f"{place}: sys.{node.attr}")
+                case ast.Call(func=ast.Name("styled"), args=[first, *_]):
+                    if not isinstance(first, ast.Constant | ast.IfExp):
+                        wrong.append(f"{place}: the template of styled() is a literal, data are its arguments")
+                case ast.Call(func=ast.Name("Styled")):
+                    wrong.append(f"{place}: Styled is made by styled()")
+    assert wrong == []
+
+
+def test_data_in_a_styled_line_is_never_markup() -> None:
+    line = render.styled("[bold]{}[/]{}{}", EVIL, "[", "red]x[/red]") + "[blue]y[/blue]"
+    with pytest.raises(TypeError, match="styled"):
+        f"{line}"
+    out = render.console()
+    with out.capture() as captured:
+        out.print(line, soft_wrap=True)
+        out.print("[bold]data[/bold]\nsecond\x1b[2J")
+    first, second, rest = captured.get().split("\n")
+    assert first == printable(EVIL) + "[red]x[/red][blue]y[/blue]"
+    assert second == "[bold]data[/bold]\\u000asecond\\u001b[2J"
+    assert rest == ""
+
+
+@given(st.text())
+def test_what_is_printed_is_one_safe_line_and_reads_back(text: str) -> None:
+    shown = printable(text)
+    assert acting(shown) == []
+    assert "\n" not in shown
+    assert printable(shown) == shown
+    if "\\" not in text:
+        assert unescaped(shown) == text
+
+
+@given(st.recursive(st.text() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_json_is_the_same_json_after_it(value: Any) -> None:
+    text = printable(json.dumps(value, ensure_ascii=False, indent=2), lines=True)
+    assert acting(text) == []
+    assert json.loads(text) == value
+
+
+def test_a_backslash_that_is_no_escape_can_be_written() -> None:
+    assert unescaped("C:\\new\\u0041\\temp") == "C:\\new\\u0041\\temp"
+    assert unescaped("\\u005cu001b") == "\\u001b"
+    assert unescaped("\\u001b\\u000a\\udb40\\udc41\\ud800") == "\x1b\n\U000e0041\ud800"
