@@ -72,7 +72,7 @@ def without(entry: dict[str, Any], name: str) -> dict[str, Any]:
         (json.dumps([A | {"eventName": "insert"}]), r'eventName is "insert"; expected INSERT, MODIFY or REMOVE'),
         (json.dumps([record(1, extra="plain")]), r'NewImage.extra is "plain", not an attribute value; write it'),
         (json.dumps(Discard("a", "s", "c", (A,), 1, 0).metadata()), "does not hold them; only the objects in an S3"),
-        ("[" * 100_000, "not JSON|nested too deeply"),
+        ("[" * 100_000, "not JSON|nested in more than"),
         (b"\xff\xfe\x00", "not UTF-8 at byte 0"),
     ],
 )

@@ -8,7 +8,7 @@ import io
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,25 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from projections.errors import UsageError
+from projections.language.loader import load
+from projections.language.program import Program
+from projections.operations.redrive.letters import Reader
 from projections.tools.cli import main
+from projections.tools.events import documents
+from projections.tools.testing.cases import read_cases
 
 EVENTS = Path(__file__).parents[2] / "events"
 DIGITS = "9" * 5_000
+RULES = Path(__file__).parents[2] / "projections" / "rules"
+SOCIAL = Program.from_document(load(RULES / "social.yaml").canonical())
 
 RAW = {
     "@digits@": DIGITS,
     "@negative@": "-" + DIGITS,
     "@exponent@": "1e999",
     "@large@": "1" + "0" * 300,
+    "@huge@": "1" + "0" * 400,
     "@nan@": "NaN",
     "@infinity@": "-Infinity",
     "@deep list@": "[" * 150 + "]" * 150,
@@ -178,6 +187,14 @@ def called(*arguments: str) -> tuple[int, str, str]:
     return ended.value.code, out.getvalue(), err.getvalue()
 
 
+def tried(read: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
+    """What was read, or the lines of the message that says why it cannot be."""
+    try:
+        return read(), ()
+    except UsageError as error:
+        return None, error.lines
+
+
 def acceptable(arguments: tuple[str, ...], path: str) -> None:
     """The command succeeds, or ends in one line that begins with the file and the place in it."""
     code, out, err = called(*arguments)
@@ -220,3 +237,106 @@ def test_a_command_that_reads_events_succeeds_or_says_where_they_are_wrong(
     rules = {"like": "social", "bad-record": "social"}.get(name, name)
     word, *options = command.split()
     acceptable((word, str(path), "--rules", rules, *options), str(path))
+
+
+@settings(max_examples=400, deadline=None)
+@given(seed=st.integers(0, 2**32), name=st.sampled_from(["like", "bad-record", "tags"]))
+def test_redrive_reads_whatever_a_queue_a_bucket_or_a_file_holds(folder: Path, seed: int, name: str) -> None:
+    rng = random.Random(seed)
+    event = json.loads((EVENTS / f"{name}.json").read_text())
+    event = rng.choice(
+        [
+            event,
+            {
+                "DDBStreamBatchInfo": {"shardId": "s"},
+                "requestContext": {"condition": "c"},
+                "payload": json.dumps(event),
+            },
+            {"reason": "r", "rule": "likes", "key": "main|POST#1|METADATA", "sequence": "1"},
+            {"push": {"rule": "author", "parent": "main|USER#1|PROFILE", "version": "1"}},
+            {"Type": "Notification", "Message": json.dumps(event)},
+        ]
+    )
+    for _ in range(rng.choice([0, 1, 1, 2])):
+        event = mutated(event, rng)
+    text = written(event)
+    if "DDBStreamBatchInfo" in text and rng.random() < 0.5:
+        text = json.dumps({"DDBStreamBatchInfo": {}, "payload": written(mutated(json.loads(_payload(event)), rng))})
+    data = text.encode()
+    if rng.random() < 0.3:
+        data = damaged(data, rng)
+    reader = Reader(SOCIAL.tables, dict.fromkeys(SOCIAL.tables, "app"))
+    letter = reader.text(data, "s3://bucket/key")
+    assert letter.place == "s3://bucket/key"
+    assert letter.items or letter.task or letter.useless
+    path = folder / "letters.json"
+    path.write_bytes(data)
+    found, lines = tried(lambda: [reader.value(value, place) for place, value in documents(str(path))])
+    assert all(re.match(rf"{re.escape(str(path))}(:\d+(:\d+)?)?: .{{10,}}", line) for line in lines)
+    assert all(one.place.startswith(f"{path}:") and (one.items or one.task or one.useless) for one in found or ())
+
+
+def _payload(event: Any) -> str:
+    payload = event.get("payload") if isinstance(event, dict) else None
+    try:
+        json.loads(payload)
+    except (TypeError, ValueError, RecursionError):
+        return "{}"
+    return str(payload)
+
+
+CASES = {
+    "rules": "rules.yaml",
+    "simulate": 1,
+    "cases": [
+        {
+            "about": "a like is counted",
+            "given": [{"PK": "POST#1", "SK": "METADATA", "n": 1}],
+            "when": [{"put": {"PK": "USER#1", "SK": "LIKE#1", "b": {"$binary": "AA=="}}}, {"delete": {"PK": "a"}}],
+            "then": [{"PK": "POST#1", "SK": "METADATA", "likeCount": 1}],
+        }
+    ],
+}
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_case_file_is_read_or_refused_with_its_place(folder: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    document = CASES
+    for _ in range(rng.choice([0, 1, 2])):
+        document = mutated(document, rng)
+    path = folder / "cases.projections.yaml"
+    data = written(document).encode()
+    path.write_bytes(damaged(data, rng) if rng.random() < 0.4 else data)
+    _, lines = tried(lambda: read_cases(path))
+    assert all(re.match(rf"{re.escape(str(path))}(:\d+:\d+)?: .{{10,}}", line) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"Records": [\n' + '{"n": ' + DIGITS + "}]}", ":2:7: a number too large for JSON; DynamoDB has 38 digits"),
+        ('[{"eventName": NaN}]', ":1:16: NaN is not JSON"),
+        ("[1e999]", ":1:2: a number too large for JSON"),
+        ('{"a": 1,\n "a": 2}', ':2:2: the name "a" comes twice in one object; remove one'),
+        ("[" * 9_999, ":1:"),
+        ("[" * 250 + "]" * 250, ":1:201: nested in more than 200 levels"),
+        ('{"a": 1}\nnot json', ":1:1: no stream record"),
+        (r'"\ud800"', ":1:1: expected a stream record"),
+        (gzip.compress(b"{}")[:9], ": is compressed by gzip; decompress it first"),
+        (b"{}\n\xff", ":2: not UTF-8 at byte 3"),
+        (b"", ": no records in it"),
+    ],
+    ids=[
+        *("number", "NaN", "exponent", "repeated name", "never closed", "deep", "line of another kind", "surrogate"),
+        *("gzip", "not UTF-8", "empty"),
+    ],
+)
+def test_the_message_names_place_and_reason(folder: Path, text: str | bytes, said: str) -> None:
+    path = folder / "bad.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    for command in ("replay", "explain", "cost"):
+        code, out, err = called(command, str(path), "--rules", "social")
+        assert (code, out) == (2, "")
+        assert err.startswith(f"projections: {path}{said}"), err

@@ -7,7 +7,9 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from hypothesis import strategies as st
 from place import Place
 from yaml import safe_load
 
+from projections.engine.plan import Rejected
+from projections.operations.quarantine import Quarantine
 from projections.tools import render
 from projections.tools.cli import COMMANDS, cli
 from projections.tools.printable import printable, unescaped
@@ -276,6 +280,21 @@ def test_generated_formats_stay_what_they_are(run: Any, tmp_path: Path) -> None:
     assert "<script>" in markdown
     assert "<script>" not in outside
     assert "[link" not in outside
+
+
+def test_logs_and_the_quarantine_are_ascii() -> None:
+    """As `aws logs tail` and the console print them; CloudWatch takes each line for a message."""
+    from handlers.common import logger
+
+    said = {"key": f"main|POST#{EVIL}|METADATA", "reason": f"{EVIL} is no number", "rule": "likes", "table": "main"}
+    line = logger.registered_formatter.serialize({"message": EVIL, **said})
+    sent: list[str] = []
+    bodies = SimpleNamespace(send=sent.extend)
+    Quarantine(lambda: bodies, lambda: datetime.now(UTC))([Rejected(**said)])
+    for text in (line, *sent):
+        assert text.isascii()
+        assert text.isprintable()
+        assert EVIL in " ".join(texts(json.loads(text)))
 
 
 def test_only_one_module_prints() -> None:

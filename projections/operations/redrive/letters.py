@@ -163,7 +163,7 @@ class Reader:
                 continue
             at = change.get("ApproximateCreationDateTime")
             version = version_of(self._label or stream_label(str(record.get("eventSourceARN", ""))), sequence)
-            seconds = float(at) if isinstance(at, int | float) else 0.0
+            seconds = float(at) if isinstance(at, int | float) and 0 <= at < 1e12 else 0.0
             found.setdefault(key, []).append(Told(version, old if whole else None, new, expired, seconds))
         return found
 

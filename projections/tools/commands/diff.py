@@ -72,7 +72,7 @@ def _document(path: Path) -> dict[str, Any]:
     if '"format"' in text:
         try:
             document = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             document = None
         if isinstance(document, dict) and "format" in document and "guard_prefix" in document:
             if document["format"] != FORMAT:

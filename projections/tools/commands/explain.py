@@ -50,7 +50,8 @@ def command(
     --item KEY looks at one item of a live table and writes nothing: every derived value with its rule, guard and sources,
     and the differences that `verify` finds on it; what the item itself contributes, and whether it should. Whether a group
     in the ledger is what all source items give, only `verify` tells. KEY may also be encoded, as
-    logs and the quarantine show it: main|POST#p1|METADATA.
+    logs and the quarantine show it: main|POST#p1|METADATA. A character that does not show is printed as \\u001b; KEY may
+    have it so, too.
 
     Exits with 1 if records were quarantined or failed, or if something of the item does not agree.
     """
