@@ -10,6 +10,7 @@ from aws_lambda_powertools.logging import Logger
 from aws_lambda_powertools.metrics import Metrics, MetricUnit
 
 from projections.engine.plan import Rejected
+from projections.operations.quarantine import MOST_TRIGGERS
 from projections.operations.wiring import collect_seldom
 
 # in ASCII: keys are anybody's text, and logs are read in terminals
@@ -28,7 +29,8 @@ def tell(counts: Mapping[str, float], rejected: Iterable[Rejected], failed: Mapp
     for name, count in {**counts, "failures": len(failed)}.items():
         metrics.add_metric(name, MetricUnit.Count, count)
     for one in rejected:
-        logger.warning("rejected: %s", one.reason, extra={"rule": one.rule, "table": one.table, "key": one.key})
+        where = {"rule": one.rule, "table": one.table, "key": one.key, "target": one.target, "fault": one.fault}
+        logger.warning("rejected: %s", one.reason, extra={**where, "triggeredBy": one.triggered_by[:MOST_TRIGGERS]})
     for identifier, reason in failed.items():
         logger.warning("to be retried: %s", reason, extra={"item": identifier})
 

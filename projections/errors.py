@@ -9,6 +9,7 @@ from typing import Any
 __all__ = [
     "BadInput",
     "ConditionFailed",
+    "DamagedGroup",
     "InvalidRequest",
     "Misconfigured",
     "MissingExtra",
@@ -88,7 +89,16 @@ class Misconfigured(StoreError):
 
 
 class InvalidRequest(StoreError):
-    """DynamoDB refused the request itself (ValidationException): the same request will never succeed."""
+    """DynamoDB refused the request itself (ValidationException): the same request will never succeed.
+
+    `target` is the encoded key of the item that was to be written, where the caller did not name it.
+    """
+
+    target: str | None = None
+
+
+class DamagedGroup(InvalidRequest):
+    """A group of the ledger holds a value that is not a number, so that nothing of it can be published."""
 
 
 class Occupied(InvalidRequest):

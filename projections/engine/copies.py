@@ -203,10 +203,10 @@ class Copier:
             try:
                 self._write(copy, target, attributes, effort)
             except Occupied as error:
-                refused = error
+                refused, refused.target = error, encode_key(target)
             except InvalidRequest as error:  # too large, say: then there is no copy, rather than an old one
                 self._retract(copy, target, effort)
-                refused = error
+                refused, refused.target = error, encode_key(target)
         for target in sorted(copy.others):
             self._retract(copy, target, effort)
         if refused is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from projections.engine.delta import GENERATION, SETTLED, WIDE, generation_of
@@ -17,7 +17,7 @@ from projections.engine.ledger_items import (
     group_key,
     members_key,
 )
-from projections.engine.store import Image, Store
+from projections.engine.store import Image, Store, Value
 from projections.language.contribution import Contributions
 from projections.language.keys import escape
 from projections.language.program import Program
@@ -29,6 +29,7 @@ __all__ = [
     "Group",
     "extreme_sort",
     "first_members",
+    "is_amount",
     "parts_of",
     "read_groups",
     "read_members",
@@ -116,6 +117,13 @@ class Group:
     """The part of the totals that entries account for, `n` among them; the rest has settled."""
     rebuilding: bool = False
     """Not everything that contributes is counted yet: nothing is published."""
+    damaged: Mapping[str, Value] = field(default_factory=dict)
+    """Slots, or `version`, that hold something else than a number. They are not in the totals, and nothing is published."""
+
+    @property
+    def withheld(self) -> bool:
+        """Whether the totals are not known to be complete, so that nothing may be concluded from them."""
+        return self.rebuilding or bool(self.damaged)
 
 
 def extreme_sort(generation: int, slot: str, which: str) -> str:
@@ -176,25 +184,37 @@ def parts_of(store: Store, partition: str, generation: int | None = None) -> lis
             return parts
 
 
+def is_amount(name: str) -> bool:
+    """Return whether an attribute of a group is one that commits add to."""
+    slot = name.removeprefix(SETTLED)
+    return name == "version" or slot == "n" or slot[:1] in ("=", "#")
+
+
 def summed(generation: int, parts: Iterable[Image]) -> Group:
     """What the items of one generation of a group say together."""
     version, amounts, live, rebuilding = 0, dict[str, Decimal](), dict[str, Decimal](), False
     settled: dict[tuple[str, str], Member] = {}
+    damaged: dict[str, Value] = {}
     for part in parts:
         if "order" in part:
             settled[part["slot"]["S"], part["which"]["S"]] = Member(part["v"], {}, part["order"]["S"])
             continue
         rebuilding = rebuilding or REBUILDING in part
-        version += int(Decimal(part["version"]["N"])) if "version" in part else 0
         for name, value in part.items():
+            if not is_amount(name):
+                continue
             slot = name.removeprefix(SETTLED)
-            if slot == "n" or slot[:1] in ("=", "#"):
+            if "N" not in value:
+                damaged[name] = value
+            elif name == "version":
+                version += int(Decimal(value["N"]))
+            else:
                 amount = Decimal(value["N"])
                 amounts[slot] = WIDE.add(amounts.get(slot, Decimal(0)), amount)
                 if slot == name:
                     live[slot] = WIDE.add(live.get(slot, Decimal(0)), amount)
     n = int(amounts.pop("n", 0))
-    return Group(generation, group_at(generation, version), Totals(n, amounts), settled, live, rebuilding)
+    return Group(generation, group_at(generation, version), Totals(n, amounts), settled, live, rebuilding, damaged)
 
 
 def read_members(store: Store, rule: LedgerRule, target: str, group: Group) -> dict[str, list[Member]]:

@@ -14,10 +14,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 
+from projections.engine.culprits import refusing_group
 from projections.engine.delta import (
     WIDE,
     Load,
@@ -126,6 +128,8 @@ class Change:
     error: StoreError | None = None
     rejected: list[tuple[str, str]] = field(default_factory=list)
     """Rules whose contribution the ledger cannot hold, with the reason."""
+    culprits: dict[str, str] = field(default_factory=dict)
+    """Of these rules, the targets whose groups cannot take the contribution. Else the item itself is the cause."""
     retracted: set[str] = field(default_factory=set)
     not_extreme: set[ItemKey] = field(default_factory=set)
     opened: Generations = _FIRST
@@ -220,6 +224,12 @@ class Ledger:
         Raises nothing for a change's sake: what could not be done in time is "failed", what can never be done is in
         `rejected` and contributes nothing. Raises `errors.Misconfigured`.
         """
+        self._commit(changes, effort)
+        for change in changes:
+            if change.rejected:
+                self._find_culprits(change)
+
+    def _commit(self, changes: Sequence[Change], effort: Effort) -> None:
         pending = list(changes)
         attempt = 0
         try:
@@ -630,6 +640,21 @@ class Ledger:
             if not change.version:
                 change.state = "moved"
                 return
+
+    def _find_culprits(self, change: Change) -> None:
+        """Replace the reasons of refusals that a group causes, and name its target. Best effort: nothing depends on it."""
+        found: list[tuple[str, str]] = []
+        for rule, reason in change.rejected:
+            held, wanted = self._now(change).get(rule, {}), change.after.contributions.get(rule, {})
+            settle = {rule: change.settle[rule]} if rule in change.settle else {}
+            after = self.generations.stamped({rule: wanted})
+            pieces = difference({rule: held}, after, settle, change.settling, self.generations.of)
+            amounts = {target: piece.amounts for target, piece in pieces.items()}
+            with suppress(StoreError):
+                if culprit := refusing_group(self._store, self._program, amounts, self.generations):
+                    change.culprits[rule], reason = culprit
+            found.append((rule, reason))
+        change.rejected = found
 
     @staticmethod
     def _now(change: Change) -> Contributions:

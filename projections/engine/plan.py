@@ -34,9 +34,18 @@ Reject = Callable[[Record, str, str, str | None], None]
 """Takes a complaint: the record, the rule, the reason, and the reason for which the old image was complained of."""
 
 
+ITEM, TARGET, GROUP = "item", "target", "group"
+"""Where the cause of a rejection is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A record that a rule could not use: permanent. `rule` is None if no rule could use it at all."""
+    """A record that a rule could not use: permanent. `rule` is None if no rule could use it at all.
+
+    `key` is the item to refresh once the cause is removed. `fault` says where the cause is: in that "item" itself, in the
+    "target" item, or in the "group" that the ledger keeps for the target. The sources whose records only led there are in
+    `triggered_by`. Keys are encoded.
+    """
 
     rule: str | None
     reason: str
@@ -44,6 +53,9 @@ class Rejected:
     sequence: str | None = None
     table: str | None = None
     event: str | None = None
+    target: str | None = None
+    fault: str = ITEM
+    triggered_by: tuple[str, ...] = ()
 
 
 class _Checked(list[T]):

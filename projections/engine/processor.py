@@ -21,12 +21,12 @@ from projections.engine.guards import Guards
 from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.ledger import Change, Ledger
 from projections.engine.ledger_items import Entry, Target
-from projections.engine.limits import refusal
 from projections.engine.plan import Plan, Rejected, plan
 from projections.engine.publishing import Publisher, unpublished
 from projections.engine.recent import forget, owing, relieved
 from projections.engine.records import Record, decode, is_sequence
 from projections.engine.registry import LIVE, Registry, Standing
+from projections.engine.rejections import distinct, of_child, refused, rejected_by
 from projections.engine.store import ItemKey, Store
 from projections.engine.tally import Tally
 from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreError, Transient
@@ -291,7 +291,7 @@ class _Batch:
                 self._fail([heals[target] for target in some], str(self.effort.out_of_time))
                 continue
             for target, error in publisher.heal(some, self.effort).items():
-                self._failed([heals[target]], error, rule=target[0], key=target[1])
+                self._failed([heals[target]], error, rule=target[0], key=target[1], target=target[1])
 
     def _embed(self, made: Plan) -> None:
         processor = self._processor
@@ -318,7 +318,7 @@ class _Batch:
                 embedder.raise_fence(push)
             more, hopeless = embedder.push_page(page, self.effort)
             for key, reason in hopeless:
-                self.rejected.append(Rejected(push.rule, reason, encode_key(key), first, key.table))
+                self.rejected.append(of_child(push, key, reason, first))
             following = embedder.following(page, more)
             if following is None:
                 return None
@@ -386,8 +386,7 @@ class _Batch:
                     failed.add(change.source)
                     self._fail(change.sequences, str(change.error))
                 for rule, reason in change.rejected:
-                    table = change.source.partition("|")[0]
-                    self.rejected.append(Rejected(rule, reason, change.source, change.sequences[-1], table))
+                    self.rejected.append(refused(change, rule, reason, change.sequences[-1]))
             for state, number in Counter(change.state for change in changes).items():
                 self.tally.add({"applied": "applied", "duplicate": "duplicates"}.get(state, "failed"), number)
             done = [change for change in changes if change.state != "failed"]
@@ -418,7 +417,14 @@ class _Batch:
         for change in changes:
             if failures.keys() & change.touched or not change.touched <= done:
                 for target in sorted(failures.keys() & change.touched):
-                    self._failed(change.sequences[:1], failures[target], rule=target[0], key=target[1])
+                    self._failed(
+                        change.sequences[:1],
+                        failures[target],
+                        rule=target[0],
+                        key=target[1],
+                        target=target[1],
+                        source=change.source,
+                    )
                 if any(target not in done and target not in failures for target in change.touched):
                     self._fail(change.sequences[:1], late)
         if self.effort.over:  # what they owe stays written down
@@ -471,10 +477,19 @@ class _Batch:
 
     # The answer.
 
-    def _failed(self, sequences: Iterable[str], error: StoreError, *, rule: str | None, key: str) -> None:
+    def _failed(
+        self,
+        sequences: Iterable[str],
+        error: StoreError,
+        *,
+        rule: str | None,
+        key: str,
+        target: str | None = None,
+        source: str | None = None,
+    ) -> None:
         if isinstance(error, InvalidRequest):
             for sequence in sequences:
-                self.rejected.append(Rejected(rule, refusal(str(error)), key, sequence, key.partition("|")[0]))
+                self.rejected.append(rejected_by(error, rule, key, sequence, target=target, source=source))
         else:
             self._fail(sequences, str(error))
 
@@ -484,7 +499,7 @@ class _Batch:
 
     def outcome(self) -> Outcome:
         quarantine = self._processor._quarantine
-        rejected = list(dict.fromkeys(self.rejected))
+        rejected = distinct(self.rejected)
         if rejected:
             reason = (
                 "no quarantine queue is configured (QUARANTINE_QUEUE_URL); a record was rejected: " + rejected[0].reason

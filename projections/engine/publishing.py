@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from projections.engine.application import ApplicationItems, Release, occupied
+from projections.engine.culprits import damaged_group
 from projections.engine.effort import Effort, Run, one_by_one, write_all
 from projections.engine.groups import Generations, Group, read_groups, read_members
 from projections.engine.guards import Guard, Guards
@@ -69,11 +70,13 @@ class Publisher:
             return dict.fromkeys(known, error)
         updates: dict[Target, Update] = {}
         for target, rule in known.items():
-            if shares_calls(rule) and not groups[target].rebuilding:
+            if groups[target].damaged:
+                failures[target] = damaged_group(groups[target].damaged)
+            elif shares_calls(rule) and not groups[target].rebuilding:
                 update = self._blind(rule, decode_key(target[1]), groups[target], {})
                 if update is not None:
                     updates[target] = update
-        alone = [target for target in known if target not in updates and not groups[target].rebuilding]
+        alone = [target for target in known if target not in updates and not groups[target].withheld]
         self._run(
             [
                 partial(
@@ -240,7 +243,11 @@ class Publisher:
             else:
                 item = self._get(key)
                 group = read_groups(self._store, [target], self._generations)[target]
-            if group.rebuilding or (item is None and (group.totals.n == 0 or not creates(rule))):
+            if group.rebuilding or (item is None and not creates(rule)):
+                return
+            if group.damaged:
+                raise damaged_group(group.damaged)
+            if item is None and group.totals.n == 0:
                 return
             members = read_members(self._store, rule, target[1], group)
             try:

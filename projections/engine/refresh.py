@@ -37,6 +37,7 @@ from projections.engine.publishing import Publisher, unpublished
 from projections.engine.recent import TOMBSTONE_SECONDS, forget, owing, relieved
 from projections.engine.records import Record
 from projections.engine.registry import SHADOW, Standing
+from projections.engine.rejections import refused, rejected_by
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.tally import Tally
 from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient
@@ -323,7 +324,7 @@ class Refresher:
                     self.tally.add("applied")
                     done.append(change)
                 for rule, reason in change.rejected:
-                    self._reject(rule, reason, change.source)
+                    self.rejected[refused(change, rule, reason)] = None
             moved = [change for change in changes if change.state == "moved"]
             settled = {decode_key(one.source): one.expiry for one in changes if one.state == "applied" and one.expiry}
             unread = dict.fromkeys([*(decode_key(change.source) for change in moved), *settled])
@@ -623,12 +624,12 @@ class Refresher:
                     self.failed[what] = reason
                     return None
             except InvalidRequest as error:
-                self._reject(rule, refusal(str(error)), what)
+                self.rejected[rejected_by(error, rule, what)] = None
                 return None
 
     def _note(self, rule: str, key: str, error: StoreError) -> None:
         if isinstance(error, InvalidRequest):
-            self._reject(rule, refusal(str(error)), key)
+            self.rejected[rejected_by(error, rule, key, target=key)] = None
         else:
             self.failed[key] = str(error)
 

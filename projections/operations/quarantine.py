@@ -11,9 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from projections.engine.processor import Rejected
+from projections.engine.plan import GROUP, ITEM, Rejected
 
-__all__ = ["Quarantine", "Sender", "message"]
+__all__ = ["MOST_TRIGGERS", "Quarantine", "Sender", "complaint", "message"]
+
+MOST_TRIGGERS = 10
+"""Source items that a message or a log names. There may be a whole batch of them."""
 
 _LONGEST_REASON = 2_000
 """Characters. With the longest keys a message then stays far below what SQS takes."""
@@ -63,4 +66,16 @@ def message(rejected: Rejected, now: datetime, stream_arn: str | None) -> dict[s
         "sequenceNumber": rejected.sequence,
         "streamArn": stream_arn,
         "time": now.isoformat(),
+        "target": rejected.target,
+        "fault": rejected.fault,
+        "triggeredBy": list(rejected.triggered_by[:MOST_TRIGGERS]),
+        "triggeredByCount": len(rejected.triggered_by),
     }
+
+
+def complaint(rule: object, reason: object, *, key: object, target: object = None, fault: object = ITEM) -> str:
+    """Return what is wrong in one line: the rule, the target if the cause is there and not in the item `key`, the reason."""
+    where = (
+        f"the ledger's group of {target}" if fault == GROUP else f"target {target}" if target not in (None, key) else ""
+    )
+    return ": ".join(str(part) for part in (rule, where, reason) if part)

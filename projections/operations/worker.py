@@ -22,10 +22,10 @@ from projections.engine.leases import name_of_lease
 from projections.engine.plan import Rejected
 from projections.engine.processor import OUTDATED, SETTLE_SECONDS
 from projections.engine.registry import LIVE, Registry, Standing
+from projections.engine.rejections import of_child
 from projections.engine.store import Store
 from projections.engine.tally import Tally
 from projections.errors import BadInput, Misconfigured, StoreError, Transient
-from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.operations import tasks
 from projections.operations.pacing import Pacer
@@ -242,7 +242,7 @@ class _Invocation:
         assert self._embedder is not None  # pages are done once the rules are admitted
         more, hopeless = self._embedder.push_page(push, self._effort)
         if hopeless:
-            rejected = [Rejected(push.rule, reason, encode_key(key), table=key.table) for key, reason in hopeless]
+            rejected = [of_child(push, key, reason) for key, reason in hopeless]
             self._handler._reject(rejected)
         following = self._embedder.following(push, more)
         if following is not None and following[1]:

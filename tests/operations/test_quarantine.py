@@ -52,8 +52,22 @@ def test_a_message_says_what_was_rejected_why_and_when() -> None:
             "sequenceNumber": "100000000000000000001",
             "streamArn": ARN,
             "time": "2026-01-05T12:00:00+00:00",
+            "target": None,
+            "fault": "item",
+            "triggeredBy": [],
+            "triggeredByCount": 0,
         }
     ]
+
+
+def test_a_message_names_the_target_at_fault_and_ten_of_the_items_that_led_there() -> None:
+    sent = Sent()
+    led = tuple(f"main|USER#{user}|LIKE#1" for user in range(30))
+    target = "main|POST#1|METADATA"
+    Quarantine(lambda: sent, lambda: NOON)([rejected(key=target, target=target, fault="target", triggered_by=led)])
+    told = json.loads(sent[0])
+    assert (told["target"], told["fault"]) == (target, "target")
+    assert (told["triggeredBy"], told["triggeredByCount"]) == (list(led[:10]), 30)
 
 
 def test_an_endless_reason_is_cut_and_a_strange_key_stays_readable_to_sqs() -> None:

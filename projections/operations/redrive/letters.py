@@ -24,6 +24,7 @@ from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput
 from projections.language.keys import Schema, decode_key
 from projections.operations import tasks
+from projections.operations.quarantine import complaint
 from projections.operations.tasks import Task
 
 __all__ = ["Letter", "Reader"]
@@ -101,7 +102,8 @@ class Reader:
 
     def _quarantined(self, message: Mapping[str, Any], place: str) -> Letter:
         text, rule = message["key"], message.get("rule")
-        reason = f"{rule}: {message['reason']}" if rule else str(message["reason"])
+        target, fault = message.get("target"), message.get("fault")
+        reason = complaint(rule, message["reason"], key=text, target=target, fault=fault)
         if not isinstance(text, str):
             raise BadInput(
                 "it names no item: what came was no usable stream record. Find out who sent it, and delete it by hand"

@@ -24,6 +24,7 @@ from projections.errors import InvalidRequest, Misconfigured, StoreError, Transi
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.operations.fenced import RESERVED, Fenced
+from projections.operations.quarantine import complaint
 from projections.operations.redrive.letters import Letter
 from projections.operations.tasks import Task
 
@@ -166,7 +167,7 @@ class Redrive:
             return key, [], [_reason(error)]
         reasons = [reason for _, reason in sorted(refresher.failed.items())]
         for one in refresher.rejected:
-            reasons.append(f"{one.rule}: {one.reason}" if one.rule else one.reason)
+            reasons.append(complaint(one.rule, one.reason, key=encode_key(key), target=one.target, fault=one.fault))
         return key, pushes, list(dict.fromkeys(reasons))
 
     def _refresher(self, standing: Standing, run: Run[Any]) -> Refresher:

@@ -318,7 +318,7 @@ class Examiner:
             guard = self._guards.read(rule.name, key, item)
             if item is not None and not self._items.may_write(rule, rule.into, key, item):
                 drifts = []
-                if group.totals.n and not group.rebuilding:
+                if group.totals.n and not group.withheld:
                     common = Drift("", rule.name, subject.key, shadow=self._scope.shadow(rule))
                     drifts = [_occupied(common, item)]
             else:
@@ -343,7 +343,7 @@ class Examiner:
         if isinstance(rule, CopyRule):
             rules = (rule,)
         groups = read_groups(self._store, [(one.name, target) for one in rules], generations)
-        if any(group.totals.n or group.rebuilding for group in groups.values()):
+        if any(group.totals.n or group.withheld for group in groups.values()):
             return []
         names = rule.owned(item) if isinstance(rule, CopyRule) else rule.attributes
         guard = self._guards.read(rule.name, key, item)

@@ -198,8 +198,11 @@ class Groups:
         wanted = corrections.sums(sums) if corrections is not None else None
         common = Drift("group", rule, target, at=at)
         drifts = []
-        for slot in sorted(sums.keys() | now.live.keys() | (wanted or {}).keys()):
-            held, summed = (showing.number(one.get(slot, Decimal(0))) for one in (now.live, sums))
+        for slot in sorted(sums.keys() | now.live.keys() | now.damaged.keys() | (wanted or {}).keys()):
+            summed = showing.number(sums.get(slot, Decimal(0)))
+            held = showing.number(now.live.get(slot, Decimal(0)))
+            if slot in now.damaged:  # no number
+                held = showing.value(now.damaged[slot])
             if held != summed:
                 drift = replace(common, attribute=showing.measure(known, slot), actual=held)
                 source = (showing.number(wanted.get(slot, Decimal(0))),) if wanted is not None else ()

@@ -32,7 +32,7 @@ def differences(
 
     Whether an item should not be there at all is not among it: that depends on other rules' groups too.
     """
-    if group.rebuilding:
+    if group.withheld:
         return []
     shadow, makes, n = scope.shadow(rule), creates(rule), group.totals.n
     values = rule.published(group.totals, members)

@@ -11,6 +11,7 @@ from projections.engine.application import ApplicationItems
 from projections.engine.copies import copies_of
 from projections.engine.delta import GENERATION, SETTLED, WIDE, generation_of
 from projections.engine.embeds import reference_of
+from projections.engine.groups import is_amount
 from projections.engine.indexes import index_attributes
 from projections.engine.ledger_items import CLOSED, REBUILDING, member_key, members_key
 from projections.engine.store import Image, Value
@@ -46,7 +47,7 @@ __all__ = ["CHILD_ROW", "FENCE_ROW", "GROUP_ROW", "MEMBERS_ROW", "PARENT_ROW", "
 GROUP_ROW, MEMBERS_ROW, TARGET_ROW, PARENT_ROW, FENCE_ROW, CHILD_ROW = range(6)
 """The roles of rows in views, in their order: of a published target, then of a parent's children."""
 
-_SUCCESSOR, _AMISS, _UNGUARDED = "successor", "amiss", "unguarded"
+_SUCCESSOR, _AMISS, _UNGUARDED, _DAMAGED = "successor", "amiss", "unguarded", "damaged"
 
 
 class Reading:
@@ -268,7 +269,10 @@ class Reading:
             wrong.append(subject_text(REBUILD, rule, target))
         a = b = 0
         for slot, value in image.items():
-            if slot == "n" or slot[0] in "=#":
+            if "N" not in value and is_amount(slot):
+                more = facts.digest(f"{_DAMAGED} {slot}")
+                a, b = a + more[0], b + more[1]
+            elif slot == "n" or slot[0] in "=#":
                 more = residues(slot_residues(int(generation), slot), value["N"])
                 a, b = a + more[0], b + more[1]
         page.post(account, text, (a, b), -1)

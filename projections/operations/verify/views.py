@@ -67,7 +67,7 @@ def _target(scope: Scope, rows: Rows) -> Iterator[tuple[str, list[Drift]]]:
         yield subject._replace(kind=GROUP).text(), []
     group, first = published.gathered(rule, parts, members)
     found = published.differences(scope, rule, decode_key(subject.key), item, group, first)
-    unwanted = item is not None and empty and creates(rule) and group.totals.n == 0 and not group.rebuilding
+    unwanted = item is not None and empty and creates(rule) and group.totals.n == 0 and not group.withheld
     if found or unwanted:
         yield text, found
 
