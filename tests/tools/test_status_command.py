@@ -45,7 +45,7 @@ def test_what_works_is_fine_and_what_waits_is_told_with_what_to_do(place: Place)
         "act", "fine", "act", "act",
     ]  # fmt: skip
     told = finding(said, "quarantine")
-    assert (told["says"], told["value"]) == ("1 record that a rule could not use", 1)
+    assert (told["says"], told["value"]) == ("1 record that a rule could not use; likes: main|USER#b|LIKE#1", 1)
     assert (said["epoch"], said["rules"]) == (1, {"postById": "live", "likes": "live", "author": "live"})
     assert f"`projections redrive --quarantine {place.quarantine}`" in finding(said, "quarantine")["todo"]
     assert f"`projections redrive --dead-letters {place.dead}`" in finding(said, "dead letters")["todo"]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from projections.operations.redrive.boxes import Box, Outcome
     from projections.operations.redrive.letters import Reader
     from projections.operations.redrive.redrive import Answer, Redrive
+    from projections.stores.queues import Queue
 
 __all__ = ["command"]
 
@@ -51,6 +52,16 @@ PREFIX = "aws/lambda/"
 @click.option(
     "--dry-run", is_flag=True, help="Write nothing; say what would be refreshed, and what would be refused again."
 )
+@click.option(
+    "--list", "listing", is_flag=True, help="List the quarantine's messages and what was dismissed; redrive nothing."
+)
+@click.option(
+    "--dismiss",
+    metavar="KEY|RULE|AGE",
+    help="Delete quarantined messages of an item (PK=POST#p1,SK=METADATA), of a rule, or older than an age (36h, 10d), "
+    "instead of redriving. Without --because it only shows them.",
+)
+@click.option("--because", metavar="TEXT", help="Why messages are dismissed. It is recorded with your name.")
 def command(
     files: tuple[str, ...],
     rules: str | None,
@@ -67,6 +78,9 @@ def command(
     queue: str | None,
     most: int | None,
     dry_run: bool,
+    listing: bool,
+    dismiss: str | None,
+    because: str | None,
 ) -> int:
     """Refresh the items of records that were quarantined or discarded, and send dead tasks back.
 
@@ -77,6 +91,9 @@ def command(
     time.
 
     Without any source named, all three of --stack, or the quarantine of the environment. Exits with 1 if anything remains.
+
+    --list and --dismiss are about the quarantine alone. A dismissed message is deleted and nothing is refreshed for it; the
+    ledger records for 90 days which it was, why and by whom it was dismissed.
     """
     from projections.operations.dry import DryStore
     from projections.operations.redrive.boxes import work_off
@@ -86,6 +103,19 @@ def command(
 
     names = deployed(stack, region)
     live = connect(rules, names.tables(tables, rules), names.ledger(ledger), endpoint_url, region, threads=THREADS)
+    if listing or dismiss is not None or because is not None:
+        from projections.tools.commands import dismiss as dismissal
+
+        if files or dead_letters or bucket or most or (listing and (dismiss is not None or dry_run)):
+            raise UsageError(
+                "--list and --dismiss take the quarantine alone, and one of them at a time. Leave out the rest"
+            )
+        if not listing and dismiss is None:
+            raise UsageError("--because goes with --dismiss KEY|RULE|AGE")
+        queue_of = _quarantine(names, quarantine, region)
+        if dismiss is None:
+            return dismissal.show(live, queue_of, as_json)
+        return dismissal.dismiss(live, queue_of, dismiss, because, dry_run, region, as_json)
     reader = Reader(live.program.tables, live.names, label=os.environ.get("STREAM_LABEL", ""))
     boxes = _boxes(files, names, quarantine, dead_letters, bucket, prefix, reader, region)
     show = _Shown(quiet=as_json, listing=dry_run)
@@ -106,6 +136,16 @@ def command(
     finally:
         show.end()
     return _report(outcome, redrive, show, as_json, dry_run)
+
+
+def _quarantine(names: Deployed, url: str | None, region: str | None) -> Queue:
+    from projections.stores.aws import client
+    from projections.stores.queues import Queue
+
+    url = names.name(url, "QuarantineQueueUrl", "QUARANTINE_QUEUE_URL")
+    if not url:
+        raise UsageError("which quarantine? Name it with --quarantine URL, --stack or QUARANTINE_QUEUE_URL")
+    return Queue(client("sqs", region=region), url)
 
 
 def _boxes(

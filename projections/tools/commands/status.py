@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
     from projections.operations.status import Finding
 
 __all__ = ["command"]
+
+_PEEK_SECONDS = 1
+"""For so long nobody else receives the messages that are looked at."""
+
+_MOST_CAUSES = 3
+"""Causes of rejections that are named; `redrive --list` names all."""
 
 _MOST_OBJECTS = 1000
 """That are looked for in the bucket."""
@@ -83,7 +91,8 @@ def command(
         ),
     }
     for subject, (url, *words) in queues.items():
-        findings.append(_known(subject, url, partial(_depth, subject, url, region, words)))
+        found = _known(subject, url, partial(_depth, subject, url, region, words))
+        findings.append(_quarantine(found, live, url, region) if subject == "quarantine" else found)
     name = names.name(bucket, "DiscardedBucketName")
     findings.append(_known("discarded", name, partial(_discarded, name, prefix, region, stack)))
     attention = any(finding.level in (status.LOOK, status.ACT) for finding in findings)
@@ -140,6 +149,23 @@ def _depth(subject: str, url: str | None, region: str | None, words: Sequence[st
     from projections.stores.queues import Queue
 
     return status.queue(subject, Queue(client("sqs", region=region), url or "").depth().total, *words)
+
+
+def _quarantine(found: Finding, live: Live, url: str | None, region: str | None) -> Finding:
+    """The finding with what some of the messages are about, and how many were dismissed."""
+    from projections.operations.redrive.dismissal import Quarantined, dismissed
+    from projections.stores.aws import client
+    from projections.stores.queues import Queue
+
+    says = found.says
+    if found.value and url:
+        with suppress(StoreError):
+            messages = Queue(client("sqs", region=region), url).receive(_PEEK_SECONDS, wait=0)
+            causes = dict.fromkeys(Quarantined.read(message).cause for message in messages)
+            says += "".join(f"; {cause}" for cause in list(causes)[:_MOST_CAUSES])
+    if number := len(dismissed(live.store)):
+        says += f" ({number:,} dismissed in the last 90 days)"
+    return replace(found, says=says)
 
 
 def _redrive(stack: str | None, option: str, name: str | None) -> str:

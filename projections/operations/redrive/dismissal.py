@@ -1,0 +1,207 @@
+"""Dismissing quarantined messages: nobody will redrive them. Who decided that, and why, is recorded first.
+
+    pk   sk            what
+    D    <message id>  a message that was dismissed: what it was about, why, by whom, when; kept for 90 days
+
+The record is written before the message is deleted. Whoever dies in between leaves both: the message is still in the queue,
+and the same command dismisses it again under the same key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from projections.engine.ledger_items import LEDGER
+from projections.engine.plan import GROUP
+from projections.engine.store import Image, ItemKey, Store, Update, Value
+from projections.language.keys import ItemKey as Key
+from projections.language.keys import encode_key
+from projections.operations.quarantine import complaint
+from projections.operations.redrive.boxes import HELD_SECONDS, Inbox
+
+__all__ = ["Decision", "Dismissed", "Quarantined", "Wanted", "age", "dismiss", "dismissed", "quarantined"]
+
+_PARTITION = "D"
+_KEPT = timedelta(days=90)
+_AGE = re.compile(r"([0-9]{1,6})\s?(s|min|h|d)")
+_UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days"}
+_NAMES = ("rule", "key", "target", "fault", "reason")
+
+
+def age(text: str) -> timedelta | None:
+    """Return the age that a text such as `36h` names, None if it names none. Units are s, min, h and d."""
+    found = _AGE.fullmatch(text)
+    return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A message of the quarantine: its id, and what it says, None where an attribute is missing or no text."""
+
+    id: str
+    rule: str | None
+    key: str | None
+    target: str | None
+    fault: str | None
+    reason: str | None
+    time: datetime | None
+
+    @classmethod
+    def read(cls, message: Any) -> Quarantined:
+        """Return a message as received from the queue; whatever its body is."""
+        try:
+            body = json.loads(message.body)
+        except (ValueError, RecursionError):
+            body = None
+        held = body if isinstance(body, dict) else {}
+        told = {name: held[name] if isinstance(held.get(name), str) else None for name in _NAMES}
+        return cls(message.id, **told, time=_time(held.get("time")))
+
+    @property
+    def cause(self) -> str:
+        """Rule and item, target or group, without the reason."""
+        where = self.key if self.target in (None, self.key) and self.fault != GROUP else ""
+        return complaint(self.rule, where, key=self.key, target=self.target, fault=self.fault)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which messages: those of an item (as their `key` or `target`), of a rule, or older than an age. One of the three."""
+
+    item: Key | None = None
+    rule: str | None = None
+    older: timedelta | None = None
+
+    def takes(self, message: Quarantined, now: datetime) -> bool:
+        """Return whether a message is one of them. One without a readable time is never old enough."""
+        if self.item is not None:
+            return encode_key(self.item) in (message.key, message.target)
+        if self.older is not None:
+            return message.time is not None and now - message.time > self.older
+        return self.rule in (message.rule or "").split(", ")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Who dismisses, and why. `by` is an ARN, or a user of the operating system."""
+
+    because: str
+    by: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Dismissed:
+    """The record of a message that was dismissed. `quarantined` is the time in the message."""
+
+    message: Quarantined
+    decision: Decision
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A quarantine that is looked through: what is received stays hidden from others until it is released."""
+
+    queue: Inbox
+    held: dict[str, Any] = field(default_factory=dict)
+
+    def pages(self) -> Iterator[list[Quarantined]]:
+        while messages := self.queue.receive(HELD_SECONDS, wait=0 if self.held else 2):
+            new = [message for message in messages if message.id not in self.held]
+            self.held.update((message.id, message) for message in messages)
+            if not new:  # their time was over: all have been seen
+                return
+            yield [Quarantined.read(message) for message in new]
+
+    def delete(self, messages: Sequence[Quarantined]) -> None:
+        self.queue.delete([self.held[message.id] for message in messages])
+        for message in messages:
+            del self.held[message.id]
+
+    def release(self) -> None:
+        self.queue.release(list(self.held.values()))
+
+
+def quarantined(queue: Inbox) -> Iterator[Quarantined]:
+    """Yield the messages of a quarantine, which others may receive again afterwards."""
+    opened = _Opened(queue)
+    try:
+        for page in opened.pages():
+            yield from page
+    finally:
+        opened.release()
+
+
+def dismiss(
+    queue: Inbox,
+    store: Store,
+    wanted: Wanted,
+    decision: Decision | None,
+    now: datetime,
+    told: Callable[[Quarantined], None] = lambda message: None,
+) -> tuple[int, int]:
+    """Record and delete the messages that are wanted. Without a decision nothing is written and nothing deleted.
+
+    Return how many are wanted and how many others there are. Each is `told` once it is done. Raise what queue and store
+    raise: what is deleted then is recorded, and everything else may be received by others.
+    """
+    opened = _Opened(queue)
+    done = others = 0
+    try:
+        for page in opened.pages():
+            chosen = [message for message in page if wanted.takes(message, now)]
+            others += len(page) - len(chosen)
+            if decision is not None and chosen:
+                for message in chosen:
+                    store.write(_record(message, decision))
+                opened.delete(chosen)
+            done += len(chosen)
+            for message in chosen:
+                told(message)
+    finally:
+        opened.release()
+    return done, others
+
+
+def dismissed(store: Store) -> list[Dismissed]:
+    """Return what was dismissed in the last 90 days, the newest first. Raise what a read raises."""
+    found: list[Dismissed] = []
+    after = None
+    while True:
+        page = store.query(LEDGER, [{"S": _PARTITION}], after=after)
+        found += [_read(item) for item in page.items]
+        after = page.after
+        if after is None:
+            return sorted(found, key=lambda one: one.decision.at, reverse=True)
+
+
+def _record(message: Quarantined, decision: Decision) -> Update:
+    values: dict[str, Value] = {
+        "because": {"S": decision.because},
+        "by": {"S": decision.by},
+        "at": {"S": decision.at.isoformat()},
+        "ttl": {"N": str(int((decision.at + _KEPT).timestamp()))},
+    }
+    values |= {name: {"S": said} for name in _NAMES if (said := getattr(message, name)) is not None}
+    if message.time is not None:
+        values["quarantined"] = {"S": message.time.isoformat()}
+    return Update(ItemKey(LEDGER, _PARTITION, message.id), set=values)
+
+
+def _read(item: Image) -> Dismissed:
+    said: Mapping[str, str] = {name: value["S"] for name, value in item.items() if "S" in value}
+    message = Quarantined(said["sk"], **{name: said.get(name) for name in _NAMES}, time=_time(said.get("quarantined")))
+    return Dismissed(message, Decision(said["because"], said["by"], datetime.fromisoformat(said["at"])))
+
+
+def _time(text: Any) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return time if time.tzinfo is not None else None

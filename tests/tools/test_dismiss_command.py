@@ -1,0 +1,111 @@
+"""`projections redrive --list` and `--dismiss`: what nobody will redrive is recorded, deleted once, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from place import Place
+
+from projections.errors import Transient
+from projections.stores.queues import Queue
+
+
+def fill(place: Place) -> None:
+    """Three rejected records of one rule, one of them older, and a message of somebody else."""
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    place.deliver(*[place.put(f"USER#{user}", "LIKE#1", weight="heavy") for user in "bcd"])
+    body: dict[str, str] = {}
+    while body.get("key") != "main|USER#b|LIKE#1":
+        (first,) = place.sqs.receive_message(QueueUrl=place.quarantine, VisibilityTimeout=0)["Messages"]
+        body = json.loads(first["Body"])
+    place.sqs.delete_message(QueueUrl=place.quarantine, ReceiptHandle=first["ReceiptHandle"])
+    old = {**body, "time": (datetime.now(UTC) - timedelta(days=3)).isoformat()}
+    for text in (json.dumps(old), "hello"):
+        place.sqs.send_message(QueueUrl=place.quarantine, MessageBody=text)
+
+
+def test_without_a_reason_nothing_is_written_and_all_can_be_received_at_once(place: Place) -> None:
+    fill(place)
+    code, out, err = place.say("redrive", "--dismiss", "likes")
+    assert (code, err) == (1, "")
+    assert "quarantine: 3 messages would be dismissed, 1 not selected" in out
+    assert "Add --because TEXT" in out
+    code, said = place.run("redrive", "--list")
+    assert (code, len(said["messages"]), said["dismissed"]) == (1, 4, [])
+    code, said = place.run("redrive", "--dismiss", "likes", "--because", "x", "--dry-run")
+    assert (code, said["dryRun"], len(said["dismissed"]), said["others"]) == (1, True, 3, 1)
+    assert place.depth(place.quarantine) == 4
+
+
+@pytest.mark.parametrize(
+    ("which", "number"),
+    [
+        ("likes", 3),
+        ("PK=USER#c,SK=LIKE#1", 1),
+        ("main|USER#d|LIKE#1", 1),
+        ("2d", 1),
+        ("0s", 3),
+        ("postById", 0),
+    ],
+)
+def test_what_is_selected_is_recorded_and_deleted_and_nothing_else(place: Place, which: str, number: int) -> None:
+    fill(place)
+    code, said = place.run("redrive", "--dismiss", which, "--because", "test data")
+    assert (code, len(said["dismissed"]), said["others"]) == (1, number, 4 - number)
+    code, listed = place.run("redrive", "--list")
+    assert len(listed["messages"]) == 4 - number
+    assert {one["id"] for one in listed["dismissed"]} == {one["id"] for one in said["dismissed"]}
+    assert {(one["because"], bool(one["by"]), one["rule"]) for one in listed["dismissed"]} <= {
+        ("test data", True, "likes")
+    }
+    again = place.run("redrive", "--dismiss", which, "--because", "again")[1]
+    assert again["dismissed"] == []
+    status = place.run("status")[1]["findings"]
+    (says,) = [one["says"] for one in status if one["subject"] == "quarantine"]
+    assert (f"({number} dismissed in the last 90 days)" in says) == bool(number)
+
+
+def test_a_command_that_dies_before_the_deletion_loses_neither_record_nor_message(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(place)
+    with monkeypatch.context() as broken:
+
+        def die(queue: Queue, messages: object) -> None:
+            raise Transient("killed")
+
+        broken.setattr(Queue, "delete", die)
+        code, _, err = place.say("redrive", "--dismiss", "likes", "--because", "test data")
+    assert code != 0
+    assert "killed" in err
+    assert place.depth(place.quarantine) == 4
+    code, said = place.run("redrive", "--list")
+    assert len(said["messages"]) == 4
+    recorded = {one["id"] for one in said["dismissed"]}
+    assert recorded == {one["id"] for one in said["messages"] if one["dismissalRecorded"]}
+    assert recorded
+    assert "still in the queue: dismiss it again" in place.say("redrive", "--list")[1]
+    assert len(place.run("redrive", "--dismiss", "likes", "--because", "test data")[1]["dismissed"]) == 3
+    code, said = place.run("redrive", "--list")
+    assert (len(said["messages"]), len(said["dismissed"])) == (1, 3), "recorded once each"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--because", "x"], "--because goes with --dismiss"),
+        (["--dismiss", "lieks"], "The rules are author, likes, postById"),
+        (["--dismiss", "PK=USER#c"], "is no key"),
+        (["--dismiss", "likes", "--because", " "], "--because is empty"),
+        (["--dismiss", "likes", "--list"], "one of them at a time"),
+        (["--dismiss", "likes", "--bucket", "b"], "Leave out the rest"),
+    ],
+)
+def test_what_is_named_wrongly_is_refused_with_the_way_out(place: Place, arguments: list[str], message: str) -> None:
+    fill(place)
+    code, _, err = place.say("redrive", *arguments)
+    assert code == 2, err
+    assert message in err
+    assert place.depth(place.quarantine) == 4
