@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import shlex
 from collections.abc import Mapping
@@ -182,7 +183,8 @@ def test_the_commands_work_on_a_deployment(place: Place, monkeypatch: pytest.Mon
     receive = Queue.receive  # an empty queue of the emulator stays empty
     monkeypatch.setattr(Queue, "receive", lambda queue, seconds, *, wait=2: receive(queue, seconds, wait=0))
     name, outputs = place.stack()
-    place.sqs.send_message(QueueUrl=outputs["QuarantineQueueUrl"], MessageBody="{}")
+    rejected = {"rule": "likes", "reason": "was corrected since", "key": "main|USER#b|LIKE#p1", "fault": "item"}
+    place.sqs.send_message(QueueUrl=outputs["QuarantineQueueUrl"], MessageBody=json.dumps(rejected))
     shown_outputs = [block.text for block in blocks(PAGE) if block.language == "text"]
     printed = []
 

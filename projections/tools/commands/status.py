@@ -162,7 +162,7 @@ def _quarantine(found: Finding, live: Live, url: str | None, region: str | None)
         with suppress(StoreError):
             messages = Queue(client("sqs", region=region), url).receive(_PEEK_SECONDS, wait=0)
             causes = dict.fromkeys(Quarantined.read(message).cause for message in messages)
-            says += "".join(f"; {cause}" for cause in list(causes)[:_MOST_CAUSES])
+            says += "".join(f"; {cause}" for cause in [cause for cause in causes if cause][:_MOST_CAUSES])
     if number := len(dismissed(live.store)):
         says += f" ({number:,} dismissed in the last 90 days)"
     return replace(found, says=says)
