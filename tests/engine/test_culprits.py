@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from projections.engine.store import ItemKey, Update, Value
+from projections.operations.quarantine import Quarantine
 from projections.stores.limits import ITEM_BYTES
 from tests.engine.world import World
+from tests.operations.redrive.test_redrive import NOON, Queue, empty
 from tests.operations.verify_scene import brief, drifts, repaired
 
 TOTAL = "  total: {from: Like, aggregate: {into: Post, set: {total: sum(w)}}}\n"
@@ -47,6 +49,7 @@ def test_a_group_that_cannot_take_a_contribution_is_named(rule: str, slot: str, 
     likes(world, 50, 51, post=2)
     world.settle()
     assert world.post(2)["total"] == 2, "other targets of the batch are not affected"
+    assert world.post(1)["total"] == 20, "nothing is published of a damaged group"
     assert {(one.rule, one.fault, one.target) for one in world.rejected} == {("total", "group", POST)}
     assert all(one.reason.startswith(said) for one in world.rejected)
     sources = {one.key: one.triggered_by for one in world.rejected if one.key != POST}
@@ -97,6 +100,39 @@ def test_a_target_that_is_too_large_is_rejected_once_with_all_that_led_there() -
     assert (one.rule, one.key, one.target, one.fault) == ("newest", POST, POST, "target")
     assert sorted(one.triggered_by) == [f"main|USER#{user}|LIKE#1" for user in range(3)]
     assert one.sequence == world.store.stream("main")[0]["dynamodb"]["SequenceNumber"], "the lowest"
+
+
+def test_without_a_quarantine_all_records_that_led_to_a_refused_target_come_again() -> None:
+    world = World(
+        "  newest: {from: Like, top: {into: Post, as: t, by: w, limit: 3, attributes: [text]}}\n", quarantine=None
+    )
+    world.put("POST#1", "METADATA", body="x" * (ITEM_BYTES - 400))
+    world.deliver()
+    for user in range(3):
+        world.like(user, 1, w=user, text="y" * 300)
+    first = world.records()[-3]["dynamodb"]["SequenceNumber"]
+    outcome = world.deliver()
+    assert outcome.failed == first
+    assert "no quarantine queue is configured" in str(outcome.failed_reason)
+
+
+def test_redriven_after_the_repair_of_its_group_an_item_counts() -> None:
+    queue = Queue()
+    world = World(TOTAL, quarantine=Quarantine(lambda: queue, lambda: NOON))
+    world.put("POST#1", "METADATA")
+    likes(world, 1)
+    world.settle()
+    damage(world, "=total", {"S": "x"})
+    likes(world, 2)
+    world.settle()
+    (left, *_) = [one for one in empty(world, queue).boxes["quarantine"].left if "LIKE" in str(one.left)]
+    ((reason,),) = left.left.values()
+    assert reason.startswith(f"total: the ledger's group of {POST}: the group in the ledger is damaged")
+    assert left.letter.reason.startswith(f"total: the ledger's group of {POST}: ")
+    repaired(world)
+    assert not empty(world, queue).remains
+    assert world.post()["total"] == 2
+    assert queue.messages == {}
 
 
 def test_a_copy_that_its_target_has_no_room_for_names_the_target_and_keeps_the_source_to_redrive() -> None:

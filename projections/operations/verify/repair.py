@@ -2,7 +2,8 @@
 
 Items first: what they contribute, their copies, index attributes, what their parents give them. Then groups that disagree
 with their entries, or whose rebuild was not ended: all are closed, one scan moves the entries that name them into the new
-generations, and they are opened again. Then what is published. It may be stopped at any point and begun again.
+generations, and they are opened again. Items that such a group did not take are refreshed once more. Then what is published.
+It may be stopped at any point and begun again.
 
 A repair writes under leases: it stops when the rules in force, or the state of one of them, change.
 """
@@ -25,6 +26,8 @@ from projections.engine.groups import Generations
 from projections.engine.indexes import index_write, write_index
 from projections.engine.leases import name_of_lease
 from projections.engine.ledger_items import LEDGER, Target
+from projections.engine.plan import GROUP as IN_GROUP
+from projections.engine.plan import Rejected
 from projections.engine.refresh import Refresher, rejection
 from projections.engine.registry import Registry, Standing
 from projections.engine.store import Image, ItemKey, Store
@@ -88,6 +91,8 @@ class Repair:
         self.counts: Counter[str] = Counter()
         self.failed: dict[str, str] = {}
         self.rejected: dict[str, str] = {}
+        self._refused: list[Rejected] | None = None
+        """Until groups are rebuilt: what a group refused, which is tried again then."""
 
     def all(self) -> list[Subject]:
         """Repairs everything. Gives the groups that were rebuilt, which are to be compared anew."""
@@ -115,6 +120,7 @@ class Repair:
         self._items = ApplicationItems(self._program, self._store, self._scope.guards)
 
     def _all(self) -> list[Subject]:
+        self._refused = []
         kinds: Mapping[str, Callable[[Sequence[Subject]], None]] = {
             SOURCE: self._sources,
             COPY: self._copies,
@@ -133,6 +139,10 @@ class Repair:
         for start in range(0, len(groups), _MOST_GROUPS):
             self._rebuild([(one.rule, one.key) for one in groups[start : start + _MOST_GROUPS]])
         self.counts[GROUP] += len(groups)
+        refused, self._refused = self._refused, None
+        for again in _batches(refused, AT_ONCE):
+            self._refresh([decode_key(one.key) for one in again if one.key and one.key != one.target])
+            self._publish({(one.rule, one.target) for one in again if one.rule and one.target})
         published = (subject for subject in self._suspects.subjects(DRIFTS) if subject.kind == TARGET)
         for some in _batches(published, AT_ONCE):
             self._publish({(subject.rule, subject.key) for subject in some})
@@ -145,8 +155,11 @@ class Repair:
     # Items
 
     def _sources(self, subjects: Sequence[Subject]) -> None:
-        keys = {decode_key(subject.key): None for subject in subjects}
-        self._patiently(lambda refresher, effort: refresher.sources(keys, effort, publish=True))
+        self._refresh([decode_key(subject.key) for subject in subjects])
+
+    def _refresh(self, keys: Sequence[ItemKey]) -> None:
+        items = dict.fromkeys(keys)
+        self._patiently(lambda refresher, effort: refresher.sources(items, effort, publish=True))
 
     def _copies(self, subjects: Sequence[Subject]) -> None:
         for subject in subjects:
@@ -228,7 +241,11 @@ class Repair:
             if not refresher.failed:
                 break
         self._note(self.failed, refresher.failed)
-        self._note(self.rejected, {one.key or "": one.reason for one in refresher.rejected})
+        for one in refresher.rejected:
+            if self._refused is not None and one.fault == IN_GROUP:
+                self._refused.append(one)
+            else:
+                self._note(self.rejected, {one.key or "": one.reason})
 
     def _attempt(self, key: str, work: Callable[[Effort], object]) -> None:
         attempt, effort = 0, _effort(self._sleep)
