@@ -207,6 +207,11 @@ def _(world: World) -> None:
     ledger_edit(world, "G|visits|main|POST#1", "0000|00", n={"N": "3"})
 
 
+@plant("a group that holds text", of("group", "visits", POST, "contributions", "x", 4))
+def _(world: World) -> None:
+    ledger_edit(world, "G|visits|main|POST#1", "0000|00", n={"S": "x"})
+
+
 @plant(
     "a member that is lost",
     of("member missing", "likes", POST, "best", None, 41, "USER#4|LIKE#1"),

@@ -23,6 +23,7 @@ CHOSEN = [
     "a member of nobody",
     "a shard of a group",
     "a total beside what has settled",
+    "a group that holds text",
     "a rebuild in shards that was not ended",
     "a guard from the future",
     "a derived item of nothing",
