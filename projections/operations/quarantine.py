@@ -75,7 +75,5 @@ def message(rejected: Rejected, now: datetime, stream_arn: str | None) -> dict[s
 
 def complaint(rule: object, reason: object, *, key: object, target: object = None, fault: object = ITEM) -> str:
     """Return what is wrong in one line: the rule, the target if the cause is there and not in the item `key`, the reason."""
-    where = (
-        f"the ledger's group of {target}" if fault == GROUP else f"target {target}" if target not in (None, key) else ""
-    )
+    where = f"group of {target}" if fault == GROUP else f"target {target}" if target not in (None, key) else ""
     return ": ".join(str(part) for part in (rule, where, reason) if part)

@@ -67,6 +67,25 @@ def test_what_is_selected_is_recorded_and_deleted_and_nothing_else(place: Place,
     assert (f"({number} dismissed in the last 90 days)" in says) == bool(number)
 
 
+def test_the_list_names_the_cause_and_what_triggered_it(place: Place) -> None:
+    place.deliver(place.put("USER#a", "POST#1", title="t"), place.put("USER#a", "LIKE#1", weight=1))
+    place.dynamodb.update_item(
+        TableName=place.ledger,
+        Key={"pk": {"S": "G|likes|main|POST#1|METADATA"}, "sk": {"S": "0000|00"}},
+        UpdateExpression="SET n = :text",
+        ExpressionAttributeValues={":text": {"S": "x"}},
+    )
+    place.deliver(place.put("USER#b", "LIKE#1", weight=1))
+    code, out, _ = place.say("redrive", "--list")
+    assert code == 1
+    assert "main|USER#b|LIKE#1: likes: group of main|POST#1|METADATA: the group in the ledger is damaged: " in out
+    assert "(triggered by main|USER#b|LIKE#1)" in out
+    assert "likes: group of main|POST#1|METADATA" in place.say("status")[1]
+    assert place.run("verify", "--repair", "--patience", "0")[0] == 0
+    assert place.run("redrive")[0] == 0
+    assert place.right()
+
+
 def test_a_command_that_dies_before_the_deletion_loses_neither_record_nor_message(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

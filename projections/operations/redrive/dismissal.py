@@ -50,6 +50,9 @@ class Quarantined:
     fault: str | None
     reason: str | None
     time: datetime | None
+    triggered_by: tuple[str, ...] = ()
+    """Up to ten source items whose records led to the target or group at fault; `triggers` says how many there were."""
+    triggers: int = 0
 
     @classmethod
     def read(cls, message: Any) -> Quarantined:
@@ -60,7 +63,11 @@ class Quarantined:
             body = None
         held = body if isinstance(body, dict) else {}
         told = {name: held[name] if isinstance(held.get(name), str) else None for name in _NAMES}
-        return cls(message.id, **told, time=_time(held.get("time")))
+        led = held.get("triggeredBy")
+        sources = tuple(one for one in led if isinstance(one, str)) if isinstance(led, list) else ()
+        number = held.get("triggeredByCount")
+        triggers = number if isinstance(number, int) else len(sources)
+        return cls(message.id, **told, time=_time(held.get("time")), triggered_by=sources, triggers=triggers)
 
     @property
     def cause(self) -> str:
@@ -194,8 +201,9 @@ def _record(message: Quarantined, decision: Decision) -> Update:
 
 
 def _read(item: Image) -> Dismissed:
-    said: Mapping[str, str] = {name: value["S"] for name, value in item.items() if "S" in value}
-    message = Quarantined(said["sk"], **{name: said.get(name) for name in _NAMES}, time=_time(said.get("quarantined")))
+    said: Mapping[str, Any] = {name: value["S"] for name, value in item.items() if "S" in value}
+    told: Mapping[str, Any] = {name: said.get(name) for name in _NAMES}
+    message = Quarantined(said["sk"], **told, time=_time(said.get("quarantined")))
     return Dismissed(message, Decision(said["because"], said["by"], datetime.fromisoformat(said["at"])))
 
 

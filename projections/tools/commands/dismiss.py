@@ -114,7 +114,11 @@ def _about(message: Quarantined) -> str:
 
     key = message.key or "no item"
     reason = message.reason or "not a message of this package"
-    return f"{key}: {complaint(message.rule, reason, key=key, target=message.target, fault=message.fault)}"
+    said = f"{key}: {complaint(message.rule, reason, key=key, target=message.target, fault=message.fault)}"
+    if not message.triggered_by:
+        return said
+    more = message.triggers - len(message.triggered_by)
+    return f"{said} (triggered by {', '.join(message.triggered_by)}{f' and {more:,} more' if more > 0 else ''})"
 
 
 def _lines(messages: Sequence[Quarantined]) -> None:
@@ -140,6 +144,7 @@ def _plain(one: Quarantined) -> dict[str, Any]:
         "target": one.target,
         "fault": one.fault,
         "reason": one.reason,
+        "triggeredBy": list(one.triggered_by),
         "time": one.time.isoformat() if one.time else None,
     }
 
