@@ -6,8 +6,9 @@ Facts are gathered by whoever has the connections; here they are judged.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -34,6 +35,8 @@ __all__ = [
     "queue",
     "rebuilds",
     "rules",
+    "states",
+    "stream",
 ]
 
 FINE, LOOK, ACT, UNKNOWN = "fine", "look", "act", "unknown"
@@ -42,8 +45,10 @@ FINE, LOOK, ACT, UNKNOWN = "fine", "look", "act", "unknown"
 _LATE, _VERY_LATE = 60.0, 300.0
 """Seconds. The second is what the template's alarm takes."""
 
-_OLD_AUDIT = 2 * 24 * 3600.0
-"""Seconds after which an audit that is scheduled should have run again."""
+_LATE_AUDIT = 900.0
+"""Seconds after two intervals of the audit's schedule, by which it should have run."""
+
+_DAY = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +65,31 @@ class Finding:
 # Rules
 
 
-def rules(program: Program, standing: Standing | None) -> Iterator[Finding]:
-    """The registry, beside the rules of a file."""
+def states(
+    program: Program, standing: Standing, definition: Callable[[str], Mapping[str, Any] | None]
+) -> dict[str, str]:
+    """Return the state of each rule in the registry, `shadow` for those that publish nothing.
+
+    The mode of a rule whose active version is not that of `program` is in its `definition`, as the registry keeps it.
+    """
+    found = {name: known.state for name, known in standing.rules.items()}
+    for name, known in standing.rules.items():
+        if known.state != LIVE:
+            continue
+        rule = program.rules.get(name)
+        if rule is not None and rule.fingerprint == known.fingerprint:
+            mode: str | None = rule.mode
+        else:
+            mode = ((definition(name) or {}).get("rule") or {}).get("mode")
+        if mode == SHADOW:
+            found[name] = SHADOW
+    return found
+
+
+def rules(
+    program: Program, standing: Standing | None, states: Mapping[str, str], *, deployed: bool = False
+) -> Iterator[Finding]:
+    """Compare the registry with rules: those that functions run (`deployed`), or those of a file."""
     if standing is None:
         yield Finding(
             "rules",
@@ -70,10 +98,17 @@ def rules(program: Program, standing: Standing | None) -> Iterator[Finding]:
             "Deploy, and write an item; or name the right table with --ledger.",
         )
         return
-    states = Counter(_state(program, standing, name) for name in standing.rules)
-    said = ", ".join(f"{number} {state}" for state, number in sorted(states.items())) or "no rules"
+    numbers = Counter(states.values())
+    said = ", ".join(f"{number} {state}" for state, number in sorted(numbers.items())) or "no rules"
     yield Finding("rules", FINE, f"epoch {standing.epoch}: {said}")
-    if standing.outdated(program):
+    if standing.outdated(program) and deployed:
+        yield Finding(
+            "deployed rules",
+            ACT,
+            "are older than the active rules: the functions refuse every batch",
+            "Deploy the newer rules, or run `projections backfill` to activate the deployed ones again.",
+        )
+    elif standing.outdated(program):
         yield Finding(
             "rule file",
             LOOK,
@@ -81,7 +116,7 @@ def rules(program: Program, standing: Standing | None) -> Iterator[Finding]:
             "Name the file that is deployed with --rules. `projections backfill` with these would put them in force again.",
         )
     elif standing.program != program.fingerprint:
-        yield from _not_in_force(program, standing)
+        yield from _not_in_force(program, standing, deployed)
     for name, known in sorted(standing.rules.items()):
         rule = program.rules.get(name)
         plain, _, former = name.partition("@")
@@ -111,7 +146,8 @@ def _filling(standing: Standing, rule: Rule | None) -> str:
     return "it publishes nothing until its backfill is complete"
 
 
-def _not_in_force(program: Program, standing: Standing) -> Iterator[Finding]:
+def _not_in_force(program: Program, standing: Standing, deployed: bool) -> Iterator[Finding]:
+    subject = "deployed rules" if deployed else "rule file"
     known = standing.in_force
     kinds = {
         "new": [name for name in program.rules if name not in known],
@@ -119,25 +155,22 @@ def _not_in_force(program: Program, standing: Standing) -> Iterator[Finding]:
         "retired": [name for name in program.retired if name in known],
     }
     said = "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in kinds.items() if names)
-    yield Finding(
-        "rule file",
-        LOOK,
-        f"not in force ({said or 'other definitions'})",
-        "Deploy these rules, then run `projections backfill`. Or name the file that is deployed with --rules.",
-    )
+    if deployed:
+        says = f"are not active ({said or 'other definitions'})"
+        todo = "Run `projections backfill` to activate them."
+    else:
+        says = f"not in force ({said or 'other definitions'})"
+        todo = "Deploy these rules, then run `projections backfill`. Or name the file that is deployed with --rules."
+    yield Finding(subject, LOOK, says, todo)
     vanished = [name for name in known if name not in program.rules and name not in program.retired]
     if vanished:
         yield Finding(
-            "rule file",
+            subject,
             ACT,
-            f"says nothing of {', '.join(sorted(vanished))}, in force",
+            f"{'do not name' if deployed else 'says nothing of'} {', '.join(sorted(vanished))}, "
+            f"{'which is active' if deployed else 'in force'}",
             f"Write what becomes of what it wrote: `retired: {{{sorted(vanished)[0]}: keep}}`, or `remove`.",
         )
-
-
-def _state(program: Program, standing: Standing, name: str) -> str:
-    known, rule = standing.rules[name], program.rules.get(name)
-    return SHADOW if rule is not None and rule.mode == SHADOW and known.state == LIVE else known.state
 
 
 # Backfills
@@ -248,10 +281,26 @@ def queue(subject: str, number: int, kind: str, what: str, todo: str = "", *, mo
     return Finding(subject, ACT if todo else FINE, said, todo, number)
 
 
-def audit(item: Mapping[str, Any] | None, now: datetime) -> Finding:
-    """The last scheduled audit, as the ledger has it."""
+def audit(
+    item: Mapping[str, Any] | None, now: datetime, *, schedule: str | None = None, since: datetime | None = None
+) -> Finding:
+    """Judge when the audit last ran, as the ledger has it, and what it found.
+
+    `schedule` is the parameter AuditSchedule, `since` when the stack was created; both are None without a stack.
+    """
+    if schedule == "off" and item is None:
+        return Finding("audit", FINE, "off (AuditSchedule); `projections verify` checks everything")
+    late = 2 * _interval(schedule) + _LATE_AUDIT
+    todo = "Look at the audit function's log, and whether its schedule is enabled."
     if item is None:
-        return Finding("audit", FINE, "none so far; `projections verify` looks at everything")
+        if since is None:
+            says = "has never run; with --stack, status says whether it should have"
+            return Finding("audit", UNKNOWN, says)
+        says = "has not run yet" + (f" ({schedule})" if schedule else "")
+        if (now - since).total_seconds() <= late:
+            return Finding("audit", FINE, says)
+        ago = _duration((now - since).total_seconds())
+        return Finding("audit", LOOK, f"{says}; the stack was created {ago} ago", todo)
     told = json.loads(item["audit"]["S"])
     items, drift, at = int(told["items"]), int(told["drift"]), str(told["time"])
     said = f"{items:,} items {_ago(at, now)}: {drift:,} not as they should be"
@@ -259,13 +308,104 @@ def audit(item: Mapping[str, Any] | None, now: datetime) -> Finding:
     said += f"; the last whole round ended {_ago(str(whole), now)}" if whole else ""
     segment, segments = told.get("segment", 0), told.get("segments", 1)
     said += f"; {segment / segments:.0%} of the present round is done" if 0 < segment < segments else ""
+    if skipped := told.get("skipped"):
+        said += f"; ran {_ago(skipped['time'], now)} and checked nothing, because {skipped['reason']}"
     if drift:
         return Finding(
             "audit", ACT, said, "Run `projections verify` to see which and why, with --repair to correct them."
         )
-    if (now - datetime.fromisoformat(at)).total_seconds() > _OLD_AUDIT:
-        return Finding("audit", LOOK, said, "It should run on its schedule: look at the audit function's log.", drift)
+    if schedule != "off" and (now - datetime.fromisoformat(at)).total_seconds() > late:
+        return Finding("audit", LOOK, said, todo, drift)
     return Finding("audit", FINE, said, value=drift)
+
+
+def _interval(schedule: str | None) -> float:
+    """Return about how many seconds are between two runs at most; a day if that is not known."""
+    if schedule and (rate := re.fullmatch(r"rate\((\d+) (minute|hour|day)s?\)", schedule)):
+        return int(rate[1]) * {"minute": 60.0, "hour": 3600.0, "day": _DAY}[rate[2]]
+    fields = schedule.removeprefix("cron(").split() if schedule and schedule.startswith("cron(") else []
+    if len(fields) < 5:
+        return _DAY
+    day, month, weekday = fields[2:5]
+    for field, days in ((month, 366), (day, 31), (weekday, 7)):
+        if field not in ("*", "?"):
+            return days * _DAY
+    return _DAY
+
+
+# The stream
+
+
+def stream(
+    subject: str,
+    table: Mapping[str, Any],
+    mappings: Sequence[Mapping[str, Any]] | None,
+    counts: Mapping[str, float] | None,
+    stack: str | None = None,
+) -> Finding:
+    """Judge whether what is written to a table reaches the function.
+
+    `table` is as DescribeTable returns it, `mappings` are those of the function (ListEventSourceMappings), None if there is
+    nobody to ask, `counts` what CloudWatch counted of the mapping in the last 15 minutes: `writes` to the table, events
+    `polled`, `invoked` and `failed`; a count that it does not have is missing.
+    """
+    name, latest = table["TableName"], table.get("LatestStreamArn")
+    specification = table.get("StreamSpecification") or {}
+    backfill = f"run `projections backfill{f' --stack {stack}' if stack else ''} --restart`"
+    enable = f"aws dynamodb update-table --table-name {name} --stream-specification StreamEnabled="
+    if not specification.get("StreamEnabled"):
+        says = f"table {name} has no stream: no change of an item reaches a projection"
+        todo = (
+            f"Run `{enable}true,StreamViewType=NEW_AND_OLD_IMAGES`, deploy with the new stream's ARN, then {backfill}."
+        )
+        return Finding(subject, ACT, says, todo)
+    if specification.get("StreamViewType") != "NEW_AND_OLD_IMAGES":
+        says = f"the stream of table {name} has {specification.get('StreamViewType')}, not NEW_AND_OLD_IMAGES"
+        todo = (
+            f"Run `{enable}false`, then `{enable}true,StreamViewType=NEW_AND_OLD_IMAGES`, deploy with the new stream's ARN, "
+            f"then {backfill}."
+        )
+        return Finding(subject, ACT, says, todo)
+    if mappings is None:
+        return Finding(subject, UNKNOWN, "whether a function reads it was not checked: neither --function nor --stack")
+    prefix = str(latest).partition("/stream/")[0] + "/stream/"
+    ours = [one for one in mappings if str(one.get("EventSourceArn")).startswith(prefix)]
+    if not ours:
+        says = f"no event source mapping of the function reads table {name}"
+        return Finding(subject, ACT, says, f"Deploy the stack again, then {backfill}.")
+    current = [one for one in ours if one["EventSourceArn"] == latest]
+    if not current:
+        says = f"the function reads {ours[0]['EventSourceArn']}, but the stream of table {name} is {latest}"
+        todo = f"Deploy with ExistingStreamArn={latest}, then {backfill}."
+        return Finding(subject, ACT, says, todo)
+    return _mapping(subject, name, current[0], counts or {})
+
+
+def _mapping(subject: str, table: str, mapping: Mapping[str, Any], counts: Mapping[str, float]) -> Finding:
+    """Judge a mapping that reads the right stream."""
+    state, result = str(mapping.get("State")), str(mapping.get("LastProcessingResult") or "")
+    log = "Look at the function's log for the reason. Records wait in the stream for up to 24 hours."
+    reason = f" ({mapping['StateTransitionReason']})" if mapping.get("StateTransitionReason") else ""
+    said = f"{state}, last result: {result or 'none'}"
+    if state in ("Disabled", "Disabling"):
+        todo = f"Run `aws lambda update-event-source-mapping --uuid {mapping['UUID']} --enabled`."
+        says = f"the event source mapping is {state}{reason}: no change of table {table} is projected"
+        return Finding(subject, ACT, f"{says}; last result: {result or 'none'}", todo)
+    if state == "Deleting":
+        return Finding(subject, ACT, f"the event source mapping is {state}{reason}", "Deploy the stack again.")
+    if result and not result.startswith(("OK", "No records processed")):
+        return Finding(subject, ACT, said, log)
+    invoked, failed = counts.get("invoked", 0), counts.get("failed", 0)
+    if invoked and failed >= invoked:
+        says = f"the function refused all {invoked:,.0f} records that it was given in the last 15 minutes"
+        return Finding(subject, ACT, f"{said}; {says}", log, failed)
+    if state != "Enabled":
+        return Finding(subject, LOOK, f"{said}{reason}", "Wait until the event source mapping is Enabled.")
+    if counts.get("writes") and not counts.get("polled"):
+        says = f"table {table} had writes in the last 15 minutes, and Lambda read no record of it"
+        todo = "If these writes changed items, deploy the stack again, or switch the event source mapping off and on."
+        return Finding(subject, LOOK, f"{said}; {says}", todo)
+    return Finding(subject, FINE, said)
 
 
 def _ago(time: str, now: datetime) -> str:

@@ -1,20 +1,38 @@
-"""What a CloudFormation stack of ours is made of: the outputs of `template.yaml`."""
+"""What a CloudFormation stack of ours is made of: the outputs and parameters of `template.yaml`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from projections.errors import Misconfigured
 
-__all__ = ["outputs"]
+__all__ = ["Stack", "described_stack"]
 
 
-def outputs(cloudformation: Any, name: str) -> dict[str, str]:
-    """The outputs of a stack by their keys. Raises Misconfigured if there is no such stack or it cannot be looked at."""
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Outputs and parameters by their keys; `created` is when the stack was created, or deployed for the first time."""
+
+    name: str
+    outputs: Mapping[str, str]
+    parameters: Mapping[str, str]
+    created: datetime
+
+
+def described_stack(cloudformation: Any, name: str) -> Stack:
+    """Return a stack. Raises Misconfigured if there is no such stack or it cannot be looked at."""
     try:
         (stack,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
     except (ClientError, BotoCoreError) as error:
         raise Misconfigured(f"stack {name}: {error}") from error
-    return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
+    return Stack(
+        name,
+        {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])},
+        {one["ParameterKey"]: one.get("ParameterValue", "") for one in stack.get("Parameters", [])},
+        stack["CreationTime"],
+    )

@@ -191,6 +191,7 @@ def test_the_commands_work_on_a_deployment(place: Place, monkeypatch: pytest.Mon
     def say(*arguments: str) -> None:
         code, out, err = place.say(*arguments)
         assert code in (0, 1), (arguments, out, err)
+        out = re.sub(r"(last result: )(OK - .*|No records processed)", r"\1OK", out)  # AWS says no more than OK
         printed.append("\n".join(line.rstrip() for line in out.replace(name, "shop").splitlines()) + "\n")
 
     for words in LIVE:

@@ -169,8 +169,34 @@ def test_under_other_rules_nothing_is_audited() -> None:
     world, other = filled(), filled(names=["likes"])
     world.store = other.store
     said = Scheduled(world).run()
-    assert (said.items, said.skipped) == (0, "other rules are in force than this function was deployed with")
-    assert world.store.get(AUDIT) is None
+    reason = "other rules are in force than this function was deployed with"
+    assert (said.items, said.skipped) == (0, reason)
+    item = world.store.get(AUDIT)
+    assert item is not None
+    assert item.keys() == {"pk", "sk", "audit"}
+    assert json.loads(item["audit"]["S"])["skipped"] == {"time": NOON.isoformat(), "reason": reason}
+
+
+def test_a_run_that_checks_nothing_keeps_what_the_last_one_found() -> None:
+    world, other = filled(), filled(names=["likes"])
+    edit(world, "POST#1", "METADATA", likeCount=99)
+    audit = Scheduled(world)
+    audit.run()
+    assert audit.run().counts["drift"] == 1
+    found, place = audit.note, world.store.get(AUDIT)
+    replaced = Scheduled(other)
+    other.store = world.store
+    replaced.handler._store = world.store
+    replaced.time = NOON + timedelta(hours=1)
+    replaced.run()
+    skipped = {
+        "time": "2026-11-21T13:00:00+00:00",
+        "reason": "other rules are in force than this function was deployed with",
+    }
+    assert audit.note == {**found, "skipped": skipped}
+    assert (world.store.get(AUDIT) or {})["place"] == (place or {})["place"]
+    audit.run()
+    assert "skipped" not in audit.note
 
 
 def test_without_a_ledger_nothing_is_audited() -> None:

@@ -42,8 +42,15 @@ def memory(rules: str = BOTH, state: str = "live") -> MemoryStore:
     return store
 
 
-def judged(store: MemoryStore, rules: Program) -> dict[str, Finding]:
-    return {one.subject: one for one in status.rules(rules, Registry(rules, store).look())}
+def findings_of(store: MemoryStore, rules: Program, *, deployed: bool = False) -> list[Finding]:
+    registry = Registry(rules, store)
+    standing = registry.look()
+    states = status.states(rules, standing, registry.definition) if standing is not None else {}
+    return list(status.rules(rules, standing, states, deployed=deployed))
+
+
+def judged(store: MemoryStore, rules: Program, *, deployed: bool = False) -> dict[str, Finding]:
+    return {one.subject: one for one in findings_of(store, rules, deployed=deployed)}
 
 
 # Rules.
@@ -54,7 +61,7 @@ def test_rules_that_are_live_as_in_the_file_are_fine() -> None:
 
 
 def test_a_ledger_that_nobody_used_is_looked_at() -> None:
-    ((finding),) = status.rules(program(BOTH), None)
+    ((finding),) = status.rules(program(BOTH), None, {})
     assert (finding.level, "knows of no rules" in finding.says, "--ledger" in finding.todo) == (LOOK, True, True)
 
 
@@ -85,7 +92,7 @@ def test_a_file_that_is_not_in_force_says_how_it_differs() -> None:
 
 
 def test_a_file_that_forgets_a_rule_is_wrong() -> None:
-    findings = list(status.rules(program(LISTED), Registry(program(LISTED), memory()).look()))
+    findings = findings_of(memory(), program(LISTED))
     assert [(one.level, one.says) for one in findings[-1:]] == [(ACT, "says nothing of likes, in force")]
     assert "`retired: {likes: keep}`" in findings[-1].todo
 
@@ -102,7 +109,7 @@ def test_a_file_that_was_replaced_is_told_as_older() -> None:
 def test_what_a_rule_was_before_it_changed_is_told_beside_what_it_is() -> None:
     store, changed = memory(LISTED), program(LISTED.replace("x}", "y}"))
     Registry(changed, store).enforce()
-    findings = list(status.rules(changed, Registry(changed, store).look()))
+    findings = findings_of(store, changed)
     assert findings[0].says == "epoch 2: 1 filling, 1 retiring"
     assert [(one.subject, one.says) for one in findings[1:]] == [
         ("rule listed", "filling: what was there before it is not projected yet"),

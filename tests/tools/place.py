@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import uuid
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,8 @@ projections:
   author: {from: User, embed: {into: Comment, match: {userId: "{userId}"}, attributes: {userName: name}}}
 """
 STACK = """
+Parameters:
+  AuditSchedule: {Type: String, Default: rate(1 hour)}
 Resources:
   Quarantine: {Type: AWS::SQS::Queue}
 Outputs:
@@ -48,6 +52,8 @@ Outputs:
   TaskDeadLettersUrl: {Value: DEAD}
   DiscardedBucketName: {Value: BUCKET}
 """
+FUNCTION = "def handler(event, context):\n    return {'batchItemFailures': []}\n"
+"""Of the stack: the tests deliver records themselves."""
 MENDED = RULES.replace("sum(weight)", "sum(number(weight))")
 
 
@@ -78,6 +84,7 @@ class Place:
         for variable, value in self.environ.items():
             monkeypatch.setenv(variable, value)
         self.sequence = 0
+        self.function: str | None = None
         self.deploy(RULES)
 
     @staticmethod
@@ -92,6 +99,8 @@ class Place:
         self._monkeypatch.setenv("RULES", str(self.file))
         self._monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", self._url)
         self.handler = stream_from_environment({**self.environ, "RULES_FILE": str(self.file)})
+        if self.function is not None:
+            client("lambda").update_function_code(FunctionName=self.function, ZipFile=self.package())
 
     def enforce(self) -> None:
         """What a backfill begins and ends with."""
@@ -140,9 +149,24 @@ class Place:
         return ended.value.code, said.out, said.err
 
     def stack(self) -> tuple[str, dict[str, str]]:
-        """A stack with the outputs of ours; its quarantine is a queue of its own. Its name, and its outputs."""
+        """A stack with the outputs of ours; its quarantine is a queue of its own. Its name, and its outputs.
+
+        Its function has the rules in its package, and is fed by the table's stream, but does nothing.
+        """
         cloudformation, name, template = client("cloudformation"), f"app-{uuid.uuid4().hex[:8]}", STACK
-        values = {"TABLE": self.table, "LEDGER": self.ledger, "FUNCTION": f"{name}-stream", "BUCKET": self.bucket}
+        self.function = f"{name}-stream"
+        client("lambda").create_function(
+            FunctionName=self.function,
+            Runtime="python3.13",
+            Role="arn:aws:iam::000000000000:role/stream",
+            Handler="function.handler",
+            Code={"ZipFile": self.package()},
+            Environment={"Variables": {"RULES_FILE": "rules.json"}},
+        )
+        self.mapping: str = client("lambda").create_event_source_mapping(
+            FunctionName=self.function, EventSourceArn=self.stream(), StartingPosition="TRIM_HORIZON"
+        )["UUID"]
+        values = {"TABLE": self.table, "LEDGER": self.ledger, "FUNCTION": self.function, "BUCKET": self.bucket}
         for word, value in {**values, "TASKS": self.tasks, "DEAD": self.dead}.items():
             template = template.replace(f"Value: {word}}}", f"Value: '{value}'}}")
         cloudformation.create_stack(StackName=name, TemplateBody=template)
@@ -151,6 +175,24 @@ class Place:
         for variable in self.environ:
             self._monkeypatch.setenv(variable, "another")
         return name, {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
+
+    def package(self) -> bytes:
+        """What `sam build` makes of the rules."""
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w") as package:
+            package.writestr("rules.json", json.dumps(loads(self.rules).canonical()))
+            package.writestr("function.py", FUNCTION)
+        return content.getvalue()
+
+    def stream(self) -> str:
+        """The ARN of the table's stream."""
+        arn: str = self.dynamodb.describe_table(TableName=self.table)["Table"]["LatestStreamArn"]
+        return arn
+
+    def registry(self) -> dict[str, Any]:
+        """The item that says which rules are active."""
+        key = {"pk": {"S": "R"}, "sk": {"S": "."}}
+        return dict(self.dynamodb.get_item(TableName=self.ledger, Key=key, ConsistentRead=True)["Item"])
 
     def depth(self, url: str) -> int:
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]

@@ -15,6 +15,7 @@ from projections.errors import UsageError
 from projections.language.program import LEDGER_SCHEMA
 from projections.stores.aws import client, create_table, delete_table
 from projections.tools.commands.connect import Live, connect
+from projections.tools.commands.options import document_of
 
 RULES = """
 table: {key: [PK, SK], indexes: {GSI1: {GSI1PK: S, GSI1SK: N}, Other: [a, b]}}
@@ -57,7 +58,7 @@ class Tables:
     def connect(self, rules: str, *tables: str, ledger: str | None = "") -> Live:
         path = self.directory / "rules.yaml"
         path.write_text(rules)
-        return connect(str(path), tables, self.ledger if ledger == "" else ledger, self.url, None)
+        return connect(document_of(path), tables, self.ledger if ledger == "" else ledger, self.url, None)
 
 
 @pytest.fixture
@@ -154,4 +155,4 @@ def test_an_endpoint_that_does_not_answer_is_told(tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text(RULES)
     with pytest.raises(UsageError, match="table x: Could not connect"):
-        connect(str(rules), ["x"], "ledger", "http://127.0.0.1:9", None)
+        connect(document_of(rules), ["x"], "ledger", "http://127.0.0.1:9", None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,6 +11,8 @@ import pytest
 from place import MENDED, Place
 
 from projections.stores.aws import client
+from projections.tools.commands import status as status_module
+from projections.tools.commands.stack import Deployed
 
 
 def levels(said: dict[str, Any]) -> dict[str, str]:
@@ -25,7 +29,7 @@ def test_a_deployment_nobody_used_yet_wants_a_look(place: Place) -> None:
     assert (code, said["attention"]) == (1, True)
     assert "knows of no rules" in finding(said, "rules")["says"]
     assert levels(said) == {
-        "rules": "look", "backfill": "fine", "audit": "fine", "quarantine": "fine",
+        "rules": "look", "backfill": "fine", "audit": "unknown", "stream": "unknown", "quarantine": "fine",
         "lag": "unknown", "tasks": "unknown", "dead letters": "unknown", "discarded": "unknown",
     }  # fmt: skip
 
@@ -34,7 +38,9 @@ def test_what_works_is_fine_and_what_waits_is_told_with_what_to_do(place: Place)
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     everything = ["--queue", place.tasks, "--dead-letters", place.dead, "--bucket", place.bucket]
     code, said = place.run("status", *everything)
-    assert (code, {level for subject, level in levels(said).items() if subject != "lag"}) == (0, {"fine"})
+    not_asked = {"lag": "unknown", "audit": "unknown", "stream": "unknown"}
+    assert (code, not_asked.items() <= levels(said).items()) == (0, True)
+    assert {level for subject, level in levels(said).items() if subject not in not_asked} == {"fine"}
     place.deliver(place.put("USER#b", "LIKE#1", weight="heavy"))
     place.sqs.send_message(QueueUrl=place.tasks, MessageBody="{}")
     place.sqs.send_message(QueueUrl=place.dead, MessageBody="{}")
@@ -74,8 +80,13 @@ def test_a_table_without_a_stream_is_told(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     place.dynamodb.update_table(TableName=place.table, StreamSpecification={"StreamEnabled": False})
     code, said = place.run("status")
-    assert (code, finding(said, "table")["level"]) == (1, "look")
-    assert "has no stream" in finding(said, "table")["says"]
+    assert (code, finding(said, "stream")["level"]) == (1, "act")
+    assert "has no stream" in finding(said, "stream")["says"]
+    keys_only = {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"}
+    place.dynamodb.update_table(TableName=place.table, StreamSpecification=keys_only)
+    code, said = place.run("status")
+    assert (code, finding(said, "stream")["level"]) == (1, "act")
+    assert "has KEYS_ONLY, not NEW_AND_OLD_IMAGES" in finding(said, "stream")["says"]
 
 
 def test_a_queue_that_does_not_answer_is_told_and_the_rest_too(place: Place) -> None:
@@ -115,5 +126,104 @@ def test_where_cloudwatch_is_not_reached_the_lag_is_unknown_and_that_is_all(
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDWATCH", "http://127.0.0.1:9")
     code, said = place.run("status", "--function", "stream")
-    assert (code, finding(said, "lag")["level"]) == (0, "unknown")
+    assert (code, finding(said, "lag")["level"]) == (1, "unknown")
     assert finding(said, "lag")["says"].startswith("not known: CloudWatch: ")
+    assert [one["subject"] for one in said["findings"] if one["level"] in ("look", "act")] == ["stream"], (
+        "of no function"
+    )
+
+
+# --- the stream of a stack ---
+
+
+@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
+def test_a_mapping_that_is_disabled_or_gone_needs_somebody(place: Place) -> None:
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    name, _ = place.stack()
+    code, said = place.run("status", "--stack", name)
+    assert (code, finding(said, "stream")["says"].startswith("Enabled, last result: ")) == (0, True)
+    client("lambda").update_event_source_mapping(UUID=place.mapping, Enabled=False)
+    code, said = place.run("status", "--stack", name)
+    told = finding(said, "stream")
+    assert (code, told["level"]) == (1, "act")
+    assert told["says"].startswith("the event source mapping is Disabled (USER_INITIATED): no change of table")
+    assert told["todo"] == f"Run `aws lambda update-event-source-mapping --uuid {place.mapping} --enabled`."
+    client("lambda").delete_event_source_mapping(UUID=place.mapping)
+    code, said = place.run("status", "--stack", name)
+    told = finding(said, "stream")
+    assert (code, told["level"]) == (1, "act")
+    assert told["says"] == f"no event source mapping of the function reads table {place.table}"
+
+
+@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
+def test_a_mapping_of_a_stream_that_was_switched_off_and_on_needs_somebody(place: Place) -> None:
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    name, _ = place.stack()
+    before = place.stream()
+    place.dynamodb.update_table(TableName=place.table, StreamSpecification={"StreamEnabled": False})
+    both = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+    place.dynamodb.update_table(TableName=place.table, StreamSpecification=both)
+    assert (after := place.stream()) != before
+    code, said = place.run("status", "--stack", name)
+    told = finding(said, "stream")
+    assert (code, told["level"]) == (1, "act")
+    assert told["says"] == f"the function reads {before}, but the stream of table {place.table} is {after}"
+    assert told["todo"] == (
+        f"Deploy with ExistingStreamArn={after}, then run `projections backfill --stack {name} --restart`."
+    )
+
+
+@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
+def test_a_function_that_fails_with_each_batch_needs_somebody(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("place.FUNCTION", "def handler(event, context):\n    raise ValueError('not today')\n")
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    name, _ = place.stack()
+    place.put("USER#a", "POST#2", title="t")
+    deadline = time.monotonic() + 30
+    while (told := finding(place.run("status", "--stack", name)[1], "stream"))["level"] == "fine":
+        assert time.monotonic() < deadline, told
+        time.sleep(0.2)
+    assert (told["level"], told["says"]) == ("act", "Enabled, last result: FAILED")
+    assert "function's log" in told["todo"]
+
+
+@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
+def test_records_that_the_function_refuses_are_counted(place: Place) -> None:
+    """It answers, but reports each record as failed: the result of its mapping may be OK all the same."""
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    name, _ = place.stack()
+
+    def counted(metric: str, value: float) -> None:
+        dimensions = [{"Name": "EventSourceMappingUUID", "Value": place.mapping}]
+        point = {"MetricName": metric, "Dimensions": dimensions, "Value": value}
+        at = {"Timestamp": datetime.now(UTC) - timedelta(minutes=3)}
+        client("cloudwatch").put_metric_data(Namespace="AWS/Lambda", MetricData=[{**point, **at}])
+
+    counted("InvokedEventCount", 1200)
+    counted("FailedInvokeEventCount", 700)
+    assert finding(place.run("status", "--stack", name)[1], "stream")["level"] == "fine"
+    counted("FailedInvokeEventCount", 500)
+    code, said = place.run("status", "--stack", name)
+    told = finding(said, "stream")
+    assert (code, told["level"], told["value"]) == (1, "act", 1200)
+    assert "the function refused all 1,200 records that it was given in the last 15 minutes" in told["says"]
+
+
+@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
+def test_an_audit_that_never_ran_is_missed_after_its_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    name, _ = place.stack()
+    assert finding(place.run("status", "--stack", name)[1], "audit")["says"] == "has not run yet (rate(1 hour))"
+    described = status_module.deployed
+
+    def long_ago(stack: str | None, region: str | None) -> Deployed:
+        found = described(stack, region)
+        assert found.stack is not None
+        found.stack = replace(found.stack, created=found.stack.created - timedelta(days=3))
+        return found
+
+    monkeypatch.setattr(status_module, "deployed", long_ago)
+    code, said = place.run("status", "--stack", name)
+    told = finding(said, "audit")
+    assert (code, told["level"]) == (1, "look")
+    assert told["says"] == "has not run yet (rate(1 hour)); the stack was created 3 d ago"

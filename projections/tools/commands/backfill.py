@@ -90,7 +90,10 @@ def command(
     queue_url = names.name(None, "TaskQueueUrl", "TASK_QUEUE_URL") if queue == _ENVIRONMENT else queue
     if queue is not None and not queue_url:
         raise UsageError("which queue? Name it with --queue URL, --stack or TASK_QUEUE_URL; `sam deploy` prints it")
-    live = connect(rules, names.tables(tables, rules), names.ledger(ledger), endpoint_url, region, threads=4 * segments)
+    document = names.document(rules, writes=not dry_run)
+    live = connect(
+        document, names.tables(tables, document), names.ledger(ledger), endpoint_url, region, threads=4 * segments
+    )
     backfill = Backfill(
         live.program,
         live.store,

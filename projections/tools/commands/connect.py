@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from projections.errors import UsageError
-from projections.tools.commands.options import document_of, find_rules, rules_option
+from projections.tools.commands.options import rules_option
 
 if TYPE_CHECKING:
     from projections.engine.store import Schema
@@ -38,6 +38,8 @@ class Live:
     names: Mapping[str, str]
     sizes: Mapping[str, int]
     warnings: Sequence[str]
+    described: Mapping[str, Mapping[str, Any]]
+    """What DescribeTable returned of each table."""
 
 
 def live_options(function: F) -> F:
@@ -60,7 +62,7 @@ def live_options(function: F) -> F:
 
 
 def connect(
-    rules: str | None,
+    document: Mapping[str, Any],
     tables: Sequence[str],
     ledger: str | None,
     endpoint_url: str | None,
@@ -71,13 +73,12 @@ def connect(
 ) -> Live:
     """The tables these options name. Raises UsageError, with everything that is missing or does not fit the rules.
 
-    With `without_ledger` there need not be one: then `names` has none.
+    `document` are the canonical rules. With `without_ledger` there need not be one: then `names` has none.
     """
     from projections.language.program import LEDGER_SCHEMA, Program
     from projections.stores.aws import client
     from projections.stores.dynamodb import DynamoDBStore
 
-    document = document_of(find_rules(rules))
     program = Program.from_document(document)
     names = real_names(tables, list(program.tables))
     ledger = ledger or os.environ.get("LEDGER_TABLE_NAME")
@@ -102,6 +103,7 @@ def connect(
         names,
         {logical: table.get("ItemCount", 0) for logical, table in described.items()},
         [text for logical in program.tables for text in _unusual(names[logical], described[logical])],
+        described,
     )
 
 

@@ -73,7 +73,6 @@ def command(
     file = RulesFile(find_rules(rules))
     document = document_of(file.path)
     place = prepare(
-        file.path,
         document,
         tables=tables,
         ledger=ledger,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from projections.errors import UsageError
-from projections.tools.commands.connect import connect, live_options
+from projections.tools.commands.connect import Live, connect, live_options
 from projections.tools.commands.options import as_json, document_of, find_rules
 from projections.tools.commands.stack import deployed, stack_option
 from projections.tools.render import json_text, print_text
@@ -59,7 +59,9 @@ def command(
         raise UsageError("explain what? Name event files, or an item with --item KEY")
     if item is not None:
         names = deployed(stack, region)
-        return _item(item, rules, names.tables(tables, rules), names.ledger(ledger), endpoint_url, region, as_json)
+        document = names.document(rules, writes=False)
+        live = connect(document, names.tables(tables, document), names.ledger(ledger), endpoint_url, region)
+        return _item(live, item, as_json)
     for option, given in (
         ("--table", tables),
         ("--ledger", ledger),
@@ -89,20 +91,11 @@ def _events(document: dict[str, object], events: tuple[str, ...], batch_size: in
     return 1 if explanation.rejected or explanation.failed else 0
 
 
-def _item(
-    item: str,
-    rules: str | None,
-    tables: tuple[str, ...],
-    ledger: str | None,
-    endpoint_url: str | None,
-    region: str | None,
-    as_json: bool,
-) -> int:
+def _item(live: Live, item: str, as_json: bool) -> int:
     from projections.tools.explain.item import tell_item
     from projections.tools.explain.item_printing import item_document, print_item
     from projections.tools.explain.keys import read_key
 
-    live = connect(rules, tables, ledger, endpoint_url, region)
     told = tell_item(live.program, live.store, read_key(live.program, item))
     if as_json:
         print_text(json_text(item_document(told)))

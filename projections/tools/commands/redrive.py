@@ -102,7 +102,10 @@ def command(
     from projections.operations.wiring import at_once
 
     names = deployed(stack, region)
-    live = connect(rules, names.tables(tables, rules), names.ledger(ledger), endpoint_url, region, threads=THREADS)
+    document = names.document(rules, writes=not (dry_run or listing or dismiss))
+    live = connect(
+        document, names.tables(tables, document), names.ledger(ledger), endpoint_url, region, threads=THREADS
+    )
     if listing or dismiss is not None or because is not None:
         from projections.tools.commands import dismiss as dismissal
 

@@ -16,7 +16,7 @@ from projections.errors import StoreError
 from projections.tools.commands.connect import Live, connect, live_options
 from projections.tools.commands.options import as_json
 from projections.tools.commands.redrive import PREFIX
-from projections.tools.commands.stack import deployed, stack_option
+from projections.tools.commands.stack import Chosen, Deployed, deployed, stack_option
 from projections.tools.render import console, json_text, print_text, styled
 
 if TYPE_CHECKING:
@@ -69,10 +69,14 @@ def command(
     from projections.operations import status
 
     names = deployed(stack, region)
-    live = connect(rules, names.tables(tables, rules), names.ledger(ledger), endpoint_url, region)
+    chosen = names.rules(rules, "ignore")
+    document = chosen.document
+    live = connect(document, names.tables(tables, document), names.ledger(ledger), endpoint_url, region)
     now = datetime.now(UTC)
-    findings = [*_ledger(live, now), *(status.Finding("table", status.LOOK, text) for text in live.warnings)]
-    findings.append(_lag(names.name(function, "StreamFunctionName"), region, now))
+    findings = list(_ledger(live, names, chosen, now))
+    function = names.name(function, "StreamFunctionName")
+    findings += _streams(live, function, stack, region, now)
+    findings.append(_lag(function, region, now))
     quarantine = names.name(quarantine, "QuarantineQueueUrl", "QUARANTINE_QUEUE_URL")
     dead_letters = names.name(dead_letters, "TaskDeadLettersUrl")
     queues = {
@@ -104,7 +108,7 @@ def command(
     return 1 if attention else 0
 
 
-def _ledger(live: Live, now: datetime) -> Iterator[Finding]:
+def _ledger(live: Live, names: Deployed, chosen: Chosen, now: datetime) -> Iterator[Finding]:
     """What the ledger tells."""
     from projections.engine.rebuild import notes
     from projections.engine.registry import Registry
@@ -112,12 +116,49 @@ def _ledger(live: Live, now: datetime) -> Iterator[Finding]:
     from projections.operations.audit import AUDIT
     from projections.operations.backfill.progress import Progress
 
-    standing = Registry(live.program, live.store).look()
-    yield from status.rules(live.program, standing)
+    registry = Registry(live.program, live.store)
+    standing = registry.look()
+    states = status.states(live.program, standing, registry.definition) if standing is not None else {}
+    yield from status.rules(live.program, standing, states, deployed=chosen.deployed)
+    if chosen.note and chosen.about_option:
+        todo = "Without --rules, commands use the deployed rules."
+        yield status.Finding("rule file", status.LOOK, chosen.note, todo)
+    elif chosen.note:
+        click.echo(f"note: {chosen.note}.", err=True)
     run = Progress(live.store).run()
     yield status.backfill(run, status.noted(live.store, run) if run is not None else None, standing, now)
     yield from status.rebuilds(list(notes(live.store)), now)
-    yield status.audit(live.store.get(AUDIT), now)
+    schedule = names.stack.parameters.get("AuditSchedule") if names.stack else None
+    since = names.stack.created if names.stack else None
+    yield status.audit(live.store.get(AUDIT), now, schedule=schedule, since=since)
+
+
+def _streams(
+    live: Live, function: str | None, stack: str | None, region: str | None, now: datetime
+) -> Iterator[Finding]:
+    """Whether what is written to each table reaches the function."""
+    from projections.operations import status
+    from projections.stores.aws import client
+    from projections.stores.functions import event_source_mappings
+    from projections.stores.metrics import stream_counts
+
+    several = len(live.program.tables) > 1
+    tables = {f"stream {name}" if several else "stream": live.described[name] for name in live.program.tables}
+    mappings = None
+    if function:
+        streams = [table["LatestStreamArn"] for table in tables.values() if table.get("LatestStreamArn")]
+        try:
+            mappings = event_source_mappings(client("lambda", region=region), function, streams)
+        except StoreError as error:
+            yield from (status.Finding(subject, status.LOOK, f"not known: {error}") for subject in tables)
+            return
+    for subject, table in tables.items():
+        counts = None
+        for one in mappings or ():
+            if one.get("EventSourceArn") == table.get("LatestStreamArn"):
+                with suppress(StoreError):  # `lag` says that CloudWatch does not answer
+                    counts = stream_counts(client("cloudwatch", region=region), one["UUID"], table["TableName"], now)
+        yield status.stream(subject, table, mappings, counts, stack)
 
 
 def _known(subject: str, name: str | None, ask: Callable[[], Finding], *, optional: bool = False) -> Finding:
@@ -186,11 +227,13 @@ def _discarded(name: str | None, prefix: str, region: str | None, stack: str | N
 def _registry(live: Live) -> dict[str, Any]:
     """Epoch and rules with their states, as they are now."""
     from projections.engine.registry import Registry
+    from projections.operations import status
 
-    standing = Registry(live.program, live.store).look()
+    registry = Registry(live.program, live.store)
+    standing = registry.look()
     if standing is None:
         return {"epoch": None, "rules": {}}
-    return {"epoch": standing.epoch, "rules": {name: one.state for name, one in standing.rules.items()}}
+    return {"epoch": standing.epoch, "rules": status.states(live.program, standing, registry.definition)}
 
 
 def _plain(finding: Finding) -> dict[str, Any]:

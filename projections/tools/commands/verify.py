@@ -85,9 +85,10 @@ def command(
     if allow_delete and not repair:
         raise UsageError("--allow-delete is for --repair; verification alone changes nothing")
     names = deployed(stack, region)
+    document = names.document(rules, writes=repair)
     live = connect(
-        rules,
-        names.tables(tables, rules),
+        document,
+        names.tables(tables, document),
         names.ledger(ledger),
         endpoint_url,
         region,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -56,7 +55,6 @@ class Place:
 
 
 def prepare(
-    path: Path,
     document: Mapping[str, Any],
     *,
     tables: Sequence[str],
@@ -96,7 +94,7 @@ def prepare(
     except (ClientError, BotoCoreError) as error:
         raise UsageError(f"{url or 'AWS'}: {error}") from None
     live = connect(
-        str(path),
+        document,
         [f"{logical}={name}" for logical, name in names.items()],
         ledger,
         endpoint_url,

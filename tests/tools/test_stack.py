@@ -1,0 +1,181 @@
+"""The stack knows its rules: commands with --stack use what the functions run, and say how a local file differs."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from place import MENDED, RULES, Place
+
+from projections.stores.aws import client
+
+pytestmark = pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
+
+SHADOW = RULES.replace("likes: {from: Like, aggregate", "likes: {from: Like, mode: shadow, aggregate")
+MORE = (
+    RULES
+    + """  latest: {from: Like, latest: {into: PostMeta, by: weight, attributes: {lastWeight: weight}}}
+"""
+)
+COMMANDS = [
+    ["status"],
+    ["verify", "--patience", "0"],
+    ["verify", "--patience", "0", "--repair"],
+    ["redrive"],
+    ["redrive", "--dry-run"],
+    ["explain", "--item", "PK=POST#1,SK=METADATA"],
+    ["backfill", "--dry-run"],
+    ["backfill", "--wait", "0"],
+]
+"""Those that read and those that write."""
+WRITING = [words for words in COMMANDS if words[0] in ("verify", "redrive", "backfill") and "--dry-run" not in words][
+    1:
+]
+
+
+@pytest.fixture
+def stack(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A stack in use, and a directory without a rule file."""
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    place.deliver(place.put("USER#b", "LIKE#1", weight=2))
+    name, _ = place.stack()
+    monkeypatch.delenv("RULES")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    return name
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_no_rule_file_is_needed(place: Place, stack: str, words: list[str]) -> None:
+    code, out, err = place.say(*words, "--stack", stack)
+    assert (code, "note:" in err) == (0, False), (out, err)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_file_here_that_differs_is_pointed_out_and_not_used(place: Place, stack: str, words: list[str]) -> None:
+    Path("rules.yaml").write_text(MENDED)
+    before = place.registry()
+    code, out, err = place.say(*words, "--stack", stack)
+    assert err.startswith(
+        f"note: rules.yaml differs from the rules that stack {stack} runs (changed: likes). "
+        "This command uses the deployed rules.\n",
+    )
+    assert (code, place.registry()) == (0, before), out
+
+
+def test_a_file_here_that_is_the_same_or_has_mistakes(
+    place: Place, stack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("mine.yaml").write_text(RULES + "# as deployed\n")
+    monkeypatch.setenv("RULES", "mine.yaml")
+    assert place.say("status", "--stack", stack)[2] == ""
+    Path("mine.yaml").write_text(RULES.replace("copy:", "cpoy:"))
+    code, _, err = place.say("status", "--stack", stack)
+    assert (code, "it has 1 mistake: see `projections check mine.yaml`" in err) == (0, True)
+    monkeypatch.setenv("RULES", "nowhere.yaml")
+    assert place.say("status", "--stack", stack)[2] == ""
+
+
+@pytest.mark.parametrize("words", WRITING, ids=" ".join)
+def test_what_writes_refuses_a_named_file_that_is_not_deployed(place: Place, stack: str, words: list[str]) -> None:
+    Path("other.yaml").write_text(MORE.replace("sum(weight)", "sum(number(weight))"))
+    before = place.registry()
+    code, out, err = place.say(*words, "--stack", stack, "--rules", "other.yaml")
+    assert (code, out) == (2, "")
+    assert err == (
+        f"projections: other.yaml differs from the rules that stack {stack} runs (new: latest; changed: likes). Deploy it "
+        "first, or omit --rules to use the deployed rules\n"
+    )
+    assert place.registry() == before
+    Path("other.yaml").write_text(RULES)
+    assert place.say(*words, "--stack", stack, "--rules", "other.yaml")[0] == 0
+
+
+@pytest.mark.parametrize("words", [["verify", "--patience", "0"], ["backfill", "--dry-run"]], ids=" ".join)
+def test_what_only_reads_uses_a_named_file_and_says_so(place: Place, stack: str, words: list[str]) -> None:
+    Path("other.yaml").write_text(MORE)
+    _, out, err = place.say(*words, "--stack", stack, "--rules", "other.yaml")
+    assert err.startswith(
+        f"note: other.yaml differs from the rules that stack {stack} runs (new: latest). This command"
+    )
+    assert "latest" in out
+
+
+def test_status_compares_the_deployed_rules_with_the_active_ones_whatever_file_is_named(
+    place: Place, stack: str
+) -> None:
+    """A rule whose active version is in the shadow is shown so, though the named file and the deployed rules say live."""
+    place.deploy(SHADOW)
+    place.enforce()
+    Path("other.yaml").write_text(RULES)
+    code, said = place.run("status", "--stack", stack, "--rules", "other.yaml")
+    found = {one["subject"]: one for one in said["findings"]}
+    assert (code, said["rules"]["likes"]) == (1, "shadow")
+    assert found["rules"]["says"] == "epoch 4: 2 live, 1 shadow"
+    assert "differs from the rules that stack" in found["rule file"]["says"]
+    place.deploy(RULES)  # not active yet
+    code, said = place.run("status", "--stack", stack)
+    found = {one["subject"]: one for one in said["findings"]}
+    assert (code, said["rules"]["likes"]) == (1, "shadow")
+    assert found["deployed rules"]["level"] == "act"
+    assert "are older than the active rules: the functions refuse every batch" in found["deployed rules"]["says"]
+    assert "rule file" not in found
+    place.deploy(MORE)
+    _, said = place.run("status", "--stack", stack)
+    found = {one["subject"]: one for one in said["findings"]}
+    assert found["deployed rules"]["says"] == "are not active (new: latest; changed: likes)"
+    assert found["deployed rules"]["todo"] == "Run `projections backfill` to activate them."
+
+
+def without_function(place: Place) -> None:
+    client("lambda").delete_function(FunctionName=place.function)
+
+
+def other_file(place: Place) -> None:
+    variables = {"RULES_FILE": "other.json"}
+    client("lambda").update_function_configuration(FunctionName=place.function, Environment={"Variables": variables})
+
+
+def other_version(place: Place) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as package:
+        package.writestr("rules.json", json.dumps({"projections": {}}))
+    client("lambda").update_function_code(FunctionName=place.function, ZipFile=content.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (without_function, "Function not found"),
+        (other_file, "its package has no other.json"),
+        (other_version, "rules.json was compiled by another version of dynamodb-projections"),
+    ],
+)
+def test_rules_that_cannot_be_read_are_asked_for(
+    place: Place, stack: str, damage: Callable[[Place], None], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage(place)
+    monkeypatch.delenv("RULES", raising=False)
+    code, out, err = place.say("backfill", "--stack", stack)
+    assert (code, out, says in err) == (2, "", True), err
+    assert "Allow lambda:GetFunction, or name the file of the deployed rules with --rules FILE" in err
+    Path("mine.yaml").write_text(RULES)
+    code, _, err = place.say("backfill", "--stack", stack, "--rules", "mine.yaml", "--wait", "0")
+    assert (code, "note: mine.yaml was not compared with the rules that stack" in err) == (0, True), err
+
+
+def test_a_rule_file_in_the_package_is_read_as_well(place: Place, stack: str) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as made:
+        made.writestr("rules/app.yaml", RULES)
+    functions: Any = client("lambda")
+    functions.update_function_code(FunctionName=place.function, ZipFile=content.getvalue())
+    variables = {"RULES_FILE": "/var/task/rules/app.yaml"}
+    functions.update_function_configuration(FunctionName=place.function, Environment={"Variables": variables})
+    code, said = place.run("status", "--stack", stack)
+    assert (code, sorted(said["rules"])) == (0, ["author", "likes", "postById"])
