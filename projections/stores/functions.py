@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError, ClientError
@@ -43,7 +44,10 @@ def packaged_file(aws_lambda: Any, function: str, variable: str, default: str) -
         raise Misconfigured(f"function {function}: its package has no {path.relative_to(_ROOT)}") from None
     except ValueError:
         raise Misconfigured(f"function {function}: {variable} is {path}, which is not in its package") from None
-    except (BotoCoreError, OSError, zipfile.BadZipFile) as error:
+    except BotoCoreError as error:  # whose text has the address, and so the signature
+        host, kind = urlsplit(location).netloc, type(error).__name__
+        raise Misconfigured(f"function {function}: its package could not be read: {kind} at {host}") from None
+    except (OSError, zipfile.BadZipFile) as error:
         raise Misconfigured(f"function {function}: its package could not be read: {error}") from error
 
 

@@ -15,7 +15,7 @@ from projections.operations import status
 from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.progress import Progress
 from projections.operations.backfill.runner import Runner
-from projections.operations.status import ACT, FINE, LOOK, Finding
+from projections.operations.status import ACT, FINE, LOOK, UNKNOWN, Finding
 from projections.stores.memory import MemoryStore
 from tests.engine.world import World
 
@@ -234,7 +234,7 @@ def test_a_queue_is_empty_or_waits_or_needs_somebody() -> None:
 @pytest.mark.parametrize(
     ("told", "level", "says"),
     [
-        (None, FINE, "none so far"),
+        (None, UNKNOWN, "has never run"),
         (
             {"time": "2026-01-05T11:00:00+00:00", "items": 5000, "drift": 0, "whole": None},
             FINE,
@@ -258,3 +258,131 @@ def test_the_last_audit_is_told(told: Any, level: str, says: str) -> None:
     item = None if told is None else {"audit": {"S": json.dumps(told)}}
     finding = status.audit(item, NOW)
     assert (finding.level, says in finding.says) == (level, True), finding
+
+
+def audited(minutes: float, **more: Any) -> dict[str, Any]:
+    at = (NOW - timedelta(minutes=minutes)).isoformat(timespec="seconds")
+    return {"audit": {"S": json.dumps({"time": at, "items": 10, "drift": 0, **more})}}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "fine", "late"),
+    [
+        ("rate(5 minutes)", 24, 26),
+        ("rate(1 hour)", 130, 140),
+        ("rate(7 days)", 13 * 24 * 60, 15 * 24 * 60),
+        ("cron(0 3 * * ? *)", 47 * 60, 49 * 60),
+        ("cron(0 3 ? * SUN *)", 13 * 24 * 60, 15 * 24 * 60),
+        ("cron(0 3 1 * ? *)", 61 * 24 * 60, 63 * 24 * 60),
+        (None, 47 * 60, 49 * 60),
+    ],
+)
+def test_an_audit_is_late_after_two_intervals_of_its_schedule(schedule: str | None, fine: float, late: float) -> None:
+    for minutes, level in ((fine, FINE), (late, LOOK)):
+        assert status.audit(audited(minutes), NOW, schedule=schedule, since=NOW).level == level
+        if schedule is not None:
+            never = status.audit(None, NOW, schedule=schedule, since=NOW - timedelta(minutes=minutes))
+            assert (never.level, f"has not run yet ({schedule})" in never.says) == (level, True)
+
+
+def test_an_audit_that_is_off_is_not_missed() -> None:
+    assert status.audit(None, NOW, schedule="off", since=NOW - timedelta(days=9)).level == FINE
+    assert status.audit(audited(9 * 24 * 60), NOW, schedule="off", since=NOW).level == FINE
+
+
+def test_a_run_of_the_audit_that_checked_nothing_is_told() -> None:
+    skipped = {"time": (NOW - timedelta(minutes=4)).isoformat(), "reason": "other rules are in force"}
+    finding = status.audit(audited(60, skipped=skipped), NOW, schedule="rate(1 hour)", since=NOW)
+    assert finding.says.endswith("; ran 4 min ago and checked nothing, because other rules are in force")
+    assert finding.level == FINE
+    finding = status.audit(audited(200, skipped=skipped), NOW, schedule="rate(1 hour)", since=NOW)
+    assert finding.level == LOOK, "it runs, and checks nothing"
+
+
+# The stream.
+
+LATEST = "arn:aws:dynamodb:us-east-1:111122223333:table/app/stream/2026-02-01T00:00:00.000"
+FORMER = LATEST.replace("02-01", "01-01")
+BOTH_IMAGES = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+
+
+def streamed(
+    state: str = "Enabled",
+    result: str = "OK",
+    arn: str = LATEST,
+    counts: dict[str, float] | None = None,
+    view: str = "NEW_AND_OLD_IMAGES",
+) -> Finding:
+    table = {
+        "TableName": "app",
+        "LatestStreamArn": LATEST,
+        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": view},
+    }
+    mapping = {
+        "UUID": "u-1",
+        "EventSourceArn": arn,
+        "State": state,
+        "StateTransitionReason": "User action",
+        "LastProcessingResult": result,
+    }
+    return status.stream("stream", table, [mapping], counts, "shop")
+
+
+@pytest.mark.parametrize("result", ["OK", "No records processed", "OK - 12 records"])
+def test_a_mapping_that_is_enabled_and_succeeds_is_fine(result: str) -> None:
+    finding = streamed(result=result, counts={"polled": 5, "invoked": 5, "failed": 2, "writes": 5})
+    assert finding == Finding("stream", FINE, f"Enabled, last result: {result}")
+
+
+@pytest.mark.parametrize(
+    ("facts", "level", "says", "todo"),
+    [
+        (
+            {"state": "Disabled"},
+            ACT,
+            "the event source mapping is Disabled (User action): no change",
+            "--uuid u-1 --en",
+        ),
+        ({"state": "Disabling"}, ACT, "the event source mapping is Disabling", "--uuid u-1 --enabled"),
+        ({"state": "Deleting"}, ACT, "the event source mapping is Deleting", "Deploy the stack"),
+        ({"state": "Creating", "result": ""}, LOOK, "Creating, last result: none (User action)", "Wait"),
+        ({"state": "Enabling"}, LOOK, "Enabling", "Wait"),
+        ({"state": "Updating"}, LOOK, "Updating", "Wait"),
+        (
+            {"result": "PROBLEM: Function call failed"},
+            ACT,
+            "Enabled, last result: PROBLEM: Function call failed",
+            "log",
+        ),
+        ({"state": "Updating", "result": "PROBLEM: x"}, ACT, "Updating, last result: PROBLEM: x", "log"),
+        (
+            {"arn": FORMER},
+            ACT,
+            f"reads {FORMER}, but the stream of table app is {LATEST}",
+            f"ExistingStreamArn={LATEST}",
+        ),
+        ({"arn": LATEST.replace("app/", "apples/")}, ACT, "no event source mapping of the function reads", "Deploy"),
+        ({"view": "NEW_IMAGE"}, ACT, "has NEW_IMAGE, not NEW_AND_OLD_IMAGES", "StreamEnabled=false"),
+        ({"counts": {"invoked": 7, "failed": 7}}, ACT, "refused all 7 records", "log"),
+        ({"counts": {"invoked": 7, "failed": 9}}, ACT, "refused all 7 records", "log"),
+        ({"counts": {"writes": 3, "polled": 0}}, LOOK, "had writes in the last 15 minutes", "off and on"),
+        ({"counts": {"writes": 3}}, LOOK, "had writes in the last 15 minutes", "off and on"),
+        ({"counts": {"polled": 0}}, FINE, "Enabled, last result: OK", ""),
+    ],
+)
+def test_a_stream_that_does_not_reach_the_function_says_why(
+    facts: dict[str, Any], level: str, says: str, todo: str
+) -> None:
+    finding = streamed(**facts)
+    assert (finding.level, says in finding.says, todo in finding.todo) == (level, True, True), finding
+
+
+def test_nobody_to_ask_is_not_fine_and_one_right_mapping_among_several_is() -> None:
+    table = {"TableName": "app", "LatestStreamArn": LATEST, "StreamSpecification": BOTH_IMAGES}
+    assert status.stream("stream", table, None, None).level == UNKNOWN
+    assert status.stream("stream", table, [], None).level == ACT
+    former, right = (
+        {"UUID": arn, "EventSourceArn": arn, "State": "Enabled", "LastProcessingResult": "OK"}
+        for arn in (FORMER, LATEST)
+    )
+    assert status.stream("stream", table, [former, right], None).level == FINE

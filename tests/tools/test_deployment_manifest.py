@@ -124,27 +124,6 @@ def test_a_mapping_that_polls_nothing_raises_an_alarm_whether_or_not_there_are_w
 
 
 @pytest.mark.parametrize("existing", [False, True])
-def test_writes_of_which_nothing_is_polled_raise_an_alarm(existing: bool) -> None:
-    """Of each table its own writes and mapping; where one of both has no data, nothing is compared."""
-    found = manifest(deployment(ROOT / "tests/simulation/rules/tables.yaml", existing=existing))
-    alarms = {name: one.settings for name, one in found.alarms.items() if name.startswith("UnreadWritesAlarm")}
-    assert len(alarms) == len([table for table in found.tables.values() if table.rules_name])
-    watched = set()
-    for name, alarm in alarms.items():
-        suffix = name.removeprefix("UnreadWritesAlarm")
-        unread, polled, writes = alarm["Metrics"]
-        assert unread["Expression"] == f"IF({polled['Id']} == 0 AND {writes['Id']} > 0, 1, 0)"
-        assert [one.get("ReturnData", True) for one in alarm["Metrics"]] == [True, False, False]
-        assert {one["MetricStat"]["Period"] for one in (polled, writes)} == {300}
-        mapping, table = (one["MetricStat"]["Metric"] for one in (polled, writes))
-        assert (mapping["MetricName"], table["MetricName"]) == ("PolledEventCount", "ConsumedWriteCapacityUnits")
-        assert mapping["Dimensions"][0]["Value"] == f"${{StreamFunction.Changes{suffix}.uuid}}"
-        watched.add(table["Dimensions"][0]["Value"])
-        assert alarm["TreatMissingData"] == "notBreaching"
-    assert len(watched) == len(alarms)
-
-
-@pytest.mark.parametrize("existing", [False, True])
 @pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
 def test_every_placeholder_is_explained_and_no_other(path: Path, existing: bool) -> None:
     found = manifest(deployment(path, existing=existing))
