@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from place import MENDED, RULES, Place
+from place import FUNCTION, MENDED, RULES, Place
 
 from projections.stores.aws import client
 
@@ -173,6 +173,7 @@ def test_a_rule_file_in_the_package_is_read_as_well(place: Place, stack: str) ->
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as made:
         made.writestr("rules/app.yaml", RULES)
+        made.writestr("function.py", FUNCTION)
     functions: Any = client("lambda")
     functions.update_function_code(FunctionName=place.function, ZipFile=content.getvalue())
     variables = {"RULES_FILE": "/var/task/rules/app.yaml"}
