@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from projections.errors import UsageError
+from projections.tools.render import json_text, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.language.program import Program
@@ -25,23 +24,22 @@ SHOWN = 30
 def show(live: Live, queue: Queue, as_json: bool) -> int:
     """Print the messages of the quarantine and the dismissals. Return the exit code: 1 if there are messages."""
     from projections.operations.redrive.dismissal import dismissed, quarantined
-    from projections.tools.render import json_text
 
     messages, records = list(quarantined(queue)), dismissed(live.store)
     if as_json:
         recorded = {one.message.id for one in records}
         listed = [{**_plain(one), "dismissalRecorded": one.id in recorded} for one in messages]
-        click.echo(json_text({"messages": listed, "dismissed": [_record(one) for one in records]}))
+        print_text(json_text({"messages": listed, "dismissed": [_record(one) for one in records]}))
         return 1 if messages else 0
-    click.echo(f"quarantine: {_count(len(messages))}")
+    print_line(f"quarantine: {_count(len(messages))}")
     _lines(messages)
     left = {one.id for one in messages}
-    click.echo(f"dismissed in the last 90 days: {_count(len(records))}")
+    print_line(f"dismissed in the last 90 days: {_count(len(records))}")
     for one in records[:SHOWN]:
         unfinished = " (still in the queue: dismiss it again)" if one.message.id in left else ""
         decision = one.decision
-        click.echo(f"  {decision.at:%Y-%m-%d %H:%M} {decision.by}: {decision.because}{unfinished}")
-        click.echo(f"    {_about(one.message)}")
+        print_line(f"  {decision.at:%Y-%m-%d %H:%M} {decision.by}: {decision.because}{unfinished}")
+        print_line(f"    {_about(one.message)}")
     _more(len(records))
     return 1 if messages else 0
 
@@ -52,7 +50,6 @@ def dismiss(
     """Dismiss messages, or show which would be. Return the exit code: 1 if any would be, or others remain."""
     from projections.operations.redrive.dismissal import Decision
     from projections.operations.redrive.dismissal import dismiss as dismissed
-    from projections.tools.render import json_text
 
     now = datetime.now(UTC)
     wanted = _wanted(live.program, which)
@@ -70,14 +67,14 @@ def dismiss(
     if as_json:
         report = {"dryRun": dry, "dismissed": [_plain(one) for one in done], "others": others}
         report |= {} if decision is None else {"because": decision.because, "by": decision.by}
-        click.echo(json_text(report))
+        print_text(json_text(report))
     else:
         _lines(done)
-        click.echo(
+        print_line(
             f"quarantine: {_count(number)} {'would be dismissed' if dry else 'dismissed'}, {others:,} not selected"
         )
         if number and because is None:
-            click.echo(
+            print_line(
                 "Nothing was written. Add --because TEXT to dismiss: the text and your name are recorded in the ledger."
             )
     return 1 if others or (dry and number) else 0
@@ -123,13 +120,13 @@ def _about(message: Quarantined) -> str:
 
 def _lines(messages: Sequence[Quarantined]) -> None:
     for one in messages[:SHOWN]:
-        click.echo(f"  {f'{one.time:%Y-%m-%d %H:%M}' if one.time else 'no time'} {_about(one)}")
+        print_line(f"  {f'{one.time:%Y-%m-%d %H:%M}' if one.time else 'no time'} {_about(one)}")
     _more(len(messages))
 
 
 def _more(number: int) -> None:
     if number > SHOWN:
-        click.echo(f"… and {number - SHOWN:,} more (--json has all)")
+        print_line(f"… and {number - SHOWN:,} more (--json has all)")
 
 
 def _count(number: int) -> str:

@@ -12,6 +12,7 @@ import click
 
 from projections.errors import Misconfigured, RulesError, UsageError
 from projections.tools.commands.options import document_of, find_rules
+from projections.tools.render import print_line
 
 if TYPE_CHECKING:
     from projections.stores.stack import Stack
