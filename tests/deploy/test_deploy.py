@@ -14,11 +14,17 @@ from typing import Any
 
 import boto3
 import pytest
+from emulators import ROOT
 from sam_cli import AWS, Sam
 
 from projections.engine.embeds import CHILDREN_PER_PAGE
+from projections.language.loader import load
+from projections.language.program import Program
+from projections.stores.aws import create_table
 
 Outputs = Mapping[str, str]
+
+BOTH_IMAGES = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
 
 
 @pytest.fixture(scope="session")
@@ -150,15 +156,18 @@ def schedules(endpoint: str) -> Mapping[str, str]:
     return {rule["Name"].partition("-")[0]: rule["State"] for rule in rules}
 
 
-def test_an_existing_table_is_projected_as_well(sam: Sam, built: Path) -> None:
-    """With ExistingTableName and ExistingStreamArn the stack makes no table of its own."""
-    table = client(sam.endpoint, "dynamodb").create_table(
-        TableName="mine",
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n in ("PK", "SK")],
-        KeySchema=[{"AttributeName": "PK", "KeyType": "HASH"}, {"AttributeName": "SK", "KeyType": "RANGE"}],
-        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
-    )["TableDescription"]
+def test_counters_kept_by_hand_stay_until_the_backfill_has_counted(sam: Sam, built: Path) -> None:
+    """Without NewRules the rules of an existing table fill: a like does not turn a `likeCount` of 50 into 1."""
+    dynamodb = client(sam.endpoint, "dynamodb")
+    create_table(dynamodb, "mine", social().tables["main"], stream=False)
+    put = writer({"TableName": "mine"}, sam.endpoint)
+    put(PK="USER#u1", SK="POST#2026#p1", postId="p1", userId="u1", title="Mine", status="draft")
+    for user in ("u2", "u3", "u4"):
+        put(PK=f"USER#{user}", SK="LIKE#POST#p1", userId=user, postId="p1")
+    counted = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta", "title": "By hand"}
+    wire = {name: {"S": text} for name, text in counted.items()}
+    dynamodb.put_item(TableName="mine", Item={**wire, "likeCount": {"N": "50"}})
+    table = dynamodb.update_table(TableName="mine", StreamSpecification=BOTH_IMAGES)["TableDescription"]
     sam.deploy(
         "existing",
         ExistingTableName="mine",
@@ -169,9 +178,14 @@ def test_an_existing_table_is_projected_as_well(sam: Sam, built: Path) -> None:
     assert schedules(sam.endpoint)["existing"] == "DISABLED"
     found = outputs("existing", sam.endpoint)
     assert found["TableName"] == "mine"
-    writer(found, sam.endpoint)(PK="USER#u1", SK="POST#2026#p1", postId="p1", userId="u1", title="Mine", status="draft")
-    copy = eventually(lambda: read(found, sam.endpoint, "POST#p1", "METADATA"), lambda item: "title" in item)
-    assert copy["title"] == {"S": "Mine"}
+    keep_label(found["StreamFunctionName"], sam.endpoint)
+
+    put(PK="USER#u5", SK="LIKE#POST#p1", userId="u5", postId="p1")
+    eventually(lambda: entries(found, sam.endpoint), lambda ledger: any("USER#u5" in name for name in ledger))
+    assert read(found, sam.endpoint, "POST#p1", "METADATA")["likeCount"] == {"N": "50"}
+    projections(sam, "backfill", "--stack", "existing", "--wait", "1")
+    post = read(found, sam.endpoint, "POST#p1", "METADATA")
+    assert (post["likeCount"], post["title"]) == ({"N": "4"}, {"S": "Mine"})
 
 
 def client(endpoint: str, service: str) -> Any:
@@ -203,6 +217,25 @@ def read(stack: Outputs, endpoint: str, partition: str, sort: str) -> Mapping[st
     answer = client(endpoint, "dynamodb").get_item(TableName=stack["TableName"], Key=key, ConsistentRead=True)
     item: Mapping[str, Any] = answer.get("Item", {})
     return item
+
+
+def social() -> Program:
+    return Program.from_document(load(ROOT / "projections/rules/social.yaml").canonical())
+
+
+def entries(stack: Outputs, endpoint: str) -> list[str]:
+    """The partition keys of everything in the ledger."""
+    pages = client(endpoint, "dynamodb").get_paginator("scan").paginate(TableName=stack["LedgerTableName"])
+    return [item["pk"]["S"] for page in pages for item in page["Items"]]
+
+
+def projections(sam: Sam, *arguments: str) -> str:
+    """Runs a command of ours for the social rules, as a user does; its output."""
+    command = [sys.executable, "-m", "projections.tools.cli", *arguments, "--rules", "social"]
+    environment = {**os.environ, **AWS, "AWS_ENDPOINT_URL": sam.endpoint}
+    done = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def keep_label(function: str, endpoint: str) -> None:

@@ -86,6 +86,19 @@ def test_of_tables_that_exist_it_says_what_it_cannot_judge_and_nothing_else(path
     assert all("describe-table" in one.instead for one in found)
 
 
+@pytest.mark.parametrize("path", [SOCIAL, TABLES], ids=lambda path: path.stem)
+def test_rules_that_start_live_on_a_table_that_exists_are_a_warning(path: Path) -> None:
+    """Live rules set `likeCount` to 1 where it was 50; a table that the template makes is empty at first."""
+    template = written(deployment(path, existing=True))
+    template["Parameters"]["NewRules"]["Default"] = "live"
+    severity, code, reason = only(template, deployment(path))
+    assert (severity, code) == ("warning", "environment")
+    assert "NEW_RULES is live, but ${ExistingTableName" in reason
+    template = written(deployment(path))
+    template["Parameters"]["NewRules"]["Default"] = "live"
+    assert wrong(template, deployment(path)) == []
+
+
 @pytest.mark.parametrize("given", [None, "Terminate"])
 def test_a_worker_that_lambda_would_stop_is_found(given: str | None) -> None:
     template = written(deployment())

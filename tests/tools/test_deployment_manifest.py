@@ -136,6 +136,8 @@ def test_every_placeholder_is_explained_and_no_other(path: Path, existing: bool)
 def test_existing_tables_are_placeholders() -> None:
     found = manifest(deployment(SOCIAL, existing=True))
     assert found.functions["WorkerFunction"].environment["TABLE_NAME"] == "${ExistingTableName}"
+    assert found.functions["WorkerFunction"].environment["NEW_RULES"] == "fill"
+    assert manifest(deployment(SOCIAL)).functions["WorkerFunction"].environment["NEW_RULES"] == "live"
     assert found.placeholders["${ExistingTableName}"] == "name of the application's table"
 
 

@@ -17,7 +17,9 @@ from projections.errors import UsageError
 from projections.language.loader import load, loads
 from projections.language.program import Program
 from projections.tools.cli import main
+from projections.tools.deployment.cloudformation import template_of
 from projections.tools.deployment.needs import Deployment
+from projections.tools.deployment.resolution import FUNCTION, Resolution
 from projections.tools.deployment.template import sam_template
 
 RULE_FILES = sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))
@@ -152,6 +154,33 @@ def test_for_existing_tables_names_are_needed_and_no_table_but_the_ledger_is_mad
     assert tables == ["LedgerTable"]
     assert "CreateTable" not in template["Conditions"]
     assert "Rules" not in template
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "expected"),
+    [
+        (EMBEDS, {}, "live"),
+        (EMBEDS, {"ExistingTableName": "app"}, "fill"),
+        (EMBEDS, {"ExistingTableName": "app", "NewRules": "live"}, "live"),
+        (EMBEDS, {"NewRules": "fill"}, "fill"),
+        (TABLES, {}, "live"),
+        (TABLES, {"ExistingTableNameReadings": "readings"}, "fill"),
+    ],
+)
+def test_new_rules_fill_if_a_table_exists_already_unless_the_user_decides(
+    path: Path, given: Mapping[str, str], expected: str
+) -> None:
+    """Live rules would set a counter of 50 that is kept by hand to 1."""
+    document = template_of(sam_template(deployment(path)))
+    for name, value in given.items():
+        document.data["Parameters"][name]["Default"] = value
+    functions = list(Resolution(document).of_type(FUNCTION))
+    assert {one.properties["Environment"]["Variables"]["NEW_RULES"] for one in functions} == {expected}
+
+
+def test_new_rules_fill_in_a_template_for_tables_that_exist() -> None:
+    parameter = parsed(sam_template(deployment(EMBEDS, existing=True)))["Parameters"]["NewRules"]
+    assert (parameter["Default"], parameter["AllowedValues"]) == ("fill", ["fill", "live"])
 
 
 def actions(template: Mapping[str, Any], role: str, table: str) -> set[str]:

@@ -186,7 +186,8 @@ def test_a_proposal_for_a_table_passes_all_that_it_has(
     assert "def test_likes_of_post(projections)" in written
     settings = (tmp_path / "new" / "samconfig.toml").read_text()
     assert "ExistingTableName=app ExistingStreamArn=arn:aws:dynamodb:" in settings
-    assert "NewRules=fill" in settings
+    template = (tmp_path / "new" / "template.yaml").read_text()
+    assert "  NewRules:\n    Type: String\n    Default: fill\n" in template
 
 
 def test_in_the_shadow_the_rules_find_the_counter_that_has_drifted(

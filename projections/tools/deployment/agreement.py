@@ -42,6 +42,7 @@ def _findings(both: Comparison) -> Iterator[Finding]:
     for pair in both.pairs:
         yield from _recursion(both, pair)
         yield from _environment(both, pair)
+        yield from _new_rules(both, pair)
     for needs in both.deployment.tables:
         if needs.name in both.tables:
             called = "the table" if needs.name == MAIN else f"table {needs.name}"
@@ -99,6 +100,15 @@ def _environment(both: Comparison, pair: Pair) -> Iterator[Finding]:
             yield both.finding("warning", "environment", _place(both, function), reason, instead)
 
 
+def _new_rules(both: Comparison, pair: Pair) -> Iterator[Finding]:
+    """Rules that publish at once to a table that may hold data."""
+    existing = [name for name in both.tables_of(pair.theirs).values() if _made(both, name) is None]
+    if existing and both.text(variables(pair.theirs).get("NEW_RULES", "live")) == "live":
+        reason = f"NEW_RULES is live, but {existing[0]} is not made in this template: rules overwrite values in it"
+        path = _place(both, pair.theirs, "NEW_RULES")
+        yield both.finding("warning", "environment", path, reason, "NEW_RULES: fill, then `projections backfill`")
+
+
 def _table_names(both: Comparison, function: Resource, given: dict[str, str]) -> Iterator[Finding]:
     wanted, named = {table.name for table in both.deployment.tables}, set(both.tables_of(function))
     if not named or named == wanted:
@@ -127,9 +137,13 @@ def _place(both: Comparison, function: Resource, *name: str) -> Location:
 # Tables
 
 
+def _made(both: Comparison, name: str) -> Resource | None:
+    """The resource that makes a table; None if it exists already."""
+    return next((one for one in both.theirs.of_type(*TABLE) if both.names.of(one) == name), None)
+
+
 def _stored(both: Comparison, schema: Schema, name: str, called: str, *, streams: bool) -> Iterator[Finding]:
-    resource = next((one for one in both.theirs.of_type(*TABLE) if both.names.of(one) == name), None)
-    if resource is not None:
+    if (resource := _made(both, name)) is not None:
         yield from table_findings(both.document, resource, schema, called, streams=streams)
         return
     for simple in both.theirs.of_type("AWS::Serverless::SimpleTable"):

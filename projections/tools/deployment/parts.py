@@ -38,6 +38,8 @@ def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
         "rules file": deployment.file,
         "flags": " --existing-table" if deployment.existing else "",
         "table parameters": ", ".join(parameters),
+        "existing names": _joined([f"!Ref ExistingTableName{one.suffix}" for one in tables]),
+        "auto": "" if deployment.existing else " `auto` is `fill` if any table exists already, else `live`.",
         "streams of all tables": _listed([_within(deployment, one, "/stream/*") for one in tables]),
     }
     if table is not None:
@@ -112,6 +114,11 @@ def _environment(deployment: Deployment) -> list[str]:
 
 def _items(texts: Sequence[str], first: str, others: str) -> list[str]:
     return [(others if number else first) + text for number, text in enumerate(texts)]
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """One text as it is, several as one."""
+    return texts[0] if len(texts) == 1 else f'!Join ["", [{", ".join(texts)}]]'
 
 
 def _listed(values: Sequence[str]) -> str:

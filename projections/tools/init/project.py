@@ -82,9 +82,9 @@ def _overrides(existing: Existing | None) -> str:
     if existing.stream_arn is None:
         return (
             "# The table has no stream of new and old images yet. Switch it on, and put its ARN here (LatestStreamArn):\n"
-            f'# parameter_overrides = "ExistingTableName={existing.table} ExistingStreamArn=arn:… NewRules=fill"\n'
+            f'# parameter_overrides = "ExistingTableName={existing.table} ExistingStreamArn=arn:…"\n'
         )
-    given = f"ExistingTableName={existing.table} ExistingStreamArn={existing.stream_arn} NewRules=fill"
+    given = f"ExistingTableName={existing.table} ExistingStreamArn={existing.stream_arn}"
     return f'parameter_overrides = "{given}"\n'
 
 
