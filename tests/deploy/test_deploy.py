@@ -219,6 +219,47 @@ def read(stack: Outputs, endpoint: str, partition: str, sort: str) -> Mapping[st
     return item
 
 
+def test_a_retained_ledger_is_attached_again_and_counts_go_on(sam: Sam, built: Path) -> None:
+    """Deploy, delete the stack, deploy again with the names of both tables; MiniStack sends all records again."""
+    dynamodb = client(sam.endpoint, "dynamodb")
+    create_table(dynamodb, "kept", social().tables["main"])
+    stream = dynamodb.describe_table(TableName="kept")["Table"]["LatestStreamArn"]
+    names = {"ExistingTableName": "kept", "ExistingStreamArn": stream, "BatchingWindowSeconds": "0"}
+    sam.deploy("first", **names, NewRules="live")
+    first = outputs("first", sam.endpoint)
+    keep_label(first["StreamFunctionName"], sam.endpoint)
+    put = writer(first, sam.endpoint)
+    put(PK="USER#u1", SK="POST#2026#p1", postId="p1", userId="u1", title="Kept", status="draft")
+    for user in ("u2", "u3", "u4"):
+        put(PK=f"USER#{user}", SK="LIKE#POST#p1", userId=user, postId="p1")
+    likes(first, sam.endpoint, 3)
+
+    cloudformation = client(sam.endpoint, "cloudformation")
+    cloudformation.delete_stack(StackName="first")
+    cloudformation.get_waiter("stack_delete_complete").wait(StackName="first", WaiterConfig={"Delay": 1})
+    ledger = first["LedgerTableName"]
+    assert {"kept", ledger} <= set(dynamodb.list_tables()["TableNames"])
+    delete = {"TableName": "kept", "Key": {"PK": {"S": "USER#u3"}, "SK": {"S": "LIKE#POST#p1"}}}
+    dynamodb.delete_item(**delete)  # while there is no stack
+
+    before = dynamodb.list_tables()["TableNames"]
+    sam.deploy("second", **names, ExistingLedgerTableName=ledger)
+    second = outputs("second", sam.endpoint)
+    assert (second["LedgerTableName"], dynamodb.list_tables()["TableNames"]) == (ledger, before)
+    keep_label(second["StreamFunctionName"], sam.endpoint)
+    put(PK="USER#u5", SK="LIKE#POST#p1", userId="u5", postId="p1")
+    put(PK="USER#u6", SK="LIKE#POST#p1", userId="u6", postId="p1")
+    likes(second, sam.endpoint, 4)
+    projections(sam, "verify", "--stack", "second", "--patience", "1")
+
+
+def likes(stack: Outputs, endpoint: str, count: int) -> None:
+    """Waits until post p1 has so many likes."""
+    eventually(
+        lambda: read(stack, endpoint, "POST#p1", "METADATA"), lambda item: number(item, "likeCount") == count, 60
+    )
+
+
 def social() -> Program:
     return Program.from_document(load(ROOT / "projections/rules/social.yaml").canonical())
 

@@ -19,7 +19,7 @@ from projections.language.program import Program
 from projections.tools.cli import main
 from projections.tools.deployment.cloudformation import template_of
 from projections.tools.deployment.needs import Deployment
-from projections.tools.deployment.resolution import FUNCTION, Resolution
+from projections.tools.deployment.resolution import FUNCTION, Resolution, placeholders
 from projections.tools.deployment.template import sam_template
 
 RULE_FILES = sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))
@@ -176,6 +176,21 @@ def test_new_rules_fill_if_a_table_exists_already_unless_the_user_decides(
         document.data["Parameters"][name]["Default"] = value
     functions = list(Resolution(document).of_type(FUNCTION))
     assert {one.properties["Environment"]["Variables"]["NEW_RULES"] for one in functions} == {expected}
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_ledger_that_exists_stands_everywhere_in_place_of_a_new_one(existing: bool) -> None:
+    document = template_of(sam_template(deployment(TABLES, existing=existing)))
+    document.data["Parameters"]["ExistingLedgerTableName"]["Default"] = "kept"
+    resolution = Resolution(document)
+    assert "LedgerTable" not in resolution.resources
+    resolved = [one.properties for one in resolution.resources.values()]
+    assert not [name for name in placeholders(resolved) if name.startswith("LedgerTable")]
+    assert resolution.value(document.data["Outputs"]["LedgerTableName"]["Value"]) == "kept"
+    for function in resolution.of_type(FUNCTION):
+        assert function.properties["Environment"]["Variables"]["LEDGER_TABLE_NAME"] == "kept"
+    for role in resolution.of_type("AWS::IAM::Role"):
+        assert "table/kept" in json.dumps(role.properties)
 
 
 def test_new_rules_fill_in_a_template_for_tables_that_exist() -> None:

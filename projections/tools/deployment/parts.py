@@ -15,6 +15,9 @@ __all__ = ["facts", "part", "values"]
 _WIDTH = 100
 """Of the text of a filter."""
 
+_LEDGER = "ExistingLedgerTableName"
+_TABLE_ARN = "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table"
+
 
 def facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
     """On which `#: if FACT` may depend; with those of a table inside `#: each table`."""
@@ -33,13 +36,16 @@ def facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
 def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
     """What `<name>` stands for; with those of a table inside `#: each table`."""
     tables = deployment.tables
+    names = [f"ExistingTableName{one.suffix}" for one in tables]
     parameters = [f"{name}{one.suffix}" for one in tables for name in ("ExistingTableName", "ExistingStreamArn")]
     found = {
         "rules file": deployment.file,
         "flags": " --existing-table" if deployment.existing else "",
         "table parameters": ", ".join(parameters),
-        "existing names": _joined([f"!Ref ExistingTableName{one.suffix}" for one in tables]),
+        "existing names": f'!Join ["", [{", ".join(f"!Ref {name}" for name in (*names, _LEDGER))}]]',
         "auto": "" if deployment.existing else " `auto` is `fill` if any table exists already, else `live`.",
+        "ledger name": f"!If [CreateLedger, !Ref LedgerTable, !Ref {_LEDGER}]",
+        "ledger arn": f"!If\n  - CreateLedger\n  - !GetAtt LedgerTable.Arn\n  - !Sub {_TABLE_ARN}/${{{_LEDGER}}}",
         "streams of all tables": _listed([_within(deployment, one, "/stream/*") for one in tables]),
     }
     if table is not None:
@@ -89,8 +95,7 @@ def _within(deployment: Deployment, table: TableNeeds, what: str) -> str:
     created = f"!GetAtt ApplicationTable{table.suffix}.Arn"
     if what:
         created = f"!Sub ${{ApplicationTable{table.suffix}.Arn}}{what}"
-    arn = "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table"
-    existing = f"!Sub {arn}/${{ExistingTableName{table.suffix}}}{what}"
+    existing = f"!Sub {_TABLE_ARN}/${{ExistingTableName{table.suffix}}}{what}"
     return _choice(deployment, table, created, existing, long=True)
 
 
@@ -114,11 +119,6 @@ def _environment(deployment: Deployment) -> list[str]:
 
 def _items(texts: Sequence[str], first: str, others: str) -> list[str]:
     return [(others if number else first) + text for number, text in enumerate(texts)]
-
-
-def _joined(texts: Sequence[str]) -> str:
-    """One text as it is, several as one."""
-    return texts[0] if len(texts) == 1 else f'!Join ["", [{", ".join(texts)}]]'
 
 
 def _listed(values: Sequence[str]) -> str:
