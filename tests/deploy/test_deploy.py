@@ -14,6 +14,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from emulators import ROOT
 from sam_cli import AWS, Sam
 
@@ -24,6 +25,7 @@ from projections.stores.aws import create_table
 
 Outputs = Mapping[str, str]
 
+SKIPPED = "DELETE_SKIPPED"
 BOTH_IMAGES = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
 
 
@@ -251,6 +253,27 @@ def test_a_retained_ledger_is_attached_again_and_counts_go_on(sam: Sam, built: P
     put(PK="USER#u6", SK="LIKE#POST#p1", userId="u6", postId="p1")
     likes(second, sam.endpoint, 4)
     projections(sam, "verify", "--stack", "second", "--patience", "1")
+
+
+def test_a_first_deployment_that_fails_leaves_only_protected_tables(sam: Sam, built: Path, tmp_path: Path) -> None:
+    """Queues and bucket are removed with it, so that it can be repeated; to remove a protected table would fail."""
+    template = tmp_path / "template.yaml"
+    text = (built.parent / "template.yaml").read_text().replace("CodeUri: ", f"CodeUri: {built.parent}/")
+    client(sam.endpoint, "events").create_event_bus(Name="taken")
+    wrong = (
+        "  Wrong: {Type: AWS::Events::EventBus, DependsOn: [QueuePolicy, StreamFunction], Properties: {Name: taken}}"
+    )
+    template.write_text(text.replace("\nResources:\n", f"\nResources:\n{wrong}\n"))
+    with pytest.raises(AssertionError, match="ROLLBACK_COMPLETE"):
+        sam.deploy("failing", template)
+    events = client(sam.endpoint, "cloudformation").describe_stack_events(StackName="failing")["StackEvents"]
+    kept = {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in events if one["ResourceStatus"] == SKIPPED}
+    assert kept.keys() == {"ApplicationTable", "LedgerTable"}
+    deleted = {one["LogicalResourceId"] for one in events if one["ResourceStatus"] == "DELETE_COMPLETE"}
+    assert {"QuarantineQueue", "TaskQueue", "TaskDeadLetters", "DiscardedBucket"} <= deleted
+    for name in kept.values():
+        with pytest.raises(ClientError, match="deletion"):
+            client(sam.endpoint, "dynamodb").delete_table(TableName=name)
 
 
 def likes(stack: Outputs, endpoint: str, count: int) -> None:

@@ -109,7 +109,7 @@ def test_all_functions_are_the_same_package_with_the_same_settings() -> None:
     functions = [one for one in resources().values() if one["Type"] == "AWS::Serverless::Function"]
     names = [one["Properties"]["Handler"] for one in functions]
     assert names == ["handlers.stream.handler", "handlers.worker.handler", "handlers.audit.handler"]
-    own = {"Handler", "Role", "LoggingConfig", "Events"}
+    own = {"Handler", "Role", "ReservedConcurrentExecutions", "LoggingConfig", "Events"}
     assert [set(one["Properties"]) - own for one in functions] == [set(), {"RecursiveLoop"}, set()]
     assert functions[1]["Properties"]["RecursiveLoop"] == "Allow"
 
@@ -129,12 +129,52 @@ def test_what_failed_among_the_tasks_is_told_and_few_workers_run_at_once() -> No
     assert tasks["ScalingConfig"] == {"MaximumConcurrency": 2}
 
 
-@pytest.mark.parametrize(
-    "name", ["ApplicationTable", "LedgerTable", "QuarantineQueue", "DiscardedBucket", "TaskDeadLetters"]
-)
-def test_what_holds_data_survives_the_stack(name: str) -> None:
+@pytest.mark.parametrize("name", ["QuarantineQueue", "DiscardedBucket", "TaskDeadLetters"])
+def test_queues_and_bucket_with_data_survive_the_stack_but_not_a_first_deployment_that_failed(name: str) -> None:
+    resource = resources()[name]
+    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
+
+
+@pytest.mark.parametrize("name", ["ApplicationTable", "LedgerTable"])
+def test_a_table_survives_the_stack_and_refuses_to_be_deleted(name: str) -> None:
+    """Retain: to delete a protected table would fail, and the rollback of a first deployment with it."""
     resource = resources()[name]
     assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    assert resource["Properties"]["DeletionProtectionEnabled"] == {"Ref": "DeletionProtection"}
+
+
+def test_queues_and_bucket_refuse_requests_without_tls() -> None:
+    found = resources()
+    queues = {name for name, one in found.items() if one["Type"] == "AWS::SQS::Queue"}
+    assert {one["Ref"] for one in found["QueuePolicy"]["Properties"]["Queues"]} == queues
+    for policy in ("QueuePolicy", "DiscardedBucketPolicy"):
+        (statement,) = found[policy]["Properties"]["PolicyDocument"]["Statement"]
+        assert (statement["Effect"], statement["Principal"]) == ("Deny", "*")
+        assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_only_the_tasks_queue_may_send_its_dead_letters_to_ours() -> None:
+    """Named by the same text, because the two queues would need each other's ARN."""
+    found = resources()
+    allowed = found["TaskDeadLetters"]["Properties"]["RedriveAllowPolicy"]
+    (arn,) = allowed["sourceQueueArns"]
+    assert allowed["redrivePermission"] == "byQueue"
+    assert arn["Fn::Sub"].endswith(":" + found["TaskQueue"]["Properties"]["QueueName"]["Fn::Sub"])
+    assert found["QuarantineQueue"]["Properties"]["RedriveAllowPolicy"] == {"redrivePermission": "denyAll"}
+
+
+def test_no_concurrency_is_reserved_unless_asked_for_and_never_less_than_the_workers_need() -> None:
+    """SQS counts a receipt for each invocation that was throttled, so that tasks would end among the dead letters."""
+    template, _ = decode(str(TEMPLATE))
+    for name, least in (("Stream", 1), ("Worker", 2), ("Audit", 1)):
+        reserved = resources()[f"{name}Function"]["Properties"]["ReservedConcurrentExecutions"]
+        assert reserved["Fn::If"] == [f"Reserve{name}", {"Ref": f"{name}Concurrency"}, {"Ref": "AWS::NoValue"}]
+        parameter = template["Parameters"][f"{name}Concurrency"]
+        assert parameter["Default"] == ""
+        allowed = [text for text in ("", *map(str, range(30))) if re.fullmatch(parameter["AllowedPattern"], text)]
+        assert allowed == ["", *map(str, range(least, 30))]
+    workers = resources()["WorkerFunction"]["Properties"]["Events"]["Tasks"]["Properties"]["ScalingConfig"]
+    assert workers == {"MaximumConcurrency": 2}
 
 
 def test_the_dashboard_is_json_once_its_names_are_in() -> None:

@@ -313,6 +313,16 @@ def test_a_destination_that_is_a_queue_gets_no_records() -> None:
     assert only(template)[0] == "note"
 
 
+@pytest.mark.parametrize("name", [None, "my-tasks"])
+def test_queues_may_have_any_name(name: str | None) -> None:
+    template = written(deployment())
+    queue = properties(template, "TaskQueue")
+    del queue["QueueName"]
+    if name is not None:
+        queue["QueueName"] = name
+    assert wrong(template) == []
+
+
 def test_a_table_without_a_mapping() -> None:
     rules = deployment(TABLES)
     template = written(rules)

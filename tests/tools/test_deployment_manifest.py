@@ -97,12 +97,18 @@ def test_the_audit_has_a_schedule_and_a_condition_on_what_it_writes() -> None:
     assert "Condition" not in written["Ledger"]
 
 
+HERE = "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}"
+
+
 def test_queues_say_where_what_failed_goes() -> None:
     queues = manifest(deployment(SOCIAL)).queues
     redrive = queues["TaskQueue"].redrive
     assert redrive is not None
     assert (redrive.dead_letters, redrive.after_receives) == ("${TaskDeadLetters.arn}", 10)
     assert queues["QuarantineQueue"].redrive is None
+    allowed = {"redrivePermission": "byQueue", "sourceQueueArns": [f"{HERE}:{queues['TaskQueue'].name}"]}
+    assert queues["TaskDeadLetters"].redrive_allow == allowed
+    assert [one.retained for one in queues.values()] == [True, False, True]
 
 
 def test_alarms_name_what_they_watch() -> None:

@@ -114,7 +114,7 @@ class Comparison:
                     if queue is None:
                         continue
                     text = self.names.of(queue)
-                known[f"${{{ours.id}}}"] = text
+                known[self.our_names.of(ours)] = text
             if logs := _log_group(pair.theirs):
                 known[str(_log_group(pair.ours))] = logs
         for mapping in mappings_of(self.stream.theirs, self.theirs, self.names) if self.stream else ():

@@ -119,12 +119,14 @@ class _Reading:
                     visibility_timeout_seconds=properties.get("VisibilityTimeout", 30),
                     retention_seconds=properties["MessageRetentionPeriod"],
                     encrypted=properties["SqsManagedSseEnabled"],
-                    retained=one.attributes.get("DeletionPolicy") == "Retain",
+                    retained=_retained(one),
                     redrive=None
                     if redrive is None
                     else Redrive(
                         dead_letters=redrive["deadLetterTargetArn"], after_receives=redrive["maxReceiveCount"]
                     ),
+                    redrive_allow=properties.get("RedriveAllowPolicy"),
+                    name=properties.get("QueueName"),
                 ),
             )
 
@@ -222,9 +224,14 @@ def _table(resource: Resource, rules_name: str | None, exists: bool) -> Table:
         ttl=properties.get("TimeToLiveSpecification", {}).get("AttributeName"),
         billing_mode=properties["BillingMode"],
         point_in_time_recovery=properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"],
+        deletion_protection=properties["DeletionProtectionEnabled"] == "true",
         encrypted=properties["SSESpecification"]["SSEEnabled"],
-        retained=resource.attributes.get("DeletionPolicy") == "Retain",
+        retained=_retained(resource),
     )
+
+
+def _retained(resource: Resource) -> bool:
+    return resource.attributes.get("DeletionPolicy") in ("Retain", "RetainExceptOnCreate")
 
 
 def _list(value: Any) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from projections.tools.deployment.resolution import Resolution, Resource, placeholders
@@ -34,6 +35,12 @@ class Naming:
 
     def __init__(self, resolution: Resolution) -> None:
         self._resources = resolution.resources
+
+    @cached_property
+    def given(self) -> frozenset[str]:
+        """The names that the template gives to tables, queues and buckets."""
+        listed = [one for one in self._resources.values() if one.type in _NAMED_BY]
+        return frozenset(name for one in listed if (name := self.of(one)) != f"${{{one.id}}}")
 
     def of(self, resource: Resource) -> str:
         """What a table, queue or bucket is called."""

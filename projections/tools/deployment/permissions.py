@@ -129,8 +129,9 @@ def needs_of(function: Resource, resolution: Resolution, naming: Naming, known: 
     needs: set[Need] = set()
     for grant in grants_of(function, resolution, naming).statements:
         for resource in grant.resources:
-            names = [name for name in placeholders(resource) if not name.startswith("AWS::")]
-            if resource == "*" or not all(f"${{{name}}}" in known for name in names):
+            names = {f"${{{name}}}" for name in placeholders(resource) if not name.startswith("AWS::")}
+            names |= {name for name in naming.given if name in resource}
+            if resource == "*" or not names <= known.keys():
                 continue
             for ours, theirs in known.items():
                 resource = resource.replace(ours, theirs)

@@ -52,6 +52,7 @@ class Table(Part):
     ttl: str | None = Field(description="The attribute by which items expire.")
     billing_mode: str
     point_in_time_recovery: bool
+    deletion_protection: bool
     encrypted: bool
     retained: bool = Field(description="It survives the deployment that made it.")
 
@@ -119,6 +120,10 @@ class Queue(Part):
     encrypted: bool
     retained: bool
     redrive: Redrive | None
+    redrive_allow: dict[str, Any] | None = Field(
+        description="Which queues may name it for their dead letters, as SQS's RedriveAllowPolicy."
+    )
+    name: str | None = Field(description="Null where any name will do.")
 
 
 class Alarm(Part):

@@ -99,7 +99,7 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 def _stack(project: str) -> str:
     """A name that CloudFormation takes."""
     name = re.sub(r"[^A-Za-z0-9]+", "-", project).strip("-")
-    return (name if name[:1].isalpha() else f"projections-{name}".rstrip("-"))[:100]
+    return (name if name[:1].isalpha() else f"projections-{name}".rstrip("-"))[:70]
 
 
 # --- events ---
