@@ -47,8 +47,16 @@ def endpoint(service: str) -> str | None:
 
 
 def is_emulated(url: str | None) -> bool:
-    """Whether an endpoint is anything but AWS; None stands for AWS itself."""
-    return url is not None and not (urlsplit(url).hostname or "").endswith((".amazonaws.com", ".api.aws"))
+    """Whether an endpoint is anything but AWS, in any partition; None stands for AWS itself."""
+    return url is not None and not (urlsplit(url).hostname or "").endswith(_suffixes())
+
+
+@lru_cache(maxsize=1)
+def _suffixes() -> tuple[str, ...]:
+    """What the host names of AWS end with: `.amazonaws.com`, in China `.amazonaws.com.cn`, and those of other partitions."""
+    partitions = session().get_component("data_loader").load_data("partitions")["partitions"]
+    names = ("dnsSuffix", "dualStackDnsSuffix")
+    return tuple({f".{partition['outputs'][name]}" for partition in partitions for name in names})
 
 
 def client(

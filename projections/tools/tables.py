@@ -120,7 +120,7 @@ class EndpointTables:
         *,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        from projections.stores.aws import client
+        from projections.stores.aws import client, is_emulated
         from projections.stores.dynamodb import DynamoDBStore
 
         run = uuid.uuid4().hex[:12]
@@ -128,7 +128,7 @@ class EndpointTables:
         self._streams = client("dynamodbstreams", endpoint_url)
         self._schemas = schemas
         self._wait = wait
-        self._quiet = QUIET_AT_AWS if ".amazonaws.com" in endpoint_url else QUIET
+        self._quiet = QUIET if is_emulated(endpoint_url) else QUIET_AT_AWS
         self._made: list[str] = []
         self._arns: dict[str, str] = {}
         self._read: dict[tuple[str, str], str] = {}

@@ -68,3 +68,39 @@ def test_other_services_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> No
     Models(Loader().search_paths).load_service_model("dynamodb", "service-2")
     assert listed
     assert {Path(path).name for path in listed} == {"dynamodb"}
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "dynamodb.us-east-1.amazonaws.com",
+        "111122223333.ddb.us-east-1.amazonaws.com",
+        "dynamodb.us-east-1.api.aws",
+        "dynamodb.us-gov-west-1.amazonaws.com",
+        "dynamodb.cn-north-1.amazonaws.com.cn",
+        "dynamodb.cn-north-1.api.amazonwebservices.com.cn",
+        "dynamodb.us-iso-east-1.c2s.ic.gov",
+        "dynamodb.us-isob-east-1.sc2s.sgov.gov",
+        "dynamodb.eu-isoe-west-1.cloud.adc-e.uk",
+        "dynamodb.us-isof-south-1.csp.hci.ic.gov",
+        "dynamodb.eusc-de-east-1.amazonaws.eu",
+        "vpce-0a1b.dynamodb.cn-north-1.vpce.amazonaws.com.cn",
+    ],
+)
+def test_an_endpoint_of_any_partition_is_awss_own(host: str) -> None:
+    """Else a client would send test credentials to it, and `projections dev` would take it for an emulator."""
+    assert not aws.is_emulated(f"https://{host}")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost:8000",
+        "http://127.0.0.1:4566",
+        "https://localhost.localstack.cloud:4566",
+        "https://notamazonaws.com",
+        "https://amazonaws.com.example.org",
+    ],
+)
+def test_any_other_endpoint_is_an_emulator(url: str) -> None:
+    assert aws.is_emulated(url)
