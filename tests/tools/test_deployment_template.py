@@ -193,6 +193,54 @@ def test_a_ledger_that_exists_stands_everywhere_in_place_of_a_new_one(existing: 
         assert "table/kept" in json.dumps(role.properties)
 
 
+KEY, TABLE_KEY = (f"arn:aws:kms:us-east-1:111122223333:key/{name}" for name in ("ours", "tables"))
+
+
+def test_a_customer_managed_key_encrypts_all_that_the_stack_makes_and_every_role_may_use_it() -> None:
+    document = template_of(sam_template(deployment(TABLES)))
+    document.data["Parameters"]["KmsKeyArn"]["Default"] = KEY
+    resolution = Resolution(document)
+    keys = {
+        "AWS::DynamoDB::Table": ("SSESpecification", "KMSMasterKeyId"),
+        "AWS::SQS::Queue": ("KmsMasterKeyId",),
+        "AWS::Logs::LogGroup": ("KmsKeyId",),
+        FUNCTION: ("KmsKeyArn",),
+    }
+    for kind, path in keys.items():
+        for one in resolution.of_type(kind):
+            value: Any = one.properties
+            for step in path:
+                value = value[step]
+            assert value == KEY, one.id
+    (bucket,) = resolution.of_type("AWS::S3::Bucket")
+    (encryption,) = bucket.properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert encryption["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
+    assert not any(one.properties["SqsManagedSseEnabled"] for one in resolution.of_type("AWS::SQS::Queue"))
+    assert [one.properties["ManagedPolicyArns"] for one in resolution.of_type("AWS::IAM::Role")] == [
+        ["${KeyPolicy}"]
+    ] * 3
+    (statement,) = resolution.resources["KeyPolicy"].properties["PolicyDocument"]["Statement"]
+    assert statement["Resource"] == KEY
+    services = statement["Condition"]["StringLike"]["kms:ViaService"]
+    assert [one.partition(".")[0] for one in services] == ["dynamodb", "lambda", "s3", "sqs"]
+
+
+def test_the_keys_of_tables_that_exist_are_for_dynamodb_only() -> None:
+    document = template_of(sam_template(deployment(TABLES, existing=True)))
+    document.data["Parameters"]["ExistingTableKeyArns"]["Default"] = TABLE_KEY
+    resolution = Resolution(document)
+    (statement,) = resolution.resources["KeyPolicy"].properties["PolicyDocument"]["Statement"]
+    assert statement["Resource"] == [TABLE_KEY]
+    assert statement["Condition"] == {"StringLike": {"kms:ViaService": "dynamodb.${AWS::Region}.*"}}
+    assert "KMSMasterKeyId" not in resolution.resources["LedgerTable"].properties["SSESpecification"]
+
+
+def test_without_keys_there_is_no_policy_for_them() -> None:
+    resolution = Resolution(template_of(sam_template(deployment(TABLES))))
+    assert "KeyPolicy" not in resolution.resources
+    assert all("ManagedPolicyArns" not in one.properties for one in resolution.of_type("AWS::IAM::Role"))
+
+
 def test_new_rules_fill_in_a_template_for_tables_that_exist() -> None:
     parameter = parsed(sam_template(deployment(EMBEDS, existing=True)))["Parameters"]["NewRules"]
     assert (parameter["Default"], parameter["AllowedValues"]) == ("fill", ["fill", "live"])
