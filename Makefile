@@ -6,20 +6,22 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 SAM_READY := .venv-sam/.ready
+CHECKOV_READY := .venv-checkov/.ready
 HISTORIES ?= 12000# for each of sixteen rule files, and a tenth for each of the other patterns: 208,800 in all
 JOBS ?= 2
 SEED ?= 1000000
 SOURCES ?= 100000
 SAM_VERSION := aws-sam-cli>=1.140,<2
+CHECKOV_VERSION := checkov>=3.2,<4
 SBOM_VERSION := cyclonedx-bom>=7.5,<8
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format types demo simulate mutants bench lock sbom dist template sam clean
+.PHONY: help test lint format types demo simulate mutants bench lock sbom dist template sam checkov clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
 
-test: lint types $(SAM_READY) ## Lint, types and all tests, those of the deployment too
+test: lint types $(SAM_READY) $(CHECKOV_READY) ## Lint, types and all tests, those of the deployment too
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
 lint: $(READY) ## Style and layout
@@ -90,6 +92,9 @@ template: $(READY) ## Write template.yaml again, for the shipped rules
 
 sam: $(SAM_READY) ## Install the SAM command line, in .venv-sam
 
+checkov: $(CHECKOV_READY) ## The template, by checkov: findings are mended, or skipped beside the resource with a reason
+	.venv-checkov/bin/checkov --file template.yaml --framework cloudformation --skip-download --compact --quiet
+
 clean: ## Remove all that was installed or built
 	rm -rf .venv .venv-* .emulators .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
@@ -102,12 +107,14 @@ $(READY): pyproject.toml
 	fi
 	touch $@
 
-# An environment of its own: aws-sam-cli pins boto3 to one version.
-$(SAM_READY): $(READY) Makefile
-	test -x .venv-sam/bin/python || $(PYTHON) -m venv .venv-sam
+# Environments of their own: aws-sam-cli and checkov pin boto3 to one version each.
+$(SAM_READY): wanted = $(SAM_VERSION)
+$(CHECKOV_READY): wanted = $(CHECKOV_VERSION)
+$(SAM_READY) $(CHECKOV_READY): $(READY) Makefile
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	if test -x $(BIN)/uv; \
-	then $(BIN)/uv pip install --quiet --python .venv-sam/bin/python '$(SAM_VERSION)'; \
-	else .venv-sam/bin/python -m pip install --quiet --disable-pip-version-check '$(SAM_VERSION)'; \
+	then $(BIN)/uv pip install --quiet --python $(@D)/bin/python '$(wanted)'; \
+	else $(@D)/bin/python -m pip install --quiet --disable-pip-version-check '$(wanted)'; \
 	fi
 	touch $@
 

@@ -48,6 +48,28 @@ def test_sam_validate_finds_nothing() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+CHECKOV = ROOT / ".venv-checkov/bin/checkov"
+
+
+def test_checkov_finds_nothing_that_has_no_reason() -> None:
+    """What it would have otherwise is done, or skipped beside the resource with a comment that says why."""
+    if not CHECKOV.exists():
+        if os.environ.get("REQUIRE_EMULATORS"):
+            pytest.fail("checkov is not installed: `make .venv-checkov/.ready`")
+        pytest.skip("checkov is not installed: `make .venv-checkov/.ready`")
+    arguments = ["--file", str(TEMPLATE), "--framework", "cloudformation", "--skip-download", "--compact"]
+    done = subprocess.run(
+        [str(CHECKOV), *arguments, "--output", "json"], text=True, capture_output=True, timeout=300, check=False
+    )
+    found = json.loads(done.stdout)
+    failed = [f"{one['check_id']} {one['resource']}" for one in found["results"]["failed_checks"]]
+    assert failed == []
+    assert found["summary"]["passed"] > 50
+    reasons = {one["check_id"]: one["check_result"]["suppress_comment"] for one in found["results"]["skipped_checks"]}
+    assert reasons.keys() == {"CKV_AWS_18", "CKV_AWS_19", "CKV_AWS_21", "CKV_AWS_116", "CKV_AWS_117"}
+    assert all(len(reason) > 30 for reason in reasons.values())
+
+
 def resources() -> Mapping[str, Any]:
     template, mistakes = decode(str(TEMPLATE))
     assert not mistakes
