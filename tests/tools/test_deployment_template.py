@@ -178,6 +178,21 @@ def test_new_rules_fill_if_a_table_exists_already_unless_the_user_decides(
     assert {one.properties["Environment"]["Variables"]["NEW_RULES"] for one in functions} == {expected}
 
 
+def test_any_of_many_tables_that_exists_makes_new_rules_fill() -> None:
+    """`Fn::Or` takes ten conditions at most, so they are nested."""
+    names = [f"t{number}" for number in range(25)]
+    tables = "".join(f"  {name}: {{key: [PK]}}\n" for name in names)
+    rules = f"tables:\n{tables}entities: {{A: {{table: t0, key: {{PK: 'A#{{x}}'}}}}}}\n"
+    text = sam_template(Deployment("x", Program.from_document(loads(rules).canonical())))
+    for name in ("", *names):
+        document = template_of(text)
+        if name:
+            document.data["Parameters"][f"ExistingTableName{name.upper()}"]["Default"] = "old"
+        assert Resolution(document).condition("HoldsData") is bool(name)
+    holds = document.data["Conditions"]["HoldsData"]["Fn::Or"]
+    assert max(map(len, (holds, *(one["Fn::Or"] for one in holds if "Fn::Or" in one)))) <= 10
+
+
 @pytest.mark.parametrize("existing", [False, True])
 def test_a_ledger_that_exists_stands_everywhere_in_place_of_a_new_one(existing: bool) -> None:
     document = template_of(sam_template(deployment(TABLES, existing=existing)))

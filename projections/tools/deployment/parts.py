@@ -36,13 +36,14 @@ def facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
 def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
     """What `<name>` stands for; with those of a table inside `#: each table`."""
     tables = deployment.tables
-    names = [f"ExistingTableName{one.suffix}" for one in tables]
     parameters = [f"{name}{one.suffix}" for one in tables for name in ("ExistingTableName", "ExistingStreamArn")]
     found = {
         "rules file": deployment.file,
         "flags": " --existing-table" if deployment.existing else "",
         "table parameters": ", ".join(parameters),
-        "existing names": f'!Join ["", [{", ".join(f"!Ref {name}" for name in (*names, _LEDGER))}]]',
+        "any exists": _any(
+            [f"!Not [!Condition Create{it}]" for it in (*(f"Table{t.suffix}" for t in tables), "Ledger")]
+        ),
         "auto": "" if deployment.existing else " `auto` is `fill` if any table exists already, else `live`.",
         "ledger name": f"!If [CreateLedger, !Ref LedgerTable, !Ref {_LEDGER}]",
         "ledger arn": f"!If\n  - CreateLedger\n  - !GetAtt LedgerTable.Arn\n  - !Sub {_TABLE_ARN}/${{{_LEDGER}}}",
@@ -119,6 +120,13 @@ def _environment(deployment: Deployment) -> list[str]:
 
 def _items(texts: Sequence[str], first: str, others: str) -> list[str]:
     return [(others if number else first) + text for number, text in enumerate(texts)]
+
+
+def _any(conditions: list[str]) -> str:
+    """Whether one of two or more conditions holds. `Fn::Or` takes ten at most."""
+    while len(conditions) > 10:
+        conditions = [f"!Or [{', '.join(conditions[:10])}]", *conditions[10:]]
+    return f"!Or [{', '.join(conditions)}]"
 
 
 def _listed(values: Sequence[str]) -> str:

@@ -116,6 +116,7 @@ class Resolution:
             "Fn::Join": self._join,
             "Fn::FindInMap": self._find,
             "Fn::Select": self._select,
+            "Fn::Split": self._split,
             "Fn::ToJsonString": lambda inner: json.dumps(self.value(inner)),
         }
         found = known[name](content) if name in known else None
@@ -191,6 +192,12 @@ class Resolution:
             return None
         number = int(chosen[0]) if str(chosen[0]).isdecimal() else -1
         return chosen[1][number] if 0 <= number < len(chosen[1]) else None
+
+    def _split(self, content: Any) -> Any:
+        parts = self.value(content)
+        if isinstance(parts, list) and len(parts) == 2 and all(isinstance(part, str) and part for part in parts):
+            return parts[1].split(parts[0])
+        return None
 
     def condition(self, condition: Any) -> bool | None:
         """Whether a condition holds; None where that depends on what the template does not know."""
