@@ -5,7 +5,9 @@ What looks wrong is looked at again after a few seconds, and what still does in 
 remembered until it is right again. The sums of groups are not compared, which only all entries together tell: `verify`.
 
     pk   sk      what
-    R    audit   `audit`: the last run, for people and `status`; `place`: where the next one goes on, and what it looks at
+    A    .       `audit`: the last run, for people and `status`; `place`: where the next one goes on, and what it looks at
+
+The partition holds nothing else, so that the function's role can be limited to it and cannot write to the registry.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from projections.operations.verify.subject import Subject, of_items, of_ledger
 
 __all__ = ["AUDIT", "ITEMS", "PATIENCE", "SEGMENTS", "AuditHandler", "Audited"]
 
-AUDIT = ItemKey(LEDGER, "R", "audit")
+AUDIT = ItemKey(LEDGER, "A", ".")
 
 SEGMENTS = 100
 """Into how many segments each table is divided: they tell how far a round is."""

@@ -17,6 +17,7 @@ from cfnlint.decode import decode
 from emulators import ROOT
 from sam_cli import AWS, SAM, TEMPLATE
 
+from projections.engine.registry import REGISTRY
 from projections.language.loader import load
 from projections.language.program import Program
 from projections.operations.audit import AUDIT
@@ -108,7 +109,9 @@ def test_only_tracing_has_no_resource_of_its_own(role: str) -> None:
 
 def test_the_audit_may_read_and_write_nothing_but_its_place_in_the_ledger() -> None:
     writes = [one for one in statements("AuditRole") if {"dynamodb:UpdateItem"} & set(actions(one))]
-    assert [one["Condition"] for one in writes] == [{"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["R"]}}]
+    condition = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [AUDIT.partition]}}
+    assert [one["Condition"] for one in writes] == [condition]
+    assert AUDIT.partition != REGISTRY.partition
     named = {action for one in statements("AuditRole") for action in actions(one) if action.startswith("dynamodb:")}
     assert named == {f"dynamodb:{name}" for name in ("BatchGetItem", "GetItem", "Query", "Scan", "UpdateItem")}
 
@@ -123,7 +126,6 @@ def test_the_audit_runs_by_its_schedule_unless_that_is_off() -> None:
     for text in ("off", "rate(1 hour)", "cron(0 3 * * ? *)", template["Parameters"]["AuditSchedule"]["Default"]):
         assert allowed.fullmatch(text), text
     assert not allowed.fullmatch("hourly")
-    assert AUDIT.partition == "R"  # what its role may write to
 
 
 def test_all_functions_are_the_same_package_with_the_same_settings() -> None:

@@ -157,11 +157,11 @@ def test_what_is_late_is_dropped_after_a_pause_or_in_the_next_run() -> None:
 def test_an_audit_writes_nothing_but_its_place() -> None:
     world = filled()
     edit(world, "POST#1", "METADATA", likeCount=99)
-    before = world.store.items("main"), [item for item in world.store.items("ledger") if item["sk"]["S"] != "audit"]
+    before = world.store.items("main"), [item for item in world.store.items("ledger") if item["pk"]["S"] != "A"]
     audit = Scheduled(world)
     audit.run()
     audit.run()
-    after = world.store.items("main"), [item for item in world.store.items("ledger") if item["sk"]["S"] != "audit"]
+    after = world.store.items("main"), [item for item in world.store.items("ledger") if item["pk"]["S"] != "A"]
     assert after == before
 
 

@@ -93,7 +93,7 @@ def test_the_audit_has_a_schedule_and_a_condition_on_what_it_writes() -> None:
     assert (event.type, event.source) == ("Schedule", None)
     assert event.settings == {"Schedule": "rate(1 hour)", "State": "ENABLED"}
     written = {one["Sid"]: one for one in function.model_dump()["statements"]}
-    assert written["Place"]["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["R"]}}
+    assert written["Place"]["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["A"]}}
     assert "Condition" not in written["Ledger"]
 
 
