@@ -2,7 +2,7 @@
 
 import os
 
-from handlers.common import entry_point, logger, tell
+from handlers.common import entry_point, logger, tell, throttles
 from projections.operations.audit import Audited
 from projections.operations.wiring import audit_from_environment
 
@@ -17,4 +17,4 @@ def observe(audited: Audited) -> None:
 
 
 # At import, for which Lambda lends a whole core.
-handler = entry_point(audit_from_environment(os.environ, observe=observe).handle)
+handler = entry_point(audit_from_environment(os.environ, observe=observe, throttled=throttles.add).handle)

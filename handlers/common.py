@@ -11,6 +11,7 @@ from aws_lambda_powertools.metrics import Metrics, MetricUnit
 
 from projections.engine.plan import Rejected
 from projections.operations.quarantine import MOST_TRIGGERS
+from projections.operations.throttling import Throttles
 from projections.operations.wiring import collect_seldom
 
 # in ASCII: keys are anybody's text, and logs are read in terminals
@@ -19,20 +20,26 @@ logger = Logger(
     json_serializer=partial(json.dumps, default=str, separators=(",", ":")),
 )
 metrics = Metrics(service=logger.service, namespace=os.environ.get("POWERTOOLS_METRICS_NAMESPACE", "Projections"))
+throttles = Throttles()
 
 
 def tell(counts: Mapping[str, float], rejected: Iterable[Rejected], failed: Mapping[str, str]) -> None:
     """Counts become metrics, reasons logs, those in `failed` by what is to be retried.
 
-    Keys are told; of contents only the value that a reason is about, up to 40 characters.
+    Keys are told; of contents only the value that a reason is about, up to 40 characters. Throttled requests are counted by
+    the limit and the table or index.
     """
-    for name, count in {**counts, "failures": len(failed)}.items():
+    throttled = throttles.take()
+    for name, count in {**counts, "failures": len(failed), "throttled": sum(throttled.values())}.items():
         metrics.add_metric(name, MetricUnit.Count, count)
     for one in rejected:
         where = {"rule": one.rule, "table": one.table, "key": one.key, "target": one.target, "fault": one.fault}
         logger.warning("rejected: %s", one.reason, extra={**where, "triggeredBy": one.triggered_by[:MOST_TRIGGERS]})
+    for reason, requests in throttled.items():
+        logger.warning("throttled: %s", reason, extra={"requests": requests})
+    limits = f"; throttled: {', '.join(throttled)}" if throttled else ""
     for identifier, reason in failed.items():
-        logger.warning("to be retried: %s", reason, extra={"item": identifier})
+        logger.warning("to be retried: %s%s", reason, limits, extra={"item": identifier})
 
 
 def entry_point(handle: Callable[[Any, Callable[[], float]], dict[str, Any]]) -> Callable[..., Any]:

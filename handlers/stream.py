@@ -2,7 +2,7 @@
 
 import os
 
-from handlers.common import entry_point, tell
+from handlers.common import entry_point, tell, throttles
 from projections.engine.processor import Outcome
 from projections.operations.wiring import stream_from_environment
 
@@ -13,4 +13,4 @@ def observe(outcome: Outcome) -> None:
 
 
 # At import, for which Lambda lends a whole core.
-handler = entry_point(stream_from_environment(os.environ, observe=observe).handle)
+handler = entry_point(stream_from_environment(os.environ, observe=observe, throttled=throttles.add).handle)

@@ -2,10 +2,12 @@
 
 import os
 
-from handlers.common import entry_point, tell
+from handlers.common import entry_point, tell, throttles
 from projections.operations.wiring import worker_from_environment
 
 # At import, for which Lambda lends a whole core.
 handler = entry_point(
-    worker_from_environment(os.environ, observe=lambda work: tell(work.counts, work.rejected, work.failed)).handle
+    worker_from_environment(
+        os.environ, observe=lambda work: tell(work.counts, work.rejected, work.failed), throttled=throttles.add
+    ).handle
 )

@@ -37,6 +37,7 @@ __all__ = [
     "rules",
     "states",
     "stream",
+    "throttling",
 ]
 
 FINE, LOOK, ACT, UNKNOWN = "fine", "look", "act", "unknown"
@@ -270,6 +271,23 @@ def lag(seconds: float | None) -> Finding:
         return Finding("lag", FINE, said, value=seconds)
     todo = "Look at the function's log for throttling or a batch that keeps failing; raise ParallelizationFactor."
     return Finding("lag", ACT if seconds > _VERY_LATE else LOOK, said, todo, seconds)
+
+
+_TODO = {
+    "KeyRangeThroughput": "One partition takes too many requests: `projections check` names hot groups and partitions.",
+    "ProvisionedThroughput": "Raise the provisioned capacity.",
+    "MaxOnDemandThroughput": "Raise the maximum on-demand throughput.",
+    "AccountLimit": "Raise the account's quota for a table.",
+}
+
+
+def throttling(events: Mapping[str, int]) -> Finding:
+    """Return what the tables throttled, by the reasons that DynamoDB gives, the most frequent first."""
+    if not events:
+        return Finding("throttling", FINE, "no throttled requests in the last 15 minutes", value=0)
+    said = ", ".join(f"{number:,} × {reason}" for reason, number in events.items())
+    todo = next((text for limit, text in _TODO.items() if limit in next(iter(events))), "")
+    return Finding("throttling", LOOK, f"in the last 15 minutes: {said}", todo, sum(events.values()))
 
 
 def queue(subject: str, number: int, kind: str, what: str, todo: str = "", *, most: bool = False) -> Finding:

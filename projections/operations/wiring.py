@@ -170,10 +170,16 @@ class StreamHandler:
 
 
 def stream_from_environment(
-    environ: Mapping[str, str], *, observe: Callable[[Outcome], None] | None = None
+    environ: Mapping[str, str],
+    *,
+    observe: Callable[[Outcome], None] | None = None,
+    throttled: Callable[[str], None] = lambda reason: None,
 ) -> StreamHandler:
-    """The handler of stream records. Raises `Misconfigured` or, for a rule file, `RulesError`."""
-    parts = _parts(environ)
+    """The handler of stream records. `throttled` is called with the reason of each request that DynamoDB throttled.
+
+    Raises `Misconfigured` or, for a rule file, `RulesError`.
+    """
+    parts = _parts(environ, throttled)
     settings = parts.settings
     processor = Processor(
         parts.program,
@@ -192,14 +198,17 @@ def stream_from_environment(
 
 
 def worker_from_environment(
-    environ: Mapping[str, str], *, observe: Callable[[Work], None] | None = None
+    environ: Mapping[str, str],
+    *,
+    observe: Callable[[Work], None] | None = None,
+    throttled: Callable[[str], None] = lambda reason: None,
 ) -> WorkerHandler:
-    """The handler of tasks. Raises `Misconfigured` or, for a rule file, `RulesError`."""
+    """The handler of tasks. `throttled` and what is raised are as above."""
     for name, meaning in (("TASK_QUEUE_URL", "tasks"), ("QUARANTINE_QUEUE_URL", "what can never be written")):
         _required(environ, name, f"the URL of the queue for {meaning}")
     from projections.operations.worker import WorkerHandler  # functions for records do without
 
-    parts = _parts(environ)
+    parts = _parts(environ, throttled)
     assert parts.tasks is not None
     assert parts.quarantine is not None
     return WorkerHandler(
@@ -215,15 +224,18 @@ def worker_from_environment(
 
 
 def audit_from_environment(
-    environ: Mapping[str, str], *, observe: Callable[[Audited], None] | None = None
+    environ: Mapping[str, str],
+    *,
+    observe: Callable[[Audited], None] | None = None,
+    throttled: Callable[[str], None] = lambda reason: None,
 ) -> AuditHandler:
-    """The handler of the audit's schedule. Raises `Misconfigured` or, for a rule file, `RulesError`."""
+    """The handler of the audit's schedule. `throttled` and what is raised are as above."""
     from projections.operations.audit import ITEMS, AuditHandler  # of which the other functions need nothing
 
     text = environ.get("AUDIT_ITEMS") or str(ITEMS)
     if not text.isdecimal() or int(text) < _LEAST_AUDITED:
         raise Misconfigured(f"AUDIT_ITEMS is {text!r}. Set it to a whole number, at least {_LEAST_AUDITED}.")
-    parts = _parts(environ)
+    parts = _parts(environ, throttled)
     return AuditHandler(parts.program, parts.store, items=int(text), observe=observe, run=at_once(THREADS))
 
 
@@ -239,7 +251,7 @@ class _Parts:
     pacer: Pacer
 
 
-def _parts(environ: Mapping[str, str]) -> _Parts:
+def _parts(environ: Mapping[str, str], throttled: Callable[[str], None]) -> _Parts:
     settings = Settings.read(environ)
     program = Program.from_document(_document(settings.rules))
     _agree(settings.tables, program.tables)
@@ -251,6 +263,7 @@ def _parts(environ: Mapping[str, str]) -> _Parts:
         client("dynamodb", max_pool_connections=THREADS),
         {**settings.tables, "ledger": settings.ledger},
         {**program.tables, "ledger": LEDGER_SCHEMA},
+        throttled=throttled,
     )
     quarantine = tasks = None
     if url := settings.quarantine_url:

@@ -8,7 +8,7 @@ import threading
 import time
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -96,7 +96,11 @@ class Meter:
 
 
 class DynamoDBStore:
-    """`tables` gives the real name of each logical table, `schemas` its keys. Safe for threads, as its client is."""
+    """`tables` gives the real name of each logical table, `schemas` its keys. Safe for threads, as its client is.
+
+    `throttled` is called with each reason for which DynamoDB refused a request after botocore's own retries, as
+    `TableWriteKeyRangeThroughputExceeded of table/app`.
+    """
 
     def __init__(
         self,
@@ -104,12 +108,14 @@ class DynamoDBStore:
         tables: Mapping[str, str],
         schemas: Mapping[str, Schema],
         meter: Meter | None = None,
+        throttled: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self._client = client
         self._tables = dict(tables)
         self._logical = {name: logical for logical, name in tables.items()}
         self._schemas = dict(schemas)
         self._meter = meter
+        self._throttled = throttled
         self._actions: dict[tuple[str, Expressions, str], tuple[str, str, str]] = {}
         self._statements: bool | None = None
         """Whether the endpoint executes statements as DynamoDB does; None as long as nobody asked."""
@@ -319,6 +325,8 @@ class DynamoDBStore:
         except InvalidRequest as error:  # one bad value condemns the call, which does nothing and does not say which
             return [error] * len(statements)
         told = [_of_statement(each["Error"], names) if "Error" in each else None for each in answer["Responses"]]
+        for each in answer["Responses"]:
+            self._note(throttling(each, names))
         for problem in told:
             if isinstance(problem, Misconfigured):
                 raise problem
@@ -462,7 +470,9 @@ class DynamoDBStore:
         try:
             answer: dict[str, Any] = getattr(self._client, _METHODS[operation])(**request)
         except ClientError as error:
-            raise translated(error, operation, tables or _tables_of(request)) from error
+            names = tables or _tables_of(request)
+            self._note(throttling(error.response, names))
+            raise translated(error, operation, names) from error
         except (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError) as error:
             raise Misconfigured(
                 f"{operation} on {tables or _tables_of(request)}: {error}. Give this process credentials."
@@ -472,6 +482,10 @@ class DynamoDBStore:
         if meter is not None:
             meter.answered(operation, answer.get("ConsumedCapacity") or [])
         return answer
+
+    def _note(self, reasons: Sequence[str]) -> None:
+        for reason in reasons:
+            self._throttled(reason)
 
 
 _METHODS = {
@@ -661,6 +675,33 @@ _REASONS = {
     "ThrottlingError": "throttled",
 }
 
+_THROTTLING = frozenset(
+    {
+        *(code for code, kind in _REASONS.items() if kind == "throttled"),
+        *("ProvisionedThroughputExceededException", "RequestLimitExceeded", "Throttling", "ThrottlingException"),
+    }
+)
+
+
+def throttling(response: Mapping[str, Any], tables: str) -> list[str]:
+    """Return why an answer says that it was throttled, each reason once; nothing if it was not.
+
+    Exceptions have the limit and the ARN of the table or index, under two spellings. Answers to statements and cancelled
+    transactions have a code only.
+    """
+    code = response.get("Error", {}).get("Code")
+    if code in _THROTTLING:
+        given = response.get("ThrottlingReasons") or response.get("throttlingReasons") or []
+        named = [f"{one['reason']} of {_resource(one, tables)}" for one in given if one.get("reason")]
+        return list(dict.fromkeys(named)) or [f"{code} of {tables}"]
+    codes = dict.fromkeys(reason.get("Code") for reason in response.get("CancellationReasons") or [])
+    return [f"{each} of {tables}" for each in codes if each in _THROTTLING]
+
+
+def _resource(reason: Mapping[str, Any], tables: str) -> str:
+    """The table or index of a throttling reason, as `table/app/index/GSI1`."""
+    return str(reason.get("resource") or tables).rpartition(":")[2]
+
 
 def translated(error: ClientError, operation: str, tables: str) -> StoreError:
     """An error of DynamoDB in our words; what cannot be told is `Misconfigured`, since someone has to look at it."""
@@ -672,6 +713,8 @@ def translated(error: ClientError, operation: str, tables: str) -> StoreError:
         return ConditionFailed(_received(item) if item else None)
     if code == "TransactionCanceledException" and response.get("CancellationReasons"):
         return TransactionCancelled([_reason(reason) for reason in response["CancellationReasons"]])
+    if reasons := throttling(response, tables):
+        message = f"{message} ({'; '.join(reasons)})".lstrip()
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     return _told(code, message, operation, tables, status)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,9 +10,16 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from projections.errors import Transient
 
-__all__ = ["iterator_age", "stream_counts"]
+__all__ = ["LIMITS", "iterator_age", "stream_counts", "throttle_events"]
 
 _WINDOW = timedelta(minutes=15)
+
+_MOST_QUERIES = 500
+
+LIMITS = ("KeyRangeThroughput", "ProvisionedThroughput", "MaxOnDemandThroughput", "AccountLimit")
+"""The limits for which DynamoDB throttles, as they are named in metrics (`WriteKeyRangeThroughputThrottleEvents`) and in the
+reasons of exceptions (`TableWriteKeyRangeThroughputExceeded`).
+"""
 
 
 def iterator_age(cloudwatch: Any, function: str, now: datetime) -> float | None:
@@ -51,6 +59,38 @@ def stream_counts(cloudwatch: Any, mapping: str, table: str, now: datetime) -> d
         one = {"Namespace": namespace, "MetricName": metric, "Dimensions": [{"Name": dimension, "Value": value}]}
         queries.append({"Id": name, "MetricStat": {"Metric": one, "Period": 60, "Stat": "Sum"}})
     return {one["Id"]: sum(one["Values"]) for one in _data(cloudwatch, queries, now) if one.get("Values")}
+
+
+def throttle_events(cloudwatch: Any, tables: Mapping[str, Collection[str]], now: datetime) -> dict[str, int]:
+    """Return how often tables and their indexes throttled anybody in the last 15 minutes, by the reasons of exceptions.
+
+    `tables` gives the indexes of each table. A reason is as `TableWriteKeyRangeThroughputExceeded of table/app`. Raises
+    Transient if CloudWatch does not answer.
+    """
+    reasons: list[str] = []
+    queries: list[dict[str, Any]] = []
+    for table, indexes in tables.items():
+        for index in (None, *indexes):
+            dimensions = [{"Name": "TableName", "Value": table}]
+            if index is not None:
+                dimensions.append({"Name": "GlobalSecondaryIndexName", "Value": index})
+            resource = f"table/{table}" if index is None else f"table/{table}/index/{index}"
+            for what in (f"{operation}{limit}" for operation in ("Read", "Write") for limit in LIMITS):
+                metric = {
+                    "Namespace": "AWS/DynamoDB",
+                    "MetricName": f"{what}ThrottleEvents",
+                    "Dimensions": dimensions,
+                }
+                queries.append(
+                    {"Id": f"m{len(queries)}", "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Sum"}}
+                )
+                reasons.append(f"{'Table' if index is None else 'Index'}{what}Exceeded of {resource}")
+    found: dict[str, int] = {}
+    for start in range(0, len(queries), _MOST_QUERIES):
+        for result in _data(cloudwatch, queries[start : start + _MOST_QUERIES], now):
+            if events := round(sum(result.get("Values", []))):
+                found[reasons[int(result["Id"][1:])]] = events
+    return dict(sorted(found.items(), key=lambda one: -one[1]))
 
 
 def _data(cloudwatch: Any, queries: list[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:

@@ -6,8 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -17,7 +20,7 @@ from sam_cli import AWS
 from projections.language.loader import load
 
 PROGRAM = """
-import gc, importlib, json, sys
+import gc, importlib, json, os, sys, time
 handler = importlib.import_module("handlers." + sys.argv[1]).handler
 
 class Context:
@@ -27,7 +30,9 @@ class Context:
     aws_request_id = "request"
 
     def get_remaining_time_in_millis(self):
-        return 60_000
+        return 1000 * (ends - time.monotonic())
+
+ends = time.monotonic() + float(os.environ.get("SECONDS", 60))
 
 answer = handler(json.loads(sys.argv[2]), Context())
 print(json.dumps({"collecting": gc.isenabled()}))
@@ -44,7 +49,7 @@ def said(tmp_path: Path) -> Lines:
     return lines_of("stream", {"Records": [{"eventSource": "aws:sqs", "body": "secret"}]}, tmp_path)
 
 
-def lines_of(function: str, event: Any, tmp_path: Path) -> Lines:
+def lines_of(function: str, event: Any, tmp_path: Path, **environment: str) -> Lines:
     """Every line a function writes about an event that it cannot use, while its environment asks for events to be logged."""
     rules = tmp_path / "rules.json"
     rules.write_text(json.dumps(load(ROOT / "projections/rules/social.yaml").canonical()))
@@ -54,7 +59,7 @@ def lines_of(function: str, event: Any, tmp_path: Path) -> Lines:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, function, json.dumps(event)],
         cwd=ROOT,
-        env={**os.environ, **AWS, **settings, "POWERTOOLS_LOGGER_LOG_EVENT": "true"},
+        env={**os.environ, **AWS, **settings, "POWERTOOLS_LOGGER_LOG_EVENT": "true", **environment},
         text=True,
         capture_output=True,
         timeout=60,
@@ -95,3 +100,54 @@ def test_the_worker_tells_of_a_message_that_is_no_task(tmp_path: Path) -> None:
     assert (metrics["tasks"], metrics["pages"], metrics["pushes"], metrics["failures"]) == ([1.0], [0.0], [0.0], [1.0])
     (log,) = [line for line in said if line.get("level") == "WARNING"]
     assert (log["item"], "no task" in log["message"]) == ("m1", True)
+
+
+@contextmanager
+def throttling_dynamodb() -> Iterator[str]:
+    """An endpoint that throttles every request, in DynamoDB's words."""
+    table = "arn:aws:dynamodb:us-east-1:123456789012:table/ledger"
+    body = json.dumps(
+        {
+            "__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
+            "message": "The level of configured provisioned throughput for the table was exceeded",
+            "ThrottlingReasons": [{"reason": "TableReadProvisionedThroughputExceeded", "resource": table}],
+        }
+    ).encode()
+
+    class Throttled(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(400)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Throttled)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_batch_that_is_retried_for_throttling_says_which_limit_of_which_table(tmp_path: Path) -> None:
+    like = {"PK": {"S": "USER#a"}, "SK": {"S": "LIKE#POST#p"}}
+    arn = "arn:aws:dynamodb:us-east-1:123456789012:table/app/stream/2026-01-01T00:00:00.000"
+    change = {"Keys": like, "NewImage": like, "SequenceNumber": "1" * 21}
+    event = {
+        "Records": [{"eventName": "INSERT", "eventSource": "aws:dynamodb", "eventSourceARN": arn, "dynamodb": change}]
+    }
+    with throttling_dynamodb() as url:
+        said = lines_of("stream", event, tmp_path, AWS_ENDPOINT_URL=url, SECONDS="8")
+    assert said[-1] == {"answer": {"batchItemFailures": [{"itemIdentifier": "1" * 21}]}}
+    limit = "TableReadProvisionedThroughputExceeded of table/ledger"
+    counted, retried = [line for line in said if line.get("level") == "WARNING"]
+    assert (counted["message"], counted["requests"] > 0) == (f"throttled: {limit}", True)
+    assert retried["message"].startswith("to be retried: ")
+    assert retried["message"].endswith(f"; throttled: {limit}")
+    (metrics,) = [line for line in said if "_aws" in line]
+    assert (metrics["throttled"], metrics["failures"]) == ([counted["requests"]], [1.0])

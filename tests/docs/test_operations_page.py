@@ -81,7 +81,7 @@ def test_every_metric_is_there() -> None:
         stage.program, stage.store, send=lambda *task: None, quarantine=lambda rejected: None, pacer=Pacer(500),
         observe=lambda work: told.append(work.counts),
     ).handle({"Records": []}, lambda: 60.0)  # fmt: skip
-    known = {"failures", *outcome.counts, *(name for counts in told for name in counts)}
+    known = {"failures", "throttled", *outcome.counts, *(name for counts in told for name in counts)}
     assert sorted(tick(row[0])[0] for row in rows("Metrics")) == sorted(known)
     dashboard = str(TEMPLATE["Resources"]["Dashboard"])
     assert set(re.findall(r'"Projections", "(\w+)"', dashboard)) <= known

@@ -30,7 +30,7 @@ def test_a_deployment_nobody_used_yet_wants_a_look(place: Place) -> None:
     assert "knows of no rules" in finding(said, "rules")["says"]
     assert levels(said) == {
         "rules": "look", "backfill": "fine", "audit": "unknown", "stream": "unknown", "quarantine": "fine",
-        "lag": "unknown", "tasks": "unknown", "dead letters": "unknown", "discarded": "unknown",
+        "lag": "unknown", "throttling": "unknown", "tasks": "unknown", "dead letters": "unknown", "discarded": "unknown",
     }  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def test_what_works_is_fine_and_what_waits_is_told_with_what_to_do(place: Place)
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     everything = ["--queue", place.tasks, "--dead-letters", place.dead, "--bucket", place.bucket]
     code, said = place.run("status", *everything)
-    not_asked = {"lag": "unknown", "audit": "unknown", "stream": "unknown"}
+    not_asked = {"lag": "unknown", "audit": "unknown", "stream": "unknown", "throttling": "unknown"}
     assert (code, not_asked.items() <= levels(said).items()) == (0, True)
     assert {level for subject, level in levels(said).items() if subject not in not_asked} == {"fine"}
     place.deliver(place.put("USER#b", "LIKE#1", weight="heavy"))
@@ -120,6 +120,36 @@ def test_a_stack_names_everything_and_its_function_tells_the_lag(place: Place) -
     assert (code, finding(said, "lag")["says"]) == (1, "records are 90 s old when they are projected")
 
 
+@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
+def test_throttling_is_told_by_the_reasons_that_logs_have(place: Place) -> None:
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    name, outputs = place.stack()
+    finding_before = finding(place.run("status", "--stack", name)[1], "throttling")
+    assert (finding_before["level"], finding_before["value"]) == ("fine", 0)
+
+    def throttled(metric: str, events: float, minutes: int, **dimensions: str) -> None:
+        named = [{"Name": key, "Value": value} for key, value in dimensions.items()]
+        at = datetime.now(UTC) - timedelta(minutes=minutes)
+        point = {"MetricName": metric, "Dimensions": named, "Timestamp": at, "Value": events}
+        client("cloudwatch").put_metric_data(Namespace="AWS/DynamoDB", MetricData=[point])
+
+    throttled("ReadProvisionedThroughputThrottleEvents", 3, 4, TableName=outputs["LedgerTableName"])
+    throttled("WriteKeyRangeThroughputThrottleEvents", 1200, 4, TableName=place.table)
+    throttled("WriteKeyRangeThroughputThrottleEvents", 34, 2, TableName=place.table)
+    throttled("WriteAccountLimitThrottleEvents", 5, 2, TableName=place.table, GlobalSecondaryIndexName="GSI1")
+    throttled("WriteAccountLimitThrottleEvents", 7, 30, TableName=place.table)  # long ago
+    throttled("WriteAccountLimitThrottleEvents", 7, 2, TableName="of-somebody-else")
+    code, said = place.run("status", "--stack", name)
+    told = finding(said, "throttling")
+    assert (code, told["level"], told["value"]) == (1, "look", 1242)
+    assert told["says"] == (
+        f"in the last 15 minutes: 1,234 × TableWriteKeyRangeThroughputExceeded of table/{place.table}, "
+        f"5 × IndexWriteAccountLimitExceeded of table/{place.table}/index/GSI1, "
+        f"3 × TableReadProvisionedThroughputExceeded of table/{place.ledger}"
+    )
+    assert told["todo"].startswith("One partition takes too many requests")
+
+
 def test_where_cloudwatch_is_not_reached_the_lag_is_unknown_and_that_is_all(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +157,8 @@ def test_where_cloudwatch_is_not_reached_the_lag_is_unknown_and_that_is_all(
     monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDWATCH", "http://127.0.0.1:9")
     code, said = place.run("status", "--function", "stream")
     assert (code, finding(said, "lag")["level"]) == (1, "unknown")
-    assert finding(said, "lag")["says"].startswith("not known: CloudWatch: ")
+    for subject in ("lag", "throttling"):
+        assert finding(said, subject)["says"].startswith("not known: CloudWatch: ")
     assert [one["subject"] for one in said["findings"] if one["level"] in ("look", "act")] == ["stream"], (
         "of no function"
     )

@@ -77,6 +77,7 @@ def command(
     function = names.name(function, "StreamFunctionName")
     findings += _streams(live, function, stack, region, now)
     findings.append(_lag(function, region, now))
+    findings.append(_known("throttling", function, partial(_throttling, live, region, now), optional=True))
     quarantine = names.name(quarantine, "QuarantineQueueUrl", "QUARANTINE_QUEUE_URL")
     dead_letters = names.name(dead_letters, "TaskDeadLettersUrl")
     queues = {
@@ -182,6 +183,16 @@ def _lag(function: str | None, region: str | None, now: datetime) -> Finding:
         return status.lag(iterator_age(client("cloudwatch", region=region), function or "", now))
 
     return _known("lag", function, ask, optional=True)
+
+
+def _throttling(live: Live, region: str | None, now: datetime) -> Finding:
+    from projections.operations import status
+    from projections.stores.aws import client
+    from projections.stores.metrics import throttle_events
+
+    schemas = live.program.tables
+    tables = {name: schemas[logical].indexes if logical in schemas else () for logical, name in live.names.items()}
+    return status.throttling(throttle_events(client("cloudwatch", region=region), tables, now))
 
 
 def _depth(subject: str, url: str | None, region: str | None, words: Sequence[str]) -> Finding:
