@@ -55,4 +55,6 @@ def entry_point(handle: Callable[[Any, Callable[[], float]], dict[str, Any]]) ->
         return handler
     from aws_lambda_powertools.tracing import Tracer  # only then the package needs the X-Ray SDK
 
-    return Tracer().capture_lambda_handler(handler, capture_response=False)
+    # Traces of AWS's own calls have DynamoDB's error messages, which may quote values.
+    calls = os.environ.get("REDACT", "none") in ("", "none")
+    return Tracer(auto_patch=calls).capture_lambda_handler(handler, capture_response=False)

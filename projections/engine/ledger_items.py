@@ -8,7 +8,7 @@
     W|<rule>|<target>     .                            which source waits for a key that another kind of item occupies
     R                     . and others                 registry: see `engine.registry`
     D                     <message id>                 a dismissed message: see `operations.redrive.dismissal`
-    A                     .                            audit: see `operations.audit`
+    A                     . and `secret`               audit, and the secret of hashes: `operations.{audit,redaction}`
 
 Keys are readable as long as they fit. Longer ones end in a hash, and the item holds the whole key. A hashed key is
 longer than any readable one, so no item's readable key equals another item's hashed key.

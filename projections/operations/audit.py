@@ -7,7 +7,8 @@ remembered until it is right again. The sums of groups are not compared, which o
     pk   sk      what
     A    .       `audit`: the last run, for people and `status`; `place`: where the next one goes on, and what it looks at
 
-The partition holds nothing else, so that the function's role can be limited to it and cannot write to the registry.
+The partition holds nothing but that and the secret of `operations.redaction`. So the function's role can be limited to it,
+and cannot write to the registry.
 """
 
 from __future__ import annotations

@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from projections.engine.plan import GROUP, ITEM, Rejected
+
+if TYPE_CHECKING:
+    from projections.operations.redaction import Redaction
 
 __all__ = ["MOST_TRIGGERS", "Quarantine", "Sender", "complaint", "message"]
 
@@ -32,7 +35,7 @@ class Quarantine:
     """Sends what was rejected to a queue. Called by the engine; what it raises makes the records be retried.
 
     `stream_arns` gives the stream of each logical table, as far as it is known. `connect` is called when there is
-    something to send for the first time, which in most lives of a function is never.
+    something to send for the first time, which in most lives of a function is never. `redaction` redacts the reasons.
     """
 
     def __init__(
@@ -40,21 +43,31 @@ class Quarantine:
         connect: Callable[[], Sender],
         clock: Callable[[], datetime],
         stream_arns: Mapping[str, str] | None = None,
+        redaction: Redaction | None = None,
     ) -> None:
         self._connect = connect
         self._clock = clock
         self._stream_arns = dict(stream_arns or {})
+        self._redaction = redaction
         self._queue: Sender | None = None
 
     def __call__(self, rejected: Sequence[Rejected]) -> None:
         now = self._clock()
         self._queue = self._queue or self._connect()
-        self._queue.send([json.dumps(message(one, now, self._stream_arns.get(one.table or ""))) for one in rejected])
+        arns, redaction = self._stream_arns, self._redaction
+        self._queue.send([json.dumps(message(one, now, arns.get(one.table or ""), redaction)) for one in rejected])
 
 
-def message(rejected: Rejected, now: datetime, stream_arn: str | None) -> dict[str, Any]:
-    """The message about one rejected record. `now` is when it was rejected, with its zone."""
-    reason = rejected.reason
+def message(
+    rejected: Rejected, now: datetime, stream_arn: str | None, redaction: Redaction | None = None
+) -> dict[str, Any]:
+    """The message about one rejected record. `now` is when it was rejected, with its zone.
+
+    It has the key also where keys are redacted, because a redrive needs it; then with its hash.
+    """
+    shown = rejected if redaction is None else redaction.rejected(rejected)
+    reason = shown.reason
+    known = redaction.hash(rejected.key) if redaction is not None else None
     if len(reason) > _LONGEST_REASON:
         reason = reason[:_LONGEST_REASON] + "…"
     return {
@@ -62,14 +75,15 @@ def message(rejected: Rejected, now: datetime, stream_arn: str | None) -> dict[s
         "reason": reason,
         "table": rejected.table,
         "key": rejected.key,
+        **({} if known is None else {"keyHash": known}),
         "eventName": rejected.event,
         "sequenceNumber": rejected.sequence,
         "streamArn": stream_arn,
         "time": now.isoformat(),
-        "target": rejected.target,
-        "fault": rejected.fault,
-        "triggeredBy": list(rejected.triggered_by[:MOST_TRIGGERS]),
-        "triggeredByCount": len(rejected.triggered_by),
+        "target": shown.target,
+        "fault": shown.fault,
+        "triggeredBy": list(shown.triggered_by[:MOST_TRIGGERS]),
+        "triggeredByCount": len(shown.triggered_by),
     }
 
 

@@ -12,6 +12,7 @@
 | `QUARANTINE_QUEUE_URL` | where records go that a rule cannot use; without it they are reported as failed |
 | `TASK_QUEUE_URL` | where long work goes; without it everything is done at once; the worker needs both queues |
 | `AUDIT_ITEMS` | how many items the audit reads in a run at most, at least 100; 10000 if absent |
+| `REDACT` | what of items is removed from logs, messages and errors: `none` (if absent), `keys`, `values` or `all` |
 | `PUSH_WRITES_PER_SECOND` | how many children a function instance updates in a second, at least 25; 500 if absent |
 """
 
@@ -39,8 +40,9 @@ from projections.operations.quarantine import Quarantine
 from projections.operations.tasks import Tasks
 
 if TYPE_CHECKING:
-    from projections.operations.audit import Audited, AuditHandler
-    from projections.operations.worker import Work, WorkerHandler
+    from projections.operations.audit import Audited
+    from projections.operations.redaction import Handler, Redaction
+    from projections.operations.worker import Work
     from projections.stores.queues import Queue
 
 __all__ = [
@@ -71,6 +73,8 @@ THREADS = 10
 PAGE_SECONDS = 5.0
 """The last page of a push begins to write no later before the end of an invocation."""
 
+_REDACT = ("none", "keys", "values", "all")
+
 _NEW_RULES = {"live": LIVE, "fill": FILLING}
 
 _WRITES_PER_SECOND = 500
@@ -96,6 +100,7 @@ class Settings:
     quarantine_url: str | None
     task_url: str | None
     push_writes_per_second: int
+    redact: str
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> Settings:
@@ -104,6 +109,9 @@ class Settings:
         new_rules = environ.get("NEW_RULES") or "live"
         if new_rules not in _NEW_RULES:
             raise Misconfigured(f"NEW_RULES is {new_rules!r}. Set it to `live`, or to `fill` where data exists.")
+        redact = environ.get("REDACT") or "none"
+        if redact not in _REDACT:
+            raise Misconfigured(f"REDACT is {redact!r}. Set it to {', '.join(_REDACT[:-1])} or {_REDACT[-1]}.")
         ledger = _required(environ, "LEDGER_TABLE_NAME", "the name of the ledger table (keys pk and sk)")
         if ledger in tables.values():
             raise Misconfigured(f"LEDGER_TABLE_NAME is {ledger!r}, an application table. Give the ledger its own.")
@@ -117,6 +125,7 @@ class Settings:
             quarantine_url=environ.get("QUARANTINE_QUEUE_URL") or None,
             task_url=environ.get("TASK_QUEUE_URL") or None,
             push_writes_per_second=_rate(environ),
+            redact=redact,
         )
 
 
@@ -174,7 +183,7 @@ def stream_from_environment(
     *,
     observe: Callable[[Outcome], None] | None = None,
     throttled: Callable[[str], None] = lambda reason: None,
-) -> StreamHandler:
+) -> Handler:
     """The handler of stream records. `throttled` is called with the reason of each request that DynamoDB throttled.
 
     Raises `Misconfigured` or, for a rule file, `RulesError`.
@@ -194,7 +203,10 @@ def stream_from_environment(
         margin=MARGIN,
         new_rules=settings.new_rules,
     )
-    return StreamHandler(processor, quarantine=parts.quarantine, observe=observe, pacer=parts.pacer)
+    redaction = parts.redaction
+    seen = observe if redaction is None or observe is None else lambda outcome: observe(redaction.outcome(outcome))
+    handler = StreamHandler(processor, quarantine=parts.quarantine, observe=seen, pacer=parts.pacer)
+    return handler if redaction is None else redaction.guarding(handler)
 
 
 def worker_from_environment(
@@ -202,7 +214,7 @@ def worker_from_environment(
     *,
     observe: Callable[[Work], None] | None = None,
     throttled: Callable[[str], None] = lambda reason: None,
-) -> WorkerHandler:
+) -> Handler:
     """The handler of tasks. `throttled` and what is raised are as above."""
     for name, meaning in (("TASK_QUEUE_URL", "tasks"), ("QUARANTINE_QUEUE_URL", "what can never be written")):
         _required(environ, name, f"the URL of the queue for {meaning}")
@@ -211,16 +223,19 @@ def worker_from_environment(
     parts = _parts(environ, throttled)
     assert parts.tasks is not None
     assert parts.quarantine is not None
-    return WorkerHandler(
+    redaction = parts.redaction
+    seen = observe if redaction is None or observe is None else lambda work: observe(redaction.work(work))
+    handler = WorkerHandler(
         parts.program,
         parts.store,
         send=parts.tasks,
         quarantine=parts.quarantine,
         pacer=parts.pacer,
-        observe=observe,
+        observe=seen,
         run=at_once(THREADS),
         new_rules=parts.settings.new_rules,
     )
+    return handler if redaction is None else redaction.guarding(handler)
 
 
 def audit_from_environment(
@@ -228,7 +243,7 @@ def audit_from_environment(
     *,
     observe: Callable[[Audited], None] | None = None,
     throttled: Callable[[str], None] = lambda reason: None,
-) -> AuditHandler:
+) -> Handler:
     """The handler of the audit's schedule. `throttled` and what is raised are as above."""
     from projections.operations.audit import ITEMS, AuditHandler  # of which the other functions need nothing
 
@@ -236,7 +251,10 @@ def audit_from_environment(
     if not text.isdecimal() or int(text) < _LEAST_AUDITED:
         raise Misconfigured(f"AUDIT_ITEMS is {text!r}. Set it to a whole number, at least {_LEAST_AUDITED}.")
     parts = _parts(environ, throttled)
-    return AuditHandler(parts.program, parts.store, items=int(text), observe=observe, run=at_once(THREADS))
+    redaction = parts.redaction
+    seen = observe if redaction is None or observe is None else lambda audited: observe(redaction.audited(audited))
+    handler = AuditHandler(parts.program, parts.store, items=int(text), observe=seen, run=at_once(THREADS))
+    return handler if redaction is None else redaction.guarding(handler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,11 +267,13 @@ class _Parts:
     quarantine: Quarantine | None
     tasks: Tasks | None
     pacer: Pacer
+    redaction: Redaction | None
 
 
 def _parts(environ: Mapping[str, str], throttled: Callable[[str], None]) -> _Parts:
     settings = Settings.read(environ)
-    program = Program.from_document(_document(settings.rules))
+    document = _document(settings.rules)
+    program = Program.from_document(document)
     _agree(settings.tables, program.tables)
     # botocore is imported here and not above, so that a setting that is missing is told at once and without it.
     from projections.stores.aws import client
@@ -265,12 +285,17 @@ def _parts(environ: Mapping[str, str], throttled: Callable[[str], None]) -> _Par
         {**program.tables, "ledger": LEDGER_SCHEMA},
         throttled=throttled,
     )
+    redaction = None
+    if settings.redact != "none":
+        from projections.operations.redaction import Redaction
+
+        redaction = Redaction(settings.redact, document, {*settings.tables.values(), settings.ledger}, store)
     quarantine = tasks = None
     if url := settings.quarantine_url:
-        quarantine = Quarantine(partial(_queue, url), lambda: datetime.now(UTC), settings.stream_arns)
+        quarantine = Quarantine(partial(_queue, url), lambda: datetime.now(UTC), settings.stream_arns, redaction)
     if url := settings.task_url:
         tasks = Tasks(partial(_queue, url))
-    return _Parts(settings, program, store, quarantine, tasks, Pacer(settings.push_writes_per_second))
+    return _Parts(settings, program, store, quarantine, tasks, Pacer(settings.push_writes_per_second), redaction)
 
 
 def _queue(url: str) -> Queue:

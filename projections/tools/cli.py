@@ -29,6 +29,7 @@ COMMANDS = {
     "dev": "Follow a table's stream and project live, reloading the rules when they change.",
     "diff": "Say what a change of rules means, for a pull request: targets, owners, deletions, backfills, cost.",
     "explain": "Say why records do what they do, or where the derived values of an item come from.",
+    "hash": "Print the hash that logs show for a key, or the key and the quarantined messages of a hash.",
     "init": "Make a project: rules, events, tests and template; with --table, proposed from a sample of its items.",
     "graph": "Draw entities and rules: Mermaid, Graphviz DOT, or an HTML page to look at.",
     "redrive": "Refresh the items of records that were quarantined or discarded.",

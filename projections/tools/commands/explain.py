@@ -51,7 +51,7 @@ def command(
     and the differences that `verify` finds on it; what the item itself contributes, and whether it should. Whether a group
     in the ledger is what all source items give, only `verify` tells. KEY may also be encoded, as
     logs and the quarantine show it: main|POST#p1|METADATA. A character that does not show is printed as \\u001b; KEY may
-    have it so, too.
+    have it so, too. KEY may be a hash, as logs show it under Redact: key:5f2a09…, which is looked for in all tables.
 
     Exits with 1 if records were quarantined or failed, or if something of the item does not agree.
     """
@@ -95,8 +95,10 @@ def _item(live: Live, item: str, as_json: bool) -> int:
     from projections.tools.explain.item import tell_item
     from projections.tools.explain.item_printing import item_document, print_item
     from projections.tools.explain.keys import read_key
+    from projections.tools.hashes import is_hash, key_of
 
-    told = tell_item(live.program, live.store, read_key(live.program, item))
+    key = key_of(live.program, live.store, item) if is_hash(item) else read_key(live.program, item)
+    told = tell_item(live.program, live.store, key)
     if as_json:
         print_text(json_text(item_document(told)))
     else:

@@ -1,0 +1,267 @@
+"""Redaction: what functions report of items, without their keys, their values, or both (`REDACT`).
+
+It is applied where logs, quarantine messages and errors leave a function, not where they are made. A text is not searched
+for what must be removed. Instead, what may stay is known, and everything else becomes `…`. The text of this package's own
+messages, the texts of the rules and the names of tables may stay.
+
+Keys become hashes, as `key:5f2a…`: HMAC-SHA256 of the encoded key, cut to 96 bits, with a secret of 256 bits in the ledger:
+
+    pk   sk       what
+    A    secret   `secret`: made by the first function that needs it, and never changed
+
+Everybody who can read the secret there can read the keys of all items there, so a separate store for secrets would protect
+nothing more. It is in the audit's partition, because the audit may need it first and can write no other. The ledger's id
+cannot be the secret: it has 32 bits and can be guessed.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hmac
+import re
+import secrets
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from projections.engine.ledger_items import LEDGER
+from projections.engine.store import ItemKey, Missing, Store, Update
+from projections.errors import ConditionFailed, Misconfigured, StoreError
+
+if TYPE_CHECKING:
+    from projections.engine.plan import Rejected
+    from projections.engine.processor import Outcome
+    from projections.operations.audit import Audited
+    from projections.operations.worker import Work
+
+__all__ = ["HASH", "SECRET", "Handler", "Redaction", "key_hash", "read_secret"]
+
+HASH = "key:"
+"""What the hash of a key begins with."""
+
+SECRET = ItemKey(LEDGER, "A", "secret")
+
+_DIGITS = 24
+
+_GONE = "…"
+
+_OPERATIONS = ("Query", "Scan")
+"""Of DynamoDB, with names of one word."""
+
+_SAFE = " ()[]{}'\":;,./|=-_"
+"""Characters that may stay around what is removed."""
+
+_SHOWN = re.compile(r"""a (?:string|number), ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
+"""A value as `language.values.shown` writes it."""
+
+
+class Handler(Protocol):
+    """What a function calls with each event."""
+
+    def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]: ...
+
+
+def key_hash(secret: str, key: str) -> str:
+    """Return the hash of an encoded key."""
+    digest = hmac.digest(secret.encode(), key.encode("utf-8", "surrogatepass"), "sha256")
+    return HASH + digest.hex()[:_DIGITS]
+
+
+def read_secret(store: Store) -> str | None:
+    """Return the secret of a ledger's hashes, None if none was made so far. Raises what the store raises."""
+    item = store.get(SECRET)
+    return item["secret"]["S"] if item is not None else None
+
+
+class Redaction:
+    """Removes keys, values or both. `names` are those of tables, `document` the rules. It never raises."""
+
+    def __init__(self, mode: str, document: Mapping[str, Any], names: Collection[str], store: Store) -> None:
+        self._keys, self._values = mode in ("keys", "all"), mode in ("values", "all")
+        self._document = document
+        self._names = names
+        self._store = store
+        self._secret: str | None = None
+
+    # Keys
+
+    def key(self, key: str) -> str:
+        """Return an encoded key as it may be shown."""
+        if not self._keys:
+            return key
+        secret = self._made()
+        return key_hash(secret, key) if secret is not None else f"{HASH}unknown"
+
+    def hash(self, key: str | None) -> str | None:
+        """Return the hash of a key where hashes are shown, else None."""
+        return self.key(key) if self._keys and key is not None else None
+
+    def _made(self) -> str | None:
+        """The secret; None while the ledger can neither be read nor written."""
+        with suppress(StoreError):
+            self._secret = self._secret or read_secret(self._store)
+            if self._secret is None:
+                made = {"secret": {"S": secrets.token_hex(32)}}
+                with suppress(ConditionFailed):  # another function was faster
+                    self._store.write(Update(SECRET, set=made, condition=Missing(("secret",))))
+                self._secret = read_secret(self._store)
+        return self._secret
+
+    # Texts
+
+    def text(self, text: str, key: str | None = None) -> str:
+        """Return a reason or an error without keys and values. `key` is the encoded key of the item it is about.
+
+        Where only keys are removed, quoted values stay, unless the key is unknown or they have a word of it.
+        """
+        kept: list[str] = []
+        at = 0
+        if not self._values and key is not None:
+            words = set(_words(key)) - set(_words(" ".join(self._own)))
+            for match in _SHOWN.finditer(text):
+                if not any(word in match[1].lower() for word in words) and not words & set(_words(match[1])):
+                    kept += [*self._allowed(text[at : match.start()]), match[0]]
+                    at = match.end()
+        kept += self._allowed(text[at:])
+        return re.sub(rf"{_GONE}(?:[\s{_GONE}]*{_GONE})+", _GONE, "".join(kept))
+
+    def _allowed(self, text: str) -> Iterator[str]:
+        at = 0
+        for match in self._may_stay.finditer(text):
+            yield _without(text[at : match.start()])
+            yield match[0]
+            at = match.end()
+        yield _without(text[at:])
+
+    @cached_property
+    def _own(self) -> frozenset[str]:
+        """The texts of the rules and the names of tables."""
+        return frozenset({*_texts(self._document), *self._names})
+
+    @cached_property
+    def _may_stay(self) -> re.Pattern[str]:
+        """Phrases of messages; words of messages, rules and tables where they stand alone. The longest first."""
+        phrases, names = set[str](), set(_OPERATIONS)
+        for constant in _constants():
+            for piece in re.split(r"\{[^{}]*\}", constant):
+                if "\n" in piece:  # a docstring
+                    continue
+                if " " in piece and len(re.findall(r"[a-zA-Z]", piece)) > 1:
+                    phrases.add(piece)
+                elif re.fullmatch(r"(?:[A-Z][a-z]+){2,}", piece):
+                    names.add(piece)
+        names |= {name for name, one in vars(builtins).items() if isinstance(one, type) and issubclass(one, Exception)}
+        names |= {text for text in self._own if re.search(r"\w", text)}
+        alone = [rf"(?<!\w){re.escape(name)}(?!\w)" for name in sorted(names, key=len, reverse=True)]
+        return re.compile("|".join([*map(re.escape, sorted(phrases, key=len, reverse=True)), *alone]))
+
+    # What leaves a function
+
+    def rejected(self, one: Rejected) -> Rejected:
+        """Return a rejected record as it may be logged."""
+        key, target = (self.key(text) if text is not None else None for text in (one.key, one.target))
+        triggered_by = tuple(map(self.key, one.triggered_by))
+        return replace(one, key=key, reason=self.text(one.reason, one.key), target=target, triggered_by=triggered_by)
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        """Return what became of a batch as it may be logged."""
+        reason = self.text(outcome.failed_reason) if outcome.failed_reason is not None else None
+        return replace(outcome, failed_reason=reason, rejected=tuple(map(self.rejected, outcome.rejected)))
+
+    def work(self, work: Work) -> Work:
+        """Return what became of tasks as it may be logged."""
+        failed = {message: self.text(reason) for message, reason in work.failed.items()}
+        return replace(work, failed=failed, rejected=tuple(map(self.rejected, work.rejected)))
+
+    def audited(self, audited: Audited) -> Audited:
+        """Return what an audit found as it may be logged: drift by kind, rule, attribute and keys."""
+        return replace(
+            audited,
+            drifts=tuple(
+                replace(
+                    drift,
+                    target=self.key(drift.target),
+                    source=self.key(drift.source) if drift.source else drift.source,
+                    actual=None,
+                    expected=None,
+                )
+                for drift in audited.drifts
+            ),
+        )
+
+    def error(self, error: Exception) -> Exception:
+        """Return an error as Lambda may log it, with the places in the code and without the errors that led to it."""
+        said = self.text(str(error))
+        known = isinstance(error, Misconfigured)
+        shown = Misconfigured(said) if known else RuntimeError(f"{type(error).__name__}: {said}")
+        return shown.with_traceback(error.__traceback__)
+
+    def guarding(self, handler: Handler) -> Handler:
+        """Return a handler whose errors are redacted."""
+        return _Guarded(handler, self)
+
+
+class _Guarded:
+    def __init__(self, handler: Handler, redaction: Redaction) -> None:
+        self._handler = handler
+        self._redaction = redaction
+
+    def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]:
+        try:
+            return self._handler.handle(event, remaining)
+        except Exception as error:
+            redacted = self._redaction.error(error)
+        raise redacted  # here, so that it does not carry the error as its context
+
+
+def _words(text: str) -> Iterable[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def _without(text: str) -> str:
+    """What is left of a text that may not stay: the punctuation around it."""
+    inner = text.strip(_SAFE)
+    if not inner:
+        return text
+    start = text.index(inner)
+    return f"{text[:start]}{_GONE}{text[start + len(inner) :]}"
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All strings of a document, and the names that they consist of."""
+    if isinstance(value, str):
+        yield value
+        yield from re.findall(r"[A-Za-z_]\w+(?:\([^()]*\))?", value)
+        yield from re.findall(r"[A-Za-z_]\w+", value)
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _texts(name)
+            yield from _texts(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+
+
+def _constants() -> Iterator[str]:
+    """The strings in the code of all modules of this package that are loaded: the parts of its messages are among them."""
+    for name, module in list(sys.modules.items()):
+        if (
+            name.partition(".")[0] in ("projections", "handlers")
+            and (spec := getattr(module, "__spec__", None)) is not None
+        ):
+            code = spec.loader.get_code(name) if hasattr(spec.loader, "get_code") else None
+            yield from _strings(code)
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, CodeType):
+        yield from _strings(value.co_consts)
+    elif isinstance(value, tuple | frozenset):
+        for one in value:
+            yield from _strings(one)

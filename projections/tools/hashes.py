@@ -1,0 +1,85 @@
+"""Hashed keys, as logs show them under `REDACT`: the hash of a key, and the key of a hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from projections.engine.ledger_items import LEDGER
+from projections.engine.store import Image, ItemKey, Store
+from projections.errors import UsageError
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
+from projections.operations.redaction import HASH, key_hash, read_secret
+
+__all__ = ["Found", "find", "is_hash", "key_of", "secret_of"]
+
+_WHOLE = "key"
+"""The attribute of ledger items whose partition key does not hold the whole key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An encoded key, and where it was found: the logical name of a table, or `ledger` for an item that is gone."""
+
+    key: str
+    place: str
+
+
+def is_hash(text: str) -> bool:
+    """Whether a text is the hash of a key."""
+    digits = text.removeprefix(HASH)
+    return text.startswith(HASH) and len(digits) == 24 and set(digits) <= set("0123456789abcdef")
+
+
+def secret_of(store: Store) -> str:
+    """Return the secret of the ledger's hashes. Raises UsageError if there is none."""
+    secret = read_secret(store)
+    if secret is None:
+        raise UsageError("the ledger has no secret, so no function has hashed a key so far: set the parameter Redact")
+    return secret
+
+
+def find(program: Program, store: Store, text: str) -> Found | None:
+    """Return the key that has a hash, None if neither the tables nor the ledger hold it. It reads all of them at worst.
+
+    Raises UsageError if no key was hashed so far, and what the store raises.
+    """
+    made = partial(key_hash, secret_of(store))
+    for table, schema in program.tables.items():
+        for image in _scanned(store, table, schema.key_attributes):
+            key = encode_key(schema.key(table, image))
+            if made(key) == text:
+                return Found(key, table)
+    for image in _scanned(store, LEDGER, ("pk", _WHOLE)):
+        key = _named(image)
+        if key and made(key) == text:
+            return Found(key, LEDGER)
+    return None
+
+
+def _scanned(store: Store, table: str, attributes: tuple[str, ...]) -> Iterator[Image]:
+    after = None
+    while True:
+        page = store.scan(table, attributes=attributes, after=after)
+        yield from page.items
+        after = page.after
+        if after is None:
+            return
+
+
+def _named(item: Mapping[str, Mapping[str, str]]) -> str:
+    """The encoded key that an item of the ledger is about, empty if it is about none."""
+    if _WHOLE in item:
+        return item[_WHOLE].get("S", "")
+    kind, _, rest = item["pk"]["S"].partition("|")
+    return rest if kind == "E" else rest.partition("|")[2] if kind in ("G", "F", "W") else ""
+
+
+def key_of(program: Program, store: Store, text: str) -> ItemKey:
+    """Return the key of an item by its hash. Raises UsageError if there is none."""
+    found = find(program, store, text)
+    if found is None:
+        raise UsageError(f"{text}: no item of the tables, and nothing in the ledger, has a key with this hash")
+    return decode_key(found.key)
