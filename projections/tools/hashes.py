@@ -13,7 +13,9 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.operations.redaction import HASH, key_hash, read_secret
 
-__all__ = ["Found", "find", "is_hash", "key_of", "secret_of"]
+__all__ = ["NO_HASHES", "Found", "find", "is_hash", "key_of"]
+
+NO_HASHES = "no function has hashed a key so far: the ledger has no secret. Hashes are made with the parameter Redact"
 
 _WHOLE = "key"
 """The attribute of ledger items whose partition key does not hold the whole key."""
@@ -33,20 +35,9 @@ def is_hash(text: str) -> bool:
     return text.startswith(HASH) and len(digits) == 24 and set(digits) <= set("0123456789abcdef")
 
 
-def secret_of(store: Store) -> str:
-    """Return the secret of the ledger's hashes. Raises UsageError if there is none."""
-    secret = read_secret(store)
-    if secret is None:
-        raise UsageError("the ledger has no secret, so no function has hashed a key so far: set the parameter Redact")
-    return secret
-
-
-def find(program: Program, store: Store, text: str) -> Found | None:
-    """Return the key that has a hash, None if neither the tables nor the ledger hold it. It reads all of them at worst.
-
-    Raises UsageError if no key was hashed so far, and what the store raises.
-    """
-    made = partial(key_hash, secret_of(store))
+def find(program: Program, store: Store, secret: str, text: str) -> Found | None:
+    """Return the key that has a hash, None if neither the tables nor the ledger hold it. It reads all of them at worst."""
+    made = partial(key_hash, secret)
     for table, schema in program.tables.items():
         for image in _scanned(store, table, schema.key_attributes):
             key = encode_key(schema.key(table, image))
@@ -79,7 +70,10 @@ def _named(item: Mapping[str, Mapping[str, str]]) -> str:
 
 def key_of(program: Program, store: Store, text: str) -> ItemKey:
     """Return the key of an item by its hash. Raises UsageError if there is none."""
-    found = find(program, store, text)
+    secret = read_secret(store)
+    if secret is None:
+        raise UsageError(NO_HASHES)
+    found = find(program, store, secret, text)
     if found is None:
         raise UsageError(f"{text}: no item of the tables, and nothing in the ledger, has a key with this hash")
     return decode_key(found.key)

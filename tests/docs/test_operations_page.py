@@ -137,6 +137,7 @@ def operation(service: str, words: str) -> Any:
 @pytest.mark.parametrize("arguments", commands("aws"), ids=lambda words: " ".join(words[:2]))
 def test_a_command_of_aws_has_the_parameters_the_page_gives_it(arguments: list[str]) -> None:
     service, words, *rest = arguments
+    service = {"s3api": "s3"}.get(service, service)
     known = {re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower() for name in operation(service, words).input_shape.members}
     given = {re.sub(r"^--(no-)?", "", word) for word in rest if word.startswith("--")}
     assert given - {"query", "output"} <= {name.replace("u-u-i-d", "uuid") for name in known}

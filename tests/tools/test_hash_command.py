@@ -79,5 +79,8 @@ def test_what_is_neither_a_key_nor_a_hash(redacted: Place, text: str) -> None:
 
 def test_where_nothing_was_hashed_so_far(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
-    code, _, err = place.say("hash", f"key:{'0' * 24}")
-    assert (code, "set the parameter Redact" in err) == (2, True)
+    for text in (f"key:{'0' * 24}", "PK=USER#a,SK=POST#1"):
+        code, out, err = place.say("hash", text)
+        assert (code, out, "no function has hashed a key so far" in err) == (1, "", True)
+    code, _, err = place.say("explain", "--item", f"key:{'0' * 24}")
+    assert (code, "no function has hashed a key so far" in err) == (2, True)

@@ -47,16 +47,19 @@ def command(
     all of them. Writes nothing. Exits with 1 if nothing has this hash.
     """
     from projections.language.keys import encode_key
-    from projections.operations.redaction import key_hash
+    from projections.operations.redaction import key_hash, read_secret
     from projections.tools.explain.keys import read_key
-    from projections.tools.hashes import find, is_hash, secret_of
+    from projections.tools.hashes import NO_HASHES, find, is_hash
 
     names = deployed(stack, region)
     document = names.document(rules, writes=False)
     live = connect(document, names.tables(tables, document), names.ledger(ledger), endpoint_url, region)
-    secret = secret_of(live.store)
-    if not is_hash(key):
-        encoded = encode_key(read_key(live.program, key))
+    encoded = "" if is_hash(key) else encode_key(read_key(live.program, key))
+    secret = read_secret(live.store)
+    if secret is None:
+        print_line(NO_HASHES, err=True)
+        return 1
+    if encoded:
         made = key_hash(secret, encoded)
         print_text(json_text({"key": encoded, "hash": made}) if as_json else made)
         return 0
@@ -64,7 +67,7 @@ def command(
     letters: list[tuple[str, Letter]] = []
     for letter in _quarantined(live, url, region) if url else ():
         letters += [(text, letter) for text in map(encode_key, letter.items) if key_hash(secret, text) == key]
-    found = find(live.program, live.store, key)
+    found = find(live.program, live.store, secret, key)
     known = found.key if found is not None else letters[0][0] if letters else None
     place = found.place if found is not None else "quarantine" if letters else None
     if as_json:
