@@ -51,6 +51,7 @@ NEVER = (
     "projections.language.models",
     "projections.operations.audit",
     "projections.operations.backfill",
+    "projections.operations.redaction",
     "projections.operations.redrive",
     "projections.operations.verify",
     "projections.operations.worker",

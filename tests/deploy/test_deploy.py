@@ -21,6 +21,7 @@ from sam_cli import AWS, Sam
 from projections.engine.embeds import CHILDREN_PER_PAGE
 from projections.language.loader import load
 from projections.language.program import Program
+from projections.operations.redaction import key_hash
 from projections.stores.aws import create_table
 
 Outputs = Mapping[str, str]
@@ -188,6 +189,43 @@ def test_counters_kept_by_hand_stay_until_the_backfill_has_counted(sam: Sam, bui
     projections(sam, "backfill", "--stack", "existing", "--wait", "1")
     post = read(found, sam.endpoint, "POST#p1", "METADATA")
     assert (post["likeCount"], post["title"]) == ({"N": "4"}, {"S": "Mine"})
+
+
+def test_a_stack_that_redacts_logs_hashes_and_says_what_is_wrong_without_values(sam: Sam, built: Path) -> None:
+    """The texts that may stay are read from the package's bytecode."""
+    sam.deploy("redacted", BatchingWindowSeconds="0", AuditSchedule="off", Redact="all")
+    found = outputs("redacted", sam.endpoint)
+    at = "2026-01-06T10:00:00Z"
+    writer(found, sam.endpoint)(
+        PK="USER#zoe@example.org",
+        SK=f"POST#{at}#p9",
+        postId="p9",
+        userId="zoe@example.org",
+        title="t",
+        status="published",
+        publishedAt="the day Zoe left",
+    )
+    message = eventually(lambda: quarantined(found, sam.endpoint), lambda one: one.get("rule") == "listed")
+    assert "publishedAt (a string, '…') does not fit date(%Y-%m)" in message["reason"]
+    key = {"pk": {"S": "A"}, "sk": {"S": "secret"}}
+    item = client(sam.endpoint, "dynamodb").get_item(TableName=found["LedgerTableName"], Key=key)["Item"]
+    assert message["keyHash"] == key_hash(item["secret"]["S"], message["key"])
+    lines = eventually(
+        lambda: {"all": logs(found["StreamFunctionName"], sam.endpoint)}, lambda one: "rejected: " in one["all"]
+    )
+    assert message["keyHash"] in lines["all"]
+    assert "zoe" not in lines["all"].lower()
+
+
+def logs(name: str, endpoint: str) -> str:
+    """All that a function has logged."""
+    function = client(endpoint, "lambda").get_function_configuration(FunctionName=name)
+    pages = (
+        client(endpoint, "logs")
+        .get_paginator("filter_log_events")
+        .paginate(logGroupName=function["LoggingConfig"]["LogGroup"])
+    )
+    return "\n".join(event["message"] for page in pages for event in page["events"])
 
 
 def client(endpoint: str, service: str) -> Any:
