@@ -17,7 +17,7 @@ from projections.tools.commands.connect import Live, connect, live_options
 from projections.tools.commands.options import as_json
 from projections.tools.commands.redrive import PREFIX
 from projections.tools.commands.stack import Chosen, Deployed, deployed, stack_option
-from projections.tools.render import console, json_text, print_text, styled
+from projections.tools.render import console, json_text, print_line, print_text, styled
 
 if TYPE_CHECKING:
     from projections.operations.status import Finding
@@ -125,7 +125,7 @@ def _ledger(live: Live, names: Deployed, chosen: Chosen, now: datetime) -> Itera
         todo = "Without --rules, commands use the deployed rules."
         yield status.Finding("rule file", status.LOOK, chosen.note, todo)
     elif chosen.note:
-        click.echo(f"note: {chosen.note}.", err=True)
+        print_line(f"note: {chosen.note}.", err=True)
     run = Progress(live.store).run()
     yield status.backfill(run, status.noted(live.store, run) if run is not None else None, standing, now)
     yield from status.rebuilds(list(notes(live.store)), now)
