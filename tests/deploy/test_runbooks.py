@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-from emulators import ROOT, Unavailable
+from emulators import ROOT
 from runbook import Block, Terminal, page_blocks
 from sam_cli import SAM, Sam
 from test_deploy import eventually
@@ -52,6 +51,10 @@ class Shop:
     endpoint: str
     account: str
     region: str = "us-east-1"
+    tags = ({"Key": "team", "Value": "shop"},)
+
+    def stack(self) -> Any:
+        return self.client("cloudformation").describe_stacks(StackName="shop")["Stacks"][0]
 
     def client(self, service: str, region: str = "") -> Any:
         return boto3.client(
@@ -78,7 +81,7 @@ class Shop:
                 }
             ],
             StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
-            Tags=[{"Key": "team", "Value": "shop"}],
+            Tags=[*self.tags],
         )
 
     def deploy(self, **parameters: str) -> None:
@@ -164,6 +167,11 @@ def test_the_application_table_is_restored(shop: Shop) -> None:
     shop.becomes_right("app-restored")
     shop.order("ann", "4", 40, "app-restored")
     shop.becomes_right("app-restored")
+    given = {one["ParameterKey"]: one["ParameterValue"] for one in shop.stack()["Parameters"]}
+    assert (given["ExistingTableName"], given["BatchingWindowSeconds"]) == ("app-restored", "0")
+    table = shop.client("dynamodb").describe_table(TableName="app-restored")["Table"]
+    assert table["DeletionProtectionEnabled"]
+    assert shop.client("dynamodb").list_tags_of_resource(ResourceArn=table["TableArn"])["Tags"] == [*shop.tags]
 
 
 def test_the_ledger_is_restored(shop: Shop) -> None:
@@ -203,7 +211,7 @@ def test_a_region_is_lost_and_the_functions_move_and_return(shop: Shop) -> None:
         for block in [blocks[number] for number in numbers] or blocks:
             print(shop.terminal.run(block))
 
-    home, other = "us-east-1", "eu-west-1"
+    other = "eu-west-1"
     shop.create_table()
     shop.client("dynamodb").update_table(TableName="app", ReplicaUpdates=[{"Create": {"RegionName": other}}])
     shop.deploy()

@@ -171,3 +171,26 @@ def test_one_rule_is_stopped_without_a_backfill_and_started_with_one(rules: str,
     again.filled(restart=True)
     again.right()
     assert again.post(1)["best"] == 99
+
+
+@pytest.mark.parametrize(
+    ("rules", "retired", "points"),
+    [
+        (KEPT.replace("expired:", "mode: shadow, expired:"), "", 3),
+        (KEPT.partition("  Sensor:")[0] + "projections: {}\n", "{points: keep}", 4),
+    ],
+    ids=["shadow is exact", "what was deleted while a rule was taken out counts as expired"],
+)
+def test_a_stopped_rule_that_keeps_what_expired(rules: str, retired: str, points: int) -> None:
+    """Of four points one expires and one is deleted while the rule is stopped."""
+    stage = Stage(KEPT)
+    for point in ("POINT#1", "POINT#2", "POINT#3", "POINT#4"):
+        stage.put("SENSOR#s", point)
+    stage.settle()
+    stopped = stage.under(rules, retired)
+    stopped.remove("SENSOR#s", "POINT#1", by_ttl=True)
+    stopped.remove("SENSOR#s", "POINT#2")
+    stopped.settle()
+    again = stopped.under(KEPT)
+    again.filled(restart=True)
+    assert again.item("SENSOR#s", "STATE") == {"PK": "SENSOR#s", "SK": "STATE", "points": points}

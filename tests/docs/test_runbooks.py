@@ -1,4 +1,4 @@
-"""docs/runbooks: commands exist, what no test runs is named, and every other section is run by tests/deploy/test_runbooks.py."""
+"""docs/runbooks: what no test runs exists and is named, and tests/deploy/test_runbooks.py runs all other sections."""
 
 from __future__ import annotations
 
