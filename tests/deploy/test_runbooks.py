@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from test_deploy import eventually
 from projections.language.loader import loads
 from projections.tools.oracle import Oracle
 
-PAGES = sorted((ROOT / "docs/runbooks").glob("*.md"))
 BUILD = {"LAMBDA_PLATFORM": "native", "BUNDLE_BOTO3": "1", "PYTHON": sys.executable, "SAM_CLI_TELEMETRY": "0"}
 
 
@@ -144,10 +144,12 @@ def shop(sam: Sam, project: Path, tmp_path: Path) -> Shop:
 
 
 def section(page: str, heading: str) -> list[Block]:
-    """The blocks of commands below a heading that can be run."""
+    """The blocks of commands below a heading that can be run. Backfills wait a second for functions, not a minute."""
     blocks = [one for one in page_blocks((ROOT / "docs/runbooks" / page).read_text()) if one.heading == heading]
     assert blocks, heading
-    return [one for one in blocks if one.language == "sh" and not one.not_run]
+    backfill = re.compile(r"^projections backfill (?!.*--dry-run)", re.MULTILINE)
+    run = [one for one in blocks if one.language == "sh" and not one.not_run]
+    return [replace(one, text=backfill.sub("projections backfill --wait 1 ", one.text)) for one in run]
 
 
 def test_the_application_table_is_restored(shop: Shop) -> None:
