@@ -11,8 +11,7 @@ from aws_lambda_powertools.metrics import Metrics, MetricUnit
 
 from projections.engine.plan import Rejected
 from projections.operations.quarantine import MOST_TRIGGERS
-from projections.operations.throttling import Throttles
-from projections.operations.wiring import collect_seldom
+from projections.operations.wiring import Throttles, collect_seldom
 
 # in ASCII: keys are anybody's text, and logs are read in terminals
 logger = Logger(

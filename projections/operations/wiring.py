@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import gc
 import json
+import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -51,6 +53,7 @@ __all__ = [
     "WHOLE_BATCH",
     "Settings",
     "StreamHandler",
+    "Throttles",
     "at_once",
     "audit_from_environment",
     "collect_seldom",
@@ -176,6 +179,25 @@ class StreamHandler:
         except StoreError as error:
             failed, reason = WHOLE_BATCH, f"{reason}, and {error}"
         return Outcome(failed, None if failed is None else reason, refused, {"rejected": 1})
+
+
+class Throttles:
+    """Counts throttled requests until they are taken. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+
+    def add(self, reason: str) -> None:
+        """Count a request. `reason` names the limit and the table or index, as in `DynamoDBStore`."""
+        with self._lock:
+            self._counts[reason] += 1
+
+    def take(self) -> dict[str, int]:
+        """Return the counts since the last call, the most frequent reason first."""
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+        return dict(counts.most_common())
 
 
 def stream_from_environment(

@@ -18,7 +18,7 @@ from botocore.awsrequest import AWSResponse
 
 from projections.engine.store import Exists, ItemKey, Update
 from projections.errors import TransactionCancelled, Transient
-from projections.operations.throttling import Throttles
+from projections.operations.wiring import Throttles
 from projections.stores import aws
 from projections.stores.dynamodb import DynamoDBStore, throttling
 
