@@ -19,7 +19,10 @@ from place import Place
 from yaml import safe_load
 
 from projections.engine.plan import Rejected
+from projections.engine.store import ItemKey
+from projections.language.keys import encode_key
 from projections.operations.quarantine import Quarantine
+from projections.operations.redaction import key_hash
 from projections.tools import render
 from projections.tools.cli import COMMANDS, cli
 from projections.tools.printable import printable, unescaped
@@ -117,6 +120,14 @@ def hostile(place: Place, tmp_path: Path) -> Place:
     return place
 
 
+def hashed(place: Place, key: ItemKey) -> str:
+    """The hash of a key, under a secret that is put into the ledger."""
+    place.dynamodb.put_item(
+        TableName=place.ledger, Item={"pk": {"S": "A"}, "sk": {"S": "secret"}, "secret": {"S": "known"}}
+    )
+    return key_hash("known", encode_key(key))
+
+
 Scene = Callable[[Place, Path], list[list[str]]]
 
 LIVE: dict[str, Scene] = {
@@ -134,7 +145,17 @@ LIVE: dict[str, Scene] = {
         ]
         + [[str(path / "events.json")], [str(path / "events.json"), "--reads"], [EVIL], ["--item", EVIL]]
     ),
+    "hash": lambda place, path: [
+        ["--quarantine", place.quarantine, hashed(place, ItemKey("main", "USER#" + EVIL, "LIKE#" + EVIL))],
+        ["--quarantine", place.quarantine, hashed(place, ItemKey("main", "gone", EVIL))],
+        [f"PK=USER#{EVIL},SK={EVIL}"],
+        [EVIL],
+        ["key:" + EVIL],
+    ],
     "redrive": lambda place, path: [
+        ["--quarantine", place.quarantine, "--list"],
+        ["--quarantine", place.quarantine, "--dismiss", EVIL],
+        ["--quarantine", place.quarantine, "--dismiss", "likes", "--because", EVIL, "--dry-run"],
         ["--quarantine", place.quarantine, "--bucket", place.bucket, "--dry-run"],
         ["--quarantine", place.quarantine, "--bucket", place.bucket],
         [str(path / "events.json"), "--dry-run"],
