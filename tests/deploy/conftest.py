@@ -14,10 +14,11 @@ from sam_cli import SAM, Sam, ministack_with_sam
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All in one process: they share what was built. First, because xdist looks for groups in the same hook."""
+    """In two processes, in each of which tests share what was built. First: xdist looks for groups in the same hook."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("deploy"))
+            name = "runbooks" if item.path.name == "test_runbooks.py" else "deploy"
+            item.add_marker(pytest.mark.xdist_group(name))
 
 
 @pytest.fixture(scope="session")

@@ -44,6 +44,7 @@ def test_several_tables_are_projected_into_one_another(sam: Sam, built: Path, tm
         template,
         ExistingTableNameReadings="old-readings",
         ExistingStreamArnReadings=readings["LatestStreamArn"],
+        NewRules="live",
         BatchingWindowSeconds="0",
     )
     names = outputs("tables", sam.endpoint)

@@ -564,7 +564,8 @@ def test_each_way_of_failing_has_an_alarm() -> None:
     for metric, name, value in (
         ("AWS/Lambda IteratorAge", "FunctionName", function),
         ("AWS/Lambda Errors", "FunctionName", function),
-        ("AWS/SQS ApproximateNumberOfMessagesVisible", "QueueName", queue),
+        ("Projections rejected", "service", {"Ref": "AWS::StackName"}),
+        ("AWS/SQS ApproximateAgeOfOldestMessage", "QueueName", queue),
         ("AWS/Lambda OnFailureDestinationDeliveredEventCount", "EventSourceMappingUUID", source),
         ("AWS/Lambda DroppedEventCount", "EventSourceMappingUUID", source),
     ):
