@@ -7,16 +7,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-from emulators import ROOT
+from emulators import ROOT, running
 from runbook import Block, Terminal, page_blocks
-from sam_cli import SAM, Sam
+from sam_cli import SAM, Sam, ministack_with_sam
 from test_deploy import eventually
 
 from projections.language.loader import loads
@@ -127,20 +127,27 @@ accounts = iter(range(111122223333, 111122223399))
 
 
 @pytest.fixture
-def shop(sam: Sam, project: Path, tmp_path: Path) -> Shop:
+def emulator(sam: Sam) -> Iterator[str]:
+    """A MiniStack of the test's own: the mappings of other tests' stacks would be polled beside its own."""
+    with running(ministack_with_sam) as url:
+        yield url
+
+
+@pytest.fixture
+def shop(emulator: str, project: Path, tmp_path: Path) -> Shop:
     directory = tmp_path / "shop"
     shutil.copytree(project / "shop", directory, symlinks=True)
     account = str(next(accounts))
     environment = {
         **BUILD,
         "PATH": f"{project / 'bin'}:{os.environ['PATH']}",
-        "AWS_ENDPOINT_URL": sam.endpoint,
+        "AWS_ENDPOINT_URL": emulator,
         "AWS_ACCESS_KEY_ID": account,
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_PAGER": "",
     }
-    return Shop(Terminal(directory, environment), sam.endpoint, account)
+    return Shop(Terminal(directory, environment), emulator, account)
 
 
 def section(page: str, heading: str) -> list[Block]:
