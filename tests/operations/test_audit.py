@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -102,6 +104,8 @@ def test_the_function_tells_it_by_metrics_and_keys(
     for name, value in {"TABLE_NAME": "app", "LEDGER_TABLE_NAME": "ledger", "RULES_FILE": rules}.items():
         monkeypatch.setenv(name, value)
     function, metrics = importlib.import_module("handlers.audit"), importlib.import_module("handlers.common").metrics
+    for handler in logging.getLogger("projections").handlers:  # made by an earlier test of this process, perhaps
+        monkeypatch.setattr(handler, "stream", sys.stdout)
     world = filled()
     edit(world, "POST#1", "METADATA", likeCount=99)
     audit = Scheduled(world)
