@@ -91,8 +91,21 @@ class Shop:
         words = " ".join(f"{name}={value}" for name, value in given.items())
         self.do(f"sam deploy --no-confirm-changeset --parameter-overrides {words}")
 
+    def begin(self) -> None:
+        """The stack at work on the table `app`: one customer with one order."""
+        self.deploy()
+        self.do("projections backfill --stack shop --wait 1")
+        self.customer("ann")
+        self.order("ann", "1")
+        self.becomes_right()
+
     def do(self, commands: str) -> str:
         return self.terminal.run(Block("", "sh", commands, ""))
+
+    def follow(self, page: str, heading: str) -> None:
+        """What a page says below a heading."""
+        for block in section(page, heading):
+            print(self.terminal.run(block))
 
     # The application
 
@@ -198,11 +211,7 @@ def test_the_application_table_is_restored(shop: Shop) -> None:
 
 def test_the_ledger_is_restored(shop: Shop) -> None:
     shop.create_table()
-    shop.deploy()
-    shop.do("projections backfill --stack shop --wait 1")
-    shop.customer("ann")
-    shop.order("ann", "1")
-    shop.becomes_right()
+    shop.begin()
     for block in section("restore.md", "The ledger"):
         print(shop.terminal.run(block))
         if "restore-table-to-point-in-time" in block.text:
@@ -216,13 +225,8 @@ def test_the_ledger_is_restored(shop: Shop) -> None:
 
 def test_a_new_ledger_is_made(shop: Shop) -> None:
     shop.create_table()
-    shop.deploy()
-    shop.do("projections backfill --stack shop --wait 1")
-    shop.customer("ann")
-    shop.order("ann", "1")
-    shop.becomes_right()
-    for block in section("restore.md", "A new ledger"):
-        print(shop.terminal.run(block))
+    shop.begin()
+    shop.follow("restore.md", "A new ledger")
     shop.order("ann", "2", 20)
     shop.becomes_right()
 
@@ -236,11 +240,7 @@ def test_a_region_is_lost_and_the_functions_move_and_return(shop: Shop) -> None:
     other = "eu-west-1"
     shop.create_table()
     shop.client("dynamodb").update_table(TableName="app", ReplicaUpdates=[{"Create": {"RegionName": other}}])
-    shop.deploy()
-    shop.do("projections backfill --stack shop --wait 1")
-    shop.customer("ann")
-    shop.order("ann", "1")
-    shop.becomes_right()
+    shop.begin()
     run("Prepare")
 
     run("Fail over")
@@ -271,11 +271,7 @@ def test_a_region_is_lost_and_the_functions_move_and_return(shop: Shop) -> None:
 
 def test_a_rule_is_stopped_and_started_again(shop: Shop) -> None:
     shop.create_table()
-    shop.deploy()
-    shop.do("projections backfill --stack shop --wait 1")
-    shop.customer("ann")
-    shop.order("ann", "1")
-    shop.becomes_right()
+    shop.begin()
     for block in section("cost.md", "Find the rule") + section("cost.md", "Stop one rule"):
         print(shop.terminal.run(block))
     shop.order("ann", "2", 20)
@@ -284,8 +280,7 @@ def test_a_rule_is_stopped_and_started_again(shop: Shop) -> None:
     assert profile["orderCount"] == {"N": "1"}
     shown("cost.md", "Start it again", "".join(map(shop.terminal.run, section("cost.md", "Start it again"))))
     shop.becomes_right()
-    for block in section("cost.md", "Stop everything"):
-        print(shop.terminal.run(block))
+    shop.follow("cost.md", "Stop everything")
     shop.order("ann", "3", 30)
     for block in section("cost.md", "Stop everything"):
         text = block.text.replace("--no-enabled", "--enabled")
@@ -300,19 +295,14 @@ def test_a_table_that_is_throttled_gets_less_and_more_again(shop: Shop) -> None:
     shop.customer("ann")
     shop.order("ann", "1")
     for heading in ("Is it us?", "Take the load off", "Has it caught up?"):
-        for block in section("throttled.md", heading):
-            print(shop.terminal.run(block))
+        shop.follow("throttled.md", heading)
     shop.becomes_right()
 
 
 def test_the_package_is_upgraded_and_the_old_version_returns(shop: Shop) -> None:
     """A rule that changed in meaning is what a changed fingerprint looks like."""
     shop.create_table()
-    shop.deploy()
-    shop.do("projections backfill --stack shop --wait 1")
-    shop.customer("ann")
-    shop.order("ann", "1")
-    shop.becomes_right()
+    shop.begin()
     rules = shop.terminal.directory / "rules.yaml"
     old = rules.read_text()
     for number, block in enumerate(section("upgrade.md", "Upgrade")):
@@ -322,22 +312,16 @@ def test_the_package_is_upgraded_and_the_old_version_returns(shop: Shop) -> None
     shop.order("ann", "2", 20)
     shop.becomes_right()
     rules.write_text(old)
-    for block in section("upgrade.md", "Return to the old version"):
-        print(shop.terminal.run(block))
+    shop.follow("upgrade.md", "Return to the old version")
     shop.order("ann", "3", 30)
     shop.becomes_right()
 
 
 def test_both_tables_are_restored(shop: Shop) -> None:
     shop.create_table()
-    shop.deploy()
-    shop.do("projections backfill --stack shop --wait 1")
-    shop.customer("ann")
-    shop.order("ann", "1")
-    shop.becomes_right()
+    shop.begin()
     for block in section("restore.md", "The application table")[:-3] + section("restore.md", "The ledger")[:-3]:
         shop.terminal.run(block)
-    for block in section("restore.md", "Both tables"):
-        print(shop.terminal.run(block))
+    shop.follow("restore.md", "Both tables")
     shop.order("ann", "2", 20, "app-restored")
     shop.becomes_right("app-restored")
