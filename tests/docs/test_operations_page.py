@@ -15,17 +15,23 @@ from guide import DOCS, ROOT, blocks, headings
 from place import MENDED, RULES, Place
 
 from projections.engine.processor import OUTDATED, Processor
+from projections.language.loader import loads
+from projections.language.program import Program
 from projections.operations.audit import AuditHandler
 from projections.operations.pacing import Pacer
 from projections.operations.worker import WorkerHandler
 from projections.stores.memory import MemoryStore
 from projections.stores.queues import Queue
 from projections.tools.cli import COMMANDS, main
-from projections.tools.deployment.cloudformation import read_template
+from projections.tools.deployment.cloudformation import read_template, template_of
+from projections.tools.deployment.needs import Deployment
+from projections.tools.deployment.template import sam_template
 from tests.operations.backfill.stage import ALL, LIKE, POST, USER, Stage
 
 PAGE = (DOCS / "operations.md").read_text()
 TEMPLATE: Mapping[str, Any] = read_template(ROOT / "template.yaml").data
+GRADUAL = Deployment("rules.yaml", Program.from_document(loads(RULES).canonical()), gradual=True)
+PARAMETERS: Mapping[str, Any] = template_of(sam_template(GRADUAL)).data["Parameters"]
 LINES = [(block.line, line) for block in blocks(PAGE) if block.language == "sh" for line in block.text.splitlines()]
 
 
@@ -66,7 +72,8 @@ def test_every_alarm_has_its_section() -> None:
 
 def test_every_parameter_is_there_with_its_default() -> None:
     shown = {tick(name)[0]: next(iter(tick(default)), "") for name, default, _ in rows("Parameters")}
-    assert shown == {name: str(one.get("Default", "")) for name, one in TEMPLATE["Parameters"].items()}
+    assert PARAMETERS.keys() - TEMPLATE["Parameters"].keys() == {"TrafficShift"}
+    assert shown == {name: str(one.get("Default", "")) for name, one in PARAMETERS.items()}
 
 
 def test_every_metric_is_there() -> None:
@@ -146,7 +153,7 @@ def test_a_command_of_aws_has_the_parameters_the_page_gives_it(arguments: list[s
 def test_what_is_deployed_has_the_parameters_the_page_gives_it() -> None:
     given = [word for words in commands("sam") for word in words if "=" in word]
     assert given
-    assert {word.partition("=")[0] for word in given} <= set(TEMPLATE["Parameters"])
+    assert {word.partition("=")[0] for word in given} <= set(PARAMETERS)
     assert {words[0] for words in commands("sam")} == {"build", "deploy"}
 
 

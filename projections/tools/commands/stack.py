@@ -23,7 +23,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _TABLE = "TableName"
 _LEDGER = "LedgerTableName"
-_FUNCTION = "StreamFunctionName"
+_FUNCTIONS = ("StreamFunctionAlias", "StreamFunctionName")
+"""The outputs that name the stream's function. A stack that is deployed gradually has the alias, which is what runs."""
 
 
 def stack_option(function: F) -> F:
@@ -142,9 +143,9 @@ class Deployed:
         from projections.stores.aws import client
         from projections.stores.functions import packaged_file
 
-        function = self._outputs.get(_FUNCTION)
+        function = next((self._outputs[name] for name in _FUNCTIONS if name in self._outputs), None)
         if function is None:
-            raise Misconfigured(f"the stack has no output {_FUNCTION}")
+            raise Misconfigured(f"the stack has no output {_FUNCTIONS[-1]}")
         path, content = packaged_file(client("lambda", region=self._region), function, "RULES_FILE", "rules.json")
         try:
             document: dict[str, Any]

@@ -22,6 +22,11 @@ __all__ = ["command"]
 @rules_argument
 @click.option("--existing-table", "existing", is_flag=True, help="For tables that exist: their names are parameters.")
 @click.option(
+    "--gradual",
+    is_flag=True,
+    help="Move batches to a new version of the stream's function step by step, and back if an alarm fires (CodeDeploy).",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["sam", "manifest", "manifest-schema"]),
@@ -31,7 +36,15 @@ __all__ = ["command"]
 )
 @as_json
 @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write here instead.")
-def command(file: str | None, rules: str | None, existing: bool, form: str, as_json: bool, output: str | None) -> None:
+def command(
+    file: str | None,
+    rules: str | None,
+    existing: bool,
+    gradual: bool,
+    form: str,
+    as_json: bool,
+    output: str | None,
+) -> None:
     """Write the SAM template for a rule file.
 
     It has the tables with the keys and indexes that the rules name (or takes tables that exist: see its parameters), the
@@ -42,6 +55,8 @@ def command(file: str | None, rules: str | None, existing: bool, form: str, as_j
     projections template rules.yaml -o template.yaml
     RULES=rules.yaml sam build && sam deploy --guided
     """
+    if gradual and (as_json or form != "sam"):
+        raise UsageError("--gradual is an option of the SAM template: omit it, or --format and --json")
     if form == "manifest-schema":
         text = _schema()
     else:
@@ -49,7 +64,7 @@ def command(file: str | None, rules: str | None, existing: bool, form: str, as_j
         from projections.tools.deployment.needs import Deployment
 
         path = find_rules(file, rules)
-        deployment = Deployment(_shown(path), Program.from_document(document_of(path)), existing)
+        deployment = Deployment(_shown(path), Program.from_document(document_of(path)), existing, gradual)
         text = _manifest(deployment) if as_json or form == "manifest" else _sam(deployment)
     if output is None:
         print_text(text)

@@ -6,7 +6,8 @@ exist is not judged, and said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from projections.errors import Misconfigured
 from projections.language.keys import Schema
@@ -41,6 +42,7 @@ def _findings(both: Comparison) -> Iterator[Finding]:
     yield from _functions(both)
     for pair in both.pairs:
         yield from _recursion(both, pair)
+        yield from _versions(both, pair)
         yield from _environment(both, pair)
         yield from _new_rules(both, pair)
     for needs in both.deployment.tables:
@@ -75,6 +77,39 @@ def _recursion(both: Comparison, pair: Pair) -> Iterator[Finding]:
         )
         path = pair.theirs.path("RecursiveLoop") if "RecursiveLoop" in pair.theirs.properties else pair.theirs.path()
         yield both.finding("error", "recursion", path, reason, "RecursiveLoop: Allow")
+
+
+_NOT_OF_A_VERSION = (
+    *("DeploymentPreference", "Events", "ReservedConcurrentExecutions", "Tags", "VersionDescription"),
+    "Environment",  # judged by variable
+)
+"""Properties of a function that are not published with a version."""
+
+_TOLD_BY_STREAM = ("TABLE_NAME", "TABLES")
+"""Variables that cannot change alone: another table has another stream."""
+
+
+def _versions(both: Comparison, pair: Pair) -> Iterator[Finding]:
+    """An alias that does not follow the template's parameters: SAM compares properties before it puts in their values."""
+    function = pair.theirs
+    if "AutoPublishAlias" not in function.properties:
+        return
+    places = (("Globals", "Function"), function.path())
+    properties: dict[str, Any] = {}
+    environment: dict[str, Any] = {}
+    for place in places:
+        properties |= _mapping(both.document.at(place))
+        environment |= _mapping(both.document.at((*place, "Environment", "Variables")))
+    published = [value for name, value in properties.items() if name not in _NOT_OF_A_VERSION]
+    published += [value for name, value in environment.items() if name not in _TOLD_BY_STREAM]
+    missing = both.theirs.parameters_in(published) - both.theirs.parameters_in(properties.get("VersionDescription"))
+    if missing:
+        reason = (
+            f"if only {', '.join(sorted(missing))} change{'' if len(missing) > 1 else 's'}, SAM publishes no version of "
+            f"{function.id}, so its alias keeps the old value{'s' if len(missing) > 1 else ''}"
+        )
+        instead = "refer to it in VersionDescription, as `projections template --gradual` does"
+        yield both.finding("warning", "versions", function.path("AutoPublishAlias"), reason, instead)
 
 
 # The environment
@@ -124,6 +159,10 @@ def _table_names(both: Comparison, function: Resource, given: dict[str, str]) ->
         instead = "name each table of the rules, and no other"
     path = _place(both, function, "TABLES" if "TABLES" in given else "TABLE_NAME")
     yield both.finding("error", "environment", path, f"{function.id}: {reason}", instead)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _place(both: Comparison, function: Resource, *name: str) -> Location:

@@ -47,12 +47,17 @@ class TableNeeds:
 
 @dataclass(frozen=True)
 class Deployment:
-    """Rules as they are deployed. `existing`: all tables are there already, and the template makes none of them."""
+    """Rules as they are deployed.
+
+    `existing`: all tables are there already, and the template makes none of them. `gradual`: a new version of the stream's
+    function gets part of the batches first.
+    """
 
     file: str
     """The rule file, as the template's header names it."""
     program: Program
     existing: bool = False
+    gradual: bool = False
 
     @cached_property
     def tables(self) -> tuple[TableNeeds, ...]:

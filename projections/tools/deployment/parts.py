@@ -21,7 +21,7 @@ _TABLE_ARN = "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:ta
 
 def facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
     """On which `#: if FACT` may depend; with those of a table inside `#: each table`."""
-    found = {"new": not deployment.existing, "existing": deployment.existing}
+    found = {"new": not deployment.existing, "existing": deployment.existing, "gradual": deployment.gradual}
     if table is not None:
         found |= {
             "updates": table.updates,
@@ -39,12 +39,17 @@ def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
     parameters = [f"{name}{one.suffix}" for one in tables for name in ("ExistingTableName", "ExistingStreamArn")]
     found = {
         "rules file": deployment.file,
-        "flags": " --existing-table" if deployment.existing else "",
+        "flags": (" --existing-table" if deployment.existing else "") + (" --gradual" if deployment.gradual else ""),
         "table parameters": ", ".join(parameters),
         "any exists": _any(
             [f"!Not [!Condition Create{it}]" for it in (*(f"Table{t.suffix}" for t in tables), "Ledger")]
         ),
         "auto": "" if deployment.existing else " `auto` is `fill` if any table exists already, else `live`.",
+        "new rules": (
+            "!Ref NewRules"
+            if deployment.existing
+            else "!If [ChooseNewRules, !If [HoldsData, fill, live], !Ref NewRules]"
+        ),
         "ledger name": f"!If [CreateLedger, !Ref LedgerTable, !Ref {_LEDGER}]",
         "ledger arn": f"!If\n  - CreateLedger\n  - !GetAtt LedgerTable.Arn\n  - !Sub {_TABLE_ARN}/${{{_LEDGER}}}",
         "streams of all tables": _listed([_within(deployment, one, "/stream/*") for one in tables]),
@@ -55,6 +60,7 @@ def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
             "called": f" as {table.name} of the rules" if table.name != MAIN else "",
             "table name": _name(deployment, table),
             "stream arn": _stream(deployment, table),
+            "stream label": f'!Select [3, !Split ["/", {_stream(deployment, table)}]]',
             "table arn": _within(deployment, table, ""),
             "index arns": _listed([_within(deployment, table, f"/index/{index}") for index in table.queried]),
         }

@@ -199,6 +199,27 @@ class Resolution:
             return parts[1].split(parts[0])
         return None
 
+    def parameters_in(self, value: Any) -> set[str]:
+        """The parameters on which a value of the template depends, also by conditions."""
+        found: set[str] = set()
+        conditions: set[str] = set()
+        waiting = [value]
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, list):
+                waiting += one
+            elif isinstance(one, Mapping):
+                waiting += one.values()
+                reference = one.get("Ref")
+                names = [reference] if isinstance(reference, str) else []
+                condition = _first(one.get("Fn::If")) or _first(one.get("Condition"))
+                if condition is not None and condition not in conditions:
+                    conditions.add(condition)
+                    waiting.append(_at(self._data, "Conditions", condition))
+                names += placeholders(_first(one.get("Fn::Sub")))
+                found.update(name for name in names if _at(self._data, "Parameters", name) is not None)
+        return found
+
     def condition(self, condition: Any) -> bool | None:
         """Whether a condition holds; None where that depends on what the template does not know."""
         if isinstance(condition, str):
@@ -225,6 +246,12 @@ class Resolution:
         if name == "Fn::Or":
             return True if True in answers else None if None in answers else False
         return None
+
+
+def _first(argument: Any) -> str | None:
+    """The text that is a function's argument, or the first of its arguments."""
+    found = argument[0] if isinstance(argument, list) and argument else argument
+    return found if isinstance(found, str) else None
 
 
 def _variables(function: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from projections.errors import UsageError
 from projections.tools.deployment import parts
 from projections.tools.deployment.needs import Deployment, TableNeeds
 
@@ -13,12 +14,23 @@ __all__ = ["BASE", "sam_template"]
 
 BASE = Path(__file__).with_name("base.yaml")
 
+_GRADUAL_TABLES = 4
+"""24 characters each, and up to 130 for all other parameters."""
+
 _DIRECTIVE = re.compile(r"(?P<indent> *)#: ?(?P<word>each|if|else|end|insert|#)(?: (?P<rest>.*))?")
 _VALUE = re.compile(r"<([A-Za-z][A-Za-z ]*)>")
 
 
 def sam_template(deployment: Deployment) -> str:
-    """The text of the template, comments and all. Raises UsageError for names that AWS refuses."""
+    """The text of the template, comments and all.
+
+    Raises UsageError for names that AWS refuses, and for more tables than the description of a version has room for.
+    """
+    if deployment.gradual and len(deployment.tables) > _GRADUAL_TABLES:
+        raise UsageError(
+            f"--gradual takes rules of at most {_GRADUAL_TABLES} tables, and these have {len(deployment.tables)}: the "
+            "description of a function's version names the streams, and has 256 characters at most. Omit --gradual"
+        )
     lines = BASE.read_text(encoding="utf-8").splitlines()
     return "".join(f"{line}\n" for line in _written(lines, deployment, None))
 

@@ -1,0 +1,92 @@
+"""A template made with --gradual: records go to the alias, which follows parameters, and commands use what the alias runs.
+
+MiniStack has no CodeDeploy, so the alias moves at once here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from emulators import ROOT
+from sam_cli import AWS, Sam
+from test_deploy import client, eventually, number, outputs, read, writer
+
+from projections.language.loader import load
+from projections.language.program import Program
+from projections.tools.deployment.needs import Deployment
+from projections.tools.deployment.template import sam_template
+
+SOCIAL = ROOT / "projections/rules/social.yaml"
+
+
+def test_records_go_to_the_alias_and_a_parameter_alone_moves_it(sam: Sam, built: Path, tmp_path: Path) -> None:
+    package, template = tmp_path / "package", tmp_path / "template.yaml"
+    shutil.copytree(built, package)
+    text = sam_template(Deployment(str(SOCIAL), Program.from_document(load(SOCIAL).canonical()), gradual=True))
+    for ours, here in (
+        ("CodeUri: .\n", f"CodeUri: {package}\n"),
+        ("DeploymentPreference:\n", "DeploymentPreference:\n        Enabled: false\n"),
+        # MiniStack shows another stream label in each poll.
+        ("RULES_FILE: ", 'STREAM_LABEL: "2026-01-01T00:00:00.000"\n        RULES_FILE: '),
+    ):
+        assert ours in text
+        text = text.replace(ours, here)
+    template.write_text(text)
+    sam.deploy("gradual", template, BatchingWindowSeconds="0", AuditSchedule="off")
+    names, functions = outputs("gradual", sam.endpoint), client(sam.endpoint, "lambda")
+    alias = names["StreamFunctionAlias"]
+    assert alias.endswith(f":{names['StreamFunctionName']}:current")
+
+    def runs() -> tuple[str, dict[str, str]]:
+        """The version that the alias points to, and its environment."""
+        found = functions.get_function(FunctionName=alias)["Configuration"]
+        return found["Version"], found["Environment"]["Variables"]
+
+    def like(user: str, likes: int) -> None:
+        put = writer(names, sam.endpoint)
+        put(PK="USER#u1", SK="POST#2026#p1", postId="p1", userId="u1", title="Gradual", status="draft")
+        put(PK=f"USER#{user}", SK="LIKE#POST#p1", userId=user, postId="p1")
+        post = eventually(
+            lambda: read(names, sam.endpoint, "POST#p1", "METADATA"),
+            lambda item: number(item, "likeCount") == likes,
+        )
+        assert post["title"] == {"S": "Gradual"}
+
+    first, environment = runs()
+    assert (first, environment["REDACT"]) == ("1", "none")
+    (mapping,) = functions.list_event_source_mappings(FunctionName=alias)["EventSourceMappings"]
+    assert mapping["FunctionArn"] == alias
+    like("u2", 1)
+
+    sam.deploy("gradual", template, BatchingWindowSeconds="0", AuditSchedule="off", Redact="keys")
+    second, environment = runs()
+    assert (second, environment["REDACT"]) == ("2", "keys")
+    like("u3", 2)
+
+    # Another package in $LATEST alone, as while CodeDeploy has not moved the alias: commands use what runs.
+    changed = tmp_path / "changed"
+    shutil.copytree(package, changed)
+    rules = json.loads((changed / "rules.json").read_text())
+    removed = sorted(rules["projections"])[0]
+    del rules["projections"][removed]
+    (changed / "rules.json").write_text(json.dumps(rules))
+    archive = shutil.make_archive(str(tmp_path / "changed"), "zip", changed)
+    functions.update_function_code(FunctionName=names["StreamFunctionName"], ZipFile=Path(archive).read_bytes())
+    command = [sys.executable, "-m", "projections.tools.cli", "status", "--stack", "gradual", "--json"]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**AWS, "AWS_ENDPOINT_URL": sam.endpoint, "PATH": "/usr/bin"},
+        text=True,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    said: dict[str, Any] = json.loads(done.stdout)
+    assert removed in said["rules"]
+    assert {one["subject"]: one["says"] for one in said["findings"]}["stream"].startswith("Enabled")
