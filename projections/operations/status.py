@@ -15,7 +15,7 @@ from typing import Any
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.rebuild import Note
-from projections.engine.registry import FILLING, LIVE, RETIRING, SHADOW, WITHOUT, Standing
+from projections.engine.registry import FILLING, LIVE, RETIRING, SHADOW, TRIED, WITHOUT, Standing
 from projections.engine.store import Store
 from projections.language.program import Program
 from projections.language.rules import Rule
@@ -99,7 +99,7 @@ def rules(
             "Deploy, and write an item; or name the right table with --ledger.",
         )
         return
-    numbers = Counter(states.values())
+    numbers = Counter(state for state in states.values() if state != TRIED)  # those are told below
     said = ", ".join(f"{number} {state}" for state, number in sorted(numbers.items())) or "no rules"
     yield Finding("rules", FINE, f"epoch {standing.epoch}: {said}")
     if standing.outdated(program) and deployed:
@@ -212,7 +212,7 @@ def backfill(run: Run | None, notes: Noted | None, standing: Standing | None, no
     which = f"of {', '.join(run.rules)}, " if run.rules else ""
     if run.done:
         left = _left(notes.counts)
-        ended = f"{which}complete since {_ago(run.ended, now)}"
+        ended = f"{which}completed {_ago(run.ended, now)}"
         if not left:
             return Finding("backfill", FINE, ended)
         todo = "Run it again: it says which; with --allow-delete it deletes what it withheld."

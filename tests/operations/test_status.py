@@ -182,7 +182,7 @@ def test_a_backfill_that_is_complete_is_fine_and_says_since_when() -> None:
     world = filled()
     backfill = backfill_of(world)
     Runner(backfill, sleep=lambda seconds: None).work(backfill.begin(segments=2))
-    assert backfilled(world.store, world.program) == Finding("backfill", FINE, "complete since 3 h ago")
+    assert backfilled(world.store, world.program) == Finding("backfill", FINE, "completed 3 h ago")
 
 
 def test_what_a_backfill_left_is_told() -> None:

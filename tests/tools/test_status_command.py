@@ -187,6 +187,19 @@ def test_a_mapping_that_is_disabled_or_gone_needs_somebody(place: Place) -> None
 
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
+def test_advice_can_be_copied_and_is_printed_once_for_rules_with_the_same_advice(place: Place) -> None:
+    place.environ["NEW_RULES"] = "fill"
+    place.deploy(place.rules)
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    name, _ = place.stack()
+    lines = place.say("status", "--stack", name)[1].splitlines()
+    said = [number for number, line in enumerate(lines) if "filling: " in line]
+    assert said == [1, 2, 3]
+    advice = f"Run `projections backfill --stack {name}`."
+    assert [number for number, line in enumerate(lines) if line.strip() == advice] == [4]
+
+
+@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
 def test_a_mapping_of_a_stream_that_was_switched_off_and_on_needs_somebody(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     name, _ = place.stack()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from projections.operations.status import Finding
 
 __all__ = ["command"]
+
+_BACKFILL = re.compile(r"(?<=`projections backfill)(?! --stack)")
+"""Where --stack is added to what findings advise, so that the command can be copied."""
 
 _PEEK_SECONDS = 1
 """For so long nobody else receives the messages that are looked at."""
@@ -100,6 +104,8 @@ def command(
         findings.append(_quarantine(found, live, url, region) if subject == "quarantine" else found)
     name = names.name(bucket, "DiscardedBucketName")
     findings.append(_known("discarded", name, partial(_discarded, name, prefix, region, stack)))
+    if stack:
+        findings = [replace(one, todo=_BACKFILL.sub(f" --stack {stack}", one.todo)) for one in findings]
     attention = any(finding.level in (status.LOOK, status.ACT) for finding in findings)
     if as_json:
         report = {"attention": attention, "findings": [_plain(finding) for finding in findings], **_registry(live)}
@@ -258,10 +264,10 @@ def _print(findings: Sequence[Finding]) -> None:
     signs = {status.FINE: ("ok", "green"), status.LOOK: ("look", "yellow"), status.ACT: ("act", "red")}
     out = console()
     width = max(len(finding.subject) for finding in findings)
-    for finding in findings:
+    for finding, following in zip_longest(findings, findings[1:]):
         sign, style = signs.get(finding.level, ("?", "dim"))
         says = styled("[dim]{}[/]", finding.says) if finding.level == status.UNKNOWN else finding.says
         subject = finding.subject.ljust(width)
         out.print(styled("[{}]{:<5}[/][bold]{}[/]  {}", style, sign, subject, says), soft_wrap=True)
-        if finding.todo:
+        if finding.todo and (following is None or following.todo != finding.todo):
             out.print(f"{'':<{width + 7}}{finding.todo}", soft_wrap=True)
