@@ -106,8 +106,8 @@ def _whole(counts: Mapping[Shape, int]) -> Packed:
     packed.row = max([packed.row, *(float(len(lane)) for lane in _lanes(transactions))], default=0.0)
     for transaction in transactions:
         packed.actions += transaction.actions
-        packed.groups.update(rule for rule, _ in transaction.groups)
-    packed.targets.update(rule for rule, _ in {target for change in changes for target in change.pieces})
+        packed.groups.update(rule for rule, _ in sorted(transaction.groups))
+    packed.targets.update(rule for rule, _ in dict.fromkeys(target for change in changes for target in change.pieces))
     return packed
 
 
