@@ -124,7 +124,7 @@ RULES ?= projections/rules/social.yaml# what becomes rules.json in the package
 BUILD_PYTHON ?=# a Python with this package installed; without it, that of .venv
 build_python = $(or $(BUILD_PYTHON),$(BIN)/python)
 build_needs = $(if $(BUILD_PYTHON),,$(READY))
-include projections/tools/deployment/build.mk
+include projections/deploy/build.mk
 
 .PHONY: validate
 

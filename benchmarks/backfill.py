@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from projections.aws.clients import client, create_table, delete_table
+from projections.aws.wiring import at_once
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.runner import Runner
-from projections.operations.wiring import at_once
-from projections.stores.aws import client, create_table, delete_table
 from projections.stores.dynamodb import DynamoDBStore
 
 __all__ = ["RULES", "Backfilled", "measure"]

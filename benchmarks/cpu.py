@@ -17,11 +17,11 @@ from botocore.config import Config
 from benchmarks.baselines import WAYS
 from benchmarks.figures import OURS, Figure, lines
 from benchmarks.workload import TABLE, likes, program
+from projections.aws.clients import client
+from projections.aws.wiring import collect_seldom
 from projections.engine.processor import Processor
 from projections.engine.registry import REGISTRY, Registry
 from projections.language.program import LEDGER_SCHEMA
-from projections.operations.wiring import collect_seldom
-from projections.stores.aws import client
 from projections.stores.dynamodb import DynamoDBStore
 from projections.stores.memory import MemoryStore
 

@@ -27,11 +27,11 @@ from benchmarks.apart import StoreApart, effort
 from benchmarks.cpu import ours
 from benchmarks.figures import Figure, lines
 from benchmarks.workload import TABLE, like, likes, program, removed
+from projections.aws.wiring import collect_seldom
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
 from projections.engine.store import Image, ItemKey
 from projections.language.program import LEDGER_SCHEMA
-from projections.operations.wiring import collect_seldom
 
 __all__ = ["SOURCES", "TARGETS", "Grown", "Held", "figures", "grow", "measure", "stubbed"]
 

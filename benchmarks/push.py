@@ -33,6 +33,8 @@ from rich.console import Console
 from rich.table import Table
 from urllib3 import HTTPResponse
 
+from projections.aws.clients import client, create_table, delete_table, session
+from projections.aws.wiring import THREADS, at_once
 from projections.engine.effort import Effort, one_by_one
 from projections.engine.embeds import Embedder, Push
 from projections.engine.guards import Guards
@@ -42,8 +44,6 @@ from projections.engine.tally import Tally
 from projections.language.keys import encode_key
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.operations.wiring import THREADS, at_once
-from projections.stores.aws import client, create_table, delete_table, session
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from tests.emulators import dynamodb_local, ministack, running
 

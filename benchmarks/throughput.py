@@ -28,17 +28,17 @@ from typing import Any
 from benchmarks.baselines import CLAIMS, IDEMPOTENCY, WAYS, Process
 from benchmarks.figures import OURS, Figure, lines
 from benchmarks.workload import TABLE, likes, program
+from projections.aws.clients import client, create_table, delete_table
+from projections.aws.streams import StreamReader
+from projections.aws.wiring import THREADS, StreamHandler, at_once
+from projections.dev.followed import Followed
 from projections.engine.processor import Processor
 from projections.engine.records import stream_label
 from projections.engine.registry import Registry
 from projections.engine.store import Schema
 from projections.language.program import LEDGER_SCHEMA
-from projections.operations.wiring import THREADS, StreamHandler, at_once
-from projections.stores.aws import client, create_table, delete_table
+from projections.local.event_source import Discard
 from projections.stores.dynamodb import DynamoDBStore
-from projections.stores.streams import StreamReader
-from projections.tools.dev.followed import Followed
-from projections.tools.event_source import Discard
 
 __all__ = ["POLL", "Latency", "latency", "measure", "throughput"]
 

@@ -24,11 +24,11 @@ from benchmarks.baselines import (
 from benchmarks.charges import Charges, metered, try_statements
 from benchmarks.figures import OURS, Figure, lines
 from benchmarks.workload import COPIES, EIGHT_COUNTERS, TABLE, edited, like, likes, program, removed
+from projections.aws.clients import client, create_table, delete_table
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
 from projections.engine.store import Schema
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.stores.aws import client, create_table, delete_table
 from projections.stores.dynamodb import DynamoDBStore, Meter
 
 __all__ = ["COPIED", "Units", "figures", "measure_all"]

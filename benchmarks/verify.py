@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from projections.aws.clients import client, create_table, delete_table
+from projections.aws.wiring import at_once
 from projections.engine.ledger_items import group_key, member_key, members_key
 from projections.engine.registry import LIVE, Registered, Standing
 from projections.engine.store import Image, ItemKey, Page
@@ -36,8 +38,6 @@ from projections.operations.backfill.runner import Runner
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
-from projections.operations.wiring import at_once
-from projections.stores.aws import client, create_table, delete_table
 from projections.stores.dynamodb import DynamoDBStore
 
 __all__ = ["RULES", "Verified", "measure", "megabytes"]

@@ -1,10 +1,10 @@
-"""Lambda function: on a schedule, a slice of the tables is verified. Its settings are in `projections.operations.wiring`."""
+"""Lambda function: on a schedule, a slice of the tables is verified. Its settings are in `projections.aws.wiring`."""
 
 import os
 
 from handlers.common import entry_point, logger, tell, throttles
+from projections.aws.wiring import audit_from_environment
 from projections.operations.audit import Audited
-from projections.operations.wiring import audit_from_environment
 
 
 def observe(audited: Audited) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 from aws_lambda_powertools.logging import Logger
 from aws_lambda_powertools.metrics import Metrics, MetricUnit
 
+from projections.aws.wiring import Throttles, collect_seldom
 from projections.engine.plan import Rejected
 from projections.operations.quarantine import MOST_TRIGGERS
-from projections.operations.wiring import Throttles, collect_seldom
 
 # in ASCII: keys are anybody's text, and logs are read in terminals
 logger = Logger(

@@ -1,10 +1,10 @@
-"""Lambda function: the records of a DynamoDB stream. Its settings are in `projections.operations.wiring`."""
+"""Lambda function: the records of a DynamoDB stream. Its settings are in `projections.aws.wiring`."""
 
 import os
 
 from handlers.common import entry_point, tell, throttles
+from projections.aws.wiring import stream_from_environment
 from projections.engine.processor import Outcome
-from projections.operations.wiring import stream_from_environment
 
 
 def observe(outcome: Outcome) -> None:

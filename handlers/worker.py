@@ -1,9 +1,9 @@
-"""Lambda function: tasks from a queue, such as the pages of a push. Its settings are in `projections.operations.wiring`."""
+"""Lambda function: tasks from a queue, such as the pages of a push. Its settings are in `projections.aws.wiring`."""
 
 import os
 
 from handlers.common import entry_point, tell, throttles
-from projections.operations.wiring import worker_from_environment
+from projections.aws.wiring import worker_from_environment
 
 # At import, for which Lambda lends a whole core.
 handler = entry_point(

@@ -18,10 +18,10 @@ from benchmarks.workload import TABLE, likes, program, removed
 from projections.engine.embeds import Embedder
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
+from projections.inspect.rehearsal.recorder import RecordingStore, Spent
 from projections.language.program import LEDGER_SCHEMA
 from projections.stores.limits import item_size
 from projections.stores.memory import MemoryStore
-from projections.tools.rehearsal.recorder import RecordingStore, Spent
 
 UNITS, PUSHES = pytest.mark.xdist_group("units"), pytest.mark.xdist_group("pushes")
 """What takes long to measure is measured in one process."""

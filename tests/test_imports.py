@@ -12,9 +12,10 @@ import pytest
 
 import projections.engine
 import projections.stores
-from projections.tools.cli import COMMANDS
+from projections.cli.main import COMMANDS
 
 COMMAND_LINE = {"click", "rich", "ruamel", "pydantic", "greenlet", "localstack_client", "pytest"}
+NOT_DEPLOYED = tuple(f"projections.{room}" for room in ("local", "deploy", "inspect", "init", "testing", "dev", "cli"))
 AWS = {"boto3", "botocore", "s3transfer", "aws_lambda_powertools", "aws_xray_sdk"}
 
 
@@ -42,7 +43,7 @@ def test_the_package_itself_loads_nothing_else() -> None:
 def test_the_engine_loads_neither_the_command_line_nor_aws() -> None:
     modules = loaded(*under(projections.engine))
     assert packages(modules) & (COMMAND_LINE | AWS) == set()
-    assert not [name for name in modules if name.startswith(("projections.tools", "projections.stores"))]
+    assert not [name for name in modules if name.startswith((*NOT_DEPLOYED, "projections.stores", "projections.aws"))]
 
 
 def test_compiled_rules_and_the_store_in_memory_load_neither() -> None:
@@ -55,10 +56,10 @@ def test_the_stores_load_botocore_and_nothing_of_the_command_line() -> None:
 
 
 def test_operations_load_nothing_of_the_command_line() -> None:
-    names = ("wiring", "worker", "audit", "backfill.runner", "verify.verification", "redrive.redrive", "status")
-    modules = loaded(*(f"projections.operations.{name}" for name in names))
+    names = ("worker", "audit", "backfill.runner", "verify.verification", "redrive.redrive", "status")
+    modules = loaded("projections.aws.wiring", *(f"projections.operations.{name}" for name in names))
     assert packages(modules) & COMMAND_LINE == set()
-    assert not [name for name in modules if name.startswith("projections.tools")]
+    assert not [name for name in modules if name.startswith(NOT_DEPLOYED)]
 
 
 def test_rule_files_load_no_terminal() -> None:
@@ -66,16 +67,15 @@ def test_rule_files_load_no_terminal() -> None:
 
 
 def test_the_pytest_plugin_adds_nothing_to_a_run_that_does_not_use_it() -> None:
-    plugin = "projections.tools.testing.plugin"
+    plugin = "projections.testing.plugin"
     assert loaded("pytest", plugin) - loaded("pytest") == {
         "projections",
-        "projections.tools",
-        "projections.tools.testing",
+        "projections.testing",
         plugin,
     }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_a_command_loads_click_only(command: str) -> None:
-    modules = loaded("projections.tools.cli", f"projections.tools.commands.{command}")
+    modules = loaded("projections.cli.main", f"projections.cli.{command}")
     assert packages(modules) & (COMMAND_LINE | AWS) == {"click"}

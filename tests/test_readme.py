@@ -54,7 +54,7 @@ def test_the_test_it_shows_passes(tmp_path: Path) -> None:
 def test_every_extra_that_a_page_names_exists() -> None:
     """And the other way round: the README names every extra for users."""
     extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("projections/tools/init/files/*")]
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("projections/init/files/*")]
     named = {
         extra
         for page in pages

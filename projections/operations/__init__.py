@@ -1,1 +1,1 @@
-"""The operations: what runs in Lambda and beside it: wiring from the environment, quarantine, and upkeep of live tables."""
+"""The operations on live tables: backfill, verify, redrive, status, audit, and the handlers of tasks and quarantine."""

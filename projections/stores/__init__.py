@@ -1,1 +1,1 @@
-"""The stores: DynamoDB (the one place that imports botocore and translates its errors) and memory; both answer alike."""
+"""The stores: DynamoDB and memory. Both answer alike."""

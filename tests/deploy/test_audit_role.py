@@ -11,10 +11,10 @@ from cfnlint.decode import decode
 from moto import mock_aws
 from sam_cli import TEMPLATE
 
+from projections.aws.clients import client, create_table
 from projections.language.program import LEDGER_SCHEMA
 from projections.operations.audit import AuditHandler
 from projections.operations.redaction import Redaction
-from projections.stores.aws import client, create_table
 from projections.stores.dynamodb import DynamoDBStore
 from tests.operations.verify_scene import edit, filled
 

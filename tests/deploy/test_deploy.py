@@ -18,11 +18,11 @@ from botocore.exceptions import ClientError
 from emulators import ROOT
 from sam_cli import AWS, Sam
 
+from projections.aws.clients import create_table
 from projections.engine.embeds import CHILDREN_PER_PAGE
 from projections.language.loader import load
 from projections.language.program import Program
 from projections.operations.redaction import key_hash
-from projections.stores.aws import create_table
 
 Outputs = Mapping[str, str]
 
@@ -333,7 +333,7 @@ def entries(stack: Outputs, endpoint: str) -> list[str]:
 
 def projections(sam: Sam, *arguments: str) -> str:
     """Runs a command of ours for the social rules, as a user does; its output."""
-    command = [sys.executable, "-m", "projections.tools.cli", *arguments, "--rules", "social"]
+    command = [sys.executable, "-m", "projections", *arguments, "--rules", "social"]
     environment = {**os.environ, **AWS, "AWS_ENDPOINT_URL": sam.endpoint}
     done = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -12,10 +12,10 @@ from emulators import ROOT
 from sam_cli import Sam
 from test_deploy import client, eventually, outputs
 
+from projections.deploy.needs import Deployment
+from projections.deploy.template import sam_template
 from projections.language.loader import load
 from projections.language.program import Program
-from projections.tools.deployment.needs import Deployment
-from projections.tools.deployment.template import sam_template
 
 RULES = ROOT / "tests/simulation/rules/tables.yaml"
 

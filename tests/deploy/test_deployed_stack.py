@@ -17,7 +17,7 @@ def test_commands_use_the_rules_in_the_built_package(sam: Sam, built: Path, tmp_
     names = outputs("known", sam.endpoint)
 
     def projections(*arguments: str) -> tuple[int, str, str]:
-        command = [sys.executable, "-m", "projections.tools.cli", *arguments, "--stack", "known"]
+        command = [sys.executable, "-m", "projections", *arguments, "--stack", "known"]
         environment = {**AWS, "AWS_ENDPOINT_URL": sam.endpoint, "PATH": "/usr/bin"}
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, text=True, capture_output=True, timeout=120, check=False

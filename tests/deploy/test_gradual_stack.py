@@ -16,10 +16,10 @@ from emulators import ROOT
 from sam_cli import AWS, Sam
 from test_deploy import client, eventually, number, outputs, read, writer
 
+from projections.deploy.needs import Deployment
+from projections.deploy.template import sam_template
 from projections.language.loader import load
 from projections.language.program import Program
-from projections.tools.deployment.needs import Deployment
-from projections.tools.deployment.template import sam_template
 
 SOCIAL = ROOT / "projections/rules/social.yaml"
 
@@ -77,7 +77,7 @@ def test_records_go_to_the_alias_and_a_parameter_alone_moves_it(sam: Sam, built:
     (changed / "rules.json").write_text(json.dumps(rules))
     archive = shutil.make_archive(str(tmp_path / "changed"), "zip", changed)
     functions.update_function_code(FunctionName=names["StreamFunctionName"], ZipFile=Path(archive).read_bytes())
-    command = [sys.executable, "-m", "projections.tools.cli", "status", "--stack", "gradual", "--json"]
+    command = [sys.executable, "-m", "projections", "status", "--stack", "gradual", "--json"]
     done = subprocess.run(
         command,
         cwd=tmp_path,

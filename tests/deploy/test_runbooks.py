@@ -20,7 +20,7 @@ from sam_cli import SAM, Sam, ministack_with_sam
 from test_deploy import eventually
 
 from projections.language.loader import loads
-from projections.tools.oracle import Oracle
+from projections.testing.oracle import Oracle
 
 BUILD = {"LAMBDA_PLATFORM": "native", "BUNDLE_BOTO3": "1", "PYTHON": sys.executable, "SAM_CLI_TELEMETRY": "0"}
 

@@ -14,6 +14,11 @@ import pytest
 from guide import DOCS, ROOT, blocks, headings
 from place import MENDED, RULES, Place
 
+from projections.aws.queues import Queue
+from projections.cli.main import COMMANDS, main
+from projections.deploy.cloudformation import read_template, template_of
+from projections.deploy.needs import Deployment
+from projections.deploy.template import sam_template
 from projections.engine.processor import OUTDATED, Processor
 from projections.language.loader import loads
 from projections.language.program import Program
@@ -21,11 +26,6 @@ from projections.operations.audit import AuditHandler
 from projections.operations.pacing import Pacer
 from projections.operations.worker import WorkerHandler
 from projections.stores.memory import MemoryStore
-from projections.stores.queues import Queue
-from projections.tools.cli import COMMANDS, main
-from projections.tools.deployment.cloudformation import read_template, template_of
-from projections.tools.deployment.needs import Deployment
-from projections.tools.deployment.template import sam_template
 from tests.operations.backfill.stage import ALL, LIKE, POST, USER, Stage
 
 PAGE = (DOCS / "operations.md").read_text()
@@ -130,7 +130,7 @@ def test_what_it_quotes_of_a_log_is_what_is_logged() -> None:
 def test_a_command_has_the_options_the_page_gives_it(arguments: list[str]) -> None:
     name, *rest = arguments
     assert name in COMMANDS
-    command = importlib.import_module(f"projections.tools.commands.{name}").command
+    command = importlib.import_module(f"projections.cli.{name}").command
     command.make_context(name, rest)
 
 

@@ -17,10 +17,10 @@ from projections.language.patterns import Pattern
 from projections.language.pipes import PIPES
 from projections.language.templates import Template
 from projections.language.values import lookup, plain_item, wire
-from projections.tools.testing.cases import Case
-from projections.tools.testing.items import value_of, wire_item
-from projections.tools.testing.rulebook import Rulebook
-from projections.tools.testing.trial import Trial
+from projections.testing.cases import Case
+from projections.testing.items import value_of, wire_item
+from projections.testing.rulebook import Rulebook
+from projections.testing.trial import Trial
 from tests.operations.backfill.stage import Stage
 
 PAGE = (DOCS / "rules.md").read_text()

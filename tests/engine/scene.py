@@ -11,8 +11,8 @@ from projections.engine.effort import Effort
 from projections.engine.embeds import Push
 from projections.engine.refresh import Refresher
 from projections.engine.store import Image, ItemKey
-from projections.tools.oracle import Oracle
-from projections.tools.oracle.differences import Difference
+from projections.testing.oracle import Oracle
+from projections.testing.oracle.differences import Difference
 from tests.engine.world import World, wires
 
 HEAD = """

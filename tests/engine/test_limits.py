@@ -14,7 +14,7 @@ import pytest
 
 from projections.engine.store import ItemKey, Update, Write
 from projections.stores.limits import ITEM_BYTES, TRANSACTION_BYTES, item_size
-from projections.tools.oracle import Oracle
+from projections.testing.oracle import Oracle
 from tests.engine.world import World
 
 LIKES = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"

@@ -28,7 +28,7 @@ from projections.language.loader import check
 from projections.language.models import Rules
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.stores.memory import MemoryStore
-from projections.tools.oracle import Oracle
+from projections.testing.oracle import Oracle
 from tests.engine.strategies import KEYS, Op, histories, plain_histories, rule_files, whole
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"

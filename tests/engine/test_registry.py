@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from projections.aws.clients import client, create_table
 from projections.engine.embeds import Push
 from projections.engine.registry import (
     FILLING,
@@ -30,7 +31,6 @@ from projections.language.program import LEDGER_SCHEMA, Program
 from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks, write
 from projections.operations.worker import Work, WorkerHandler
-from projections.stores.aws import client, create_table
 from projections.stores.dynamodb import DynamoDBStore
 from projections.stores.memory import MemoryStore
 from tests.engine.world import HEAD, TAG, World

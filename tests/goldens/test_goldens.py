@@ -18,10 +18,10 @@ import pytest
 from click.testing import CliRunner
 from emulators import ROOT
 
+from projections.cli.main import COMMANDS, cli, main
 from projections.language.loader import load
 from projections.language.program import Program
-from projections.tools.cli import COMMANDS, cli, main
-from projections.tools.simulation.scene import Scene
+from projections.testing.simulation.scene import Scene
 
 HERE = Path(__file__).parent
 RULE_FILES = {

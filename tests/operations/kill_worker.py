@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from projections.operations.wiring import stream_from_environment
-from projections.stores.aws import client, session
+from projections.aws.clients import client, session
+from projections.aws.wiring import stream_from_environment
 
 LIMIT = 60
 """Records a batch holds at most."""

@@ -23,8 +23,8 @@ from typing import Any
 from botocore.awsrequest import AWSResponse
 from moto import mock_aws
 
+from projections.aws.clients import client, create_table, session
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.stores.aws import client, create_table, session
 
 ACCOUNT = "123456789012"
 ARN = f"arn:aws:dynamodb:us-east-1:{ACCOUNT}:table/app/stream/2026-01-01T00:00:00.000"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from projections.cli.printing.backfill import report_dry
 from projections.operations.adoption import MOST_CHANGES, ValueChange
-from projections.tools.backfill import report_dry
 from tests.operations.backfill.stage import (
     AUTHOR,
     LIKES,

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from emulators import ROOT
 
+from projections.aws.wiring import audit_from_environment
 from projections.engine.registry import REGISTRY
 from projections.engine.store import Update
 from projections.errors import Misconfigured, Transient
 from projections.operations.audit import AUDIT, Audited, AuditHandler
 from projections.operations.status import ACT, FINE
 from projections.operations.status import audit as finding
-from projections.operations.wiring import audit_from_environment
 from tests.engine.world import World
 from tests.operations.verify_scene import brief, edit, filled, lost, of, repaired
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from cfnlint.decode import decode
 
+from projections.aws.wiring import StreamHandler, at_once
 from projections.engine.processor import Outcome, Rejected
 from projections.engine.registry import REGISTRY
 from projections.engine.store import ItemKey, Update, Write
@@ -30,10 +31,9 @@ from projections.errors import (
     Transient,
 )
 from projections.language.loader import loads
-from projections.operations.wiring import StreamHandler, at_once
 from projections.stores.memory import MemoryStore
-from projections.tools.oracle import Oracle
-from projections.tools.oracle.differences import Difference
+from projections.testing.oracle import Oracle
+from projections.testing.oracle.differences import Difference
 from tests.engine.world import World
 
 ROOT = Path(__file__).parents[2]

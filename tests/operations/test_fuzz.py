@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from projections.aws.wiring import StreamHandler
 from projections.engine.processor import Outcome, Processor, Rejected
 from projections.engine.records import decode
 from projections.engine.store import Image
@@ -28,9 +29,8 @@ from projections.errors import BadInput, InvalidRequest, Transient
 from projections.language.loader import load, loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.operations.quarantine import Quarantine
-from projections.operations.wiring import StreamHandler
 from projections.stores.memory import MemoryStore
-from projections.tools.oracle import Oracle
+from projections.testing.oracle import Oracle
 
 ROOT = Path(__file__).parents[2]
 EVENTS = int(os.environ.get("FUZZ_EVENTS", "1500"))

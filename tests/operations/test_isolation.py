@@ -19,7 +19,7 @@ from projections.operations.verify import examine, reading, subject
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
-from projections.tools.oracle import Oracle
+from projections.testing.oracle import Oracle
 from tests.operations.backfill.stage import ALL, Stage, effort
 
 POISON = {"USER#77": "LIKE#1", "POST#77": "METADATA"}

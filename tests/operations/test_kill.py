@@ -22,11 +22,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from projections.aws.clients import client, create_table
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import wire
-from projections.stores.aws import client, create_table
-from projections.tools.oracle import Oracle
+from projections.testing.oracle import Oracle
 
 ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("KILLS", "8"))

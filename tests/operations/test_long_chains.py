@@ -14,11 +14,11 @@ from typing import Any
 from projections.engine.store import StoreError, Update
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
+from projections.local.functions import LONGEST_CHAIN, Functions, LocalQueue
 from projections.operations.backfill import queued
 from projections.operations.backfill.backfill import Backfill
 from projections.operations.tasks import Tasks
 from projections.stores.memory import MemoryStore
-from projections.tools.local import LONGEST_CHAIN, Functions, LocalQueue
 from tests.tools.stream_records import record
 
 CHILDREN = int(os.environ.get("CHILDREN", "25000"))

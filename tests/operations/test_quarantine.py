@@ -12,10 +12,10 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from moto import mock_aws
 
+from projections.aws.queues import MAX_BYTES, Queue
 from projections.engine.processor import Rejected
 from projections.errors import InvalidRequest, Misconfigured, Transient
 from projections.operations.quarantine import Quarantine
-from projections.stores.queues import MAX_BYTES, Queue
 
 ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/app/stream/2026-01-01T00:00:00.000"
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 import projections.stores.dynamodb  # noqa: F401  (its messages are known once it is loaded, as in a function)
+from projections.aws.wiring import Settings
 from projections.errors import Misconfigured, Transient
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA
 from projections.operations.redaction import SECRET, Redaction, key_hash, read_secret
-from projections.operations.wiring import Settings
 from projections.stores.memory import MemoryStore
 from tests.operations.redacted_functions import IN_KEYS, IN_VALUES, MAIL
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from projections.aws.clients import client, create_table, delete_table
 from projections.engine.store import Image
 from projections.language.program import LEDGER_SCHEMA
 from projections.operations.verify.drift import Drift
-from projections.stores.aws import client, create_table, delete_table
 from projections.stores.dynamodb import DynamoDBStore
-from projections.tools.oracle import Oracle
+from projections.testing.oracle import Oracle
 from tests.engine.world import World
 from tests.operations.test_verify import PLANTS
 from tests.operations.verify_scene import brief, drifts, filled, repaired

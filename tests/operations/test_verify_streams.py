@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from projections.aws.clients import client
 from projections.engine.store import Image, ItemKey
+from projections.local.event_source.stream import Record
+from projections.local.tables import LEDGER, EndpointTables, schemas
 from projections.operations.verify.drift import KINDS
-from projections.stores.aws import client
-from projections.tools.event_source.stream import Record
-from projections.tools.oracle import Oracle
-from projections.tools.tables import LEDGER, EndpointTables, schemas
+from projections.testing.oracle import Oracle
 from tests.engine.world import World
 from tests.operations.test_verify import PLANTS
 from tests.operations.test_verify_live import Live, Traffic

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from projections.engine.processor import Outcome, Rejected
-from projections.errors import Misconfigured, Transient
-from projections.language.loader import load
-from projections.operations.pacing import Pacer
-from projections.operations.wiring import (
+from projections.aws.wiring import (
     Settings,
     StreamHandler,
     at_once,
     stream_from_environment,
     worker_from_environment,
 )
+from projections.engine.processor import Outcome, Rejected
+from projections.errors import Misconfigured, Transient
+from projections.language.loader import load
+from projections.operations.pacing import Pacer
 
 RULES = Path(__file__).parents[2] / "projections/rules/social.yaml"
 ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/app/stream/2026-01-01T00:00:00.000"
@@ -101,7 +101,7 @@ def test_tables_must_be_those_of_the_rules(tmp_path: Path) -> None:
 def test_compiled_rules_are_wired_without_pydantic_or_yaml(tmp_path: Path) -> None:
     """What only people who write rules need would be half of a cold start."""
     program = (
-        "import os, sys; from projections.operations import wiring; "
+        "import os, sys; from projections.aws import wiring; "
         "wiring.stream_from_environment(os.environ); wiring.worker_from_environment(os.environ); "
         "print([n for n in ('pydantic', 'ruamel', 'yaml', 'click', 'rich') if n in sys.modules])"
     )

@@ -10,6 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from projections.aws.queues import Queue
 from projections.engine.effort import OutOfTime
 from projections.engine.embeds import Embedder, Push
 from projections.engine.plan import Rejected
@@ -20,7 +21,6 @@ from projections.operations import tasks
 from projections.operations.pacing import Pacer
 from projections.operations.tasks import Tasks, read, write
 from projections.operations.worker import MARGIN_SECONDS, Work, WorkerHandler
-from projections.stores.queues import Queue
 from tests.engine.world import World
 
 HEAD = """

@@ -16,7 +16,7 @@ from projections.operations.verify.repair import Repair
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
-from projections.tools.oracle import Oracle
+from projections.testing.oracle import Oracle
 from tests.engine.world import World, wires
 
 HEAD = """

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from projections.language.loader import load
 from projections.language.program import Program
-from projections.tools.event_source.stream import Record
+from projections.local.event_source.stream import Record
 
 __all__ = ["PATTERNS", "Pattern"]
 

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
+from projections.aws.clients import client
+from projections.aws.streams import StreamReader
+from projections.dev.followed import Followed
 from projections.engine.processor import Rejected
 from projections.engine.registry import FILLING
 from projections.language.program import Program
 from projections.language.values import plain_item, wire
-from projections.stores.aws import client
-from projections.stores.streams import StreamReader
-from projections.tools.dev.followed import Followed
-from projections.tools.local import Functions
+from projections.local.functions import Functions
 
 __all__ = ["Application", "Deployed"]
 

@@ -94,7 +94,7 @@ def main() -> None:
     import sys
 
     def run(arguments: list[str]) -> list[str]:
-        command = [sys.executable, "-m", "projections.tools.cli", *arguments]
+        command = [sys.executable, "-m", "projections", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, cwd=DIRECTORY.parents[1])
         return [line.rstrip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
 

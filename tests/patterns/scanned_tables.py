@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from projections.engine.store import Image, ItemKey, Schema
-from projections.tools.event_source.stream import Record
-from projections.tools.tables import LEDGER, EndpointTables
+from projections.local.event_source.stream import Record
+from projections.local.tables import LEDGER, EndpointTables
 
 __all__ = ["ScannedTables"]
 

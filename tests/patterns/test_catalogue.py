@@ -15,10 +15,10 @@ from projections.engine.processor import Processor
 from projections.engine.store import Image, Store
 from projections.language.review import review
 from projections.language.values import plain_item, wire
-from projections.tools.oracle import Oracle
-from projections.tools.replay import Replay, replay
-from projections.tools.simulation.campaign import Campaign
-from projections.tools.tables import MemoryTables, Tables, schemas
+from projections.local.replay import Replay, replay
+from projections.local.tables import MemoryTables, Tables, schemas
+from projections.testing.oracle import Oracle
+from projections.testing.simulation.campaign import Campaign
 
 HISTORIES = 5
 """Of each pattern; `make simulate` plays thousands."""

@@ -15,13 +15,13 @@ from moving import Application, Deployed
 from pages import DIRECTORY
 from ruamel.yaml import YAML
 
+from projections.aws.clients import client, create_table, delete_table
+from projections.aws.connection import LEDGER
+from projections.cli.main import main
+from projections.cli.options import document_of, find_rules
 from projections.language.loader import load
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.stores.aws import client, create_table, delete_table
 from projections.stores.dynamodb import DynamoDBStore
-from projections.tools.cli import main
-from projections.tools.commands.connect import LEDGER
-from projections.tools.commands.options import document_of, find_rules
 
 PAGE = (DIRECTORY / "migration.md").read_text()
 RULES = DIRECTORY.parents[1] / "projections" / "rules"

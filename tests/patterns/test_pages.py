@@ -10,7 +10,7 @@ import pytest
 from catalogue import PATTERNS, ROOT, Pattern
 from pages import DIRECTORY, asked, flaw, refreshed, shown
 
-from projections.tools.cli import main
+from projections.cli.main import main
 
 patterns = pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
 COMMANDS = [(path, *one) for path in sorted(DIRECTORY.glob("*.md")) for one in shown(path.read_text())]

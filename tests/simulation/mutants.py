@@ -41,9 +41,9 @@ from projections.language.rules import CopyRule
 from projections.language.values import same
 from projections.operations import fenced
 from projections.operations.backfill import pages, retirement
-from projections.tools.simulation.application import OPERATIONS
-from projections.tools.simulation.odds import Odds
-from projections.tools.simulation.scene import Scene
+from projections.testing.simulation.application import OPERATIONS
+from projections.testing.simulation.odds import Odds
+from projections.testing.simulation.scene import Scene
 
 __all__ = ["GUARDED", "MUTANTS", "Mutant", "rules_file"]
 

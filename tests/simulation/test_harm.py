@@ -9,8 +9,8 @@ import pytest
 from projections.language.keys import ItemKey
 from projections.language.loader import loads
 from projections.language.program import Program
-from projections.tools.simulation.harm import Harm, Ownership
-from projections.tools.testing.items import wire_item
+from projections.testing.items import wire_item
+from projections.testing.simulation.harm import Harm, Ownership
 
 RULES = """
 table: { key: [PK, SK] }

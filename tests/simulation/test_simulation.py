@@ -18,12 +18,12 @@ import pytest
 from click.testing import CliRunner
 from mutants import GUARDED, MUTANTS, Base, Mutant, rules_file
 
+from projections.cli.simulate import command
 from projections.engine.store import Update, Write
 from projections.language.loader import load
 from projections.stores.memory import MemoryStore
-from projections.tools.commands.simulate import command
-from projections.tools.simulation.campaign import Campaign, Report
-from projections.tools.simulation.scene import Scene
+from projections.testing.simulation.campaign import Campaign, Report
+from projections.testing.simulation.scene import Scene
 
 RULES = ["social", *sorted(path.stem for path in (Path(__file__).parent / "rules").glob("*.yaml"))]
 
@@ -73,7 +73,7 @@ def test_guards_alone_suffice_where_nobody_meddles(rules: str) -> None:
 
 def test_a_seed_replays_identically_in_every_process() -> None:
     script = (
-        "import sys; from projections.language.loader import load; from projections.tools.simulation.scene import Scene;"
+        "import sys; from projections.language.loader import load; from projections.testing.simulation.scene import Scene;"
         "from hashlib import sha256; scene = Scene(load(sys.argv[1]).canonical());"
         "print(sha256(repr([scene.play(s, trace=True).trace for s in range(12)]).encode()).hexdigest())"
     )

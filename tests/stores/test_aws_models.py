@@ -12,7 +12,7 @@ from botocore.exceptions import DataNotFoundError
 from botocore.loaders import Loader
 from botocore.session import get_session
 
-from projections.stores import aws
+from projections.aws import clients as aws
 from projections.stores.models import Models
 
 KINDS = ("service-2", "endpoint-rule-set-1", "paginators-1", "waiters-2")

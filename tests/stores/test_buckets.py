@@ -9,9 +9,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from projections.aws.buckets import MARKS, Bucket
+from projections.aws.clients import client
 from projections.errors import InvalidRequest, Misconfigured, Transient
-from projections.stores.aws import client
-from projections.stores.buckets import MARKS, Bucket
 
 
 @pytest.fixture

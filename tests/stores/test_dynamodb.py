@@ -12,6 +12,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError, NoCredentialsError, ReadTimeoutError
 from emulators import free_port
 
+from projections.aws import clients as aws
 from projections.engine.store import ItemKey, Missing, Update
 from projections.errors import (
     ConditionFailed,
@@ -22,7 +23,7 @@ from projections.errors import (
     TransactionCancelled,
     Transient,
 )
-from projections.stores import aws, dynamodb
+from projections.stores import dynamodb
 from projections.stores.conditions import expressions
 from projections.stores.dynamodb import DynamoDBStore, Meter
 

@@ -17,8 +17,8 @@ import botocore.session
 import pytest
 from botocore.stub import Stubber
 
+from projections.aws.functions import event_source_mappings, packaged_file
 from projections.errors import Misconfigured, Transient
-from projections.stores.functions import event_source_mappings, packaged_file
 
 FUNCTION = "arn:aws:lambda:us-east-1:111122223333:function:shop-stream"
 STREAM = "arn:aws:dynamodb:us-east-1:111122223333:table/app/stream/2026-02-01T00:00:00.000"

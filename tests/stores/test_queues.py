@@ -10,8 +10,8 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
+from projections.aws.queues import Depth, Message, Queue
 from projections.errors import Misconfigured, Transient
-from projections.stores.queues import Depth, Message, Queue
 
 
 @pytest.fixture

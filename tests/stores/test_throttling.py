@@ -16,10 +16,10 @@ import pytest
 from backends import SCHEMAS
 from botocore.awsrequest import AWSResponse
 
+from projections.aws import clients as aws
+from projections.aws.wiring import Throttles
 from projections.engine.store import Exists, ItemKey, Update
 from projections.errors import TransactionCancelled, Transient
-from projections.operations.wiring import Throttles
-from projections.stores import aws
 from projections.stores.dynamodb import DynamoDBStore, throttling
 
 KEY = ItemKey("app", "p", "s")

@@ -12,7 +12,7 @@ import pytest
 from moto import mock_aws
 from place import Place
 
-from projections.tools.cli import main
+from projections.cli.main import main
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -11,10 +11,10 @@ from projections.engine.processor import Processor
 from projections.engine.store import Image, ItemKey
 from projections.language.loader import load
 from projections.language.program import Program
+from projections.local.tables import LEDGER, schemas
 from projections.stores.memory import MemoryStore
-from projections.tools.simulation.application import Application
-from projections.tools.simulation.pools import Pools
-from projections.tools.tables import LEDGER, schemas
+from projections.testing.simulation.application import Application
+from projections.testing.simulation.pools import Pools
 
 __all__ = ["RULES", "compiled", "drain", "random_records", "settled"]
 

@@ -6,7 +6,7 @@ import random
 import uuid
 from typing import Any
 
-from projections.tools.init.table import Table
+from projections.init.table import Table
 
 Item = dict[str, dict[str, Any]]
 

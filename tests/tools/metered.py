@@ -7,15 +7,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.charges import try_statements
+from projections.aws.clients import client
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
 from projections.engine.store import Delete, Image, Store, Update
+from projections.inspect.rehearsal.recorder import RecordingStore, Spent
 from projections.language.program import Program
-from projections.stores.aws import client
+from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.stores.memory import MemoryStore
-from projections.tools.rehearsal.recorder import RecordingStore, Spent
-from projections.tools.tables import EndpointTables, MemoryTables, Tables, schemas
 
 __all__ = ["Metered", "Round"]
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
+from projections.aws.clients import client, create_table
+from projections.aws.wiring import stream_from_environment
+from projections.cli.main import main
 from projections.engine.registry import RETIRING, Registry
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import plain_item, wire
-from projections.operations.wiring import stream_from_environment
-from projections.stores.aws import client, create_table
+from projections.local.event_source.discard import Discard
 from projections.stores.dynamodb import DynamoDBStore
-from projections.tools.cli import main
-from projections.tools.event_source.discard import Discard
-from projections.tools.oracle import Oracle
+from projections.testing.oracle import Oracle
 
 RULES = """
 table:

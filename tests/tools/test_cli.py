@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from projections import __version__
-from projections.tools.cli import COMMANDS, main
+from projections.cli.main import COMMANDS, main
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -49,7 +49,7 @@ def test_version_and_help(run: Run) -> None:
 def test_help_is_quick_because_commands_are_imported_when_called() -> None:
     heavy = ("pydantic", "rich", "boto3", "ruamel", "projections.engine")
     script = (
-        "import sys\nfrom projections.tools.cli import main\ntry:\n main(['--help'])\nexcept SystemExit:\n pass\n"
+        "import sys\nfrom projections.cli.main import main\ntry:\n main(['--help'])\nexcept SystemExit:\n pass\n"
         f"print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

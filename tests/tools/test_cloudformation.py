@@ -10,8 +10,8 @@ import pytest
 from cfnlint.decode import decode
 from emulators import ROOT
 
-from projections.tools.deployment.cloudformation import Document, TemplateError, read_template, template_of
-from projections.tools.deployment.resolution import Resolution
+from projections.deploy.cloudformation import Document, TemplateError, read_template, template_of
+from projections.deploy.resolution import Resolution
 
 TEMPLATE = ROOT / "template.yaml"
 

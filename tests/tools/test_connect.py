@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from projections.aws.clients import client, create_table, delete_table
+from projections.aws.connection import Live, connect
+from projections.cli.options import document_of
 from projections.engine.store import Schema
 from projections.errors import UsageError
 from projections.language.program import LEDGER_SCHEMA
-from projections.stores.aws import client, create_table, delete_table
-from projections.tools.commands.connect import Live, connect
-from projections.tools.commands.options import document_of
 
 RULES = """
 table: {key: [PK, SK], indexes: {GSI1: {GSI1PK: S, GSI1SK: N}, Other: [a, b]}}

@@ -15,17 +15,16 @@ from workloads import WORKLOADS, Workload, item, posts
 
 from benchmarks.workload import EIGHT_COUNTERS, LIKES, likes, program
 from projections.errors import UsageError
-from projections.language.program import Program
-from projections.tools.cost import figures
-from projections.tools.cost.context import BatchCost
-from projections.tools.cost.estimate import MILLION, Estimate, estimate
-from projections.tools.cost.flow import EDIT, INSERT, REMOVE, Flow
-from projections.tools.cost.hot import HotKey
-from projections.tools.cost.model import CostModel
-from projections.tools.cost.naive import naive
-from projections.tools.cost.sample import sample_estimate
-from projections.tools.cost.terms import Sum, totals
-from projections.tools.cost.workload import (
+from projections.inspect.cost import figures
+from projections.inspect.cost.context import BatchCost
+from projections.inspect.cost.estimate import MILLION, Estimate, estimate
+from projections.inspect.cost.flow import EDIT, INSERT, REMOVE, Flow
+from projections.inspect.cost.hot import HotKey
+from projections.inspect.cost.model import CostModel
+from projections.inspect.cost.naive import naive
+from projections.inspect.cost.sample import sample_estimate
+from projections.inspect.cost.terms import Sum, totals
+from projections.inspect.cost.workload import (
     Assumptions,
     Delivery,
     named_numbers,
@@ -33,8 +32,9 @@ from projections.tools.cost.workload import (
     read_rates,
     read_workload,
 )
-from projections.tools.cost.workload import Workload as Rates
-from projections.tools.rehearsal.rehearse import rehearse
+from projections.inspect.cost.workload import Workload as Rates
+from projections.inspect.rehearsal.rehearse import rehearse
+from projections.language.program import Program
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., tuple[int, str, str]]
@@ -278,7 +278,7 @@ def test_a_push_to_many_children_leaves_pages_to_the_worker() -> None:
 
 
 def test_what_every_invocation_does_is_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    from projections.tools.cost import estimate as module
+    from projections.inspect.cost import estimate as module
 
     before = social("Like=1", delivery=Delivery(batch=10))
     monkeypatch.setattr(module, "REGISTRY_READ_UNITS", 0.0)

@@ -12,13 +12,13 @@ from emulators import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
+from projections.deploy.filters import MOST, Filters, Prefix, filters, key_prefixes
+from projections.deploy.needs import Deployment, entities_of
 from projections.language.keys import Schema
 from projections.language.loader import load
 from projections.language.program import Program
 from projections.language.templates import KeyPattern
-from projections.tools.deployment.filters import MOST, Filters, Prefix, filters, key_prefixes
-from projections.tools.deployment.needs import Deployment, entities_of
-from projections.tools.event_source.filters import LONGEST, Filter
+from projections.local.event_source.filters import LONGEST, Filter
 
 RULE_FILES = [
     *sorted((ROOT / "projections/rules").glob("*.yaml")),

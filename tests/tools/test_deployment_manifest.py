@@ -14,12 +14,12 @@ from cfnlint.decode import decode_str
 from click.testing import CliRunner
 from emulators import ROOT
 
+from projections.cli.template import command
+from projections.deploy.manifest import Manifest, manifest
+from projections.deploy.needs import Deployment
+from projections.deploy.template import sam_template
 from projections.language.loader import load
 from projections.language.program import Program
-from projections.tools.commands.template import command
-from projections.tools.deployment.manifest import Manifest, manifest
-from projections.tools.deployment.needs import Deployment
-from projections.tools.deployment.template import sam_template
 
 SOCIAL = ROOT / "projections/rules/social.yaml"
 RULE_FILES = [SOCIAL, *sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))]

@@ -13,14 +13,14 @@ import pytest
 from cfnlint.decode import decode_str
 from emulators import ROOT
 
+from projections.cli.main import main
+from projections.deploy.cloudformation import template_of
+from projections.deploy.needs import Deployment
+from projections.deploy.resolution import FUNCTION, Resolution, placeholders
+from projections.deploy.template import sam_template
 from projections.errors import UsageError
 from projections.language.loader import load, loads
 from projections.language.program import Program
-from projections.tools.cli import main
-from projections.tools.deployment.cloudformation import template_of
-from projections.tools.deployment.needs import Deployment
-from projections.tools.deployment.resolution import FUNCTION, Resolution, placeholders
-from projections.tools.deployment.template import sam_template
 
 RULE_FILES = sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))
 TABLES = ROOT / "tests/simulation/rules/tables.yaml"

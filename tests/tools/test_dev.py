@@ -19,27 +19,27 @@ import pytest
 from botocore.exceptions import ClientError
 from click.testing import CliRunner
 
+from projections.aws.clients import client, create_index, create_table
+from projections.aws.streams import FoundShard, StreamGone, StreamReader, Stretch
+from projections.cli.main import cli
+from projections.dev.echo import is_own
+from projections.dev.followed import Followed
+from projections.dev.in_force import InForce
+from projections.dev.rules_file import RulesFile
+from projections.dev.watched import WatchedStore
 from projections.engine.registry import Registry
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Schema, Update
 from projections.errors import ConditionFailed, ProjectionsError, Transient, UsageError
+from projections.inspect.explain.records import tell_record
+from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.keys import Image
 from projections.language.loader import load
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import plain_item
+from projections.local.functions import Functions
 from projections.operations.backfill.progress import Run
 from projections.operations.backfill.runner import Runner
-from projections.stores.aws import client, create_index, create_table
 from projections.stores.memory import MemoryStore
-from projections.stores.streams import FoundShard, StreamGone, StreamReader, Stretch
-from projections.tools.cli import cli
-from projections.tools.dev.echo import is_own
-from projections.tools.dev.followed import Followed
-from projections.tools.dev.in_force import InForce
-from projections.tools.dev.rules_file import RulesFile
-from projections.tools.dev.watched import WatchedStore
-from projections.tools.explain.records import tell_record
-from projections.tools.local import Functions
-from projections.tools.rehearsal.rehearse import Decoded
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = Schema(("PK", "S"), ("SK", "S"))
@@ -104,7 +104,7 @@ class Loop:
 
     def __init__(self, arguments: list[str]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "projections.tools.cli", *arguments],
+            [sys.executable, "-m", "projections", *arguments],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -329,7 +329,7 @@ def test_what_a_function_cannot_do_is_given_up(
         return stream(self, event)
 
     monkeypatch.setattr(Functions, "stream", broken)
-    monkeypatch.setattr("projections.tools.dev.followed.RETRIES", 1)
+    monkeypatch.setattr("projections.dev.followed.RETRIES", 1)
     table = Table(dynamodb_local_url)
     table.create()
     table.put("USER#bad", "LIKE#POST#1")

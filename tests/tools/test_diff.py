@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from emulators import ROOT
 
+from projections.cli.main import main
+from projections.cli.printing.diff import as_data, as_markdown
+from projections.inspect.diff.difference import Difference, RuleDifference, difference
 from projections.language.loader import load, loads
 from projections.language.program import Program
-from projections.tools.cli import main
-from projections.tools.diff.difference import Difference, RuleDifference, difference
-from projections.tools.diff.show import as_data, as_markdown
 
 SOCIAL = ROOT / "projections/rules/social.yaml"
 RULE_FILES = [SOCIAL, *sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))]

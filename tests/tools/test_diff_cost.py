@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from projections.engine.store import Image, ItemKey, Page, Write
+from projections.inspect.diff.backfill import cost
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import wire
 from projections.operations.backfill.backfill import PAGE, Backfill
 from projections.operations.backfill.runner import Runner
 from projections.stores.memory import MemoryStore
-from projections.tools.diff.backfill import cost
 
 ITEMS = 1000
 

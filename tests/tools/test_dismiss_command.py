@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from place import Place
 
+from projections.aws.queues import Queue
 from projections.errors import Transient
-from projections.stores.queues import Queue
 
 
 def fill(place: Place) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stream_records import ARN, numbers, record
 
-from projections.tools.event_source import Filter, FilterError, Lane, Mapping, Settings, Stream
+from projections.local.event_source import Filter, FilterError, Lane, Mapping, Settings, Stream
 
 
 def streamed(count: int, **options: Any) -> Stream:

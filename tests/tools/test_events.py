@@ -10,8 +10,8 @@ import pytest
 from stream_records import numbers, record
 
 from projections.errors import UsageError
-from projections.tools.event_source import Discard
-from projections.tools.events import read
+from projections.local.event_source import Discard
+from projections.local.events import read
 
 
 def written(tmp_path: Path, text: str | bytes) -> str:

@@ -22,13 +22,8 @@ from projections.engine.records import decode
 from projections.engine.registry import Registry
 from projections.engine.store import Check, Image, ItemKey, Update, Write
 from projections.errors import StoreError
-from projections.language.keys import encode_key
-from projections.language.loader import loads
-from projections.language.program import Program
-from projections.stores.memory import MemoryStore
-from projections.tools.events import read
-from projections.tools.explain.document import BatchTold, Explanation, explain
-from projections.tools.explain.healing import (
+from projections.inspect.explain.document import BatchTold, Explanation, explain
+from projections.inspect.explain.healing import (
     copy_reason,
     freed_reason,
     group_reason,
@@ -37,11 +32,16 @@ from projections.tools.explain.healing import (
     release_reason,
     released,
 )
-from projections.tools.explain.matching import verdict
-from projections.tools.explain.requests import RequestTold
-from projections.tools.rehearsal.rehearse import _adopted, rehearse
-from projections.tools.rehearsal.stage import set_stage
-from projections.tools.tables import MemoryTables, schemas
+from projections.inspect.explain.matching import verdict
+from projections.inspect.explain.requests import RequestTold
+from projections.inspect.rehearsal.rehearse import _adopted, rehearse
+from projections.inspect.rehearsal.stage import set_stage
+from projections.language.keys import encode_key
+from projections.language.loader import loads
+from projections.language.program import Program
+from projections.local.events import read
+from projections.local.tables import MemoryTables, schemas
+from projections.stores.memory import MemoryStore
 
 ROOT = Path(__file__).parents[2]
 SOCIAL = ROOT / "projections/rules/social.yaml"

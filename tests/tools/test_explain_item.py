@@ -10,24 +10,24 @@ from typing import Any
 import pytest
 from histories import RULES, compiled, settled
 
+from projections.aws.clients import client
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
 from projections.engine.store import Delete, ItemKey, Update
 from projections.errors import UsageError
+from projections.inspect.explain.facts import ItemTold
+from projections.inspect.explain.item import tell_item
+from projections.inspect.explain.keys import read_key
+from projections.inspect.rehearsal.recorder import RecordingStore
 from projections.language.loader import loads
 from projections.language.program import Program
-from projections.stores.aws import client
+from projections.local.events import read
+from projections.local.replay import replay
+from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.stores.memory import MemoryStore
-from projections.tools.events import read
-from projections.tools.explain.facts import ItemTold
-from projections.tools.explain.item import tell_item
-from projections.tools.explain.keys import read_key
-from projections.tools.rehearsal.recorder import RecordingStore
-from projections.tools.replay import replay
-from projections.tools.tables import EndpointTables, MemoryTables, Tables, schemas
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., tuple[int, str, str]]

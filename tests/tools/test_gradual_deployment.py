@@ -13,14 +13,14 @@ import pytest
 from emulators import ROOT
 from samtranslator.translator.transform import transform
 
+from projections.deploy.agreement import disagreements
+from projections.deploy.cloudformation import Document, template_of
+from projections.deploy.needs import Deployment
+from projections.deploy.resolution import Resolution
+from projections.deploy.template import sam_template
 from projections.errors import UsageError
 from projections.language.loader import load, loads
 from projections.language.program import Program
-from projections.tools.deployment.agreement import disagreements
-from projections.tools.deployment.cloudformation import Document, template_of
-from projections.tools.deployment.needs import Deployment
-from projections.tools.deployment.resolution import Resolution
-from projections.tools.deployment.template import sam_template
 
 SOCIAL = ROOT / "projections/rules/social.yaml"
 TABLES = ROOT / "tests/simulation/rules/tables.yaml"

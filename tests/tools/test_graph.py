@@ -16,13 +16,13 @@ from emulators import Unavailable, mermaid_script
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from projections.cli.main import main
+from projections.inspect.graph import Graph, dot, graph_of, mermaid, page
+from projections.inspect.graph.layers import Edge, layered
+from projections.inspect.graph.layout import Box, Layout, layout_of
+from projections.inspect.graph.ordering import crossings, order
 from projections.language.loader import load, loads
 from projections.language.review import reviewed
-from projections.tools.cli import main
-from projections.tools.graph import Graph, dot, graph_of, mermaid, page
-from projections.tools.graph.layers import Edge, layered
-from projections.tools.graph.layout import Box, Layout, layout_of
-from projections.tools.graph.ordering import crossings, order
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

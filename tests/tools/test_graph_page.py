@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from projections.inspect.graph import Graph, graph_of, page
 from projections.language.loader import loads
 from projections.language.review import reviewed
-from projections.tools.graph import Graph, graph_of, page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from projections.cli.main import main
 from projections.errors import UsageError
 from projections.language.loader import load
 from projections.language.program import Program
+from projections.local.events import documents
 from projections.operations.redrive.letters import Reader
-from projections.tools.cli import main
-from projections.tools.events import documents
-from projections.tools.printable import printable
-from projections.tools.testing.cases import read_cases
+from projections.printable import printable
+from projections.testing.cases import read_cases
 
 EVENTS = Path(__file__).parents[2] / "events"
 DIGITS = "9" * 5_000

@@ -15,19 +15,19 @@ import init_tables
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError
 
+from projections.aws.clients import client, create_table, delete_table
+from projections.cli.main import main
+from projections.deploy.package import HANDLERS, MAKEFILE, package
 from projections.errors import UsageError
+from projections.init.project import PROPOSED
+from projections.init.reading import Reading, describe, estimated_units, read_sample
+from projections.init.table import Table
+from projections.init.writing import write
 from projections.language.keys import Schema
 from projections.language.program import LEDGER_SCHEMA
-from projections.stores.aws import client, create_table, delete_table
-from projections.tools.cli import main
-from projections.tools.deployment.package import HANDLERS, MAKEFILE, package
-from projections.tools.init.project import PROPOSED
-from projections.tools.init.reading import Reading, describe, estimated_units, read_sample
-from projections.tools.init.table import Table
-from projections.tools.init.writing import write
 
 ROOT = Path(__file__).parents[2]
-PLUGIN = "projections.tools.testing.plugin"
+PLUGIN = "projections.testing.plugin"
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -53,7 +53,7 @@ def run(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def projections(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(directory, sys.executable, "-m", "projections.tools.cli", *arguments)
+    return run(directory, sys.executable, "-m", "projections", *arguments)
 
 
 def all_passes(directory: Path) -> subprocess.CompletedProcess[str]:
@@ -89,7 +89,7 @@ def test_what_sam_builds_comes_from_where_this_package_is(tmp_path: Path, call: 
     call("init", tmp_path)
     planned = run(tmp_path, "make", "-n", "build-StreamFunction", f"PYTHON={sys.executable}", "ARTIFACTS_DIR=/tmp/none")
     assert planned.returncode == 0, planned.stderr
-    assert '-m projections.tools.deployment.package "rules.yaml" "/tmp/none"' in planned.stdout
+    assert '-m projections.deploy.package "rules.yaml" "/tmp/none"' in planned.stdout
     assert MAKEFILE.is_file()
     elsewhere = run(tmp_path, "make", "-n", "build-StreamFunction", "PYTHON=/bin/false")
     assert "has no dynamodb-projections" in elsewhere.stderr

@@ -15,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from init_tables import INDEXED, Item, item
 
+from projections.init.inference.infer import infer
+from projections.init.inference.proposal import Entity, Proposal, Rule
+from projections.init.invent import invent
+from projections.init.project import Existing, proposed
+from projections.init.prove import proven
+from projections.init.rule_file import rule_file
+from projections.init.table import Sample, Table
 from projections.language.loader import loads
 from projections.language.program import Program
 from projections.language.review import reviewed
-from projections.tools.init.inference.infer import infer
-from projections.tools.init.inference.proposal import Entity, Proposal, Rule
-from projections.tools.init.invent import invent
-from projections.tools.init.project import Existing, proposed
-from projections.tools.init.prove import proven
-from projections.tools.init.rule_file import rule_file
-from projections.tools.init.table import Sample, Table
 
 TABLES: dict[str, Callable[[], tuple[Table, list[Item]]]] = {
     "social": lambda: (INDEXED, init_tables.social()),

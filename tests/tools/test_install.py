@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from projections.tools.cli import COMMANDS
+from projections.cli.main import COMMANDS
 
 pytestmark = pytest.mark.xdist_group("install")  # one wheel and one environment for all
 
@@ -176,9 +176,7 @@ def test_localstacks_variables_ask_for_its_extra(installed: Installed, project: 
 
 
 def test_the_functions_package_is_made_from_the_wheel(installed: Installed, project: Path, tmp_path: Path) -> None:
-    done = installed.run(
-        "python", "-m", "projections.tools.deployment.package", str(project / "rules.yaml"), str(tmp_path)
-    )
+    done = installed.run("python", "-m", "projections.deploy.package", str(project / "rules.yaml"), str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "rules.json").read_text())["projections"]
     for name in (

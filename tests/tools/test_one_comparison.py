@@ -19,6 +19,8 @@ from projections.engine.guards import Guards
 from projections.engine.registry import Registry
 from projections.engine.store import Image, ItemKey
 from projections.errors import InvalidRequest
+from projections.inspect.explain.facts import ItemTold
+from projections.inspect.explain.item import tell_item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.operations.verify.drift import Drift
@@ -27,8 +29,6 @@ from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
 from projections.stores.memory import MemoryStore
-from projections.tools.explain.facts import ItemTold
-from projections.tools.explain.item import tell_item
 from tests.operations.test_verify import PLANTS
 from tests.operations.verify_scene import filled
 

@@ -17,16 +17,16 @@ import pytest
 
 from projections.language.keys import ItemKey
 from projections.language.loader import load, loads
-from projections.tools.oracle import Difference, Oracle, compare, expected
-from projections.tools.oracle.measures import Measure
-from projections.tools.oracle.patterns import pattern
-from projections.tools.oracle.scope import Scope
-from projections.tools.oracle.templates import KeyTemplate, Template
-from projections.tools.oracle.values import Missing, Unfit, normal, plain
-from projections.tools.testing.cases import read_cases
-from projections.tools.testing.items import wire_item
-from projections.tools.testing.rulebook import Rulebook
-from projections.tools.testing.trial import Trial
+from projections.testing.cases import read_cases
+from projections.testing.items import wire_item
+from projections.testing.oracle import Difference, Oracle, compare, expected
+from projections.testing.oracle.measures import Measure
+from projections.testing.oracle.patterns import pattern
+from projections.testing.oracle.scope import Scope
+from projections.testing.oracle.templates import KeyTemplate, Template
+from projections.testing.oracle.values import Missing, Unfit, normal, plain
+from projections.testing.rulebook import Rulebook
+from projections.testing.trial import Trial
 
 HERE = Path(__file__).parent
 LANGUAGE = HERE.parent / "language"
@@ -79,7 +79,7 @@ def test_the_engine_ends_where_the_oracle_says(document: Item, case: Item, redel
 def test_the_oracle_shares_no_code_with_what_it_judges() -> None:
     for path in (RULES.parent / "tools" / "oracle").glob("*.py"):
         imported = re.findall(r"^\s*from (projections\.\S+) import", path.read_text(), re.MULTILINE)
-        strangers = {name for name in imported if not name.startswith("projections.tools.oracle")}
+        strangers = {name for name in imported if not name.startswith("projections.testing.oracle")}
         assert strangers <= {"projections.errors", "projections.language.keys"}, path
 
 

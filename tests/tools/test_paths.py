@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from projections.aws.clients import client, create_table, delete_table
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
+from projections.inspect.paths import path_of
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.stores.aws import client, create_table, delete_table
 from projections.stores.dynamodb import DynamoDBStore, Meter
-from projections.tools.paths import path_of
 
 RULES = """
 table: {{key: [PK, SK], indexes: {{GSI1: [GSI1PK, GSI1SK]}}}}

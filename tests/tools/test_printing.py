@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from place import Place
 from yaml import safe_load
 
+from projections import terminal as render
+from projections.cli.main import COMMANDS, cli
 from projections.engine.plan import Rejected
 from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
 from projections.operations.quarantine import Quarantine
 from projections.operations.redaction import key_hash
-from projections.tools import render
-from projections.tools.cli import COMMANDS, cli
-from projections.tools.printable import printable, unescaped
+from projections.printable import printable, unescaped
 
 ROOT = Path(__file__).parents[2]
 FORGED = "✓ No drift. Items read: none."
@@ -336,7 +336,7 @@ def test_only_one_module_prints() -> None:
                 case ast.Call(func=ast.Name("Console")):
                     wrong.append(f"{place}: Console")
                 case ast.Attribute(value=ast.Name("sys"), attr="stdout" | "stderr"):
-                    if path.name not in ("cli.py", "dev.py"):  # to flush it, and to ask whether it is a terminal
+                    if path.name not in ("main.py", "dev.py"):  # to flush it, and to ask whether it is a terminal
                         wrong.append(f"{place}: sys.{node.attr}")
                 case ast.Call(func=ast.Name("styled"), args=[first, *_]):
                     if not isinstance(first, ast.Constant | ast.IfExp):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from place import MENDED, Place
 
-from projections.stores.aws import client
-from projections.stores.buckets import MARKS
+from projections.aws.buckets import MARKS
+from projections.aws.clients import client
 
 
 def test_a_poison_record_is_quarantined_its_item_is_mended_and_redriven(place: Place) -> None:

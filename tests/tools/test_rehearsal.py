@@ -10,18 +10,18 @@ import pytest
 from histories import RULES, compiled, random_records
 from metered import Metered
 
+from projections.aws.clients import client, create_table, delete_table
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Schema, Update
 from projections.errors import ConditionFailed, TransactionCancelled
+from projections.inspect.rehearsal.capacity import read_units, write_units, written
+from projections.inspect.rehearsal.recorder import Action, RecordingStore, Spent
+from projections.inspect.rehearsal.rehearse import rehearse
+from projections.inspect.rehearsal.roles import ROLES, role_of
 from projections.language.program import Program
-from projections.stores.aws import client, create_table, delete_table
+from projections.local.events import read
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.stores.memory import MemoryStore
-from projections.tools.events import read
-from projections.tools.oracle import Oracle
-from projections.tools.rehearsal.capacity import read_units, write_units, written
-from projections.tools.rehearsal.recorder import Action, RecordingStore, Spent
-from projections.tools.rehearsal.rehearse import rehearse
-from projections.tools.rehearsal.roles import ROLES, role_of
+from projections.testing.oracle import Oracle
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = Schema(

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from stream_records import ARN, numbers, record
 
+from projections.cli.main import main
 from projections.engine.processor import Outcome, Rejected
 from projections.engine.store import ItemKey, Update
 from projections.errors import ProjectionsError, UsageError
 from projections.language.loader import load
 from projections.language.program import Program
-from projections.tools.cli import main
-from projections.tools.events import read
-from projections.tools.replay import Replay, replay, seeds
-from projections.tools.tables import MemoryTables, schemas
+from projections.local.events import read
+from projections.local.replay import Replay, replay, seeds
+from projections.local.tables import MemoryTables, schemas
 
 ROOT = Path(__file__).parents[2]
 EXPECTED = Path(__file__).parent / "expected"

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from projections.aws.clients import client
+from projections.cli.main import main
 from projections.engine.store import ItemKey, Update
 from projections.errors import StoreError
 from projections.language.loader import load
 from projections.language.program import Program
-from projections.stores.aws import client
-from projections.tools.cli import main
-from projections.tools.tables import EndpointTables, schemas
+from projections.local.tables import EndpointTables, schemas
 
 ROOT = Path(__file__).parents[2]
 

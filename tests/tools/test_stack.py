@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from place import FUNCTION, MENDED, RULES, Place
 
-from projections.stores.aws import client
+from projections.aws.clients import client
 
 pytestmark = pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
 

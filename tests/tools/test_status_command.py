@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from place import MENDED, Place
 
-from projections.stores.aws import client
-from projections.tools.commands import status as status_module
-from projections.tools.commands.stack import Deployed
+from projections.aws.clients import client
+from projections.cli import status as status_module
+from projections.cli.stack import Deployed
 
 
 def levels(said: dict[str, Any]) -> dict[str, str]:

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from projections.errors import RulesError, UsageError
-from projections.tools.testing.cases import read_cases
-from projections.tools.testing.rulebook import rulebook
-from projections.tools.testing.trial import Trial
+from projections.testing.cases import read_cases
+from projections.testing.rulebook import rulebook
+from projections.testing.trial import Trial
 
 pytest_plugins = ["pytester"]
 
-PLUGIN = "projections.tools.testing.plugin"
+PLUGIN = "projections.testing.plugin"
 ROOT = Path(__file__).parents[2]
 
 RULES = """

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from projections.aws.clients import client, create_table, delete_table
 from projections.language.loader import load
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.stores.aws import client, create_table, delete_table
 
 RULES = """
 table: {key: [PK, SK]}

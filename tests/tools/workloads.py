@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from projections.engine.store import Image
+from projections.inspect.cost.flow import EDIT, INSERT, REMOVE, Flow
+from projections.inspect.cost.workload import Assumptions
 from projections.language.loader import load, loads
 from projections.language.program import Program
 from projections.language.values import wire
-from projections.tools.cost.flow import EDIT, INSERT, REMOVE, Flow
-from projections.tools.cost.workload import Assumptions
 
 __all__ = ["WORKLOADS", "Workload", "item", "posts"]
 

@@ -12,7 +12,7 @@ from projections.engine.registry import Registry, Standing
 from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.progress import Run
 from projections.operations.backfill.runner import Runner
-from projections.tools.oracle import Oracle
+from projections.testing.oracle import Oracle
 from tests.engine.world import World
 
 TABLE = "table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK], GSI2: [GSI2PK, GSI2SK]}}\n"

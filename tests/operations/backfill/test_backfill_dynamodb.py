@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 from emulators import ROOT
 
+from projections.aws.clients import client, create_table, delete_table
+from projections.aws.wiring import worker_from_environment
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
-from projections.operations.wiring import worker_from_environment
-from projections.stores.aws import client, create_table, delete_table
-from projections.tools.oracle import Oracle
+from projections.testing.oracle import Oracle
 from tests.operations.backfill.stage import ALL, BY_NAME, LIKE, POST, SEEN, TABLE, TAG, USER, Stage
 
 RULES = f"{TABLE}entities:\n{POST}{LIKE}{USER}{BY_NAME}{SEEN}{TAG}projections:\n{ALL}"
-COMMAND = [sys.executable, "-m", "projections.tools.cli", "backfill"]
+COMMAND = [sys.executable, "-m", "projections", "backfill"]
 
 
 class Tables:

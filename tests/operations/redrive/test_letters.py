@@ -12,10 +12,10 @@ import pytest
 from projections.engine.embeds import Push
 from projections.engine.processor import Rejected
 from projections.engine.store import ItemKey, Schema
+from projections.local.event_source.discard import Discard
 from projections.operations.quarantine import message
 from projections.operations.redrive.letters import Letter, Reader
 from projections.operations.tasks import BackfillTask, write
-from projections.tools.event_source.discard import Discard
 
 ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/app/stream/2026-01-01T00:00:00.000"
 SCHEMAS = {"main": Schema(("PK", "S"), ("SK", "S")), "readings": Schema(("sensor", "N"))}

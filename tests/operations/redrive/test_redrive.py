@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from projections.aws.queues import Message
+from projections.aws.wiring import at_once
 from projections.engine.embeds import Push
 from projections.engine.registry import FILLING
 from projections.engine.store import ItemKey
@@ -20,8 +22,6 @@ from projections.operations.redrive.boxes import Bucketful, Files, Messages, Out
 from projections.operations.redrive.letters import Letter, Reader
 from projections.operations.redrive.redrive import Answer, Redrive
 from projections.operations.tasks import BackfillTask, Task, write
-from projections.operations.wiring import at_once
-from projections.stores.queues import Message
 from tests.engine.scene import COUNT, Scene, Stopped, die, live, settled
 from tests.engine.world import World
 

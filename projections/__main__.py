@@ -1,0 +1,5 @@
+"""`python -m projections`: the command line."""
+
+from projections.cli.main import main
+
+main()

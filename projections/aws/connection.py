@@ -1,0 +1,187 @@
+"""Live tables of a deployment: which ones, where, and whether they fit the rules."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from projections.errors import UsageError
+
+if TYPE_CHECKING:
+    from projections.engine.store import Schema
+    from projections.language.program import Program
+    from projections.stores.dynamodb import DynamoDBStore
+
+__all__ = ["Live", "connect", "differences", "real_names"]
+
+LEDGER = "ledger"
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What a command works on. By logical name, the ledger's included, `names` are the real names of tables, `sizes` about
+    how many items they hold (DynamoDB counts every six hours). `warnings` say what may be meant as it is, but is unusual.
+    """
+
+    document: Mapping[str, Any]
+    program: Program
+    store: DynamoDBStore
+    client: Any
+    names: Mapping[str, str]
+    sizes: Mapping[str, int]
+    warnings: Sequence[str]
+    described: Mapping[str, Mapping[str, Any]]
+    """What DescribeTable returned of each table."""
+
+
+def connect(
+    document: Mapping[str, Any],
+    tables: Sequence[str],
+    ledger: str | None,
+    endpoint_url: str | None,
+    region: str | None,
+    *,
+    threads: int = 10,
+    without_ledger: bool = False,
+) -> Live:
+    """The tables these options name. Raises UsageError, with everything that is missing or does not fit the rules.
+
+    `document` are the canonical rules. With `without_ledger` there need not be one: then `names` has none.
+    """
+    from projections.aws.clients import client
+    from projections.language.program import LEDGER_SCHEMA, Program
+    from projections.stores.dynamodb import DynamoDBStore
+
+    program = Program.from_document(document)
+    names = real_names(tables, list(program.tables))
+    ledger = ledger or os.environ.get("LEDGER_TABLE_NAME")
+    if not ledger and not without_ledger:
+        raise UsageError("which ledger table? Name it with --ledger NAME or LEDGER_TABLE_NAME; `sam deploy` prints it")
+    alone = ledger not in names.values()
+    if ledger:
+        names[LEDGER] = ledger
+    dynamodb = client(endpoint_url=endpoint_url, region=region, max_pool_connections=threads)
+    schemas = {**program.tables, LEDGER: LEDGER_SCHEMA}
+    described = {logical: _described(dynamodb, name) for logical, name in names.items()}
+    wrong = [what for logical in names for what in differences(names[logical], described[logical], schemas[logical])]
+    if not alone:
+        wrong.append(f"--ledger {ledger}: that is an application's table, and the ledger is a table of its own")
+    if wrong:
+        raise UsageError(*wrong)
+    return Live(
+        document,
+        program,
+        DynamoDBStore(dynamodb, names, schemas),
+        dynamodb,
+        names,
+        {logical: table.get("ItemCount", 0) for logical, table in described.items()},
+        [text for logical in program.tables for text in _unusual(names[logical], described[logical])],
+        described,
+    )
+
+
+def real_names(given: Sequence[str], logical: Sequence[str]) -> dict[str, str]:
+    """The real name of each table of the rules, by --table or the environment. Raises UsageError."""
+    source = "--table"
+    if not given:
+        if several := os.environ.get("TABLES"):
+            given, source = _of_environment(several), "TABLES"
+        elif single := os.environ.get("TABLE_NAME"):
+            given, source = [single], "TABLE_NAME"
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, real = text.partition("=")
+        if not equals:
+            if len(logical) > 1:
+                raise UsageError(f"{source} {text}: which of {', '.join(logical)}? Write --table LOGICAL={text}")
+            name, real = logical[0], text
+        if name not in logical:
+            raise UsageError(f"{source} {text}: the rules have no table {name!r}; they have {', '.join(logical)}")
+        if name in found:
+            raise UsageError(f"{source} {text}: {name} is {found[name]} already")
+        found[name] = real
+    missing = [name for name in logical if name not in found]
+    if missing and len(logical) == 1:
+        raise UsageError("which table? Name it with --table NAME or TABLE_NAME")
+    if missing:
+        raise UsageError(f"which table is {missing[0]}? Name it with --table {missing[0]}=NAME or TABLES")
+    return found
+
+
+def _of_environment(text: str) -> list[str]:
+    try:
+        return [f"{name}={real}" for name, real in json.loads(text).items()]
+    except (ValueError, AttributeError):
+        raise UsageError(f"TABLES is {text!r}, which is no JSON object of logical to real names") from None
+
+
+def _described(dynamodb: Any, name: str) -> dict[str, Any]:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        found: dict[str, Any] = dynamodb.describe_table(TableName=name)["Table"]
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code")
+        if code == "ResourceNotFoundException":
+            where = f"{dynamodb.meta.endpoint_url}, {dynamodb.meta.region_name}"
+            raise UsageError(
+                f"there is no table {name} at {where}; check name, account, --region and --endpoint-url"
+            ) from None
+        raise UsageError(f"table {name}: {error}") from None
+    except BotoCoreError as error:
+        raise UsageError(f"table {name}: {error}") from None
+    return found
+
+
+def differences(name: str, table: Mapping[str, Any], schema: Schema) -> Iterator[str]:
+    """What of a table, as DescribeTable shows it, is not as the rules say."""
+    types = {one["AttributeName"]: one["AttributeType"] for one in table["AttributeDefinitions"]}
+    key = _of_schema(table["KeySchema"], types)
+    wanted = (schema.partition,), () if schema.sort is None else (schema.sort,)
+    if key != wanted:
+        yield (
+            f"table {name} has the key {_text(key)}, the rules say {_text(wanted)}. "
+            "Name the right table, or correct `key` in the rules"
+        )
+    indexes = {
+        index["IndexName"]: _of_schema(index["KeySchema"], types)
+        for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes")
+        for index in table.get(kind) or ()
+    }
+    for index, declared in schema.indexes.items():
+        if index not in indexes:
+            yield (
+                f"table {name} has no index {index} with the key {_text(declared)}; it has {', '.join(indexes) or 'none'}. "
+                "Create it, or correct `indexes` in the rules"
+            )
+        elif indexes[index] != (tuple(declared[0]), tuple(declared[1])):
+            yield (
+                f"index {index} of table {name} has the key {_text(indexes[index])}, the rules say {_text(declared)}. "
+                "Correct `indexes` in the rules, or create the index anew"
+            )
+
+
+_Key = tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]
+
+
+def _of_schema(elements: Sequence[Mapping[str, str]], types: Mapping[str, str]) -> _Key:
+    def part(kind: str) -> tuple[tuple[str, str], ...]:
+        names = [one["AttributeName"] for one in elements if one["KeyType"] == kind]
+        return tuple((name, types.get(name, "S")) for name in names)
+
+    return part("HASH"), part("RANGE")
+
+
+def _text(key: _Key) -> str:
+    return ", ".join(f"{name} ({kind})" for part in key for name, kind in part)
+
+
+def _unusual(name: str, table: Mapping[str, Any]) -> Iterator[str]:
+    stream = table.get("StreamSpecification") or {}
+    if not stream.get("StreamEnabled"):
+        yield f"table {name} has no stream: what changes from now on reaches no projection until it has one"
+    elif stream.get("StreamViewType") != "NEW_AND_OLD_IMAGES":
+        yield f"the stream of table {name} carries {stream.get('StreamViewType')}; projections need NEW_AND_OLD_IMAGES"

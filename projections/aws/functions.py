@@ -1,0 +1,91 @@
+"""What Lambda says of a function: the files in its package, and the event source mappings that feed it."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+from botocore.awsrequest import AWSRequest
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.httpsession import URLLib3Session
+from botocore.utils import get_environ_proxies
+
+from projections.errors import Misconfigured, Transient
+
+__all__ = ["event_source_mappings", "packaged_file"]
+
+_ROOT = "/var/task"
+"""Where Lambda unpacks the package."""
+
+
+def packaged_file(aws_lambda: Any, function: str, variable: str, default: str) -> tuple[str, bytes]:
+    """Return the file that one of the function's environment variables names, as its path in the package and its bytes.
+
+    `default` is the path where the variable is not set. The package is what the function runs: no copy of it can be older or
+    newer. Raises Misconfigured if it cannot be read.
+    """
+    try:
+        found = aws_lambda.get_function(FunctionName=function)
+    except (ClientError, BotoCoreError) as error:
+        raise Misconfigured(f"function {function}: {error}") from error
+    variables = found["Configuration"].get("Environment", {}).get("Variables", {})
+    path = PurePosixPath(_ROOT, variables.get(variable) or default)
+    location = found["Code"].get("Location")
+    if not location:
+        raise Misconfigured(f"function {function}: it has no package (.zip) that could be read")
+    try:
+        with zipfile.ZipFile(io.BytesIO(_download(location))) as package:
+            return str(path), package.read(str(path.relative_to(_ROOT)))
+    except KeyError:
+        raise Misconfigured(f"function {function}: its package has no {path.relative_to(_ROOT)}") from None
+    except ValueError:
+        raise Misconfigured(f"function {function}: {variable} is {path}, which is not in its package") from None
+    except BotoCoreError as error:  # whose text has the address, and so the signature
+        host, kind = urlsplit(location).netloc, type(error).__name__
+        raise Misconfigured(f"function {function}: its package could not be read: {kind} at {host}") from None
+    except (OSError, zipfile.BadZipFile) as error:
+        raise Misconfigured(f"function {function}: its package could not be read: {error}") from error
+
+
+def _download(url: str) -> bytes:
+    """Return what is at a signed URL, through the proxy and with the certificates of AWS's own clients."""
+    from projections.aws.clients import session
+
+    bundle = session().get_config_variable("ca_bundle")
+    http = URLLib3Session(verify=bundle or True, proxies=get_environ_proxies(url), timeout=30)
+    answer = http.send(AWSRequest(method="GET", url=url).prepare())
+    if answer.status_code != 200:
+        raise OSError(f"the answer is HTTP {answer.status_code}")
+    content: bytes = answer.content
+    return content
+
+
+def event_source_mappings(aws_lambda: Any, function: str, streams: Iterable[str]) -> list[Mapping[str, Any]]:
+    """Return the mappings that feed a function, or an alias or version of it, from any stream.
+
+    Those of aliases and versions are found by the streams they read, because Lambda lists mappings by the very function that
+    they name. Raises Transient if Lambda does not answer.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    try:
+        for question in ({"FunctionName": function}, *({"EventSourceArn": stream} for stream in streams)):
+            for one in _pages(aws_lambda, question):
+                if _name(one["FunctionArn"]) == _name(function):
+                    found[one["UUID"]] = one
+    except (ClientError, BotoCoreError) as error:
+        raise Transient(f"Lambda: {error}") from error
+    return list(found.values())
+
+
+def _pages(aws_lambda: Any, question: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    for page in aws_lambda.get_paginator("list_event_source_mappings").paginate(**question):
+        yield from page["EventSourceMappings"]
+
+
+def _name(function: str) -> str:
+    """Return a function's name, of its name or ARN, with or without an alias or version."""
+    return function.split(":")[6] if function.startswith("arn:") else function.split(":")[0]

@@ -1,0 +1,132 @@
+"""`projections backfill`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from projections.aws.connection import connect
+from projections.cli.options import as_json, live_options
+from projections.cli.stack import deployed, stack_option
+from projections.errors import UsageError
+from projections.terminal import print_line
+
+__all__ = ["command"]
+
+STOPPED = 130
+_ENVIRONMENT = "$TASK_QUEUE_URL"
+
+
+@click.command("backfill")
+@live_options
+@stack_option
+@as_json
+@click.option("--rule", "only", multiple=True, metavar="NAME", help="Only for this rule; may be repeated.")
+@click.option("--segments", type=click.IntRange(1, 200), default=4, show_default=True, help="Segments scanned at once.")
+@click.option(
+    "--rate", type=click.IntRange(1), metavar="WRITES_PER_SECOND", help="Write no faster. [default: as fast as it goes]"
+)
+@click.option(
+    "--wait",
+    type=click.FloatRange(0, 900),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a function runs at most, its Timeout: changed rules wait for functions that know the old ones.",
+)
+@click.option(
+    "--allow-delete",
+    is_flag=True,
+    help="Delete copies and derived items that nothing stands for any more, and attributes that rolled back rules may have "
+    "written.",
+)
+@click.option("--restart", is_flag=True, help="Begin anew instead of going on where the last run stopped.")
+@click.option("--dry-run", is_flag=True, help="Write nothing; say what would be written, and about what it would cost.")
+@click.option(
+    "--queue",
+    is_flag=False,
+    flag_value=_ENVIRONMENT,
+    metavar="[URL]",
+    help="Leave the work to the worker function, by its task queue. [without URL: of --stack, or $TASK_QUEUE_URL]",
+)
+def command(
+    rules: str | None,
+    tables: tuple[str, ...],
+    ledger: str | None,
+    endpoint_url: str | None,
+    region: str | None,
+    stack: str | None,
+    as_json: bool,
+    only: tuple[str, ...],
+    segments: int,
+    rate: int | None,
+    wait: float,
+    allow_delete: bool,
+    restart: bool,
+    dry_run: bool,
+    queue: str | None,
+) -> int:
+    """Make projections right for what the tables hold already, while the application writes.
+
+    Run it when rules are new, changed or retired, and when the stream was off for longer than 24 hours. Rules go live
+    when all items have been read; until then nothing partial is published. It may be stopped at any time: the same
+    command goes on where it was. Nothing of yours is deleted without --allow-delete.
+
+    Exits with 1 if anything failed, was rejected, or was not deleted.
+    """
+    from projections.aws.wiring import at_once
+    from projections.cli.printing.backfill import Told, report, report_dry
+    from projections.operations.backfill.backfill import Backfill
+    from projections.operations.backfill.pages import PAGE
+    from projections.operations.backfill.runner import Runner
+    from projections.operations.pacing import Pacer
+
+    if queue is not None and (dry_run or rate):
+        raise UsageError(
+            "--queue leaves the work to functions, which have a pace of their own; without --dry-run, --rate"
+        )
+    names = deployed(stack, region)
+    queue_url = names.name(None, "TaskQueueUrl", "TASK_QUEUE_URL") if queue == _ENVIRONMENT else queue
+    if queue is not None and not queue_url:
+        raise UsageError("which queue? Name it with --queue URL, --stack or TASK_QUEUE_URL; `sam deploy` prints it")
+    document = names.document(rules, writes=not dry_run)
+    live = connect(
+        document, names.tables(tables, document), names.ledger(ledger), endpoint_url, region, threads=4 * segments
+    )
+    backfill = Backfill(
+        live.program,
+        live.store,
+        now=lambda: datetime.now(UTC),
+        run=at_once(3 * segments),
+        page=min(PAGE, 12 * rate) if rate else PAGE,  # a page should take a minute at most
+        pace=Pacer(rate) if rate else (lambda writes: None),
+        dry=dry_run,
+    )
+    with Told(live, as_json=as_json) as told:
+        runner = Runner(backfill, told=told.page, waiting=told.wait, reading=told.reading)
+        if dry_run:
+            counted = runner.rehearse(backfill.rehearsed(only, segments))
+            told.end()
+            return report_dry(backfill, counted, runner, as_json=as_json)
+        known = backfill.progress.run()
+        run = backfill.begin(rules=only, segments=segments, wait=wait, allow_delete=allow_delete, restart=restart)
+        told.begin(run, resumed=known is not None and known.name == run.name)
+        if queue_url:
+            from projections.aws.clients import client
+            from projections.aws.queues import Queue
+            from projections.operations.backfill.queued import start
+            from projections.operations.tasks import Tasks
+
+            sqs = client("sqs", region=region)
+            start(backfill, run, Tasks(lambda: Queue(sqs, queue_url)))
+            told.left(run)
+            return 0
+        try:
+            run = runner.work(run)
+        except KeyboardInterrupt:
+            told.end()
+            print_line("Stopped. The same command goes on where this one was.", err=True)
+            return STOPPED
+        told.end()
+        return report(backfill, run, runner, as_json=as_json)

@@ -1,0 +1,221 @@
+"""`projections check`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from projections.cli.options import as_json, document_of, find_rules, rules_argument
+from projections.terminal import console, count, json_text, print_grid, print_line, print_text, styled
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from projections.language.findings import Finding
+    from projections.language.models import Rules
+
+__all__ = ["command"]
+
+COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
+
+
+@click.command("check")
+@rules_argument
+@click.option(
+    "--template",
+    "template",
+    metavar="FILE",
+    help="A SAM or CloudFormation template: say instead where it does not agree with the rules.",
+)
+@as_json
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "note"]),
+    default="warning",
+    show_default=True,
+    help="The least severity that makes the exit code 1.",
+)
+def command(file: str | None, rules: str | None, template: str | None, as_json: bool, fail_on: str) -> int:
+    """Say whether a rule file makes sense, what each rule does, and what may go wrong with it.
+
+    Prints each rule with its source, the key of its target, what it writes there, the path it takes and what that costs;
+    below it what was found: errors (the rules cannot be used, or a rule can never work), warnings (it will go wrong
+    for items or a load that are to be expected) and notes (worth knowing, and often meant so).
+
+    Exits with 1 if there are errors or warnings; --fail-on error lets warnings pass, --fail-on note lets nothing pass. A
+    comment accepts a warning or note, on its line or above it:
+
+    \b
+    GSI1PK: BOARD  # check: ignore hot-partition
+
+    With --template: keys, indexes, stream, TTL, filters, environment and permissions of a template. Notes say what cannot
+    be judged from it.
+    """
+    from projections.language.review import review
+
+    path = find_rules(file, rules)
+    if template is not None:
+        return _compare(path, template, as_json, fail_on)
+    found = review(path, _near(path))
+    rows = _rows(found.rules) if found.rules is not None else []
+    if as_json:
+        print_text(json_text({"findings": [asdict(finding) for finding in found.findings], "rules": rows}))
+    else:
+        _print(rows, found.findings, _near(path))
+    return int(any(_as_bad(finding.severity, fail_on) for finding in found.findings))
+
+
+def _compare(path: Path, template: str, as_json: bool, fail_on: str) -> int:
+    from projections.deploy.agreement import disagreements
+    from projections.deploy.cloudformation import read_template
+    from projections.deploy.needs import Deployment
+    from projections.language.program import Program
+
+    program = Program.from_document(document_of(path))
+    found = disagreements(read_template(template), Deployment(str(path), program))
+    if as_json:
+        print_text(json_text({"template": template, "findings": [asdict(finding) for finding in found]}))
+    else:
+        for finding in found:
+            print_line(str(finding))
+        wrong = sum(finding.severity != "note" for finding in found)
+        noun = "finding" if wrong == 1 else "findings"
+        print_line(f"{wrong} {noun}." if wrong else f"✓ {template} agrees with {_near(path)}.")
+    return int(any(_as_bad(finding.severity, fail_on) for finding in found))
+
+
+def _as_bad(severity: str, limit: str) -> bool:
+    from projections.language.findings import SEVERITIES
+
+    severities: list[str] = [*SEVERITIES]
+    return severities.index(severity) <= severities.index(limit)
+
+
+def _rows(rules: Rules) -> list[dict[str, Any]]:
+    from projections.inspect.lineage import conditions, entity_key, key_text, origins, target_of
+    from projections.inspect.paths import path_of
+    from projections.language.findings.facts import Facts
+    from projections.language.ownership import chains, follows
+
+    document = rules.canonical()
+    written, passes, before, keys = origins(document), chains(rules), follows(rules), Facts(rules).target_keys
+    return [
+        {
+            "rule": name,
+            "kind": rule["kind"],
+            "from": rule["from"],
+            "into": target_of(rule),
+            "where": conditions(rule["where"]) if rule["where"] else None,
+            "source_key": entity_key(document, rule["from"]),
+            "key": key_text(document, name),
+            "writes": {a: o.how for a, o in written[target_of(rule)].items() if o.rule == name},
+            "mode": rule["mode"],
+            "path": path_of(document, name).document(),
+            "from_attributes": list(keys[name].attributes) if name in keys else [],
+            "after": list(before[name]),
+            "passes": len(passes[name]),
+        }
+        for name, rule in document["projections"].items()
+    ]
+
+
+# --- for people ---
+
+
+def _print(rows: list[dict[str, Any]], findings: tuple[Finding, ...], file: str) -> None:
+
+    out = console()
+    names = {row["rule"] for row in rows}
+    for row in rows:
+        _print_rule(out, row, [finding for finding in findings if finding.rule == row["rule"]])
+    _print_findings(out, [finding for finding in findings if finding.rule not in names])
+    _print_summary(out, file, rows, findings)
+
+
+def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -> None:
+    from projections.inspect.paths import Path as WritePath
+
+    only = f" where {row['where']}" if row["where"] else ""
+    mode = styled(" [yellow]({})[/]", row["mode"]) if row["mode"] != "live" else ""
+    target = "on the same item" if row["kind"] == "index" else f"→ {row['into']}"
+    out.print(
+        styled(
+            "[bold cyan]{}[/]{}  {} of {}{} {}  [dim]{}[/]",
+            row["rule"],
+            mode,
+            row["kind"],
+            row["from"],
+            only,
+            target,
+            row["key"],
+        ),
+        soft_wrap=True,
+    )
+    print_grid(out, [[(attribute, ""), (how, "dim")] for attribute, how in row["writes"].items()], after="")
+    if row["from_attributes"]:
+        names = ", ".join(f"{{{name}}}" for name in row["from_attributes"])
+        out.print(styled("  [dim]key: {} of the attributes of {}.[/]", names, row["from"]), soft_wrap=True)
+    taken = WritePath(**row["path"])
+    name = f"{taken.name}: " if taken.name != row["kind"] else ""
+    out.print(styled("  [dim]path: {}. {}.[/]", name + taken.how, taken.units), soft_wrap=True)
+    if row["after"]:
+        out.print(
+            styled("  [dim]after {}: {} passes through the stream.[/]", ", ".join(row["after"]), row["passes"]),
+            soft_wrap=True,
+        )
+    _print_findings(out, findings, "  ")
+    if not findings:
+        out.print()
+
+
+def _print_findings(out: Console, findings: list[Finding], indent: str = "") -> None:
+    for finding in findings:
+        colour = COLOURS[finding.severity]
+        place = f"{finding.file}:{finding.line}:{finding.column}:"
+        code = styled(" [dim]\\[{}][/]", finding.code) if finding.code != "mistake" else ""
+        out.print(
+            styled(
+                "{}[bold]{}[/] [cyan]{}[/]: [{}]{}[/]{}: {}",
+                indent,
+                place,
+                finding.path,
+                colour,
+                finding.severity,
+                code,
+                finding.reason,
+            ),
+            soft_wrap=True,
+        )
+        if finding.instead:
+            out.print(styled("{}  [green]→[/] {}", indent, finding.instead), soft_wrap=True)
+    if findings:
+        out.print()
+
+
+def _print_summary(out: Console, file: str, rows: list[dict[str, Any]], findings: tuple[Finding, ...]) -> None:
+
+    counts = {
+        severity: sum(finding.severity == severity for finding in findings) for severity in ("error", "warning", "note")
+    }
+    noun = "mistake" if not rows else "error"
+    told = [count(counts["error"], noun)] if counts["error"] else ["no mistakes"]
+    told += [count(counts[severity], severity) for severity in ("warning", "note") if counts[severity]]
+    mark = (
+        styled("[red]✗[/]")
+        if counts["error"]
+        else styled("[yellow]![/]")
+        if counts["warning"]
+        else styled("[green]✓[/]")
+    )
+    rules = f"{count(len(rows), 'rule')}, " if rows else ""
+    out.print(styled("{} {}: {}{}.", mark, file, rules, ", ".join(told)), soft_wrap=True)
+
+
+def _near(path: Path) -> str:
+    """A path as seen from here, if it is below."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_absolute() and path.is_relative_to(here) else str(path)

@@ -1,0 +1,129 @@
+"""`projections cost`."""
+
+from __future__ import annotations
+
+import click
+
+from projections.cli.options import as_json, document_of, find_rules, rules_option
+from projections.errors import UsageError
+from projections.terminal import json_text, print_text
+
+__all__ = ["command"]
+
+
+@click.command("cost")
+@click.argument("events", nargs=-1, metavar="[EVENTS…]")
+@rules_option
+@as_json
+@click.option("--events-per-second", "total", type=click.FloatRange(0, min_open=True), metavar="N", help="All changes.")
+@click.option(
+    "--rate",
+    "rates",
+    multiple=True,
+    metavar="ENTITY=N",
+    help="New items a second; ENTITY:removed=N, or ENTITY:attribute,…=N for edits.",
+)
+@click.option("--why", is_flag=True, help="Show the terms that each number is made of.")
+@click.option(
+    "--targets", multiple=True, metavar="RULE=N", help="Different targets in a batch. [default: each its own]"
+)
+@click.option("--hottest", multiple=True, metavar="RULE=SHARE", help="Share of events its busiest target gets.")
+@click.option("--matching", multiple=True, metavar="RULE=SHARE", help="Share of items it applies to. [default: 1]")
+@click.option("--elements", multiple=True, metavar="RULE=N", help="Elements of an `each`. [default: 3]")
+@click.option("--children", multiple=True, metavar="RULE=N", help="Children of a parent. [default: 100]")
+@click.option("--item-bytes", multiple=True, metavar="ENTITY=N", help="Size of an item. [default: 500]")
+@click.option(
+    "--projection",
+    multiple=True,
+    metavar="INDEX=WHAT",
+    help="It projects all, keys or names. [default: all]",
+)
+@click.option("--batch", type=click.FloatRange(1), metavar="N", help="Events in a batch, instead of rate times window.")
+@click.option(
+    "--batch-size", type=click.IntRange(1, 10_000), default=500, show_default=True, help="As in the template."
+)
+@click.option(
+    "--window", type=click.FloatRange(0, 300), default=1.0, show_default=True, help="Batching window in seconds."
+)
+@click.option("--shards", type=click.IntRange(1), default=1, show_default=True, help="Shards of the stream.")
+@click.option(
+    "--parallelization", type=click.IntRange(1, 10), default=1, show_default=True, help="ParallelizationFactor."
+)
+@click.option("--memory", type=click.IntRange(128, 10_240), default=1024, show_default=True, help="MB of the function.")
+@click.option("--call-ms", type=click.FloatRange(0), default=None, help="A round trip to DynamoDB. [default: 5]")
+@click.option("--price", "prices", multiple=True, metavar="WHAT=DOLLARS", help="write, read, request, gb-second, sqs.")
+def command(
+    events: tuple[str, ...],
+    rules: str | None,
+    as_json: bool,
+    total: float | None,
+    rates: tuple[str, ...],
+    why: bool,
+    targets: tuple[str, ...],
+    hottest: tuple[str, ...],
+    matching: tuple[str, ...],
+    elements: tuple[str, ...],
+    children: tuple[str, ...],
+    item_bytes: tuple[str, ...],
+    projection: tuple[str, ...],
+    batch: float | None,
+    batch_size: int,
+    window: float,
+    shards: int,
+    parallelization: int,
+    memory: int,
+    call_ms: float | None,
+    prices: tuple[str, ...],
+) -> int:
+    """Say what rules cost on AWS, beside a handler written by hand, and which key gets hot.
+
+    By rates: --events-per-second N is spread evenly over the entities that rules read; --rate Like=500 says how many of
+    which, --rate Like:removed=20 how many go, --rate Post:title=3 how many edits there are of an attribute. By formulas that
+    are tested against DynamoDB's consumed capacity.
+
+    By a sample: EVENTS are recorded stream events, as `replay` takes them; they are played through the real handler on
+    tables in memory, --batch of them at a time, and every request is counted. With --events-per-second the sample is taken
+    for typical of so many.
+
+    Options that take NAME=VALUE may be given several times; a value alone is for all names.
+    """
+    from projections.cli.printing.cost import estimate_document, print_estimate
+    from projections.inspect.cost.figures import CALL_MS, PRICES, TRANSACTION_MS
+    from projections.inspect.cost.workload import Assumptions, Delivery, named_numbers, projections_of, shares
+    from projections.language.program import Program
+
+    program = Program.from_document(document_of(find_rules(rules)))
+    default = {name: price for name, (price, _) in PRICES.items()}
+    assumed = Assumptions(
+        item_bytes=named_numbers(item_bytes, program.entities, "--item-bytes", least=1),
+        matching=shares(matching, program.rules, "--matching"),
+        targets=named_numbers(targets, program.rules, "--targets", least=1),
+        elements=named_numbers(elements, program.rules, "--elements", least=1),
+        children=named_numbers(children, program.rules, "--children"),
+        hottest=shares(hottest, program.rules, "--hottest"),
+        projections=projections_of(program, projection),
+        memory_mb=memory,
+        call_ms=CALL_MS if call_ms is None else call_ms,
+        transaction_ms=TRANSACTION_MS if call_ms is None else 3 * call_ms,
+        prices=default | named_numbers(prices, default, "--price"),
+    )
+    delivery = Delivery(batch_size, window, shards, parallelization, batch)
+    if events:
+        if rates:
+            raise UsageError("--rate is for estimates without EVENTS; give --events-per-second to scale a sample")
+        from projections.inspect.cost.sample import sample_estimate
+        from projections.local.events import read
+
+        records = [one.record for one in read(events)]
+        found = sample_estimate(program, records, assumed, delivery, total)
+    else:
+        from projections.inspect.cost.estimate import estimate
+        from projections.inspect.cost.model import CostModel
+        from projections.inspect.cost.workload import read_workload
+
+        found = estimate(CostModel(program, assumed), read_workload(program, total, rates), delivery)
+    if as_json:
+        print_text(json_text(estimate_document(found)))
+    else:
+        print_estimate(program, found, why=why)
+    return 0

@@ -1,0 +1,87 @@
+"""`projections diff`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from projections.cli.options import as_json, find_rules, rules_option
+from projections.errors import UsageError
+from projections.terminal import console, json_text, print_text
+
+__all__ = ["command"]
+
+
+@click.command("diff")
+@click.argument("old", metavar="OLD")
+@click.argument("new", required=False, metavar="[NEW]")
+@rules_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "markdown", "json"]),
+    default="text",
+    show_default=True,
+    help="markdown is for a comment on a pull request.",
+)
+@as_json
+def command(old: str, new: str | None, rules: str | None, form: str, as_json: bool) -> int:
+    """Say what a change of rules means: targets, owners, deletions, backfills and their cost, the template.
+
+    OLD and NEW are rule files, or the rules.json of a deployed package; NEW is --rules if it is left out. Exits with 1
+    if anything needs doing, 0 if not.
+
+    \b
+    git show main:rules.yaml > /tmp/old.yaml && projections diff /tmp/old.yaml rules.yaml
+    """
+    from projections.cli.printing.diff import as_data, as_markdown, print_difference
+    from projections.inspect.diff.difference import difference
+
+    if new and rules:
+        raise UsageError(f"two new rule files: {new} and {rules}; name one")
+    before, after = _path(old), _path(new) if new else find_rules(rules)
+    found = difference(_document(before), _document(after))
+    if as_json or form == "json":
+        print_text(json_text(as_data(found)))
+    elif form == "markdown":
+        print_text(as_markdown(found, before.name, after.name))
+    else:
+        print_difference(console(), found, str(before), str(after))
+    return 1 if found.findings else 0
+
+
+def _path(name: str) -> Path:
+    """A rule file: any file that can be read, pipes too, or the name of rules that ship."""
+    path = Path(name)
+    return path if path.exists() and not path.is_dir() else find_rules(name)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """The canonical rules of a file, whatever this version can execute. Raises RulesError or UsageError."""
+    from projections.language.document import FORMAT
+    from projections.language.loader import loads
+    from projections.language.program import Program
+
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from None
+    if '"format"' in text:
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError):
+            document = None
+        if isinstance(document, dict) and "format" in document and "guard_prefix" in document:
+            if document["format"] != FORMAT:
+                raise UsageError(
+                    f"{path}: rules compiled by another version (format {document['format']}, not {FORMAT})"
+                )
+            try:
+                Program.from_document(document)
+            except Exception as error:
+                raise UsageError(f"{path}: not rules as `projections compile` writes them: {error!r}") from None
+            return document
+    return loads(text, str(path), executable=False).canonical()

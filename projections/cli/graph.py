@@ -1,0 +1,60 @@
+"""`projections graph`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from projections.cli.options import as_json, find_rules, rules_argument
+from projections.errors import UsageError
+from projections.terminal import count, json_text, print_line, print_text
+
+__all__ = ["command"]
+
+ENDINGS = {".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "dot", ".gv": "dot", ".html": "html", ".htm": "html"}
+
+
+@click.command("graph")
+@rules_argument
+@as_json
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["mermaid", "dot", "html"]),
+    help="Which picture. [default: by the ending of the output file, else mermaid]",
+)
+@click.option(
+    "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write it here, not to the screen."
+)
+def command(file: str | None, rules: str | None, as_json: bool, form: str | None, output: str | None) -> None:
+    """Draw entities and rules.
+
+    As a Mermaid flowchart, in DOT for Graphviz, or as an HTML page that needs no network and shows for each rule its
+    keys, conditions and cost:
+
+    \b
+    projections graph rules.yaml -o rules.html
+    projections graph rules.yaml --format dot | dot -Tsvg > rules.svg
+    """
+    from projections.inspect.graph import dot, graph_of, mermaid, page
+    from projections.language.loader import load
+    from projections.language.review import review
+
+    if as_json and form is not None:
+        raise UsageError("--json and --format both say what to print; name one")
+    path = find_rules(file, rules)
+    graph = graph_of(load(path, executable=False), path.name, review(path, path.name).findings)
+    if as_json:
+        text = json_text(graph.document()) + "\n"
+    else:
+        form = form or ENDINGS.get(Path(output or "").suffix.lower(), "mermaid")
+        text = {"mermaid": mermaid, "dot": dot, "html": page}[form](graph)
+    if output is None:
+        print_text(text)
+        return
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written: {error.strerror}") from None
+    print_line(f"{output}: {count(len(graph.rules), 'rule')} of {path.name}", err=True)

@@ -1,0 +1,173 @@
+"""`projections init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from projections.cli.options import as_json
+from projections.terminal import console, count, json_text, print_line, print_text, styled
+
+if TYPE_CHECKING:
+    from projections.init.inference.proposal import Proposal
+    from projections.init.reading import Reading
+
+__all__ = ["command"]
+
+
+@click.command("init")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--table", metavar="NAME", help="Propose rules for this table, from a sample of its items. Only reads.")
+@click.option(
+    "--sample-size", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Items to read at most."
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(1),
+    default=100.0,
+    show_default=True,
+    metavar="UNITS",
+    help="Read units a second at most.",
+)
+@click.option("--force", is_flag=True, help="Replace files that are there already.")
+@click.option("--endpoint-url", metavar="URL", help="Another DynamoDB endpoint. [default: $AWS_ENDPOINT_URL]")
+@click.option("--region", metavar="NAME", help="The AWS Region. [default: as AWS's own tools]")
+@as_json
+def command(
+    directory: Path,
+    table: str | None,
+    sample_size: int,
+    rate: float,
+    force: bool,
+    endpoint_url: str | None,
+    region: str | None,
+    as_json: bool,
+) -> None:
+    """Make a project: rules, events to replay, tests, the SAM template.
+
+    Without --table it is a small example to replace by your own. With --table it is a proposal, inferred from a sample of
+    that table (DescribeTable, DescribeTimeToLive, Scan; nothing is written to it): its entities, and rules for counters and
+    repeated attributes that the application seems to keep by hand, all in the shadow. Events and tests have invented items
+    of the same shapes; no value of the table is in them.
+
+    \b
+    projections init shop && cd shop && make test
+    projections init shop --table app --sample-size 5000
+    """
+    from projections.init.project import example
+    from projections.init.writing import write
+
+    project = directory.resolve().name
+    document: dict[str, Any] = {"directory": str(directory)}
+    if table is None:
+        files = example(project)
+    else:
+        files, found = _proposed(directory, project, table, sample_size, rate, force, endpoint_url, region, as_json)
+        document |= found
+    write(directory, files, force=force)
+    document["files"] = sorted(files)
+    if as_json:
+        print_text(json_text(document))
+    else:
+        _print_end(directory, files)
+
+
+def _proposed(
+    directory: Path,
+    project: str,
+    table: str,
+    size: int,
+    rate: float,
+    force: bool,
+    endpoint_url: str | None,
+    region: str | None,
+    quiet: bool,
+) -> tuple[dict[str, str], dict[str, Any]]:
+    import time
+
+    from botocore.exceptions import BotoCoreError
+
+    from projections.aws.clients import client
+    from projections.errors import UsageError
+    from projections.init.inference.infer import infer
+    from projections.init.project import PROPOSED, Existing, proposed
+    from projections.init.prove import proven
+    from projections.init.reading import Reading, describe, estimated_units, read_sample, stream_arn
+    from projections.init.writing import refuse_existing
+
+    refuse_existing(directory, PROPOSED, force=force)  # before anything is read that costs
+    try:
+        dynamodb = client(endpoint_url=endpoint_url, region=region)
+    except BotoCoreError as error:
+        raise UsageError(
+            f"table {table}: {error} Name it with --region, or another endpoint with --endpoint-url"
+        ) from None
+    about, described = describe(dynamodb, table)
+    expected = estimated_units(about, size)
+    if not quiet:
+        known = f"of about {about.items:,} " if about.items else ""
+        print_line(
+            f"Reading up to {size:,} {known}items of {table}: about {expected:,} read units, at most {rate:g} a second.",
+            err=True,
+        )
+    reading = Reading()
+    sample = read_sample(dynamodb, table, size, rate, time.sleep, reading)
+    proposal = proven(infer(about, sample))
+    files = proposed(project, proposal, Existing(table, stream_arn(about, described)))
+    if not quiet:
+        _print_proposal(proposal, reading)
+    return files, _document(proposal, reading, expected)
+
+
+def _document(proposal: Proposal, reading: Reading, expected: int) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "table": proposal.table.name,
+        "sampled": proposal.sampled,
+        "complete": proposal.complete,
+        "recognised": proposal.recognised,
+        "read_units": {"expected": expected, "consumed": reading.units, "requests": reading.requests},
+        "separator": proposal.separator,
+        "entities": [asdict(entity) for entity in proposal.entities],
+        "relations": [asdict(relation) for relation in proposal.relations],
+        "rules": [{**asdict(rule), "kind": rule.kind, "active": not rule.doubt} for rule in proposal.rules],
+        "unknown": [asdict(unknown) for unknown in proposal.unknown],
+    }
+
+
+def _print_proposal(proposal: Proposal, reading: Reading) -> None:
+
+    out = console()
+    whole = "all" if proposal.complete else "a sample"
+    out.print(
+        f"Read {count(proposal.sampled, 'item')} ({whole}): {reading.units:g} read units in "
+        f"{count(reading.requests, 'request')}. Nothing was written to the table.",
+        soft_wrap=True,
+    )
+    out.print()
+    if not proposal.recognised:
+        out.print(
+            styled("[yellow]No structure was recognised[/]: rules.yaml has one entity for any item, and no rules.")
+        )
+    for entity in proposal.entities:
+        key = " · ".join(entity.key.values())
+        match = f" where {entity.match[0]} is {entity.match[1]}" if entity.match else ""
+        out.print(styled("[bold cyan]{}[/]  {}  [dim]{:,}[/]", entity.name, key + match, entity.items), soft_wrap=True)
+    for unknown in proposal.unknown:
+        key = " · ".join(unknown.key.values())
+        out.print(styled("[yellow]?[/]  {}  [dim]{:,}: {}[/]", key, unknown.items, unknown.why), soft_wrap=True)
+    out.print()
+    for rule in proposal.rules:
+        mark = styled("[yellow]possible[/]") if rule.doubt else styled("[green]shadow[/]  ")
+        out.print(styled("{}  [bold]{}[/]  {}", mark, rule.name, rule.evidence), soft_wrap=True)
+    if proposal.rules:
+        out.print()
+
+
+def _print_end(directory: Path, files: dict[str, str]) -> None:
+    names = sorted(files, key=lambda name: ("/" in name, name))
+    print_line(f"Wrote {len(names)} files to {directory}: {', '.join(names)}.")
+    print_line(f"Next: cd {directory} && projections check && projections replay events/*.json && python -m pytest")

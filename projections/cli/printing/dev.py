@@ -1,0 +1,231 @@
+"""What `dev` prints, line by line: for people, or as one JSON object per line."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from projections.cli.printing.diff import as_data, print_difference
+from projections.dev.delivery import Delivery, Totals
+from projections.dev.watched import Written
+from projections.engine.store import Image, ItemKey
+from projections.inspect.diff.difference import Difference
+from projections.inspect.explain.records import RecordTold
+from projections.inspect.explain.words import encoded_words, key_words, value_words
+from projections.language.findings import Finding
+from projections.language.values import plain_item, same
+from projections.terminal import Styled, console, count, print_line, styled
+
+__all__ = ["Teller"]
+
+MOST_WRITES = 20
+"""Writes of a delivery that people are shown one by one."""
+
+MOST_ECHOES = 5
+"""Records of our own writes in a delivery that people are shown one by one."""
+
+
+class Teller:
+    """Says what happens, on standard output."""
+
+    def __init__(self, *, as_json: bool, guard_prefix: str = "~") -> None:
+        self._json = as_json
+        self._prefix = guard_prefix
+        self._out = console()
+
+    # The session
+
+    def note(self, text: str, event: str, **fields: Any) -> None:
+        """Something that happened, in words with markup, or as fields."""
+        if self._json:
+            self._line({"event": event, **fields})
+        else:
+            self._out.print(text, soft_wrap=True)
+
+    def trouble(self, reason: str) -> None:
+        """Something does not work for now."""
+        self.note(styled("[yellow]{}; trying again[/]", reason), "trouble", reason=reason)
+
+    def totals(self, totals: Totals, *, last: bool) -> None:
+        event = "ends" if last else "totals"
+        self.note(
+            styled("[bold]{}.[/]", totals.words()) if last else styled("[dim]{}[/]", totals.words()),
+            event,
+            **asdict(totals),
+        )
+
+    # Records
+
+    def delivered(self, delivery: Delivery) -> None:
+        if self._json:
+            self._delivered_json(delivery)
+            return
+        echoes = 0
+        alone = len(delivery.records) == 1
+        for told, own in zip(delivery.records, delivery.own, strict=True):
+            echoes += own
+            if not own or echoes <= MOST_ECHOES:
+                self._record(told, own, delivery if alone else None)
+        if echoes > MOST_ECHOES:
+            self._out.print(styled("          [dim]and {} more of our own writes[/]", echoes - MOST_ECHOES))
+        for written in delivery.written[:MOST_WRITES]:
+            self._out.print(styled("          [green]→[/] {}", _written(written)), soft_wrap=True)
+        if delivery.writes > MOST_WRITES:
+            self._out.print(styled("          [green]→[/] and {:,} more writes", delivery.writes - MOST_WRITES))
+        if not alone and (units := self._units(delivery)):
+            self._out.print(styled("          [dim]{}[/]", units))
+        for one in delivery.rejected:
+            by = styled(" by [cyan]{}[/]", one.rule) if one.rule else ""
+            key = encoded_words(one.key) if one.key else "a record"
+            self._out.print(
+                styled("          [yellow]quarantined[/]{}  {}", by, f"{key}: {one.reason}"), soft_wrap=True
+            )
+        if delivery.failed is not None:
+            self._out.print(styled("          [red]failed[/]  {}; trying again", delivery.failed), soft_wrap=True)
+
+    def task(self, delivery: Delivery) -> None:
+        """What came of tasks."""
+        if self._json:
+            self._delivered_json(delivery, "task")
+        elif delivery.written or delivery.rejected:
+            self._out.print(styled("{}  task  [dim]the pages that were left of a push[/]", time.strftime("%H:%M:%S")))
+            self.delivered(delivery)
+
+    def gave_up(self, key: ItemKey, event: str, reason: str) -> None:
+        """A record that was tried often enough."""
+        self.note(
+            styled("          [red]given up[/]  {} {}: {}", event, key_words(key), reason),
+            "given up",
+            eventName=event,
+            table=key.table,
+            key=_key(key),
+            reason=reason,
+        )
+
+    def _record(self, told: RecordTold, own: bool, alone: Delivery | None) -> None:
+        """One line; of a record that was delivered alone with what it cost."""
+        record = told.record
+        clock = time.strftime("%H:%M:%S")
+        if record is None:
+            self._out.print(styled("{}  [yellow]unreadable[/]  {}", clock, told.flaw or ""), soft_wrap=True)
+            return
+        style = "dim" if own else "bold"
+        entity = told.entity or "(of no entity)"
+        line = styled("{}  {:<6}  {}  [{}]{}[/]", clock, record.event, entity, style, key_words(record.key))
+        rules = list(dict.fromkeys(rule.rule for rule in told.rules if rule.effect))
+        if own:
+            line += styled("  [dim]our write: {}[/]", _changed(record.old, record.new, self._prefix))
+        if rules:
+            line += styled("  [cyan]{}[/]", ", ".join(rules))
+        elif not own and told.entity is not None and not (alone and alone.written):
+            line += styled("  [dim]nothing to do[/]")
+        elif not own and told.nearest:
+            name, reasons = told.nearest[0]
+            line += styled("  [dim]nearest is {}: {}[/]", name, "; ".join(reasons[:1]))
+        if alone is not None and (units := self._units(alone)):
+            line += styled("  [dim]{}[/]", units)
+        self._out.print(line, soft_wrap=True)
+
+    @staticmethod
+    def _units(delivery: Delivery) -> str:
+        parts = []
+        if delivery.write_units:
+            parts.append(f"{delivery.write_units:g} write unit{'' if delivery.write_units == 1 else 's'}")
+        if delivery.needless:
+            parts.append(f"{count(delivery.needless, 'write')} not needed")
+        return ", ".join(parts)
+
+    def _delivered_json(self, delivery: Delivery, event: str = "delivered") -> None:
+        for told, own in zip(delivery.records, delivery.own, strict=True):
+            record = told.record
+            self._line(
+                {
+                    "event": "record",
+                    "eventName": told.raw.get("eventName"),
+                    "entity": told.entity,
+                    "table": record.key.table if record else None,
+                    "key": _key(record.key) if record else None,
+                    "ownWrite": own,
+                    "rules": {rule.rule: rule.effect for rule in told.rules if rule.effect},
+                    "flaw": told.flaw,
+                }
+            )
+        for written in delivery.written:
+            self._line(
+                {
+                    "event": "write",
+                    "table": written.key.table,
+                    "key": _key(written.key),
+                    "rules": list(written.rules),
+                    "set": plain_item(written.set),
+                    "removed": list(written.removed),
+                    "deleted": written.deleted,
+                }
+            )
+        for one in delivery.rejected:
+            self._line({"event": "quarantined", "rule": one.rule, "key": one.key, "reason": one.reason})
+        self._line(
+            {
+                "event": event,
+                "records": len(delivery.records),
+                "writes": delivery.writes,
+                "needless": delivery.needless,
+                "ledgerWrites": delivery.ledger_writes,
+                "writeUnits": delivery.write_units,
+                "readUnits": delivery.read_units,
+                "failed": delivery.failed,
+            }
+        )
+
+    # Rules
+
+    def findings(self, found: Sequence[Finding]) -> None:
+        """Mistakes and warnings of a rule file."""
+        for one in found:
+            if self._json:
+                self._line({**asdict(one), "event": "finding"})
+            else:
+                colour = "red" if one.severity == "error" else "yellow"
+                self._out.print(styled("[{}]{}[/]", colour, str(one)), soft_wrap=True)
+
+    def refused(self, reason: str) -> None:
+        """The new rules are not used."""
+        self.note(styled("[red]The old rules stay:[/] {}", reason), "rules refused", reason=reason)
+
+    def changed(self, difference: Difference, name: str) -> None:
+        """New rules are used."""
+        if self._json:
+            self._line({"event": "rules changed", "difference": as_data(difference)})
+        else:
+            print_difference(self._out, difference, f"{name} as it was", "as it is now", brief=True)
+
+    def _line(self, fields: Mapping[str, Any]) -> None:
+        print_line(json.dumps(fields, ensure_ascii=False))
+
+
+def _key(key: ItemKey) -> list[str]:
+    return [part for part in key[1:] if part is not None]
+
+
+def _written(written: Written) -> Styled:
+    key = styled("[bold]{}[/]", key_words(written.key))
+    by = styled("  [cyan]{}[/]", ", ".join(written.rules)) if written.rules else ""
+    if written.deleted:
+        return styled("{}  deleted{}", key, by)
+    parts = [f"{name} {value_words(value, 40)}" for name, value in written.set.items()]
+    parts += [f"without {name}" for name in written.removed]
+    return styled("{}  {}{}", key, ", ".join(parts), by)
+
+
+def _changed(old: Image | None, new: Image | None, prefix: str) -> str:
+    """What a record shows to have changed, without guards."""
+    if new is None:
+        return "deleted"
+    if old is None:
+        return "created"
+    names = [n for n in dict.fromkeys([*new, *old]) if not n.startswith(prefix) and not same(old.get(n), new.get(n))]
+    parts = [f"{n} {value_words(old.get(n), 24)} → {value_words(new.get(n), 24)}" for n in names]
+    return ", ".join(parts) or "its guard"

@@ -1,0 +1,246 @@
+"""A difference in words: for a terminal, as Markdown for a pull request, and as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from projections.inspect.diff.backfill import ASSUMPTIONS
+from projections.inspect.diff.changes import Part
+from projections.inspect.diff.difference import Difference, Hand, RuleDifference
+from projections.inspect.lineage import conditions
+from projections.printable import printable
+from projections.terminal import styled
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["as_data", "as_markdown", "print_difference"]
+
+_SIGNS = {"new": "+", "changed": "~", "vanished": "-", "retired": "-"}
+_STYLES = {"new": "green", "changed": "yellow", "vanished": "bold red", "retired": "red"}
+_TICK = "\x01"
+"""Stands for a backtick within code: nothing printable has it."""
+_LONGEST = 100
+"""Characters of a part's value that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line. In `text`, what stands between backticks is as rule files have it; `_code` puts it there."""
+
+    kind: Literal["title", "heading", "rule", "item", "text"]
+    text: str
+    status: str = ""
+
+
+def _lines(difference: Difference, old: str, new: str, brief: bool = False) -> Iterator[Line]:
+    yield Line("title", f"{old} → {new}")
+    yield Line("text", _summary(difference))
+    for rule in difference.rules:
+        yield from _rule(difference, rule)
+    if brief:
+        return
+    if shared := list(dict.fromkeys(_part(p) for rule in difference.rules for p in rule.change.parts if p.shared)):
+        yield Line("heading", "Entities and tables")
+        yield from (Line("item", text) for text in shared)
+    if difference.owners:
+        yield Line("heading", "Who writes what")
+        for hand in difference.owners:
+            change = (
+                f"{_code(f'{hand.entity}.{hand.attribute}')}: {_owner(hand, hand.before)} → {_owner(hand, hand.after)}"
+            )
+            yield Line("item", f"{change}; {hand.note}" if hand.note else change)
+    if difference.deployment or difference.impossible:
+        yield Line("heading", "The template is another")
+        yield from (Line("item", reason) for reason in (*difference.impossible, *difference.deployment))
+    if any(rule.cost for rule in difference.rules):
+        yield Line("heading", "What backfills cost")
+        for rule in difference.rules:
+            if rule.cost is not None:
+                yield Line("item", f"{_code(rule.change.rule)} {rule.cost}")
+        yield Line("text", f"T are the targets (of an embed: parents) among 1000. {ASSUMPTIONS}")
+    if difference.findings:
+        yield Line("heading", "What is to be done")
+        yield from (Line("item", f"{number}. {step}") for number, step in enumerate(difference.steps(), 1))
+
+
+def _owner(hand: Hand, rule: str | None) -> str:
+    return _code(rule) if rule else "nobody" if hand.made else "the application"
+
+
+def _summary(difference: Difference) -> str:
+    counts = dict.fromkeys(_SIGNS, 0)
+    for rule in difference.rules:
+        counts[rule.change.status] += 1
+    parts = [f"{number} {status}" for status, number in counts.items() if number]
+    parts.append(f"{difference.unchanged} unchanged")
+    text = f"Rules: {', '.join(parts)}."
+    return text if difference.findings else f"{text} Nothing needs doing."
+
+
+def _rule(difference: Difference, one: RuleDifference) -> Iterator[Line]:
+    change = one.change
+    ends = change.after or change.before or {}
+    target = change.target_after or change.target_before
+    status = f"{change.status} ({change.fate})" if change.fate else change.status
+    yield Line(
+        "rule", f"{_code(change.rule)} {status}: {change.kind} of {ends['from']} → {_code(target)}", change.status
+    )
+    if change.moved:
+        yield Line("item", f"target: {_code(change.target_before)} → {_code(change.target_after)}")
+    yield from (Line("item", _part(part)) for part in change.parts if not part.shared)
+    if names := ", ".join(_code(part.name) for part in change.parts if part.shared):
+        yield Line("item", f"by way of {names}")
+    for gone, fresh, surely in difference.renamed:
+        if change.rule in (gone, fresh):
+            other = fresh if change.rule == gone else gone
+            yield Line("item", f"{'is' if surely else 'may be'} {_code(other)} under another name")
+    for items in one.deletions:
+        yield Line("item", f"deletes: {items}")
+    if one.backfill:
+        yield Line("item", f"needs a backfill: {'; '.join(one.backfill)}")
+    if one.advice:
+        yield Line("item", one.advice)
+
+
+def _part(part: Part) -> str:
+    if part.before is None:
+        return f"{part.name}: now {_code(_short(part.after))}"
+    if part.after is None:
+        return f"{part.name}: no longer {_code(_short(part.before))}"
+    return f"{part.name}: {_code(_short(part.before))} → {_code(_short(part.after))}"
+
+
+def _code(text: object) -> str:
+    return f"`{printable(str(text)).replace('`', _TICK)}`"
+
+
+def _spans(text: str) -> Iterator[tuple[str, bool]]:
+    """The parts of a line, and whether each is code."""
+    for number, part in enumerate(text.split("`")):
+        yield printable(part.replace(_TICK, "`")), number % 2 == 1
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else _measure(value) or json.dumps(_plain(value), ensure_ascii=False)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _measure(value: Any) -> str | None:
+    """A measure as rules say it, `max(stars)`; None if it is something else."""
+    if not isinstance(value, Mapping) or value.keys() != {"function", "expression", "where"}:
+        return None
+    text = f"{value['function']}({value['expression']})" if value["expression"] else str(value["function"])
+    return f"{text} where {conditions(value['where'])}" if value["where"] else text
+
+
+def _plain(value: Any) -> Any:
+    """Without what is absent: canonical documents say it all."""
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items() if inner is not None}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value
+
+
+def print_difference(out: Console, difference: Difference, old: str, new: str, *, brief: bool = False) -> None:
+    """For people, at a terminal; if it is to be `brief`, only what becomes of the rules."""
+    for line in _lines(difference, old, new, brief):
+        bold = line.kind in ("title", "heading")
+        text = styled("    " if line.kind == "item" else "")
+        if line.kind == "rule":
+            text = styled("[{}]{} [/]", _STYLES[line.status], _SIGNS[line.status])
+        for part, code in _spans(line.text):
+            text += styled("[cyan]{}[/]", part) if code else styled("[bold]{}[/]", part) if bold else part
+        if line.kind in ("rule", "heading"):
+            out.print()
+        out.print(text, soft_wrap=True)
+
+
+def as_markdown(difference: Difference, old: str, new: str) -> str:
+    """For a pull request."""
+    lines: list[str] = []
+    for line in _lines(difference, old, new):
+        text = "".join(_fenced(part) if code else _escaped(part) for part, code in _spans(line.text))
+        match line.kind:
+            case "title":
+                lines += [f"### Rules: {text}", ""]
+            case "heading":
+                lines += ["", f"#### {text}", ""]
+            case "rule":
+                lines += ["", f"**{_SIGNS[line.status]}** {text}", ""]
+            case "item":
+                lines.append(text if text[:1].isdigit() else f"- {text}")
+            case _:
+                lines += ["", text]
+    text = "\n".join(lines) + "\n"
+    while "\n\n\n" in text:
+        text = text.replace("\n\n\n", "\n\n")
+    return text
+
+
+def _fenced(code: str) -> str:
+    """A code span of Markdown: its fence is longer than any run of backticks in it."""
+    fence = "`" * (1 + max(map(len, re.findall("`+", code)), default=0))
+    room = " " if code.startswith("`") or code.endswith("`") else ""
+    return f"{fence}{room}{code}{room}{fence}"
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown takes for no HTML, link or picture."""
+    return re.sub(r"[<&\[\]]", lambda found: f"&#{ord(found[0])};", text)
+
+
+def as_data(difference: Difference) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "needs_doing": difference.findings,
+        "rules": [_rule_data(rule) for rule in difference.rules],
+        "renamed": [{"from": gone, "to": fresh, "sure": surely} for gone, fresh, surely in difference.renamed],
+        "owners": [
+            {
+                "entity": hand.entity,
+                "attribute": hand.attribute,
+                "before": hand.before,
+                "after": hand.after,
+                "made_by_rules": hand.made,
+                "note": hand.note,
+            }
+            for hand in difference.owners
+        ],
+        "template": list(difference.deployment),
+        "impossible": list(difference.impossible),
+        "new_indexes": [{"table": table, "index": index} for table, index in difference.indexes],
+        "steps": list(difference.steps()),
+        "unchanged": difference.unchanged,
+    }
+
+
+def _rule_data(one: RuleDifference) -> dict[str, Any]:
+    change, cost = one.change, one.cost
+    targets = {
+        when: None if target is None else {"entity": target.entity, "key": target.key}
+        for when, target in (("before", change.target_before), ("after", change.target_after))
+    }
+    return {
+        "rule": change.rule,
+        "status": change.status,
+        "retired": change.fate,
+        "kind": change.kind,
+        "target": targets,
+        "parts": [{"part": part.name, "before": part.before, "after": part.after} for part in change.parts],
+        "deletions": list(one.deletions),
+        "backfill": list(one.backfill),
+        "cost_per_1000": None
+        if cost is None
+        else {
+            "of": cost.of,
+            "reads": cost.reads,
+            "reads_per_target": cost.reads_per_target,
+            "writes": cost.writes,
+            "writes_per_target": cost.writes_per_target,
+        },
+        "advice": one.advice,
+    }

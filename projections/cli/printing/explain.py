@@ -1,0 +1,195 @@
+"""An explanation of events on the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from projections.inspect.explain.document import BatchTold, Explanation
+from projections.inspect.explain.records import RecordTold
+from projections.inspect.explain.requests import ActionTold, RequestTold
+from projections.inspect.explain.sources import RuleTold
+from projections.inspect.explain.words import encoded_words, key_words
+from projections.inspect.rehearsal.recorder import Spent
+from projections.language.keys import ItemKey
+from projections.terminal import console, styled
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["print_explanation"]
+
+_COLORS = {"bad input": "red", "heals": "magenta", "": "dim"}
+
+ALIKE = 6
+"""Writes of one kind that are shown of a transaction."""
+
+
+def print_explanation(explanation: Explanation, *, reads: bool = False) -> None:
+    """Record by record, then what they came to together. `reads` shows what was read, too."""
+    out = console()
+    rounds = max((told.batch.round for told in explanation.batches), default=0)
+    deliveries = sum(told.batch.round == 0 for told in explanation.batches)
+    for number, told in enumerate(explanation.batches, 1):
+        if told.batch.round == 0:
+            title = f"Batch {number}" if deliveries > 1 else "Together"
+            for position, record in enumerate(told.records):
+                place = told.places[position] if told.places else ""
+                _print_record(out, record, position + 1, place)
+        else:
+            title = "Then, from the table's own stream" if told.batch.round == 1 else "Then"
+            if not told.requests and told.batch.round == rounds:
+                _line(out, styled("[bold]{}[/]: {}", title, told.summary))
+                out.print()
+                continue
+        _print_batch(out, told, title, reads)
+    if explanation.rehearsal.assumed:
+        names = _names(explanation.rehearsal.assumed)
+        _line(out, styled("[dim]Assumed to exist, because the events do not show it: {}.[/]", names))
+    if explanation.unknown:
+        names = _names(explanation.unknown)
+        _line(out, styled("[dim]Taken as absent, because the events do not show it: {}.[/]", names))
+    _line(out, styled("[bold]In all[/]: {}.", _spent(explanation.rehearsal.spent)))
+
+
+def _names(keys: Sequence[ItemKey]) -> str:
+    more = f" and {len(keys) - ALIKE} more" if len(keys) > ALIKE else ""
+    return ", ".join(map(key_words, keys[:ALIKE])) + more
+
+
+def _line(out: Console, text: str) -> None:
+    out.print(text, soft_wrap=True)
+
+
+def _print_record(out: Console, told: RecordTold, number: int, place: str) -> None:
+    record = told.record
+    if record is None:
+        _line(out, styled("[bold]{}[/]  [red]no record that can be used[/]  [dim]{}[/]", number, place))
+        _line(out, f"   {told.flaw!s}")
+        out.print()
+        return
+    event = f"{record.event} (expired)" if record.expired else record.event
+    variables = ", ".join(f"{name} {text}" for name, text in told.variables.items())
+    entity = f"{told.was} → {told.entity}" if told.was else told.entity or "of no entity"
+    _line(
+        out,
+        styled(
+            "[bold]{}  {}  {}[/]  [cyan]{}[/]{}  [dim]record {}, {}[/]",
+            number,
+            event,
+            key_words(record.key),
+            entity,
+            styled(" [dim]({})[/]", variables) if variables else "",
+            record.sequence,
+            place,
+        ),
+    )
+    for name, misfits in told.nearest:
+        _line(out, styled("   not [cyan]{}[/]: {}", name, "; ".join(misfits)))
+    if not told.rules:
+        what = "no rule concerns it" if told.nearest else "no rule reads or writes such items"
+        _line(out, styled("   [dim]{}[/]", what))
+    width = max((len(rule.rule) for rule in told.rules), default=0)
+    for rule in told.rules:
+        _print_rule(out, rule, width)
+    out.print()
+
+
+def _print_rule(out: Console, rule: RuleTold, width: int) -> None:
+    color = _COLORS.get(rule.effect, "green")
+    name = styled("[{}]{}[/]", "dim" if not rule.effect else "cyan", rule.rule.ljust(width))
+    what = rule.what
+    if rule.reasons and not rule.changes:
+        what += f": {'; '.join(rule.reasons)}"
+    mark = {"": "–", "bad input": "✗"}.get(rule.effect, "✓")
+    _line(
+        out, styled("   [{}]{}[/] {}  {}", color, mark, name, styled("[dim]{}[/]", what) if not rule.effect else what)
+    )
+    if not rule.effect:
+        return
+    indent = " " * (width + 7)
+    for target, before, after in rule.changes:
+        _line(out, styled("{}[dim]{}:[/] {} → [bold]{}[/]", indent, encoded_words(target), before, after))
+    if rule.reasons and rule.changes:
+        _line(out, styled("{}[dim]because {}[/]", indent, "; ".join(rule.reasons)))
+
+
+def _print_batch(out: Console, told: BatchTold, title: str, reads: bool) -> None:
+    _line(out, styled("[bold]{}[/]: {}", title, told.summary))
+    for source, numbers in told.coalesced:
+        listed = ", ".join(map(str, numbers))
+        _line(out, styled("   [dim]records {} of {} count as one change[/]", listed, encoded_words(source)))
+    for request in told.requests:
+        if request.actions or reads:
+            _print_request(out, request, told.batch.round)
+    for one in told.batch.rejected:
+        rule = styled("[cyan]{}[/]: ", one.rule) if one.rule else ""
+        _line(out, styled("   [yellow]quarantined[/] {}{}", rule, one.reason))
+    if told.batch.outcome.failed is not None:
+        _line(out, styled("   [red]failed[/] {}", str(told.batch.outcome.failed_reason)))
+    if told.requests:
+        _line(out, styled("   [dim]{}[/]", _spent(told.batch.spent)))
+    out.print()
+
+
+def _print_request(out: Console, told: RequestTold, round_: int) -> None:
+    request = told.request
+    units = f"{request.write_units} write" if request.actions else f"{request.read_units:g} read"
+    if request.operation in ("TransactWriteItems", "BatchExecuteStatement"):
+        noun = "transaction" if request.operation == "TransactWriteItems" else "statements"
+        vain = "" if request.outcome == "done" else styled(" [red]{}[/]", request.outcome)
+        _line(out, styled("   {} of {}{}  [dim]{} units[/]", noun, len(told.actions), vain, units))
+        seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        for action in told.actions:
+            alike = action.role.kind, action.role.rules
+            seen[alike] += 1
+            if seen[alike] <= ALIKE:
+                _print_action(out, action, "     ", round_)
+        for (kind, _), number in seen.items():
+            if number > ALIKE:
+                _line(out, styled("     [dim]and {} more of kind {}; --json has all[/]", number - ALIKE, kind))
+    elif told.actions:
+        for action in told.actions:
+            _print_action(out, action, "   ", round_)
+    else:
+        found = ", ".join(told.reads[:4]) + (f" and {len(told.reads) - 4} more" if len(told.reads) > 4 else "")
+        _line(out, styled("   [dim]{} {}  {} units[/]", request.operation, found, units))
+
+
+def _print_action(out: Console, action: ActionTold, indent: str, round_: int) -> None:
+    rules = styled(" [cyan]{}[/]", ", ".join(action.role.rules)) if action.role.rules else ""
+    records = ""
+    if action.records and round_ == 0:
+        noun = "record" if len(action.records) == 1 else "records"
+        listed = ", ".join(map(str, action.records[:8])) + (", …" if len(action.records) > 8 else "")
+        records = f", for {noun} {listed}"
+    mark = "" if action.outcome == "done" else styled("[red]not done[/] ")
+    indexes = "".join(f", {units} of them {index}" for index, units in action.index_units.items())
+    unit = "unit" if action.units == 1 else "units"
+    _line(
+        out,
+        styled(
+            "{}{}{}{} [bold]{}[/]: {}  [dim]{} {}{}{}[/]",
+            indent,
+            mark,
+            action.role.kind,
+            rules,
+            action.on,
+            action.does,
+            action.units,
+            unit,
+            indexes,
+            records,
+        ),
+    )
+    if action.condition:
+        _line(out, styled("{}  [dim]if {}[/]", indent, action.condition))
+    if action.why:
+        _line(out, styled("{}  [red]because[/] {}", indent, action.why))
+
+
+def _spent(spent: Spent) -> str:
+    vain = f" ({spent.in_vain:g} for what was not done)" if spent.in_vain else ""
+    calls = "call" if spent.call_count == 1 else "calls"
+    return f"{spent.write_units:g} write units{vain}, {spent.read_units:g} read units, {spent.call_count} {calls}"

@@ -1,0 +1,315 @@
+"""What is known of one item, for programs and on the terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from projections.cli.printing.verify import difference
+from projections.engine.registry import LIVE
+from projections.inspect.explain.facts import Attribute, Copied, Derived, ItemTold, Source
+from projections.inspect.explain.sources import contribution_words
+from projections.inspect.explain.words import (
+    encoded_words,
+    group_version,
+    key_words,
+    short,
+    stream_version,
+    version_words,
+)
+from projections.inspect.lineage import EVERY, origins
+from projections.language.keys import encode_key
+from projections.language.program import Program
+from projections.operations.verify.drift import KINDS, REPAIRS
+from projections.terminal import Styled, console, styled
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["item_document", "print_item"]
+
+GROUPS_HAVE_NO_TIME = "a group's version counts the transactions that changed it; it is no time"
+SEQUENCES_HAVE_NO_TIME = (
+    "a sequence number orders the changes of an item; of its time it says only that it is after the stream was created"
+)
+
+
+# For programs
+
+
+def item_document(told: ItemTold) -> dict[str, Any]:
+    """What `explain --item --json` prints."""
+    return {
+        "key": encode_key(told.key),
+        "exists": told.image is not None,
+        "entity": told.item.entity.name if told.item is not None else None,
+        "variables": dict(told.item.variables) if told.item is not None else {},
+        "agrees": told.agrees,
+        "drift": [drift.document() for drift in told.drifts],
+        "leftOver": [drift.document() for drift in told.left_over],
+        "underOtherRules": told.other_rules,
+        "derived": [_derived(one) for one in told.derived],
+        "source": _source(told.source) if told.source is not None else None,
+    }
+
+
+def _version(text: str) -> dict[str, Any] | None:
+    """A version with its parts."""
+    return {"version": text, **(group_version(text) or stream_version(text) or {})} if text else None
+
+
+def _attributes(attributes: tuple[Attribute, ...]) -> list[dict[str, Any]]:
+    return [{"name": a.name, "shown": a.shown, "expected": a.expected, "agrees": a.agrees} for a in attributes]
+
+
+def _derived(one: Derived) -> dict[str, Any]:
+    return {
+        "rule": one.rule.name,
+        "kind": one.rule.kind,
+        "state": one.state,
+        "publishes": one.publishes,
+        "agrees": one.agrees,
+        "compared": list(one.compared),
+        "drift": [drift.document() for drift in one.drifts],
+        "attributes": _attributes(one.attributes),
+        "guard": {"by": one.by or None, "at": _version(one.at), "n": one.shown_count} if one.guarded else None,
+        "known": _version(one.known),
+        "contributions": one.contributions,
+        "sources": [{"key": key, "what": what} for key, what in one.sources],
+        "more": one.more or None,
+        "notes": list(one.notes),
+        "problem": one.problem or None,
+    }
+
+
+def _source(one: Source) -> dict[str, Any]:
+    entry = one.entry
+    return {
+        "agrees": one.agrees,
+        "entry": {
+            "version": _version(entry.version),
+            "revision": entry.revision,
+            "owes": sorted(entry.recent),
+            "refused": dict(entry.refused),
+            "underOtherRules": one.other_rules,
+            "expires": one.expires,
+        }
+        if entry is not None
+        else None,
+        "contributions": [
+            {
+                "rule": c.rule,
+                "target": c.target,
+                "recorded": c.recorded,
+                "should": c.should,
+                "agrees": c.agrees,
+                "excuse": c.excuse,
+            }
+            for c in one.contributions
+        ],
+        "copies": [
+            {
+                "rule": c.rule,
+                "target": encode_key(c.target),
+                "exists": c.there,
+                "agrees": c.agrees,
+                "by": c.by or None,
+                "at": _version(c.at),
+                "attributes": _attributes(c.attributes),
+            }
+            for c in one.copies
+        ],
+        "fences": [{"rule": rule, "version": _version(version)} for rule, version in one.fences],
+        "problems": [{"rule": rule, "reason": reason} for rule, reason in one.problems],
+    }
+
+
+# On the terminal
+
+
+def print_item(program: Program, told: ItemTold) -> None:
+    """Values first, then where they are from; then what the item gives."""
+    out = console()
+    if told.item is not None:
+        variables = ", ".join(f"{name} {text}" for name, text in told.item.variables.items())
+        of = styled("[cyan]{}[/]", told.item.entity.name) + (styled("  [dim]({})[/]", variables) if variables else "")
+    else:
+        of = styled("[yellow]of no entity[/]") if told.image is not None else styled("[yellow]there is no such item[/]")
+    _line(out, styled("[bold]{}[/]  {}", key_words(told.key), of))
+    written = origins(program.document)
+    if told.other_rules:
+        _line(
+            out,
+            styled("[yellow]The rules in force are others than these: `projections backfill` puts these in force.[/]"),
+        )
+    for one in told.derived:
+        _print_derived(out, one, written)
+    if told.source is not None:
+        _print_source(out, told.source)
+    for left in told.left_over:
+        _line(out, styled("  [yellow]![/] [cyan]{}[/] {}", left.rule, difference(left)))
+        _line(out, styled("      [dim]{}. `verify --repair` {}.[/]", KINDS[left.kind], REPAIRS[left.kind]))
+    if not told.derived and told.source is None and not told.left_over:
+        _line(out, styled("   [dim]no rule reads or writes such an item[/]"))
+        out.print()
+    versions = [version for one in told.derived for version in (one.at, one.known) if version]
+    versions += [told.source.entry.version] if told.source is not None and told.source.entry is not None else []
+    for note in _times(versions):
+        _line(out, styled("[dim]When: {}.[/]", note))
+    for line in _verdict(told):
+        _line(out, line)
+
+
+def _verdict(told: ItemTold) -> Iterator[Styled]:
+    """Whether what was compared agrees, and what was not compared."""
+    grouped = any(one.contributions is not None and one.compared for one in told.derived)
+    if told.drifts:
+        count = len(told.drifts)
+        found = f"{count} {'difference' if count == 1 else 'differences'}"
+        yield styled("[red]✗[/] {}. Look again before you act: a change may be on its way.", found)
+        for kind in dict.fromkeys(drift.kind for drift in told.drifts):
+            yield styled("  [dim]{}: {}. `verify --repair` {}.[/]", kind, KINDS[kind], REPAIRS[kind])
+    elif grouped:
+        yield styled("[green]✓[/] The item and the ledger agree.")
+    else:
+        yield styled("[green]✓[/] All agrees.")
+    if grouped:
+        yield styled("[dim]The groups were not compared with all source items; `projections verify` does that.[/]")
+
+
+def _times(versions: list[str]) -> Iterator[str]:
+    """What is known of the time of versions, and what is not."""
+    if any(group_version(version) for version in versions):
+        yield GROUPS_HAVE_NO_TIME
+    for label in sorted(
+        {found["stream"] for version in versions if (found := stream_version(version)) and found["stream"]}
+    ):
+        yield f"{SEQUENCES_HAVE_NO_TIME}, {label}"
+
+
+def _line(out: Console, text: str) -> None:
+    out.print(text, soft_wrap=True)
+
+
+def _mark(agrees: bool) -> Styled:
+    return styled("[green]✓[/]") if agrees else styled("[red]✗[/]")
+
+
+def _print_derived(out: Console, one: Derived, written: Any) -> None:
+    target = getattr(one.rule, "into", one.rule.source).name
+    hows = written.get(target, {})
+    state = "" if one.state == LIVE else styled("  [yellow]{}[/]", one.state)
+    mark = _mark(one.agrees) if one.publishes else styled("[yellow]–[/]")
+    _line(
+        out,
+        styled("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, one.rule.name, one.rule.kind, one.rule.source.name, state),
+    )
+    width = max((len(attribute.name) for attribute in one.attributes), default=0)
+    for attribute in one.attributes:
+        origin = hows.get(attribute.name, hows.get(EVERY))
+        how = styled("  [dim]{}[/]", origin.how) if origin is not None and origin.rule == one.rule.name else ""
+        _line(out, styled("      {}  {}{}", attribute.name.ljust(width), _shown(attribute), how))
+    for line in _origin(one):
+        _line(out, styled("      [dim]{}[/]", line))
+    for drift in one.drifts:
+        if drift.kind == "guard":
+            _line(out, styled("      [red]guard[/] {} {}", str(drift.attribute), difference(drift)))
+    for note in one.notes:
+        _line(out, styled("      [yellow]{}[/]", note) if not one.agrees else styled("      [dim]{}[/]", note))
+    if one.problem:
+        _line(out, styled("      [red]{}[/]", one.problem))
+    out.print()
+
+
+def _shown(attribute: Attribute) -> Styled:
+    if attribute.agrees or attribute.drift is None:
+        shown = "absent" if attribute.shown is None else short(json.dumps(attribute.shown, ensure_ascii=False))
+        return styled("[bold]{}[/]", shown)
+    drift = replace(attribute.drift, actual=attribute.shown, expected=attribute.expected)
+    if attribute.drift.attribute is None:  # the drift of the whole item: this attribute of each side
+        sides = {side: (value or {}).get(attribute.name) for side, value in drift.sides.items()}
+        drift = replace(drift, sides=sides)
+    return styled("[bold red]{}[/]", difference(drift))
+
+
+def _origin(one: Derived) -> Iterator[str]:
+    if one.contributions is not None:
+        noun = "contribution" if one.contributions == 1 else "contributions"
+        shown = ""
+        if one.guarded:
+            shown = ", as the item shows" if one.at == one.known else f", the item shows {version_words(one.at)}"
+        yield f"the ledger has {one.contributions} {noun} as of {version_words(one.known)}{shown}"
+    elif one.guarded:
+        newest = f", the newest is {version_words(one.known)}" if one.known and one.known != one.at else ""
+        yield f"as of {version_words(one.at)}{newest}"
+    if one.sources:
+        named = [encoded_words(key) + (f" ({what})" if what else "") for key, what in one.sources]
+        yield f"from {', '.join(named)}"
+    if one.more:
+        yield one.more
+
+
+def _print_source(out: Console, one: Source) -> None:
+    _line(out, styled("  {} [bold]what it gives[/]", _mark(one.agrees)))
+    entry = one.entry
+    if entry is None and one.contributions:
+        _line(out, styled("      [dim]the ledger has no entry of it: no record of it was ever applied[/]"))
+    elif entry is not None:
+        other = ", written under other rules than these" if one.other_rules else ""
+        _line(out, styled("      [dim]the ledger's entry: as of {}{}[/]", version_words(entry.version), other))
+    if one.expires is not None:
+        goes = datetime.fromtimestamp(one.expires, UTC).isoformat(timespec="minutes")
+        _line(out, styled("      [dim]the item is gone, and the entry goes at {}[/]", goes))
+    for given in one.contributions:
+        words = contribution_words(given.recorded)
+        should = "" if given.agrees else styled(", should be [bold]{}[/]", contribution_words(given.should))
+        if given.excuse:
+            should = styled(" [dim]({})[/]", given.excuse)
+        color = "bold" if given.agrees else "bold red"
+        _line(
+            out,
+            styled(
+                "      {} [cyan]{}[/] to {}: [{}]{}[/]{}",
+                _mark(given.agrees),
+                given.rule,
+                encoded_words(given.target),
+                color,
+                words,
+                should,
+            ),
+        )
+    for copied in one.copies:
+        _print_copied(out, copied)
+    for rule, version in one.fences:
+        _line(out, styled("      [cyan]{}[/] pushed to its children as of {}", rule, version_words(version)))
+    if entry is not None and entry.recent:
+        owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
+        _line(out, styled("      [yellow]still to be published: {}[/]", owed))
+    for rule, reason in entry.refused.items() if entry is not None else ():
+        _line(out, styled("      [red]refused[/] [cyan]{}[/]: {}", rule, reason))
+    for rule, reason in one.problems:
+        _line(out, styled("      [red]bad input[/] [cyan]{}[/]: {}", rule, reason))
+    out.print()
+
+
+def _print_copied(out: Console, copied: Copied) -> None:
+    name = key_words(copied.target)
+    if not copied.there:
+        _line(out, styled("      {} [cyan]{}[/] its copy {} is not there", _mark(False), copied.rule, name))
+        return
+    wrong = [a for a in copied.attributes if not a.agrees]
+    at = styled(" [dim]as of {}[/]", version_words(copied.at))
+    if not copied.drifts:
+        _line(
+            out, styled("      {} [cyan]{}[/] its copy {} shows what it should{}", _mark(True), copied.rule, name, at)
+        )
+        return
+    _line(out, styled("      {} [cyan]{}[/] its copy {} differs{}", _mark(False), copied.rule, name, at))
+    for attribute in wrong:
+        _line(out, styled("          {}  {}", attribute.name, _shown(attribute)))
+    for drift in copied.drifts:
+        if drift.kind in ("guard", "occupied", "error"):
+            _line(out, styled("          {}  {}", drift.kind, difference(drift)))

@@ -1,0 +1,191 @@
+"""What `replay` prints: the items with what rules wrote on them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from projections.engine.store import Image, ItemKey
+from projections.language.keys import decode_key
+from projections.language.values import plain, plain_item
+from projections.terminal import console, count, print_grid, styled
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from projections.language.program import Program
+    from projections.local.replay import Replay
+
+__all__ = ["print_replay", "replay_document"]
+
+
+def replay_document(replay: Replay, program: Program, *, internal: bool = False) -> dict[str, Any]:
+    """What `replay --json` prints."""
+    document: dict[str, Any] = {
+        "items": [visible(image, program.guard_prefix, internal) for _, image in _in_order(replay.after, program)],
+        "ledger": [plain_item(image) for image in replay.ledger],
+        "quarantined": [
+            {
+                "rule": one.rule,
+                "reason": one.reason,
+                "table": one.table,
+                "key": one.key,
+                "sequenceNumber": one.sequence,
+            }
+            for one in replay.quarantined
+        ],
+        "failures": [
+            {
+                "reason": failure.reason,
+                "eventName": failure.record.get("eventName"),
+                "key": _keys(failure.record),
+                "sequenceNumber": _body(failure.record).get("SequenceNumber"),
+            }
+            for failure in replay.failures
+        ],
+        "rounds": replay.rounds,
+    }
+    return document
+
+
+def print_replay(replay: Replay, program: Program, document: Mapping[str, Any], *, internal: bool = False) -> None:
+    """The items with what rules wrote on them, and which rule wrote it."""
+    from projections.inspect.lineage import EVERY, creators, origins
+
+    out = console()
+    written, created = origins(document), creators(document)
+    untouched: Counter[str] = Counter()
+    attributes = shown = 0
+    for key, image in _in_order(replay.after, program):
+        recognised = program.recognise(key, image)
+        entity = recognised.entity.name if recognised else "?"
+        whence = written.get(entity, {})
+        derived = {
+            name: whence.get(name, whence.get(EVERY))
+            for name in image
+            if (name in whence or EVERY in whence)
+            and name not in program.tables[key.table].key_attributes
+            and not name.startswith(program.guard_prefix)
+        }
+        if not derived and not internal and entity not in created:
+            untouched[entity] += 1
+            continue
+        shown += 1
+        attributes += len(derived)
+        by = styled("[dim], created by[/] [cyan]{}[/]", created[entity]) if entity in created else ""
+        out.print(styled("[bold]{}[/]  {}{}", _name(key), entity, by), soft_wrap=True)
+        order = list(whence)
+        rows = []
+        for name in sorted(image, key=lambda name: order.index(name) if name in order else -1):
+            value, origin = image[name], derived.get(name)
+            if name in program.tables[key.table].key_attributes:
+                continue
+            if origin is not None:
+                rows.append(
+                    [("+", "green"), (name, ""), (_value(value), "bold"), (origin.rule, "cyan"), (origin.how, "dim")]
+                )
+            elif not name.startswith(program.guard_prefix):
+                rows.append([(" ", ""), (name, "dim"), (_value(value), "dim")])
+            elif internal:
+                rows.append([(" ", ""), (name, "dim"), (_value(value, 200), "dim")])
+        print_grid(out, rows)
+    for key in sorted(set(replay.before) - set(replay.after)):
+        out.print(styled("[red]- {}[/]  removed", _name(key)), soft_wrap=True)
+    if replay.after and not shown:
+        shadow = document["projections"] and all(one["mode"] == "shadow" for one in document["projections"].values())
+        why = "all rules are in the shadow" if shadow else "no rule applies to these events"
+        out.print(f"Nothing was derived: {why}.")
+    _print_problems(out, replay)
+    _print_summary(out, replay, shown, attributes, untouched)
+
+
+def _print_problems(out: Console, replay: Replay) -> None:
+    for one in replay.quarantined:
+        rule = styled(" [cyan]{}[/]", str(one.rule)) if one.rule else ""
+        out.print(styled("[yellow]quarantined[/]{}  {}: {}", rule, _rejected_name(one.key), one.reason), soft_wrap=True)
+    for failure in replay.failures:
+        name = " · ".join(str(text) for text in _keys(failure.record).values())
+        out.print(styled("[red]failed[/]  {}: {}", name, failure.reason), soft_wrap=True)
+    if replay.quarantined or replay.failures:
+        out.print()
+
+
+def _print_summary(out: Console, replay: Replay, shown: int, attributes: int, untouched: Mapping[str, int]) -> None:
+    repeated = f" ({replay.repeated} redelivered)" if replay.repeated else ""
+    out.print(
+        styled(
+            "{}{} in {}: [bold]{} on {}[/], {} quarantined, {} failed.",
+            count(replay.recorded, "record"),
+            repeated,
+            count(replay.rounds, "round"),
+            count(attributes, "derived attribute"),
+            count(shown, "item"),
+            len(replay.quarantined),
+            len(replay.failures),
+        ),
+        soft_wrap=True,
+    )
+    if untouched:
+        rest = ", ".join(f"{number} {entity}" for entity, number in sorted(untouched.items()))
+        out.print(styled("[dim]Left as the application wrote them: {}.[/]", rest), soft_wrap=True)
+
+
+def _in_order(items: Mapping[ItemKey, Image], program: Program) -> Iterable[tuple[ItemKey, Image]]:
+    """Items by table, partition key and sort key; keys that are numbers by value."""
+
+    def place(entry: tuple[ItemKey, Image]) -> tuple[Any, ...]:
+        key = entry[0]
+        schema = program.tables[key.table]
+        parts = [(schema.partition[1], key.partition)]
+        if schema.sort is not None:
+            parts.append((schema.sort[1], key.sort or ""))
+        return key.table, *(Decimal(text) if kind == "N" else text for kind, text in parts)
+
+    return sorted(items.items(), key=place)
+
+
+def _body(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    body = record.get("dynamodb")
+    return body if isinstance(body, Mapping) else {}
+
+
+def _keys(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The key of a record that may be anything."""
+    keys = _body(record).get("Keys")
+    if not isinstance(keys, Mapping):
+        return {}
+    return {name: next(iter(value.values()), None) for name, value in keys.items() if isinstance(value, Mapping)}
+
+
+def _rejected_name(key: str | None) -> str:
+    """The item of a rejected record, which says its key in one text."""
+    if key is None:
+        return "a record"
+    try:
+        return _name(decode_key(key))
+    except ValueError:
+        return key
+
+
+def _name(key: ItemKey) -> str:
+    return " · ".join(part for part in key[1:] if part is not None)
+
+
+def _value(value: Mapping[str, Any], longest: int = 48) -> str:
+    tag = next(iter(value))
+    if tag == "S":
+        text = str(value["S"])
+    elif tag == "N":
+        text = str(value["N"])
+    else:
+        text = json.dumps(plain(value), ensure_ascii=False)
+    text = " ".join(text.split())
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def visible(image: Image, prefix: str, internal: bool) -> dict[str, Any]:
+    """An item in plain JSON; its guards only if internal matters are asked for."""
+    return plain_item({name: value for name, value in image.items() if internal or not name.startswith(prefix)})

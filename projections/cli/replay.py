@@ -1,0 +1,65 @@
+"""`projections replay`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import click
+
+from projections.cli.options import as_json, document_of, find_rules, rules_option
+from projections.cli.printing.replay import print_replay, replay_document
+from projections.terminal import json_text, print_text
+
+__all__ = ["command"]
+
+
+@click.command("replay")
+@click.argument("events", nargs=-1, required=True, metavar="EVENTS…")
+@rules_option
+@as_json
+@click.option("--internal", is_flag=True, help="Show the guards on items too.")
+@click.option("--endpoint-url", metavar="URL", help="Replay on this DynamoDB endpoint, with tables made and removed.")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Records per delivery at most.",
+)
+def command(
+    events: tuple[str, ...],
+    rules: str | None,
+    as_json: bool,
+    internal: bool,
+    endpoint_url: str | None,
+    batch_size: int,
+) -> int:
+    """Run recorded stream events through the real handler and show what is derived.
+
+    EVENTS are files as Lambda gives them to a function ({"Records": […]}), lists of records, single records or JSON
+    lines of these; - is standard input. The application's items are put into tables of their own first, in memory or at
+    --endpoint-url; then the records are delivered as recorded, and then what these tables' own streams say, until
+    nothing changes any more.
+
+    Exits with 1 if records were quarantined or failed.
+    """
+    from projections.language.program import Program
+    from projections.local.events import read
+    from projections.local.replay import replay
+    from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
+
+    document = document_of(find_rules(rules))
+    program = Program.from_document(document)
+    records = [recorded.record for recorded in read(events)]
+    with ExitStack() as stack:
+        tables: Tables
+        if endpoint_url is None:
+            tables = MemoryTables(schemas(program), records)
+        else:
+            tables = stack.enter_context(EndpointTables(endpoint_url, schemas(program)))
+        result = replay(program, records, tables, batch_size=batch_size)
+    if as_json:
+        print_text(json_text(replay_document(result, program, internal=internal)))
+    else:
+        print_replay(result, program, document, internal=internal)
+    return 1 if result.quarantined or result.failures else 0

@@ -1,0 +1,127 @@
+"""`projections simulate`."""
+
+from __future__ import annotations
+
+from ast import literal_eval
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from projections.cli.options import as_json, document_of, find_rules, rules_option
+from projections.errors import UsageError
+from projections.terminal import console, json_text, print_line, print_text
+
+if TYPE_CHECKING:
+    from projections.testing.simulation.campaign import Report
+
+__all__ = ["command"]
+
+
+@click.command("simulate")
+@rules_option
+@as_json
+@click.option(
+    "--histories",
+    type=click.IntRange(1),
+    default=2000,
+    show_default=True,
+    metavar="N",
+    help="How many histories to play.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="S", help="The seed of the first history.")
+@click.option(
+    "--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="J", help="Processes to play them in."
+)
+@click.option("--keep-going", is_flag=True, help="Play all histories, also after one that went wrong.")
+@click.option("--odds", multiple=True, metavar="NAME=VALUE", hidden=True)
+@click.option("--trace", is_flag=True, help="Print all that happened in the history that went wrong.")
+def command(
+    rules: str | None,
+    as_json: bool,
+    histories: int,
+    seed: int,
+    jobs: int,
+    keep_going: bool,
+    odds: Sequence[str],
+    trace: bool,
+) -> int:
+    """Try rules against redelivery, reordering, crashes and an application that overwrites what is derived.
+
+    Each history is decided by its seed alone: random writes to items of the rules' entities, delivered to the real
+    engine with every fault that Lambda and DynamoDB know. When all has come to rest, every derived value must be what
+    the source items say, and on the way nothing that belongs to the application may have been changed. The first seed
+    that diverges is reported, and replays with --seed S --histories 1 --trace.
+
+    Exits with 1 if a history diverges.
+    """
+    from projections.testing.simulation.campaign import Campaign
+    from projections.testing.simulation.odds import fixed
+    from projections.testing.simulation.scene import Scene
+
+    path = find_rules(rules)
+    document = document_of(path)
+    if not document["projections"]:
+        raise UsageError(f"{path}: it has no rules, so there is nothing to simulate; add some under `projections`")
+    drawn = {name: literal_eval(value) for name, _, value in (one.partition("=") for one in odds)}
+    campaign = Campaign(document, keep_going=keep_going, odds=drawn)
+    if as_json:
+        report = campaign.run(seed, histories, jobs=jobs)
+    else:
+        report = _with_progress(lambda progress: campaign.run(seed, histories, jobs=jobs, progress=progress))
+    lines: Sequence[str] = ()
+    if trace and report.failures:
+        lines = Scene(document, odds=fixed(drawn)).play(report.failures[0].seed, trace=True).trace
+    if as_json:
+        print_text(json_text(_document(report, str(path), lines)))
+    else:
+        _print(report, str(path), lines)
+    return 1 if report.failures else 0
+
+
+def _with_progress(run: Callable[[Callable[[Report], None]], Report]) -> Report:
+
+    out = console(stderr=True)
+    with out.status("playing histories") as status:
+
+        def progress(report: Report) -> None:
+            status.update(f"{report.histories:,} histories, {report.histories / report.seconds:.0f} a second")
+
+        return run(progress)
+
+
+def _document(report: Report, rules: str, lines: Sequence[str]) -> dict[str, object]:
+    failure = report.failures[0] if report.failures else None
+    return {
+        "rules": rules,
+        "seed": report.seed,
+        "histories": report.histories,
+        "writes": report.writes,
+        "records": report.records,
+        "deliveries": report.deliveries,
+        "calls": report.calls,
+        "faults": report.faults,
+        "seconds": round(report.seconds, 1),
+        "wrong": report.wrong,
+        "harm": report.harm,
+        "failure": None if failure is None else {"seed": failure.seed, "problems": failure.problems},
+        "trace": list(lines),
+    }
+
+
+def _print(report: Report, rules: str, lines: Sequence[str]) -> None:
+    for entry in lines:
+        print_text(entry)
+    totals = (
+        f"{report.writes:,} writes of the application, {report.records:,} stream records, {report.deliveries:,} deliveries, "
+        f"{report.calls:,} calls, {report.faults:,} faults, {report.seconds:.1f} s"
+    )
+    if not report.failures:
+        print_line(f"{report.histories:,} histories, wrong 0, harm 0: {totals}.")
+        return
+    failure = report.failures[0]
+    print_line(f"Seed {failure.seed} of {rules} went wrong:")
+    for problem in failure.problems:
+        print_text(f"  {problem}")
+    print_line(f"{report.histories:,} histories, wrong {report.wrong:,}, harm {report.harm:,}: {totals}.")
+    print_line(f"To see it: projections simulate --rules {rules} --seed {failure.seed} --histories 1 --trace")

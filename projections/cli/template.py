@@ -1,0 +1,100 @@
+"""`projections template`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from projections.cli.options import SHIPPED, as_json, document_of, find_rules, rules_argument
+from projections.errors import UsageError
+from projections.terminal import json_text, print_text
+
+if TYPE_CHECKING:
+    from projections.deploy.needs import Deployment
+
+__all__ = ["command"]
+
+
+@click.command("template")
+@rules_argument
+@click.option("--existing-table", "existing", is_flag=True, help="For tables that exist: their names are parameters.")
+@click.option(
+    "--gradual",
+    is_flag=True,
+    help="Move batches to a new version of the stream's function step by step, and back if an alarm fires (CodeDeploy).",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["sam", "manifest", "manifest-schema"]),
+    default="sam",
+    show_default=True,
+    help="manifest: the same as JSON, for CDK, Terraform and SST; manifest-schema: the JSON Schema of that.",
+)
+@as_json
+@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write here instead.")
+def command(
+    file: str | None,
+    rules: str | None,
+    existing: bool,
+    gradual: bool,
+    form: str,
+    as_json: bool,
+    output: str | None,
+) -> None:
+    """Write the SAM template for a rule file.
+
+    It has the tables with the keys and indexes that the rules name (or takes tables that exist: see its parameters), the
+    ledger, queues, functions with no more permissions than these rules need, filters that let through only what they
+    read and write, alarms and a dashboard. --json is short for --format manifest.
+
+    \b
+    projections template rules.yaml -o template.yaml
+    RULES=rules.yaml sam build && sam deploy --guided
+    """
+    if gradual and (as_json or form != "sam"):
+        raise UsageError("--gradual is an option of the SAM template: omit it, or --format and --json")
+    if form == "manifest-schema":
+        text = _schema()
+    else:
+        from projections.deploy.needs import Deployment
+        from projections.language.program import Program
+
+        path = find_rules(file, rules)
+        deployment = Deployment(_shown(path), Program.from_document(document_of(path)), existing, gradual)
+        text = _manifest(deployment) if as_json or form == "manifest" else _sam(deployment)
+    if output is None:
+        print_text(text)
+        return
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written: {error.strerror}") from None
+
+
+def _sam(deployment: Deployment) -> str:
+    from projections.deploy.template import sam_template
+
+    return sam_template(deployment)
+
+
+def _manifest(deployment: Deployment) -> str:
+    from projections.deploy.manifest import manifest
+
+    return json_text(manifest(deployment).model_dump()) + "\n"
+
+
+def _schema() -> str:
+    from projections.deploy.manifest import Manifest
+
+    return json_text({"$schema": "https://json-schema.org/draft/2020-12/schema", **Manifest.model_json_schema()}) + "\n"
+
+
+def _shown(path: Path) -> str:
+    """The rule file as a template's header names it: the same wherever the command is called, if it ships with us."""
+    if path.resolve().is_relative_to(SHIPPED.resolve()):
+        return path.resolve().relative_to(SHIPPED.parents[1].resolve()).as_posix()
+    return Path(os.path.relpath(path)).as_posix() if path.resolve().is_relative_to(Path.cwd()) else path.as_posix()

@@ -1,0 +1,198 @@
+"""Whether a template, edited by whomever, agrees with rules: `disagreements` compares it with what we would write.
+
+Names and layout are the template's own affair. What it leaves to parameters without defaults, to imports and to tables that
+exist is not judged, and said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from projections.aws.wiring import Settings
+from projections.deploy.cloudformation import Document
+from projections.deploy.comparison import STREAM, Comparison, Pair, variables
+from projections.deploy.delivery import delivery_findings
+from projections.deploy.finding import Finding, Severity
+from projections.deploy.naming import TABLE
+from projections.deploy.needs import MAIN, Deployment
+from projections.deploy.permissions import permission_findings
+from projections.deploy.resolution import FUNCTION, Resource
+from projections.deploy.tables import table_findings
+from projections.errors import Misconfigured
+from projections.language.keys import Schema
+from projections.language.mistakes import Location
+from projections.language.program import LEDGER_SCHEMA
+
+__all__ = ["disagreements"]
+
+_HOW = ("POWERTOOLS_", "PUSH_", "AUDIT_")
+"""Beginnings of variables that everyone sets as they like."""
+
+_NAMED = ("TABLE_NAME", "TABLES", "LEDGER_TABLE_NAME")
+
+
+def disagreements(document: Document, deployment: Deployment) -> list[Finding]:
+    """Where a template does not agree with rules, in the order of its lines, and what cannot be judged from it."""
+    every = dict.fromkeys(_findings(Comparison(document, deployment)))
+    return sorted(every, key=lambda one: (one.line, one.column, one.code, one.reason))
+
+
+def _findings(both: Comparison) -> Iterator[Finding]:
+    yield from _functions(both)
+    for pair in both.pairs:
+        yield from _recursion(both, pair)
+        yield from _versions(both, pair)
+        yield from _environment(both, pair)
+        yield from _new_rules(both, pair)
+    for needs in both.deployment.tables:
+        if needs.name in both.tables:
+            called = "the table" if needs.name == MAIN else f"table {needs.name}"
+            yield from _stored(both, needs.schema, both.tables[needs.name], called, streams=True)
+    for pair in both.pairs:
+        if ledger := both.text(variables(pair.theirs).get("LEDGER_TABLE_NAME", "")):
+            yield from _stored(both, LEDGER_SCHEMA, ledger, "the ledger", streams=False)
+    yield from delivery_findings(both)
+    for pair in both.pairs:
+        yield from permission_findings(both, pair)
+
+
+def _functions(both: Comparison) -> Iterator[Finding]:
+    present = {pair.ours.id for pair in both.pairs}
+    for ours in both.ours.of_type(FUNCTION):
+        if ours.id not in present:
+            severity: Severity = "error" if ours.properties["Handler"] == STREAM else "warning"
+            reason = f"no function here has the handler {ours.properties['Handler']}"
+            instead = f"take {ours.id} from what `projections template` writes"
+            yield both.finding(severity, "functions", ("Resources",), reason, instead)
+
+
+def _recursion(both: Comparison, pair: Pair) -> Iterator[Finding]:
+    """A worker whose messages to itself Lambda would stop."""
+    wanted = pair.ours.properties.get("RecursiveLoop", "Terminate")
+    given = pair.theirs.properties.get("RecursiveLoop", "Terminate")
+    if wanted == "Allow" and given != "Allow":
+        reason = (
+            f"Lambda stops {pair.theirs.id} after about 16 messages to its own queue, so long pushes end in the middle"
+        )
+        path = pair.theirs.path("RecursiveLoop") if "RecursiveLoop" in pair.theirs.properties else pair.theirs.path()
+        yield both.finding("error", "recursion", path, reason, "RecursiveLoop: Allow")
+
+
+_NOT_OF_A_VERSION = (
+    *("DeploymentPreference", "Events", "ReservedConcurrentExecutions", "Tags", "VersionDescription"),
+    "Environment",  # judged by variable
+)
+"""Properties of a function that are not published with a version."""
+
+_TOLD_BY_STREAM = ("TABLE_NAME", "TABLES")
+"""Variables that cannot change alone: another table has another stream."""
+
+
+def _versions(both: Comparison, pair: Pair) -> Iterator[Finding]:
+    """An alias that does not follow the template's parameters: SAM compares properties before it puts in their values."""
+    function = pair.theirs
+    if "AutoPublishAlias" not in function.properties:
+        return
+    places = (("Globals", "Function"), function.path())
+    properties: dict[str, Any] = {}
+    environment: dict[str, Any] = {}
+    for place in places:
+        properties |= _mapping(both.document.at(place))
+        environment |= _mapping(both.document.at((*place, "Environment", "Variables")))
+    published = [value for name, value in properties.items() if name not in _NOT_OF_A_VERSION]
+    published += [value for name, value in environment.items() if name not in _TOLD_BY_STREAM]
+    missing = both.theirs.parameters_in(published) - both.theirs.parameters_in(properties.get("VersionDescription"))
+    if missing:
+        reason = (
+            f"if only {', '.join(sorted(missing))} change{'' if len(missing) > 1 else 's'}, SAM publishes no version of "
+            f"{function.id}, so its alias keeps the old value{'s' if len(missing) > 1 else ''}"
+        )
+        instead = "refer to it in VersionDescription, as `projections template --gradual` does"
+        yield both.finding("warning", "versions", function.path("AutoPublishAlias"), reason, instead)
+
+
+# The environment
+
+
+def _environment(both: Comparison, pair: Pair) -> Iterator[Finding]:
+    function = pair.theirs
+    given = {name: both.text(value) for name, value in variables(function).items()}
+    streams = [part for part in given.get("STREAM_ARN", "").split(",") if both.names.judged(part)]
+    if given.get("TABLES", "").startswith("${"):
+        reason = f"TABLES of {function.id} is {given['TABLES']}, so nothing can be said of these tables"
+        yield both.finding("note", "not-judged", _place(both, function, "TABLES"), reason)
+    else:
+        try:
+            Settings.read({**given, "STREAM_ARN": ",".join(streams)})
+        except Misconfigured as error:
+            yield both.finding("error", "environment", _place(both, function), f"{function.id}: {error}")
+        yield from _table_names(both, function, given)
+    for name, value in variables(pair.ours).items():
+        if name not in given and not name.startswith(_HOW) and name not in (*_NAMED, "RULES_FILE"):
+            reason = f"{function.id} has no environment variable {name}"
+            instead = f"`projections template` sets it to {value}"
+            yield both.finding("warning", "environment", _place(both, function), reason, instead)
+
+
+def _new_rules(both: Comparison, pair: Pair) -> Iterator[Finding]:
+    """Rules that publish at once to a table that may hold data."""
+    existing = [name for name in both.tables_of(pair.theirs).values() if _made(both, name) is None]
+    if existing and both.text(variables(pair.theirs).get("NEW_RULES", "live")) == "live":
+        reason = f"NEW_RULES is live, but {existing[0]} is not made in this template: rules overwrite values in it"
+        path = _place(both, pair.theirs, "NEW_RULES")
+        yield both.finding("warning", "environment", path, reason, "NEW_RULES: fill, then `projections backfill`")
+
+
+def _table_names(both: Comparison, function: Resource, given: dict[str, str]) -> Iterator[Finding]:
+    wanted, named = {table.name for table in both.deployment.tables}, set(both.tables_of(function))
+    if not named or named == wanted:
+        return
+    if wanted == {MAIN}:
+        reason, instead = "TABLES is set, but the rules say `table:`", "set TABLE_NAME"
+    elif named == {MAIN}:
+        reason = f"TABLE_NAME is set, but the rules have {', '.join(sorted(wanted))}"
+        instead = "set TABLES to a JSON object of their names"
+    else:
+        lacking, strange = ", ".join(sorted(wanted - named)), ", ".join(sorted(named - wanted))
+        reason = f"TABLES does not fit the rules: missing are [{lacking}], unknown are [{strange}]"
+        instead = "name each table of the rules, and no other"
+    path = _place(both, function, "TABLES" if "TABLES" in given else "TABLE_NAME")
+    yield both.finding("error", "environment", path, f"{function.id}: {reason}", instead)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _place(both: Comparison, function: Resource, *name: str) -> Location:
+    """Where a variable is set: at the function, or in what all functions have."""
+    for path in (function.path("Environment", "Variables"), ("Globals", "Function", "Environment", "Variables")):
+        if both.document.at((*path, *name)) is not None:
+            return (*path, *name)
+    return function.path()
+
+
+# Tables
+
+
+def _made(both: Comparison, name: str) -> Resource | None:
+    """The resource that makes a table; None if it exists already."""
+    return next((one for one in both.theirs.of_type(*TABLE) if both.names.of(one) == name), None)
+
+
+def _stored(both: Comparison, schema: Schema, name: str, called: str, *, streams: bool) -> Iterator[Finding]:
+    if (resource := _made(both, name)) is not None:
+        yield from table_findings(both.document, resource, schema, called, streams=streams)
+        return
+    for simple in both.theirs.of_type("AWS::Serverless::SimpleTable"):
+        if name == f"${{{simple.id}}}":
+            reason = f"{called} is a SimpleTable, which has no sort key, no stream and no indexes"
+            yield both.finding("error", "keys", ("Resources", simple.id), reason, "make it an AWS::DynamoDB::Table")
+            return
+    keys = " and ".join(f"{key} ({kind})" for key, kind in (schema.partition, schema.sort or ("", "")) if key)
+    more = [f"indexes {', '.join(schema.indexes)}"] if schema.indexes else []
+    more += ["a stream with NEW_AND_OLD_IMAGES"] if streams else []
+    reason = f"{called}, {name}, is not made in this template, so its keys, indexes, stream and TTL cannot be judged"
+    instead = f"it needs the key {keys}{''.join(f', {one}' for one in more)}: see `aws dynamodb describe-table`"
+    yield both.finding("note", "not-judged", ("Resources",), reason, instead)

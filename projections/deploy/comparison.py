@@ -1,0 +1,141 @@
+"""A template beside the one we would write for the same rules: which of its parts do the work of which of ours.
+
+Functions correspond by their handlers, tables and queues by the environment variables that name them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+from projections.deploy.cloudformation import Document, template_of
+from projections.deploy.finding import Finding, Severity, found
+from projections.deploy.naming import QUEUE, Naming
+from projections.deploy.needs import MAIN, Deployment
+from projections.deploy.resolution import FUNCTION, Resolution, Resource, placeholders
+from projections.deploy.streams import mappings_of
+from projections.deploy.template import sam_template
+from projections.language.mistakes import Location
+
+__all__ = ["STREAM", "Comparison", "Pair", "variables"]
+
+STREAM = "handlers.stream.handler"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One of our functions, and the one that does its work in the template."""
+
+    ours: Resource
+    theirs: Resource
+
+
+class Comparison:
+    """Two templates, resolved. Names of theirs are as `Naming` spells them."""
+
+    def __init__(self, document: Document, deployment: Deployment) -> None:
+        self.document = document
+        self.deployment = replace(deployment, existing=False)
+        self.ours = _ours(self.deployment)
+        self.theirs = Resolution(document)
+        self.our_names = Naming(self.ours)
+        self.names = Naming(self.theirs)
+
+    def finding(self, severity: Severity, code: str, path: Location, reason: str, instead: str = "") -> Finding:
+        return found(self.document, severity, code, path, reason, instead)
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """Our functions that the template has."""
+        candidates = list(self.theirs.of_type(FUNCTION, "AWS::Lambda::Function"))
+        pairs = []
+        for ours in self.ours.of_type(FUNCTION):
+            handler = str(ours.properties["Handler"])
+            same = [one for one in candidates if str(one.properties.get("Handler")).endswith(handler)]
+            if not same and handler == STREAM:  # one around ours, perhaps
+                same = [one for one in candidates if self._looks_like_the_streams(one)]
+            if same:
+                pairs.append(Pair(ours, same[0]))
+        return pairs
+
+    def _looks_like_the_streams(self, function: Resource) -> bool:
+        return "LEDGER_TABLE_NAME" in variables(function) and bool(mappings_of(function, self.theirs, self.names))
+
+    @property
+    def stream(self) -> Pair | None:
+        """The function that stream records come to."""
+        return next((pair for pair in self.pairs if pair.ours.properties["Handler"] == STREAM), None)
+
+    def text(self, value: Any) -> str:
+        """A value of theirs as text, spelled."""
+        return str(value).lower() if isinstance(value, bool) else str(self.names.spelled(value))
+
+    def tables_of(self, function: Resource) -> dict[str, str]:
+        """The names of the application's tables by their names in the rules, as the environment gives them."""
+        given = variables(function)
+        several = self.text(given.get("TABLES", ""))
+        if not several:
+            single = self.text(given.get("TABLE_NAME", ""))
+            return {MAIN: single} if single else {}
+        try:
+            tables = json.loads(several)
+        except ValueError:
+            return {}
+        return {str(key): str(value) for key, value in tables.items()} if isinstance(tables, dict) else {}
+
+    @cached_property
+    def tables(self) -> Mapping[str, str]:
+        """The name of each table of the rules in the template, as far as any function is told."""
+        named: dict[str, str] = {}
+        for pair in self.pairs:
+            named = {**self.tables_of(pair.theirs), **named}
+        return named
+
+    @cached_property
+    def known(self) -> Mapping[str, str]:
+        """Our names of tables, queues, log groups and the bucket, and what the template has in their place."""
+        known = {
+            f"${{ApplicationTable{table.suffix}}}": self.tables[table.name]
+            for table in self.deployment.tables
+            if table.name in self.tables
+        }
+        for pair in self.pairs:
+            theirs = variables(pair.theirs)
+            for name, value in variables(pair.ours).items():
+                ours = self.ours.resources.get(next(iter(placeholders(value)), ""))
+                if ours is None or name not in theirs or name in ("TABLE_NAME", "TABLES", "STREAM_ARN"):
+                    continue
+                text = self.text(theirs[name])
+                if ours.type == QUEUE:  # named by its URL
+                    queue = self.theirs.resources.get(text.removeprefix("${").removesuffix("}"))
+                    if queue is None:
+                        continue
+                    text = self.names.of(queue)
+                known[self.our_names.of(ours)] = text
+            if logs := _log_group(pair.theirs):
+                known[str(_log_group(pair.ours))] = logs
+        for mapping in mappings_of(self.stream.theirs, self.theirs, self.names) if self.stream else ():
+            if mapping.bucket is not None:
+                known["${DiscardedBucket}"] = mapping.bucket
+        return known
+
+
+@lru_cache(maxsize=4)
+def _ours(deployment: Deployment) -> Resolution:
+    return Resolution(template_of(sam_template(deployment), "our template"))
+
+
+def _log_group(function: Resource) -> str | None:
+    config = function.properties.get("LoggingConfig")
+    group = config.get("LogGroup") if isinstance(config, Mapping) else None
+    return group if isinstance(group, str) else None
+
+
+def variables(function: Resource) -> Mapping[str, Any]:
+    """The environment of a function."""
+    environment = function.properties.get("Environment")
+    found = environment.get("Variables") if isinstance(environment, Mapping) else None
+    return found if isinstance(found, Mapping) else {}

@@ -1,0 +1,123 @@
+"""Whether every record that the rules need reaches the function: a template's event source mappings, beside the rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from projections.deploy.comparison import Comparison
+from projections.deploy.finding import Finding
+from projections.deploy.needs import TableNeeds
+from projections.deploy.resolution import placeholders
+from projections.deploy.streams import StreamMapping, mappings_of, patterns_of
+from projections.deploy.witnesses import unheard
+from projections.local.event_source.filters import Filter
+from projections.local.event_source.settings import Settings
+
+__all__ = ["delivery_findings"]
+
+ALLOWED = 5
+"""Filters of a mapping, without a higher quota."""
+
+
+def delivery_findings(both: Comparison) -> Iterator[Finding]:
+    """Mappings that are missing, settings under which records are lost, filters that keep back what is needed."""
+    if both.stream is None:
+        return
+    function = both.stream.theirs
+    read: dict[str, list[StreamMapping]] = {}
+    unknown = False
+    for mapping in mappings_of(function, both.theirs, both.names):
+        yield from _settings(both, mapping)
+        name = _table(both, mapping)
+        if name is None:
+            unknown = True
+            reason = f"whose stream this is cannot be judged from here: {mapping.stream}"
+            yield both.finding("note", "not-judged", mapping.path, reason)
+        else:
+            read.setdefault(name, []).append(mapping)
+    for table in both.deployment.tables:
+        if table.name in read:
+            yield from _filters(both, table, read[table.name])
+        elif table.name in both.tables and not unknown:
+            reason = f"no event source mapping brings the records of table {table.name} to {function.id}"
+            yield both.finding("error", "delivery", function.path("Events"), reason, "map its stream")
+
+
+def _table(both: Comparison, mapping: StreamMapping) -> str | None:
+    """The table of the rules whose stream a mapping reads; None if that cannot be told."""
+    tables = both.deployment.tables
+    for table in tables:
+        name = both.tables.get(table.name)
+        if (
+            name and f":table/{name}/stream/" in mapping.stream
+        ) or mapping.stream == f"${{ExistingStreamArn{table.suffix}}}":
+            return table.name
+    return tables[0].name if len(tables) == 1 and not both.names.judged(mapping.stream) else None
+
+
+def _settings(both: Comparison, mapping: StreamMapping) -> Iterator[Finding]:
+    known = {name: value for name, value in mapping.properties.items() if not any(placeholders(value))}
+    known.pop("FilterCriteria", None)
+    try:
+        settings = Settings.from_properties(known)
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        yield both.finding("error", "delivery", mapping.path, f"Lambda refuses this mapping: {error}")
+        return
+    if not settings.report_batch_item_failures:
+        reason = "without ReportBatchItemFailures Lambda takes every batch for done, also what failed in it"
+        instead = "FunctionResponseTypes: [ReportBatchItemFailures]"
+        yield both.finding("error", "delivery", (*mapping.path, "FunctionResponseTypes"), reason, instead)
+    if mapping.properties.get("TumblingWindowInSeconds"):
+        reason = "with a tumbling window Lambda expects a state in the answer, and ours has none"
+        yield both.finding("error", "delivery", (*mapping.path, "TumblingWindowInSeconds"), reason, "leave it out")
+    if settings.starting_position == "LATEST":
+        reason = "LATEST misses what is written while the mapping is being made"
+        path = (*mapping.path, "StartingPosition")
+        yield both.finding("warning", "delivery", path, reason, "StartingPosition: TRIM_HORIZON")
+    if not mapping.properties.get("DestinationConfig"):
+        reason = "records that Lambda gives up are lost: there is no on-failure destination"
+        yield both.finding("warning", "delivery", mapping.path, reason, "DestinationConfig with an S3 bucket")
+    elif mapping.destination and mapping.destination.startswith("arn:") and mapping.bucket is None:
+        reason = "a queue or topic is told the sequence numbers of what Lambda gave up, and not the records"
+        path = (*mapping.path, "DestinationConfig")
+        yield both.finding("note", "delivery", path, reason, "the ARN of a bucket, which gets the records too")
+
+
+def _filters(both: Comparison, table: TableNeeds, mappings: Sequence[StreamMapping]) -> Iterator[Finding]:
+    every: list[Filter] = []
+    unknown = False
+    for mapping in mappings:
+        path = (*mapping.path, "FilterCriteria")
+        filters, unusable = patterns_of(mapping, both.document)
+        for wrong in unusable:
+            unknown = unknown or wrong.unknown
+            code = "not-judged" if wrong.unknown else "filters"
+            yield both.finding("note" if wrong.unknown else "error", code, wrong.path, wrong.reason)
+        if not filters and not unusable:
+            return  # everything arrives
+        for attribute in _numeric(filters):
+            reason = f"`numeric` never fits the key attribute {attribute}: an event holds numbers as text"
+            yield both.finding("error", "filters", path, reason, "leave this condition out")
+        if len(filters) > ALLOWED:
+            reason = f"{len(filters)} filters: Lambda takes {ALLOWED} of a mapping, unless a higher quota was granted"
+            yield both.finding("note", "filters", path, reason)
+        every += filters
+    path = (*mappings[0].path, "FilterCriteria")
+    ours = [json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns]
+    for one in unheard(both.deployment.program, table.name, every):
+        reason = f"no filter lets every {one.entity} through ({one.key}); kept back are {', '.join(one.events)}"
+        if unknown:
+            reason += ", unless filters do that cannot be judged"
+        instead = f"`projections template` writes {', '.join(ours)}" if ours else "no filters: leave FilterCriteria out"
+        yield both.finding("note" if unknown else "error", "filters", path, reason, instead)
+
+
+def _numeric(filters: Sequence[Filter]) -> Iterator[str]:
+    """The key attributes that a filter compares as numbers."""
+    for one in filters:
+        change = one.pattern.get("dynamodb")
+        keys = change.get("Keys") if isinstance(change, Mapping) else None
+        for attribute, kinds in keys.items() if isinstance(keys, Mapping) else ():
+            if '"numeric"' in json.dumps(kinds):
+                yield str(attribute)

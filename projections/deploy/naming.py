@@ -1,0 +1,109 @@
+"""The names and ARNs of a template's resources in one spelling, so that two ways to write the same can be compared.
+
+A resource that AWS will name is called `${LogicalId}`, one that the template names by that name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from projections.deploy.resolution import Resolution, Resource, placeholders
+
+__all__ = ["QUEUE", "TABLE", "Naming", "covers", "judged"]
+
+TABLE = ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable")
+QUEUE = "AWS::SQS::Queue"
+BUCKET = "AWS::S3::Bucket"
+
+_HERE = "${here}"
+"""Stands for the partition, Region or account that the deployment is in."""
+
+_NAMED_BY = {**dict.fromkeys(TABLE, "TableName"), QUEUE: "QueueName", BUCKET: "BucketName"}
+_PLACE = "${AWS::Region}:${AWS::AccountId}"
+_ARNS = {
+    **dict.fromkeys(TABLE, f"arn:${{AWS::Partition}}:dynamodb:{_PLACE}:table/"),
+    QUEUE: f"arn:${{AWS::Partition}}:sqs:{_PLACE}:",
+    BUCKET: "arn:${AWS::Partition}:s3:::",
+}
+
+
+class Naming:
+    """The names that one template gives."""
+
+    def __init__(self, resolution: Resolution) -> None:
+        self._resources = resolution.resources
+
+    @cached_property
+    def given(self) -> frozenset[str]:
+        """The names that the template gives to tables, queues and buckets."""
+        listed = [one for one in self._resources.values() if one.type in _NAMED_BY]
+        return frozenset(name for one in listed if (name := self.of(one)) != f"${{{one.id}}}")
+
+    def of(self, resource: Resource) -> str:
+        """What a table, queue or bucket is called."""
+        name = resource.properties.get(_NAMED_BY.get(resource.type, ""))
+        return name if isinstance(name, str) and name else f"${{{resource.id}}}"
+
+    def spelled(self, value: Any) -> Any:
+        """The same value with every reference to a table, queue or bucket in one spelling: names, ARNs."""
+        if isinstance(value, str):
+            return re.sub(r"\$\{([^!{}.]+)(?:\.([^{}]+))?\}", self._one, value)
+        if isinstance(value, list):
+            return [self.spelled(each) for each in value]
+        if isinstance(value, Mapping):
+            return {name: self.spelled(each) for name, each in value.items()}
+        return value
+
+    def _one(self, found: re.Match[str]) -> str:
+        resource = self._resources.get(found[1])
+        if resource is None or resource.type not in _NAMED_BY:
+            return found[0]
+        name, arn = self.of(resource), _ARNS[resource.type]
+        match found[2]:
+            case "Arn":
+                return f"{arn}{name}"
+            case "StreamArn":
+                return f"{arn}{name}/stream/${{label}}"
+            case "QueueName":
+                return name
+            case None if resource.type != QUEUE:  # a queue's `Ref` is its URL
+                return name
+            case _:
+                return found[0]
+
+    def judged(self, text: str) -> bool:
+        """Whether a text, once spelled, is known: nothing in it comes from parameters, imports or elsewhere."""
+        return all(name.split(".")[0] in self._resources or _harmless(name) for name in placeholders(text))
+
+
+def judged(text: Any) -> bool:
+    """Whether a value has nothing in it that the template leaves open."""
+    return not any(True for _ in placeholders(text))
+
+
+def _harmless(name: str) -> bool:
+    return name == "label" or name.startswith("AWS::")
+
+
+def covers(pattern: str, wanted: str) -> bool:
+    """Whether a resource as a policy names it, `*` and `?` standing for any text, includes another.
+
+    Partition, Region and account are the same unless both are said and differ.
+    """
+    if pattern == "*":
+        return True
+    ours, theirs = (re.sub(r"\$\{AWS::\w+\}", _HERE, text).split(":", 5) for text in (pattern, wanted))
+    if len(ours) != 6 or len(theirs) != 6:
+        return _glob(pattern).fullmatch(wanted) is not None
+    for mine, its in zip(ours[:5], theirs[:5], strict=True):
+        if not (_HERE in (mine, its) or _glob(mine).fullmatch(its)):
+            return False
+    return _glob(ours[5]).fullmatch(theirs[5]) is not None
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    parts = (".*" if part == "*" else "." if part == "?" else re.escape(part) for part in re.split(r"([*?])", pattern))
+    return re.compile("".join(parts), re.DOTALL)

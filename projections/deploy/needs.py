@@ -1,0 +1,114 @@
+"""What a deployment needs because of its rules: of each table the schema, the filters, and what functions do with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from projections.deploy.filters import Filters, filters, key_prefixes
+from projections.engine.publishing import shares_calls
+from projections.errors import UsageError
+from projections.language.embeds import EmbedRule
+from projections.language.keys import Schema
+from projections.language.program import Entity, Program
+from projections.language.rules import LedgerRule, Rule
+
+__all__ = ["MAIN", "Deployment", "TableNeeds", "entities_of"]
+
+MAIN = "main"
+"""The one table of rules that say `table:`."""
+
+_INDEX_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class TableNeeds:
+    """What the rules need of one of the application's tables."""
+
+    name: str
+    """In the rules."""
+    suffix: str
+    """What the names of its resources end with: nothing for the table of rules that say `table:`."""
+    schema: Schema
+    filters: Filters
+    updates: bool
+    """Rules write to its items."""
+    deletes: bool
+    """Rules create and delete items in it: copies and derived items."""
+    children: bool
+    """Children of embeds are in it, which a push queries and updates in batches of statements."""
+    published: bool
+    """Rules publish to its items in batches of statements."""
+    queried: tuple[str, ...]
+    """The indexes through which it finds them."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Rules as they are deployed.
+
+    `existing`: all tables are there already, and the template makes none of them. `gradual`: a new version of the stream's
+    function gets part of the batches first.
+    """
+
+    file: str
+    """The rule file, as the template's header names it."""
+    program: Program
+    existing: bool = False
+    gradual: bool = False
+
+    @cached_property
+    def tables(self) -> tuple[TableNeeds, ...]:
+        """In the order of the rules. Raises UsageError for a name that AWS refuses."""
+        suffixes = _suffixes(self.program.tables)
+        return tuple(_needs(self.program, name, suffixes[name]) for name in self.program.tables)
+
+
+def entities_of(program: Program, table: str) -> list[Entity]:
+    """The entities of a table that any rule reads or writes."""
+    used = {name for rule in program.rules.values() for name in (rule.source.name, _target(rule).name)}
+    return [entity for entity in program.entities.values() if entity.name in used and entity.table == table]
+
+
+def _target(rule: Rule) -> Entity:
+    into: Entity = getattr(rule, "into", rule.source)
+    return into
+
+
+def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
+    schema, rules = program.tables[name], program.rules.values()
+    for index in schema.indexes:
+        if not _INDEX_NAME.fullmatch(index):
+            raise UsageError(f'table {name}: "{index}" cannot be an index: 3 to 255 letters, digits and _ . -')
+    targets = [target for rule in rules if (target := _target(rule)).table == name]
+    children = [rule for rule in rules if isinstance(rule, EmbedRule) and rule.into.table == name]
+    # Of rules that are gone, nobody knows any more where what they wrote is.
+    removed = "remove" in program.retired.values()
+    return TableNeeds(
+        name=name,
+        suffix=suffix,
+        schema=schema,
+        filters=filters(schema, {e.name: key_prefixes(schema, e.patterns) for e in entities_of(program, name)}),
+        updates=removed or bool(targets),
+        deletes=removed or any(target.owned_by_rules for target in targets),
+        children=bool(children),
+        published=any(
+            isinstance(rule, LedgerRule) and shares_calls(rule) for rule in rules if _target(rule).table == name
+        ),
+        queried=tuple(dict.fromkeys(rule.children.index for rule in children if rule.children.index)),
+    )
+
+
+def _suffixes(names: Mapping[str, object]) -> dict[str, str]:
+    """For logical ids, which are letters and digits: `order-lines` gives OrderLines."""
+    found: dict[str, str] = {}
+    for name in names:
+        words = re.findall(r"[A-Za-z0-9]+", name)
+        suffix = "" if name == MAIN else "".join(word[0].upper() + word[1:] for word in words)
+        number = 2
+        while suffix in found.values():
+            suffix, number = f"{suffix.rstrip('0123456789')}{number}", number + 1
+        found[name] = suffix
+    return found

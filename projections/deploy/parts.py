@@ -1,0 +1,225 @@
+"""What `base.yaml` asks for: the facts on which lines depend, the values in them, and the parts that are inserted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from projections.deploy.filters import NOTHING
+from projections.deploy.needs import MAIN, Deployment, TableNeeds
+
+__all__ = ["facts", "part", "values"]
+
+_WIDTH = 100
+"""Of the text of a filter."""
+
+_LEDGER = "ExistingLedgerTableName"
+_TABLE_ARN = "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table"
+
+
+def facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
+    """On which `#: if FACT` may depend; with those of a table inside `#: each table`."""
+    found = {"new": not deployment.existing, "existing": deployment.existing, "gradual": deployment.gradual}
+    if table is not None:
+        found |= {
+            "updates": table.updates,
+            "deletes": table.deletes,
+            "has children": table.children,
+            "takes statements": table.children or table.published,
+            "looks up children": bool(table.queried),
+        }
+    return found
+
+
+def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
+    """What `<name>` stands for; with those of a table inside `#: each table`."""
+    tables = deployment.tables
+    parameters = [f"{name}{one.suffix}" for one in tables for name in ("ExistingTableName", "ExistingStreamArn")]
+    found = {
+        "rules file": deployment.file,
+        "flags": (" --existing-table" if deployment.existing else "") + (" --gradual" if deployment.gradual else ""),
+        "table parameters": ", ".join(parameters),
+        "any exists": _any(
+            [f"!Not [!Condition Create{it}]" for it in (*(f"Table{t.suffix}" for t in tables), "Ledger")]
+        ),
+        "auto": "" if deployment.existing else " `auto` is `fill` if any table exists already, else `live`.",
+        "new rules": (
+            "!Ref NewRules"
+            if deployment.existing
+            else "!If [ChooseNewRules, !If [HoldsData, fill, live], !Ref NewRules]"
+        ),
+        "ledger name": f"!If [CreateLedger, !Ref LedgerTable, !Ref {_LEDGER}]",
+        "ledger arn": f"!If\n  - CreateLedger\n  - !GetAtt LedgerTable.Arn\n  - !Sub {_TABLE_ARN}/${{{_LEDGER}}}",
+        "streams of all tables": _listed([_within(deployment, one, "/stream/*") for one in tables]),
+    }
+    if table is not None:
+        found |= {
+            "T": table.suffix,
+            "called": f" as {table.name} of the rules" if table.name != MAIN else "",
+            "table name": _name(deployment, table),
+            "stream arn": _stream(deployment, table),
+            "stream label": f'!Select [3, !Split ["/", {_stream(deployment, table)}]]',
+            "table arn": _within(deployment, table, ""),
+            "index arns": _listed([_within(deployment, table, f"/index/{index}") for index in table.queried]),
+        }
+    return found
+
+
+def part(name: str, deployment: Deployment, table: TableNeeds | None) -> list[str]:
+    """The lines that `#: insert NAME` stands for."""
+    if name == "tables":
+        return _environment(deployment)
+    assert table is not None, f"{name} is of one table"
+    return {"keys and indexes": _keys, "ttl": _ttl, "filters": _filters}[name](table)
+
+
+# A table by its name, its ARN, its stream
+
+
+def _choice(deployment: Deployment, table: TableNeeds, created: str, existing: str, *, long: bool = False) -> str:
+    """One or the other, as parameters say; without the choice, what holds for a table that exists."""
+    if deployment.existing:
+        return existing
+    if long:
+        return f"!If\n  - CreateTable{table.suffix}\n  - {created}\n  - {existing}"
+    return f"!If [CreateTable{table.suffix}, {created}, {existing}]"
+
+
+def _name(deployment: Deployment, table: TableNeeds) -> str:
+    created, existing = f"!Ref ApplicationTable{table.suffix}", f"!Ref ExistingTableName{table.suffix}"
+    return _choice(deployment, table, created, existing)
+
+
+def _stream(deployment: Deployment, table: TableNeeds) -> str:
+    created, existing = f"!GetAtt ApplicationTable{table.suffix}.StreamArn", f"!Ref ExistingStreamArn{table.suffix}"
+    return _choice(deployment, table, created, existing)
+
+
+def _within(deployment: Deployment, table: TableNeeds, what: str) -> str:
+    """The ARN of a table, or of something in it."""
+    created = f"!GetAtt ApplicationTable{table.suffix}.Arn"
+    if what:
+        created = f"!Sub ${{ApplicationTable{table.suffix}.Arn}}{what}"
+    existing = f"!Sub {_TABLE_ARN}/${{ExistingTableName{table.suffix}}}{what}"
+    return _choice(deployment, table, created, existing, long=True)
+
+
+def _environment(deployment: Deployment) -> list[str]:
+    tables = deployment.tables
+    names = [_name(deployment, table) for table in tables]
+    streams = [_stream(deployment, table) for table in tables]
+    if [table.name for table in tables] == [MAIN]:
+        return [f"TABLE_NAME: {names[0]}", f"STREAM_ARN: {streams[0]}"]
+    keys = [f"Table{table.suffix}" for table in tables]
+    real = ", ".join(f'"{table.name}": "${{{key}}}"' for table, key in zip(tables, keys, strict=True))
+    return [
+        "TABLES: !Sub",
+        f"  - '{{{real}}}'",
+        *_items([f"{key}: {name}" for key, name in zip(keys, names, strict=True)], "  - ", "    "),
+        "STREAM_ARN: !Join",
+        '  - ","',
+        *_items(streams, "  - - ", "    - "),
+    ]
+
+
+def _items(texts: Sequence[str], first: str, others: str) -> list[str]:
+    return [(others if number else first) + text for number, text in enumerate(texts)]
+
+
+def _any(conditions: list[str]) -> str:
+    """Whether one of two or more conditions holds. `Fn::Or` takes ten at most."""
+    while len(conditions) > 10:
+        conditions = [f"!Or [{', '.join(conditions[:10])}]", *conditions[10:]]
+    return f"!Or [{', '.join(conditions)}]"
+
+
+def _listed(values: Sequence[str]) -> str:
+    """One value as it is, several as a list."""
+    if len(values) == 1:
+        return values[0]
+    return "\n" + "\n".join("  - " + value.replace("\n", "\n    ") for value in values)
+
+
+_PLAIN = re.compile(r"[A-Za-z][\w.-]*")
+_NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
+
+
+def scalar(text: str) -> str:
+    """A text in YAML, in quotes where YAML 1.1 would read something else."""
+    if _PLAIN.fullmatch(text) and text.isascii() and text.lower() not in _NOT_TEXT:
+        return text
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def _keys(table: TableNeeds) -> list[str]:
+    schema = table.schema
+    sort = [schema.sort] if schema.sort else []
+    attributes = dict([schema.partition, *sort])
+    for partition, sorted_by in schema.indexes.values():
+        attributes |= dict([*partition, *sorted_by])
+    lines = ["AttributeDefinitions:"]
+    lines += [f"  - {{ AttributeName: {scalar(name)}, AttributeType: {kind} }}" for name, kind in attributes.items()]
+    lines += _key_schema([schema.partition], sort)
+    if schema.indexes:
+        lines.append("GlobalSecondaryIndexes:")
+    for name, (partition, sorted_by) in schema.indexes.items():
+        lines.append(f"  - IndexName: {scalar(name)}")
+        lines += [f"    {line}" for line in _key_schema(partition, sorted_by)]
+        lines.append("    Projection: { ProjectionType: ALL }")
+    return lines
+
+
+def _key_schema(partition: Sequence[tuple[str, str]], sort: Sequence[tuple[str, str]]) -> list[str]:
+    elements = [(name, "HASH") for name, _ in partition] + [(name, "RANGE") for name, _ in sort]
+    return ["KeySchema:", *(f"  - {{ AttributeName: {scalar(name)}, KeyType: {kind} }}" for name, kind in elements)]
+
+
+def _ttl(table: TableNeeds) -> list[str]:
+    if table.schema.ttl is None:
+        return []
+    return ["TimeToLiveSpecification:", f"  AttributeName: {scalar(table.schema.ttl)}", "  Enabled: true"]
+
+
+def _filters(table: TableNeeds) -> list[str]:
+    found = table.filters
+    if not found.patterns:
+        return [f"# No filter: {note}." for note in found.notes]
+    return [
+        "# Key prefixes only, so that INSERT, MODIFY and REMOVE of sources and targets all arrive (healing needs them).",
+        *(f"# Note: {note}." for note in found.notes),
+        "FilterCriteria:",
+        "  Filters:",
+        *(line for pattern in found.patterns for line in _pattern(pattern)),
+    ]
+
+
+def _pattern(pattern: Mapping[str, Any]) -> list[str]:
+    """A filter as a folded text, a line for each key attribute, and more where it is long."""
+    lines, line = ["    - Pattern: >-"], ""
+    for token in _tokens(pattern):
+        # A line ends where a space follows a comma, so that folding it gives that space back and adds none.
+        if line.endswith(", ") and (token.endswith('"S": [') or len(line) + len(token) > _WIDTH):
+            lines.append(f"        {line.rstrip()}")
+            line = ""
+        line += token
+    return [*lines, f"        {line}"]
+
+
+def _tokens(pattern: Mapping[str, Any]) -> list[str]:
+    """The JSON text of a filter, cut where a line may end."""
+    if pattern == NOTHING:
+        return [_json(pattern)]
+    keys = pattern["dynamodb"]["Keys"]
+    tokens = ['{"dynamodb": {"Keys": {']
+    for number, (attribute, rules) in enumerate(keys.items()):
+        tokens.append(f'{_json(attribute)}: {{"S": [')
+        tokens += [_json(rule) + ", " for rule in rules["S"][:-1]]
+        tokens.append(_json(rules["S"][-1]) + ("]}, " if number < len(keys) - 1 else "]}}}}"))
+    return tokens
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)

@@ -1,0 +1,223 @@
+"""What a function of a template may do, and what of it the rules need."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from projections.deploy.comparison import Comparison, Pair
+from projections.deploy.finding import Finding
+from projections.deploy.naming import Naming, covers
+from projections.deploy.resolution import FUNCTION, Resolution, Resource, placeholders
+from projections.language.mistakes import Location
+
+__all__ = ["permission_findings"]
+
+_CRUD = (
+    *("BatchGetItem", "BatchWriteItem", "ConditionCheckItem", "DeleteItem", "DescribeTable"),
+    *("GetItem", "PutItem", "Query", "Scan", "UpdateItem"),
+)
+_READ = ("BatchGetItem", "DescribeTable", "GetItem", "Query", "Scan")
+_TEMPLATES: Mapping[str, tuple[str, tuple[str, ...], str, tuple[str, ...]]] = {
+    "DynamoDBCrudPolicy": ("dynamodb", _CRUD, "TableName", ("table/{}", "table/{}/index/*")),
+    "DynamoDBReadPolicy": ("dynamodb", _READ, "TableName", ("table/{}", "table/{}/index/*")),
+    "DynamoDBWritePolicy": ("dynamodb", ("BatchWriteItem", "PutItem", "UpdateItem"), "TableName", ("table/{}",)),
+    "SQSSendMessagePolicy": ("sqs", ("SendMessage",), "QueueName", ("{}",)),
+}
+"""SAM's policy templates: service, actions, which parameter names the resource, and the ends of its ARNs."""
+
+_STREAMS = ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")
+_MANAGED: Mapping[str, tuple[str, ...]] = {
+    "AWSLambdaBasicExecutionRole": ("logs:*",),
+    "AWSLambdaDynamoDBExecutionRole": ("logs:*", *(f"dynamodb:{name}" for name in _STREAMS)),
+    "AWSLambdaSQSQueueExecutionRole": ("logs:*", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
+    "AmazonDynamoDBFullAccess": ("dynamodb:*",),
+    "AmazonSQSFullAccess": ("sqs:*",),
+    "AdministratorAccess": ("*",),
+}
+"""AWS's managed policies that functions usually have; all are for any resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One statement: actions and resources as it says them, spelled alike."""
+
+    actions: tuple[str, ...]
+    resources: tuple[str, ...]
+    path: Location
+    """Where it stands."""
+    allows: bool = True
+
+    def names(self, action: str) -> bool:
+        return any(covers(one.lower(), action.lower()) for one in self.actions)
+
+
+@dataclass
+class Grants:
+    """Everything a function may do. `unknown` is what could not be read: why, and where it stands."""
+
+    path: Location
+    statements: list[Grant] = field(default_factory=list)
+    unknown: list[tuple[str, Location]] = field(default_factory=list)
+
+    def allows(self, need: Need) -> bool:
+        return any(grant.names(need.action) and _covered(grant, need) for grant in self.statements if grant.allows)
+
+    def denies(self, need: Need) -> Grant | None:
+        return next((g for g in self.statements if not g.allows and g.names(need.action) and _covered(g, need)), None)
+
+    def may_allow(self, need: Need, known: Container[str]) -> bool:
+        """Whether something that cannot be judged from here may allow it; `known` are names that mean themselves."""
+        if self.unknown:
+            return True
+
+        def perhaps(resource: str) -> str:
+            return re.sub(r"\$\{(?!AWS::|label)[^{}]*\}", lambda name: name[0] if name[0] in known else "*", resource)
+
+        return any(
+            grant.allows
+            and grant.names(need.action)
+            and any(covers(perhaps(r), need.resource) for r in grant.resources)
+            for grant in self.statements
+        )
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Need:
+    """One action on one resource."""
+
+    action: str
+    resource: str
+
+
+def _covered(grant: Grant, need: Need) -> bool:
+    return any(covers(resource, need.resource) for resource in grant.resources)
+
+
+def permission_findings(both: Comparison, pair: Pair) -> Iterator[Finding]:
+    """What a function needs and may not, what it is denied, and what cannot be judged."""
+    function = pair.theirs
+    grants = grants_of(function, both.theirs, both.names)
+    for reason, path in grants.unknown:
+        yield both.finding("note", "not-judged", path, f"not all that {function.id} may do can be judged: {reason}")
+    lacking: dict[str, list[str]] = {}
+    names = {f"${{{name}}}" for name in (*both.theirs.resources, *placeholders(list(both.known.values())))}
+    for need in needs_of(pair.ours, both.ours, both.our_names, both.known):
+        if (denied := grants.denies(need)) is not None:
+            reason = f"{function.id} is denied {need.action} on {_short(need.resource)}, which it needs"
+            yield both.finding("error", "permissions", denied.path, reason, "take it out of this statement")
+        elif not grants.allows(need) and not grants.may_allow(need, names):
+            lacking.setdefault(need.resource, []).append(need.action)
+    for resource, actions in lacking.items():
+        reason = f"{function.id} may not {', '.join(actions)} on {_short(resource)}"
+        yield both.finding("error", "permissions", grants.path, reason, "allow it there")
+
+
+def _short(arn: str) -> str:
+    """An ARN for people, who know where they are: without partition, Region and account."""
+    parts = re.sub(r"\$\{AWS::\w+\}", "", arn).split(":", 5)
+    return f"{parts[2]} {parts[5]}" if len(parts) == 6 else arn
+
+
+def needs_of(function: Resource, resolution: Resolution, naming: Naming, known: Mapping[str, str]) -> list[Need]:
+    """What our template lets a function do, in the names of another template; `known` maps our names to its names.
+
+    What the other template has nothing for, as log groups, is left out.
+    """
+    needs: set[Need] = set()
+    for grant in grants_of(function, resolution, naming).statements:
+        for resource in grant.resources:
+            names = {f"${{{name}}}" for name in placeholders(resource) if not name.startswith("AWS::")}
+            names |= {name for name in naming.given if name in resource}
+            if resource == "*" or not names <= known.keys():
+                continue
+            for ours, theirs in known.items():
+                resource = resource.replace(ours, theirs)
+            # `stream/*` includes whatever label the stream has; to name the one it has is as good.
+            resource = re.sub(r"/stream/\*$", "/stream/${label}", resource)
+            needs.update(Need(action, resource) for action in grant.actions)
+    return sorted(needs)
+
+
+def grants_of(function: Resource, resolution: Resolution, naming: Naming) -> Grants:
+    """What a function may do, by its role, or by the policies of which SAM makes one."""
+    role = function.properties.get("Role")
+    if role is None and function.type == FUNCTION:
+        grants = Grants(function.path("Policies"))
+        events = function.properties.get("Events")
+        listed = events.values() if isinstance(events, Mapping) else ()
+        kinds = {str(event.get("Type")) for event in listed if isinstance(event, Mapping)}
+        for kind, name in (("DynamoDB", "AWSLambdaDynamoDBExecutionRole"), ("SQS", "AWSLambdaSQSQueueExecutionRole")):
+            if kind in kinds:  # SAM adds these
+                _managed(grants, name, grants.path)
+        _managed(grants, "AWSLambdaBasicExecutionRole", grants.path)
+        _policies(grants, function.properties.get("Policies"), naming, grants.path)
+        return grants
+    named = re.fullmatch(r"\$\{([^.{}]+)\.Arn\}", role) if isinstance(role, str) else None
+    resource = resolution.resources.get(named[1]) if named else None
+    if resource is None or resource.type != "AWS::IAM::Role":
+        grants = Grants(function.path("Role"))
+        grants.unknown.append(("its role is not in this template", grants.path))
+        return grants
+    grants = Grants(resource.path("Policies"))
+    _policies(grants, resource.properties.get("Policies"), naming, resource.path("Policies"))
+    _policies(grants, resource.properties.get("ManagedPolicyArns"), naming, resource.path("ManagedPolicyArns"))
+    for policy in resolution.of_type("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
+        roles = policy.properties.get("Roles") or [policy.properties.get("RoleName")]
+        if isinstance(roles, list) and f"${{{resource.id}}}" in roles:
+            _policies(grants, [policy.properties], naming, resource.path("Policies"))
+    return grants
+
+
+def _policies(grants: Grants, policies: Any, naming: Naming, path: Location) -> None:
+    if policies is None:
+        return
+    for number, policy in enumerate(policies if isinstance(policies, list) else [policies]):
+        place = (*path, number) if isinstance(policies, list) else path
+        if isinstance(policy, str):
+            _managed(grants, policy.rpartition("/")[2], place)
+        elif not isinstance(policy, Mapping):
+            grants.unknown.append(("what stands here is no policy", place))
+        elif "Statement" in policy:
+            _document(grants, policy, naming, place)
+        elif isinstance(policy.get("PolicyDocument"), Mapping):
+            _document(grants, policy["PolicyDocument"], naming, (*place, "PolicyDocument"))
+        else:
+            for name, parameters in policy.items():
+                _template(grants, name, parameters, naming, place)
+
+
+def _managed(grants: Grants, name: str, path: Location) -> None:
+    if name in _MANAGED:
+        grants.statements.append(Grant(_MANAGED[name], ("*",), path))
+    else:
+        grants.unknown.append((f"what the policy {name} allows is not in this template", path))
+
+
+def _template(grants: Grants, name: str, parameters: Any, naming: Naming, path: Location) -> None:
+    if name not in _TEMPLATES or not isinstance(parameters, Mapping):
+        grants.unknown.append((f"the policy template {name} is not known here", path))
+        return
+    service, actions, parameter, ends = _TEMPLATES[name]
+    resource = naming.spelled(parameters.get(parameter))
+    here = f"arn:${{AWS::Partition}}:{service}:${{AWS::Region}}:${{AWS::AccountId}}:"
+    arns = tuple(here + end.format(resource) for end in ends)
+    grants.statements.append(Grant(tuple(f"{service}:{action}" for action in actions), arns, path))
+
+
+def _document(grants: Grants, document: Mapping[str, Any], naming: Naming, path: Location) -> None:
+    for number, statement in enumerate(_list(document.get("Statement"))):
+        place = (*path, "Statement", number)
+        if not isinstance(statement, Mapping) or "Action" not in statement or "Resource" not in statement:
+            grants.unknown.append(("this statement does not say its Action and Resource", place))
+            continue
+        actions, resources = _list(statement["Action"]), _list(naming.spelled(statement["Resource"]))
+        grants.statements.append(
+            Grant(tuple(map(str, actions)), tuple(map(str, resources)), place, str(statement.get("Effect")) == "Allow")
+        )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,98 @@
+"""The event source mappings of a template that bring a stream's records to a function, and their filters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from projections.deploy.cloudformation import Document
+from projections.deploy.naming import Naming
+from projections.deploy.resolution import FUNCTION, Resolution, Resource, placeholders
+from projections.language.mistakes import Location
+from projections.local.event_source.filters import Filter, FilterError
+
+__all__ = ["StreamMapping", "Unusable", "mappings_of", "patterns_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMapping:
+    """An event source mapping of a stream."""
+
+    properties: Mapping[str, Any]
+    path: Location
+    """Where its properties stand."""
+    stream: str
+    """The ARN of its stream, spelled."""
+
+    @property
+    def destination(self) -> str | None:
+        """The ARN to which goes what Lambda gives up; None if there is none, or it is not said here."""
+        config = self.properties.get("DestinationConfig")
+        failed = config.get("OnFailure") if isinstance(config, Mapping) else None
+        arn = failed.get("Destination") if isinstance(failed, Mapping) else None
+        return arn if isinstance(arn, str) else None
+
+    @property
+    def bucket(self) -> str | None:
+        """The name of the bucket, if the destination is one."""
+        _, found, name = (self.destination or "").partition(":s3:::")
+        return name if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A filter of which nothing can be said (`unknown`), or which Lambda refuses; `path` is its place."""
+
+    reason: str
+    path: Location
+    unknown: bool
+
+
+def mappings_of(function: Resource, resolution: Resolution, names: Naming) -> list[StreamMapping]:
+    """The mappings from DynamoDB streams to a function, by SAM's events or as resources."""
+    found = []
+    events = function.properties.get("Events") if function.type == FUNCTION else None
+    for name, event in events.items() if isinstance(events, Mapping) else ():
+        properties = event.get("Properties") if isinstance(event, Mapping) else None
+        if isinstance(properties, Mapping) and event.get("Type") == "DynamoDB":
+            found.append(_mapping(properties, "Stream", function.path("Events", name, "Properties"), names))
+    for resource in resolution.of_type("AWS::Lambda::EventSourceMapping"):
+        target = str(resource.properties.get("FunctionName"))
+        mapping = _mapping(resource.properties, "EventSourceArn", resource.path(), names)
+        is_stream = ":dynamodb:" in mapping.stream or "StartingPosition" in resource.properties  # a queue has none
+        if is_stream and (f"${{{function.id}}}" in target or f"${{{function.id}." in target):
+            found.append(mapping)
+    return found
+
+
+def _mapping(properties: Mapping[str, Any], source: str, path: Location, names: Naming) -> StreamMapping:
+    return StreamMapping(names.spelled(properties), path, str(names.spelled(properties.get(source))))
+
+
+def patterns_of(mapping: StreamMapping, document: Document) -> tuple[list[Filter], list[Unusable]]:
+    """The filters of a mapping, and those that cannot be used."""
+    criteria = mapping.properties.get("FilterCriteria")
+    path = (*mapping.path, "FilterCriteria")
+    if criteria is None:
+        return [], []
+    listed = criteria.get("Filters") if isinstance(criteria, Mapping) else None
+    if not isinstance(listed, list):
+        return [], [Unusable("the filters are not written here", path, True)]
+    built: list[Filter] = []
+    unusable: list[Unusable] = []
+    for number, one in enumerate(listed):
+        place = (*path, "Filters", number, "Pattern")
+        text = one.get("Pattern") if isinstance(one, Mapping) else None
+        written = isinstance(document.at(place), str)
+        if not written and (text is None or any(True for _ in placeholders(text))):
+            unusable.append(Unusable("this filter is put together from what is not in the template", place, True))
+            continue
+        try:
+            built.append(Filter(json.loads(str(text))))
+        except FilterError as error:
+            unusable.append(Unusable(f"Lambda refuses this filter: {error}", place, False))
+        except (ValueError, TypeError, RecursionError) as error:
+            unusable.append(Unusable(f"Lambda refuses this filter, which is no JSON object: {error}", place, False))
+    return built, unusable

@@ -1,0 +1,72 @@
+"""Whether filters let every record through that the rules need: tried with records that say no more than the rules do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from projections.deploy.needs import entities_of
+from projections.language.keys import Schema
+from projections.language.program import Entity, Program
+from projections.local.event_source.filters import Filter
+
+__all__ = ["Unheard", "unheard"]
+
+Record = Mapping[str, Any]
+
+_RARE = "\U0010fffd"
+"""Stands for a variable's value: no filter that asks for certain values lets it through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """Records of an entity that no filter lets through. `key` are the templates of its key, `events` what is kept back."""
+
+    entity: str
+    key: str
+    events: tuple[str, ...]
+
+
+def unheard(program: Program, table: str, filters: Sequence[Filter]) -> Iterator[Unheard]:
+    """The entities of which a record may be kept back, tried with records that have nothing but what the rules say."""
+    for entity in entities_of(program, table):
+        lost = [
+            event
+            for event, record in _records(entity, entity.schema)
+            if not any(one.matches(record) for one in filters)
+        ]
+        if lost:
+            key = ", ".join(
+                f"{attribute} {json.dumps(pattern.text, ensure_ascii=False)}"
+                for attribute, pattern in zip(entity.schema.key_attributes, entity.patterns, strict=True)
+            )
+            yield Unheard(entity.name, key, tuple(dict.fromkeys(lost)))
+
+
+def _records(entity: Entity, schema: Schema) -> Iterator[tuple[str, Record]]:
+    """What may happen to an item of an entity: event → record. Attributes beside the key may be any, or be missing."""
+    for text, number in ((_RARE, "7"), ("7", "-12.5")):
+        kinds = [kind for _, kind in (schema.partition, schema.sort or ("", "")) if kind]
+        keys = {
+            attribute: {kind: pattern.render(dict.fromkeys(pattern.names, number if kind == "N" else text))}
+            for attribute, kind, pattern in zip(schema.key_attributes, kinds, entity.patterns, strict=True)
+        }
+        marked = {**keys, **entity.constants}
+        images: dict[str, list[tuple[Any, Any]]] = {
+            "INSERT": [(None, marked)],
+            "MODIFY": [(marked, marked), (keys, marked), (marked, keys)],
+            "REMOVE": [(marked, None)],
+        }
+        for event, pairs in images.items():
+            for old, new in pairs:
+                yield event, _record(event, keys, old, new)
+        if schema.ttl:
+            service = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+            yield "REMOVE by TTL", {**_record("REMOVE", keys, marked, None), "userIdentity": service}
+
+
+def _record(event: str, keys: Any, old: Any, new: Any) -> Record:
+    images = {name: image for name, image in (("OldImage", old), ("NewImage", new)) if image is not None}
+    return {"eventName": event, "eventSource": "aws:dynamodb", "dynamodb": {"Keys": keys, **images}}

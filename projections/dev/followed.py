@@ -1,0 +1,116 @@
+"""One table's stream, followed: its shards as the event source mapping finds them, filled from the endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from projections.aws.streams import StreamReader
+from projections.local.event_source import Batch, Discard, Mapping, Settings, Shard, Stream
+
+__all__ = ["Followed"]
+
+WAITING = 2000
+"""Records of a shard that may wait for delivery; more are read when these are done."""
+
+FEW = 25
+"""As long as no more wait, records are delivered one by one, so that each can be told with what it cost."""
+
+RETRIES = 4
+"""Of a batch on which the function raises. One that it reports as failed will succeed some day, and is tried until then."""
+
+
+class Followed:
+    """Reads what the stream says (`discover`, `poll`) and hands out batches (`next_batch`, `finish`).
+
+    With `latest`, what is in the stream when it is first looked at is passed over; shards that appear later are read from
+    their beginning, as children of a split are. `batch_size` None means as few as possible, see FEW.
+    """
+
+    def __init__(
+        self,
+        reader: StreamReader,
+        *,
+        latest: bool,
+        batch_size: int | None,
+        on_failure: Callable[[Discard], None],
+    ) -> None:
+        self.reader = reader
+        self.on = True
+        self._latest = latest
+        self._size = batch_size
+        self._stream = Stream.followed(reader.arn)
+        settings = Settings(batch_size=batch_size or 1, report_batch_item_failures=True, bisect=True)
+        self._mapping = Mapping(self._stream, settings, on_failure=on_failure)
+        self._known: set[str] = set()
+        self._open: dict[str, Shard] = {}
+        self._done: dict[str, int] = {}
+
+    def discover(self) -> None:
+        """Looks for new shards. Raises Transient, StreamGone, Misconfigured."""
+        first = not self._known
+        self.on, found = self.reader.shards()
+        for one in found:
+            if one.id in self._known:
+                continue
+            passed_over = first and self._latest
+            if not (passed_over and one.closed):
+                self.reader.begin(one.id, latest=passed_over)
+                shard = Shard(one.id, parent=one.parent)
+                self._stream.adopt(shard)
+                self._open[one.id] = shard
+            self._known.add(one.id)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream is off and all of it was delivered."""
+        return not self.on and not self._open and not self._mapping.runnable()
+
+    def poll(self) -> bool:
+        """Reads on in every open shard; whether there was anything. Raises as `discover` does."""
+        found = ended = False
+        for shard in list(self._open.values()):
+            if len(shard.records) - self._mapping.checkpoint(shard.id) >= WAITING:
+                continue
+            stretch = self.reader.read(shard.id)
+            shard.records.extend(stretch.records)
+            found = found or bool(stretch.records)
+            if stretch.ended:
+                shard.closed = ended = True
+                del self._open[shard.id]
+        if ended:
+            self.discover()  # its children, if it was split
+        return found
+
+    @property
+    def waiting(self) -> int:
+        """Records that were read and are not done with."""
+        return sum(len(shard.records) - self._mapping.checkpoint(shard.id) for shard in self._stream.shards.values())
+
+    def next_batch(self) -> Batch | None:
+        """What is to be delivered now, to be ended with `finish`; None if there is nothing."""
+        lanes = self._mapping.runnable()
+        if not lanes:
+            return None
+        if self._size is None:
+            size = 1 if self.waiting <= FEW else 100
+            self._mapping.settings = replace(self._mapping.settings, batch_size=size)
+        return self._mapping.next_batch(lanes[0])
+
+    def finish(self, batch: Batch, response: object = None, error: BaseException | None = None) -> None:
+        """How the delivery ended."""
+        retries = RETRIES if error is not None else -1
+        self._mapping.settings = replace(self._mapping.settings, max_retries=retries)
+        self._mapping.finish(batch, response, error)
+        self._release(batch.lane.shard)
+
+    def _release(self, shard_id: str) -> None:
+        """Frees the memory of what is done with: a session may last for days. Places count, contents do not."""
+        records = self._stream.shards[shard_id].records
+        done = self._mapping.checkpoint(shard_id)
+        for place in range(self._done.get(shard_id, 0), done):
+            records[place] = _NOTHING
+        self._done[shard_id] = done
+
+
+_NOTHING: dict[str, object] = {}

@@ -1,0 +1,276 @@
+"""The loop itself: read the streams, deliver, do the tasks, look at the rule file; until it is told to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from projections.aws.streams import StreamGone, StreamReader
+from projections.dev.delivery import Teller, Totals
+from projections.dev.followed import Followed
+from projections.dev.in_force import InForce
+from projections.dev.place import Place, stream_of
+from projections.dev.projector import Projector
+from projections.dev.rules_file import RulesFile
+from projections.engine.records import stream_label
+from projections.errors import Misconfigured, Transient, UsageError
+from projections.language.program import Program
+from projections.local.event_source import Batch, Discard
+from projections.local.tables import QUIET, QUIET_AT_AWS
+from projections.terminal import styled
+
+__all__ = ["Options", "Session"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run. `latest`: what is in the streams already is passed over. `backfill` None: where one is needed."""
+
+    latest: bool = True
+    until_idle: bool = False
+    backfill: bool | None = None
+    batch_size: int | None = None
+
+
+class Session:
+    """One run of the loop. `stop`, from a signal handler, ends it after the delivery under way."""
+
+    def __init__(
+        self, place: Place, file: RulesFile, program: Program, streams: Any, teller: Teller, options: Options
+    ) -> None:
+        self._place = place
+        self._file = file
+        self._streams = streams
+        self._tell = teller
+        self._options = options
+        self._pace = _AT_EMULATORS if place.emulated else _AT_AWS
+        self._stopped = threading.Event()
+        self._projector = Projector(place.live, program)
+        self._rules = InForce(place, file, self._projector, teller, options.backfill)
+        self._followed: dict[str, Followed] = {}
+        self._paused: dict[str, float] = {}
+        self._failures = 0
+        self._lost = False
+        self._told_lost = False
+        self._discovered = 0.0
+        self._backfill_later = False
+
+    @property
+    def totals(self) -> Totals:
+        return self._projector.totals
+
+    def stop(self) -> None:
+        """Raises KeyboardInterrupt in a backfill, which ends it after the pages under way."""
+        self._stopped.set()
+        if self._rules.backfilling:
+            raise KeyboardInterrupt
+
+    def run(self) -> None:
+        """Until it is stopped or, if that was asked for, idle. Raises Misconfigured and UsageError if it cannot go on."""
+        latest = self._options.latest
+        for logical in self._projector.program.tables:
+            self._follow(logical, latest=latest)  # first, so that nothing is missed
+        self._use_labels()
+        self._backfill_later = self._rules.begin(stream_first=not latest)
+        if not self._stopped.is_set():
+            self._tell_following(latest)
+        self._loop()
+        if self._backfill_later:
+            text = styled("[yellow]Items older than the stream were not looked at: run `projections backfill`[/]")
+            self._tell.note(text, "backfill missing")
+        self._tell.totals(self.totals, last=True)
+
+    def _tell_following(self, latest: bool) -> None:
+        names = self._place.live.names
+        tables = [names[logical] for logical in self._projector.program.tables]
+        since = "from now on" if latest else "from the stream's beginning"
+        end = "until all is done" if self._options.until_idle else "Ctrl-C ends it"
+        self._tell.note(
+            styled(
+                "[bold]following {}[/] at {} {}, ledger {}; {}",
+                ", ".join(tables),
+                self._place.endpoint,
+                since,
+                names["ledger"],
+                end,
+            ),
+            "following",
+            tables=tables,
+            ledger=names["ledger"],
+            endpoint=self._place.endpoint,
+            latest=latest,
+            rules=list(self._projector.program.rules),
+        )
+        if any(":ddblocal:" in followed.reader.arn for followed in self._followed.values()):
+            text = "DynamoDB Local reports too few units for transactions; MiniStack and AWS report them right"
+            self._tell.note(styled("[dim]{}[/]", text), "units", reason=text)
+
+    def _loop(self) -> None:
+        busy_until = told = time.monotonic()
+        said = 0
+        while not self._stopped.is_set():
+            if self._file.changed():
+                self._rules.reload()
+            busy = self._read()
+            busy = self._deliver() or busy
+            busy = self._task() or busy
+            now = time.monotonic()
+            if busy:
+                busy_until = now
+            elif now - busy_until > self._pace.quiet and self._nothing_left():
+                if self._backfill_later:
+                    self._backfill_later = False
+                    self._backfill()
+                    busy_until = time.monotonic()
+                elif self._options.until_idle:
+                    return
+            if self.totals.records != said and now - told > self._pace.totals and not self._stopped.is_set():
+                self._tell.totals(self.totals, last=False)
+                said, told = self.totals.records, now
+            if not busy:
+                self._stopped.wait(self._pace.poll)
+
+    def _nothing_left(self) -> bool:
+        return not len(self._projector.queue) and not any(one.waiting for one in self._followed.values())
+
+    # Streams
+
+    def _follow(self, logical: str, *, latest: bool) -> None:
+        arn = stream_of(self._place.live.client, self._place.live.names[logical])
+        self._followed[logical] = followed = Followed(
+            StreamReader(self._streams, arn),
+            latest=latest,
+            batch_size=self._options.batch_size,
+            on_failure=partial(self._gave_up, logical),
+        )
+        followed.discover()
+        self._projector.labels[logical] = stream_label(arn)
+
+    def _use_labels(self) -> None:
+        self._projector.use(self._projector.program, self._projector.store)
+
+    def _read(self) -> bool:
+        """Reads on in all streams; whether there was anything."""
+        if self._lost:
+            self._reopen()
+            return not self._lost
+        try:
+            found = 0
+            looks = time.monotonic() - self._discovered > self._pace.discover
+            for followed in self._followed.values():
+                if looks:
+                    followed.discover()
+                found += followed.poll()
+                if followed.ended:
+                    raise StreamGone(f"the stream {followed.reader.arn} is switched off")
+            if looks:
+                self._discovered = time.monotonic()
+        except StreamGone:
+            self._lost = True
+            return True
+        except Transient as error:
+            if self._failures == 0:
+                self._tell.trouble(str(error))
+            self._failures += 1
+            self._stopped.wait(min(5.0, 0.5 * 2**self._failures))
+            return False
+        self._failures = 0
+        return found > 0
+
+    def _reopen(self) -> None:
+        """A stream is gone or off. Whoever makes a table anew has it followed, with what the ledger knew put right.
+
+        Where nobody can be expected to, UsageError ends the session.
+        """
+        try:
+            arns = {name: stream_of(self._place.live.client, self._place.live.names[name]) for name in self._followed}
+        except UsageError as error:
+            if self._options.until_idle or not self._place.emulated:
+                raise
+            if not self._told_lost:
+                self._tell.note(styled("[yellow]{}; waiting for it[/]", error), "waiting", reason=str(error))
+            self._told_lost = True
+            self._stopped.wait(1.0)
+            return
+        self._lost = self._told_lost = False
+        self._place.restore()
+        for logical, arn in arns.items():
+            if arn != self._followed[logical].reader.arn:
+                self._follow(logical, latest=False)
+                text = styled("[yellow]{} has a new stream: {}[/]", logical, arn)
+                self._tell.note(text, "new stream", table=logical, stream=arn)
+        self._use_labels()
+        self._backfill()
+
+    def _backfill(self) -> None:
+        try:
+            self._rules.backfill(self._projector.program)
+        except Misconfigured:
+            self._lose()
+
+    def _lose(self) -> None:
+        """What was asked of the tables is not possible. Raises the error being handled, unless one was deleted."""
+        if not self._place.lacks_tables():
+            raise
+        self._lost = True
+
+    # Deliveries
+
+    def _deliver(self) -> bool:
+        """Delivers what waits, one batch of each table; whether there was any."""
+        found = False
+        for logical, followed in self._followed.items():
+            if self._lost or self._paused.get(logical, 0.0) > time.monotonic():
+                continue
+            batch = followed.next_batch()
+            if batch is not None:
+                found = True
+                self._invoke(logical, followed, batch)
+        return found
+
+    def _invoke(self, logical: str, followed: Followed, batch: Batch) -> None:
+        try:
+            invocation = self._projector.invoke(logical, batch)
+        except Misconfigured as error:
+            followed.finish(batch, error=error)
+            self._lose()
+            return
+        self._tell.delivered(invocation.delivery)
+        followed.finish(batch, invocation.answer, invocation.error)
+        if invocation.failed:
+            self._paused[logical] = time.monotonic() + min(5.0, 0.25 * 2**batch.attempt)
+
+    def _task(self) -> bool:
+        try:
+            delivery = None if self._lost else self._projector.work()
+        except Misconfigured:
+            self._lose()
+            return False
+        if delivery is not None:
+            self._tell.task(delivery)
+        return delivery is not None
+
+    def _gave_up(self, logical: str, discard: Discard) -> None:
+        self.totals.given_up += len(discard.records)
+        schema = self._projector.program.tables[logical]
+        for record in discard.records:
+            key = schema.key(logical, record["dynamodb"]["Keys"])
+            self._tell.gave_up(key, record["eventName"], self._projector.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """Seconds between polls, between looks for new shards, without news until all is taken for read, between totals."""
+
+    poll: float
+    discover: float
+    quiet: float
+    totals: float = 15.0
+
+
+_AT_EMULATORS = _Pace(poll=0.2, discover=1.0, quiet=QUIET)
+_AT_AWS = _Pace(poll=0.5, discover=10.0, quiet=QUIET_AT_AWS)
+"""GetRecords may be called 5 times a second for each shard, by all readers together; a deployed function makes 4 of them."""

@@ -1,0 +1,47 @@
+"""From a sample to a proposal."""
+
+from __future__ import annotations
+
+from projections.init.inference.entities import understand
+from projections.init.inference.kinds import set_kinds, type_attribute
+from projections.init.inference.measures import count_rules, idea_rules
+from projections.init.inference.proposal import Proposal, Rule
+from projections.init.inference.relations import links
+from projections.init.inference.repeats import copy_rules, embed_rules
+from projections.init.inference.rows import common_separator, rows_of
+from projections.init.table import Sample, Table
+
+__all__ = ["infer"]
+
+_MOST_IDEAS = 8
+
+
+def infer(table: Table, sample: Sample) -> Proposal:
+    """What the items of a sample, and the keys they have, say about rules. Equal samples give equal proposals."""
+    separator = common_separator(sample.items, table)
+    rows = rows_of(sample.items, table, separator)
+    kind = type_attribute(rows)
+    set_kinds(rows, kind)
+    understood = understand(rows, table, separator, kind)
+    groups = sorted(understood.groups, key=lambda group: (len(group.entity.variables), -len(group.rows)))
+    found = links(groups, sample.complete)
+    copies = copy_rules(found, table)
+    copied = {frozenset((link.relation.child, link.relation.parent)) for link, _ in copies}
+    others = [one for one in found if frozenset((one.relation.child, one.relation.parent)) not in copied]
+    taken = {
+        (rule.body["copy"]["into"], name) for _, rule in copies for name in rule.body["copy"]["attributes"]
+    }  # of one target no attribute has two writers
+    rules: list[Rule] = [*count_rules(others, sample.complete, taken)]
+    rules += embed_rules(others, table, taken)
+    ideas = [*(rule for _, rule in copies), *idea_rules(others, rules)][:_MOST_IDEAS]
+    return Proposal(
+        table,
+        separator,
+        [group.entity for group in groups],
+        [one.relation for one in found],
+        [*rules, *ideas],
+        understood.unknown,
+        len(sample.items),
+        sample.complete,
+        sum(len(group.rows) for group in groups),
+    )

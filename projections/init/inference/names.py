@@ -1,0 +1,238 @@
+"""Names: of the entity that a shape of keys stands for, and of the variables in its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from projections.init.inference.rows import Position, Row
+from projections.init.inference.shapes import Shape
+from projections.init.inference.words import (
+    GENERIC,
+    form_of,
+    lower_camel,
+    normal,
+    pascal,
+    singular,
+    small_numbers,
+    words,
+)
+from projections.init.table import Table
+from projections.language.syntax import PATH
+
+__all__ = ["entity_names", "named_after_values", "snake_case", "variable_names"]
+
+_NO_NAME = frozenset({"pk", "sk", "hash", "range", "hashkey", "rangekey", "partitionkey", "sortkey", "key"})
+_SAME = 0.95
+_PRESENT = 0.5
+_SHARED = 0.6
+_LEAST = 3
+_TIMES = ("time", "date", "month")
+
+
+def entity_names(shapes: Sequence[Shape], table: Table) -> list[str]:
+    """A name for each shape, no two alike; those of the plainest keys choose first."""
+    found: dict[int, str] = {}
+    order = sorted(range(len(shapes)), key=lambda number: (_plainness(shapes[number]), number))
+    for number in order:
+        taken = set(found.values())
+        for name in _entity_names(shapes[number], table):
+            if name and name not in taken:
+                found[number] = name
+                break
+    return [found[number] for number in range(len(shapes))]
+
+
+def _plainness(shape: Shape) -> int:
+    return len(shape.variables) if shape.kinds or not _is_parent(shape) else 0
+
+
+def _is_parent(shape: Shape) -> bool:
+    """Whether the sort key says no more than: this is the item that its partition is named after."""
+    sort = [text for position, text in shape.constants.items() if position[0] == 1 and text]
+    own = [position for position in shape.positions if position[0] == 1]
+    return len(own) == len(sort) and all(normal(text) in GENERIC for text in sort)
+
+
+def _entity_names(shape: Shape, table: Table) -> Iterator[str]:
+    kinds = shape.kinds
+    partition, sort = pascal(singular(_thing(shape, 0))), pascal(singular(_thing(shape, 1)))
+    if kinds and kinds.most_common(1)[0][1] >= 0.8 * len(shape.rows):
+        yield pascal(kinds.most_common(1)[0][0])
+    if _is_parent(shape) or not sort or sort == partition:
+        name = partition
+    elif any(position[0] == 1 for position in shape.variables):
+        yield sort
+        name = partition + sort
+    else:
+        name = partition + sort
+    name = name or pascal(singular(table.name)) or "Item"
+    yield name
+    yield partition + sort
+    number = 2
+    while True:
+        yield f"{name}{number}"
+        number += 1
+
+
+def _thing(shape: Shape, attribute: int) -> str:
+    """The constant that says what a key attribute is about: the first of the last run of constants."""
+    found, run = "", False
+    for position in shape.positions:
+        if position[0] != attribute:
+            continue
+        text = shape.constants.get(position)
+        if text and not run:
+            found = text
+        run = bool(text) or (text == "" and run)
+    return found
+
+
+def snake_case(rows: Sequence[Row]) -> bool:
+    """Whether attributes are named as `user_id` rather than as `userId`."""
+    names = {name for row in rows for name in row.attributes}
+    snake = sum("_" in name.strip("_") and name == name.lower() for name in names)
+    camel = sum(name != name.lower() and "_" not in name for name in names)
+    return snake > camel
+
+
+def variable_names(shape: Shape, entity: str, table: Table, snake: bool) -> dict[Position, str]:
+    """A name for each variable. Where items have an attribute of that name, it says the same: rules insist on it."""
+    found: dict[Position, str] = {}
+    identifiers = _identifiers(shape)
+    for position in shape.variables:
+        texts = [row.parts[position] for row in shape.rows]
+        for name in _variable_names(shape, position, entity, table, snake, position in identifiers):
+            usable = PATH.fullmatch(name) and "." not in name and _consistent(shape.rows, name, texts)
+            twin = next((other for other, known in found.items() if known == name), None)
+            if usable and (twin is None or _twins(shape, twin, position)):
+                found[position] = name
+                break
+    return found
+
+
+def named_after_values(shapes: Sequence[Shape], names: Sequence[dict[Position, str]]) -> list[dict[Position, str]]:
+    """The names again, with those that no attribute confirms replaced by what their values are: in `LIKE#{likeId}` these
+    may be the ids of users.
+    """
+    known: dict[str, set[str]] = {}
+    for shape, own in zip(shapes, names, strict=True):
+        if len(own) == 1:
+            ((position, name),) = own.items()
+            known.setdefault(name, set()).update(row.parts[position] for row in shape.rows)
+    found = []
+    for shape, own in zip(shapes, names, strict=True):
+        changed = dict(own)
+        for position, name in own.items():
+            texts = [row.parts[position] for row in shape.rows]
+            other = _same_values(set(texts), known) if len(own) > 1 and name not in known else None
+            if other and other not in own.values() and not any(name in row.item for row in shape.rows):
+                changed[position] = other if _consistent(shape.rows, other, texts) else name
+        found.append(changed)
+    return found
+
+
+def _same_values(texts: set[str], known: Mapping[str, set[str]]) -> str | None:
+    shared = {name: len(texts & values) for name, values in known.items()}
+    shares = {name: count / min(len(texts), len(known[name])) for name, count in shared.items() if count >= _LEAST}
+    best = max(shares, key=lambda name: shares[name], default=None)
+    return best if best is not None and shares[best] >= _SHARED and not small_numbers(texts) else None
+
+
+def _twins(shape: Shape, one: Position, other: Position) -> bool:
+    """Whether two variables of different key attributes are the same thing: both keys say USER#42."""
+    return one[0] != other[0] and all(row.parts[one] == row.parts[other] for row in shape.rows)
+
+
+def _consistent(rows: Sequence[Row], name: str, texts: Sequence[str]) -> bool:
+    return all(name not in row.item or row.text(name) == text for row, text in zip(rows, texts, strict=True))
+
+
+def _identifiers(shape: Shape) -> set[Position]:
+    """Of the variables after one constant, the one that it is the id of: the one that varies most, the last if in doubt."""
+    runs: dict[Position, list[Position]] = {}
+    marker: Position | None = None
+    for position in shape.positions:
+        if position[1] == 0:
+            marker = None
+        if position in shape.constants:
+            marker = position if shape.constants[position] else marker
+        elif marker is not None:
+            runs.setdefault(marker, []).append(position)
+
+    def rank(position: Position) -> tuple[bool, int, int]:
+        texts = {row.parts[position] for row in shape.rows}
+        return form_of(texts) not in _TIMES, len(texts), position[1]
+
+    return {max(run, key=rank) for run in runs.values()}
+
+
+def _variable_names(
+    shape: Shape, position: Position, entity: str, table: Table, snake: bool, identifier: bool
+) -> Iterator[str]:
+    attribute, _ = position
+    marker = _marker(shape, position)
+    texts = [row.parts[position] for row in shape.rows]
+    form = form_of(texts[:200])
+    key_name = table.key[attribute][0]
+    last_choice = {*table.index_names, *table.key_names}
+    echoes = sorted(
+        _echoes(shape.rows, texts), key=lambda name: (name in last_choice, normal(name) == "id", len(name), name)
+    )
+    whole = [other for other in shape.positions if other[0] == attribute] == [position]
+    if whole and normal(key_name) not in _NO_NAME:
+        yield key_name
+    default = _joined([*words(singular(marker)), "id"], snake) if marker and identifier and form not in _TIMES else ""
+    if default:
+        stem = normal(singular(marker))
+        yield from (name for name in echoes if stem in normal(name))
+        if not echoes or normal(echoes[0]) == "id" or shape.rows[0].glue[attribute] != ():
+            yield default
+    yield from echoes
+    if default:
+        yield default
+        yield _joined(["other", *words(default)], snake)
+    yield from _fallbacks(form, marker, entity, attribute, whole, key_name, snake)
+
+
+def _fallbacks(
+    form: str, marker: str, entity: str, attribute: int, whole: bool, key_name: str, snake: bool
+) -> Iterator[str]:
+    if form in _TIMES:
+        yield {"time": "time", "date": "date", "month": "month"}[form]
+    elif marker:
+        yield _joined([*words(marker), "part"], snake)
+    elif whole:
+        yield key_name
+        yield _joined([*words(entity), "id" if attribute == 0 else "key"], snake)
+    else:
+        yield from ("tenant", "tenantId") if attribute == 0 else ("part",)
+    stem = _joined([*words(marker or entity), "part"], snake) or "part"
+    number = 2
+    while True:
+        yield f"{stem}{number}"
+        number += 1
+
+
+def _joined(parts: Sequence[str], snake: bool) -> str:
+    return "_".join(parts) if snake else lower_camel(" ".join(parts))
+
+
+def _marker(shape: Shape, position: Position) -> str:
+    """The nearest constant before a variable, in the same key attribute."""
+    attribute, number = position
+    before: Mapping[int, str] = {p[1]: text for p, text in shape.constants.items() if p[0] == attribute and text}
+    nearest = [at for at in before if at < number]
+    return before[max(nearest)] if nearest else ""
+
+
+def _echoes(rows: Sequence[Row], texts: Sequence[str]) -> set[str]:
+    """Attributes that say the same as a variable, in nearly all items."""
+    names = {
+        name for row, text in list(zip(rows, texts, strict=True))[:10] for name in row.item if row.text(name) == text
+    }
+    found = set()
+    for name in names:
+        present = [row.text(name) == text for row, text in zip(rows, texts, strict=True) if name in row.item]
+        if len(present) >= _PRESENT * len(rows) and all(present) and sum(present) >= _SAME * len(present):
+            found.add(name)
+    return found

@@ -1,0 +1,105 @@
+"""Which items name which others: variables or attributes of a child that are the key of a parent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from projections.init.inference.entities import Group
+from projections.init.inference.proposal import Relation
+from projections.init.inference.rows import Row
+from projections.init.inference.words import normal, small_numbers, words
+from projections.language.syntax import PATH
+
+__all__ = ["Link", "links"]
+
+_LEAST_SEEN = 3
+_SHARE = 0.5
+_MOST_CHOICES = 4
+
+
+@dataclass(frozen=True)
+class Link:
+    """A relation with the rows it holds between: each child's row and, if it is in the sample, its parent's."""
+
+    relation: Relation
+    child: Group
+    parent: Group
+    pairs: Sequence[tuple[Row, Row]]
+
+    @property
+    def children(self) -> Mapping[int, list[Row]]:
+        """By the position of a parent's row among its group's rows, the children's rows."""
+        numbers = {id(row): number for number, row in enumerate(self.parent.rows)}
+        found: dict[int, list[Row]] = {number: [] for number in numbers.values()}
+        for child, parent in self.pairs:
+            found[numbers[id(parent)]].append(child)
+        return found
+
+
+def links(groups: Sequence[Group], complete: bool) -> list[Link]:
+    """All relations that the sample bears out. In a complete one, most children's parents are there."""
+    found = []
+    for child, parent in product(groups, groups):
+        if child is parent or not parent.entity.variables:
+            continue
+        for binding in _bindings(child, parent):
+            link = _link(child, parent, binding)
+            least = 1 if not link.relation.bind else _LEAST_SEEN
+            seen, of = link.relation.seen, link.relation.of
+            # Of two variables each may be somewhere in the sample by chance; a parent's key of one variable is no chance.
+            share = _SHARE if complete else 0 if len(binding) == 1 else _SHARE / 2
+            if of and seen >= min(_LEAST_SEEN if complete else least, of) and seen >= share * of:
+                found.append(link)
+    return found
+
+
+def _link(child: Group, parent: Group, binding: Mapping[str, str]) -> Link:
+    variables = [variable.name for variable in parent.entity.variables]
+    known = {tuple(row.variables[name] for name in variables): row for row in parent.rows}
+    named = [(row, tuple(row.text(binding[name]) for name in variables)) for row in child.rows]
+    complete = [(row, key) for row, key in named if None not in key]
+    pairs = [(row, known[key]) for row, key in complete if key in known]  # type: ignore[index]
+    relation = Relation(child.entity.name, parent.entity.name, dict(binding), len(pairs), len(complete))
+    return Link(relation, child, parent, pairs)
+
+
+def _bindings(child: Group, parent: Group) -> Iterator[dict[str, str]]:
+    """For each variable of the parent's key, what of the child could be it."""
+    choices = []
+    for variable in parent.entity.variables:
+        values = {row.variables[variable.name] for row in parent.rows}
+        names = list(_names(child, parent, variable.name, values))
+        if not names:
+            return
+        choices.append(names[:_MOST_CHOICES])
+    variables = [variable.name for variable in parent.entity.variables]
+    for names_ in product(*choices):
+        if len(set(names_)) == len(names_):
+            yield dict(zip(variables, names_, strict=True))
+
+
+def _names(child: Group, parent: Group, variable: str, values: set[str]) -> Iterator[str]:
+    """The name itself first; then other attributes called something like it, or after the parent, with values of it."""
+    own = [one.name for one in child.entity.variables]
+    attributes = [one.name for one in child.entity.attributes if one.type in ("S", "N") and PATH.fullmatch(one.name)]
+    if variable in own or (variable in attributes and variable.lower() != "id"):
+        yield variable
+    elif normal(variable) in ("id", "pk", "key"):
+        variable = parent.entity.name + "Id"
+    for name in dict.fromkeys([*own, *attributes]):
+        if name != variable and _is_called(name, variable, parent, values):
+            texts = {text for row in child.rows if (text := row.text(name)) is not None}
+            if len(texts & values) >= min(2, len(texts)) and texts & values:
+                yield name
+
+
+def _is_called(name: str, variable: str, parent: Group, values: set[str]) -> bool:
+    """Any id may be that of a parent whose key has one variable; of several, each must be called as in that key."""
+    mine = words(name)
+    if not mine:
+        return False
+    if normal(name).endswith((normal(variable), normal(parent.entity.name))):
+        return True
+    return len(parent.entity.variables) == 1 and mine[-1] in ("id", "by", "ref", "key") and not small_numbers(values)

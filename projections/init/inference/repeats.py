@@ -1,0 +1,137 @@
+"""Attributes that are stored twice: of a parent in its children, of an item in another that is its copy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from projections.init.inference.entities import Group
+from projections.init.inference.measures import named_by, related_twice, rule_body
+from projections.init.inference.proposal import Rule
+from projections.init.inference.relations import Link
+from projections.init.inference.rows import Row
+from projections.init.inference.words import lower_camel, normal
+from projections.init.table import Table
+from projections.language.syntax import PATH
+from projections.language.values import Value
+
+__all__ = ["copy_rules", "embed_rules"]
+
+_LEAST = 3
+_AGREE = 0.8
+_BEYOND_CHANCE = 0.6
+_COPIED = 0.6
+
+
+def embed_rules(links: Sequence[Link], table: Table, skipped: set[tuple[str, str]]) -> Iterator[Rule]:
+    """A rule for each relation whose children repeat attributes of their parents. `skipped` are (entity, attribute) that
+    other rules have; those found here are added.
+    """
+    several = related_twice(links)
+    for link in sorted(links, key=lambda link: -link.relation.seen):
+        found: dict[str, str] = {}
+        evidence = []
+        for mine, theirs, same, of in _repeated(link, table):
+            place = (link.relation.child, mine)
+            if place not in skipped:
+                skipped.add(place)
+                found[mine] = theirs
+                evidence.append(f"{mine} is the {theirs} of its {link.relation.parent} in {same} of {of}")
+        if found:
+            relation = link.relation
+            match = {name: "{" + variable + "}" for variable, name in relation.binding.items()}
+            by = "" if (relation.child, relation.parent) not in several else named_by(relation)
+            body = {"from": relation.parent, "embed": {"into": relation.child, "match": match, "attributes": found}}
+            name = f"{lower_camel(relation.parent)}In{relation.child}{by}"
+            yield Rule(name, body, "; ".join(evidence) + f" {relation.child} items")
+
+
+def _repeated(link: Link, table: Table) -> Iterator[tuple[str, str, int, int]]:
+    """(child's attribute, parent's, how many are equal, of how many)."""
+    never = _structural(link.child, table) | set(link.relation.binding.values())
+    keys = {variable.name for variable in link.parent.entity.variables} | _structural(link.parent, table)
+    for mine in link.child.entity.attributes:
+        if mine.name in never or mine.type not in ("S", "N", "BOOL"):
+            continue
+        for theirs in link.parent.entity.attributes:
+            if theirs.name in keys or theirs.type != mine.type or not _is_called(mine.name, theirs.name):
+                continue
+            both = [
+                (a.item[mine.name], b.item[theirs.name]) for a, b in link.pairs if _have(a, mine.name, b, theirs.name)
+            ]
+            equal = sum(one == other for one, other in both)
+            if equal >= max(_LEAST, _AGREE * len(both)) and not _by_chance(both, equal):
+                yield mine.name, theirs.name, equal, len(both)
+                break
+
+
+def _by_chance(pairs: Sequence[tuple[Value, Value]], equal: int) -> bool:
+    """Whether values that are nearly always the same (`active`, true) would agree as often in any two items."""
+    mine, theirs = (Counter(str(pair[side]) for pair in pairs) for side in (0, 1))
+    expected = sum(count * theirs[text] for text, count in mine.items()) / len(pairs) ** 2
+    return expected >= 1 or (equal / len(pairs) - expected) / (1 - expected) < _BEYOND_CHANCE
+
+
+def _have(child: Row, mine: str, parent: Row, theirs: str) -> bool:
+    return mine in child.item and theirs in parent.item
+
+
+def _is_called(mine: str, theirs: str) -> bool:
+    """`name` may be repeated as `name`, `userName` or `author_name`."""
+    return normal(mine).endswith(normal(theirs)) and normal(theirs) != ""
+
+
+def _structural(group: Group, table: Table) -> set[str]:
+    """Attributes that say what an item is or where it is found."""
+    own = {group.entity.kind[0]} if group.entity.kind else set()
+    unusable = {one.name for one in group.entity.attributes if not PATH.fullmatch(one.name) or "." in one.name}
+    return own | unusable | set(table.key_names) | set(table.index_names)
+
+
+# --- copies ---
+
+
+def copy_rules(links: Sequence[Link], table: Table) -> list[tuple[Link, Rule]]:
+    """A rule for each pair of entities of which one is, attribute by attribute, the other under another key."""
+    found: list[tuple[Link, Rule]] = []
+    targets: set[str] = set()
+    for link in sorted(links, key=lambda link: -link.relation.seen):
+        # The source is the child here: its values make the key of the target.
+        source, target = link.child, link.parent
+        if target.entity.name in targets or not _one_to_one(link):
+            continue
+        shared, of = _shared(link, table)
+        own = [one for one in target.entity.attributes if one.name not in _structural(target, table)]
+        smaller = len(target.entity.attributes) <= len(source.entity.attributes)
+        if not smaller or len(shared) < 2 or len(shared) < _COPIED * len(own):
+            continue
+        targets.add(target.entity.name)
+        body = rule_body(link, "copy", {"into": target.entity.name, "attributes": shared})
+        evidence = (
+            f"{of} of {len(target.rows)} {target.entity.name} items belong to one {source.entity.name} each "
+            f"and repeat {len(shared)} of their {len(own)} attributes"
+        )
+        doubt = (
+            f"a copy makes and deletes its items: live, a {target.entity.name} without its {source.entity.name} would be "
+            f"deleted by a backfill with --allow-delete, and nothing but this rule may write these attributes"
+        )
+        name = f"{lower_camel(source.entity.name)}As{target.entity.name}"
+        found.append((link, Rule(name, body, evidence, doubt)))
+    return found
+
+
+def _one_to_one(link: Link) -> bool:
+    parents = [id(parent) for _, parent in link.pairs]
+    share = len(link.pairs) >= _AGREE * min(len(link.child.rows), len(link.parent.rows))
+    return len(parents) >= _LEAST and len(set(parents)) == len(parents) and share
+
+
+def _shared(link: Link, table: Table) -> tuple[list[str], int]:
+    never = _structural(link.parent, table) | _structural(link.child, table)
+    names = {one.name for one in link.child.entity.attributes} & {one.name for one in link.parent.entity.attributes}
+    found = []
+    for name in sorted(names - never):
+        both = [(a.item[name], b.item[name]) for a, b in link.pairs if name in a.item and name in b.item]
+        if len(both) >= _LEAST and sum(one == other for one, other in both) >= _AGREE * len(both):
+            found.append(name)
+    return found, len(link.pairs)

@@ -1,0 +1,142 @@
+"""Items of a sample with their keys cut at delimiters."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from projections.init.inference.words import TIME, is_marker
+from projections.init.table import Table
+from projections.language.keys import key_text
+from projections.language.values import Image
+
+__all__ = ["SEPARATORS", "Position", "Row", "common_separator", "cut", "jaccard", "rows_of", "scalar"]
+
+SEPARATORS = "#|/:"
+"""What separates the parts of keys, the likeliest first. Other signs (`_`, `-`, `.`) are parts of ids far more often."""
+
+_WEAK = re.compile(r"([A-Za-z]{2,})([_.~@+-]|[#|/:]+)(.+)", re.DOTALL)
+_FEW = 40
+_WEAKLY_CUT = 0.2
+
+Position = tuple[int, int]
+"""A part of a key: which key attribute, and which of its parts."""
+
+
+@dataclass
+class Row:
+    """An item, and the parts of its keys. A key attribute's `glue` is what stands between its parts."""
+
+    item: Image
+    parts: dict[Position, str]
+    glue: tuple[tuple[str, ...] | None, ...]
+    """None for an attribute that is not text: it is one part, whatever it holds."""
+    attributes: frozenset[str] = frozenset()
+    """Names of what is not part of any key."""
+    kind: str | None = None
+    """What its type attribute says, if the table has one."""
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """Rows of unlike signatures are never of one shape."""
+        empty = tuple(position for position, text in self.parts.items() if not text)
+        return self.glue, empty
+
+    def text(self, name: str) -> str | None:
+        """A key variable or an attribute as text, None if it is neither text nor number."""
+        if name in self.variables:
+            return self.variables[name]
+        return scalar(self.item, name)
+
+
+def scalar(item: Image, name: str) -> str | None:
+    value = item.get(name, {})
+    if "S" in value:
+        return str(value["S"])
+    if "N" in value:
+        try:
+            return key_text("N", value["N"])
+        except ArithmeticError:
+            return None
+    return None
+
+
+def rows_of(items: Sequence[Image], table: Table, separator: str) -> list[Row]:
+    """The items that have a key, which are all if they come from the table."""
+    keys = [name for name, _ in table.key]
+    usable = [item for item in items if all(kind in item.get(name, {}) for name, kind in table.key)]
+    prefixes = _weak_prefixes(usable, [name for name, kind in table.key if kind == "S"], separator)
+    no_attributes = {*keys, *table.index_names}
+    found = []
+    for item in usable:
+        parts: dict[Position, str] = {}
+        glue: list[tuple[str, ...] | None] = []
+        for attribute, (name, kind) in enumerate(table.key):
+            if kind == "S":
+                texts, between = cut(item[name]["S"], separator, prefixes)
+                glue.append(between)
+            else:
+                texts = [key_text(kind, item[name][kind])]
+                glue.append(None)
+            parts |= {(attribute, number): text for number, text in enumerate(texts)}
+        found.append(Row(item, parts, tuple(glue), frozenset(item) - no_attributes))
+    return found
+
+
+def cut(text: str, separator: str, prefixes: Iterable[str] = ()) -> tuple[list[str], tuple[str, ...]]:
+    """The parts of a key and what stands between them. Times stay whole, whatever they contain."""
+    if separator in text:
+        whole = TIME.sub(lambda found: found[0].replace(separator, "\0"), text)
+        parts = [part.replace("\0", separator) for part in whole.split(separator)]
+        if len(parts) > 1:
+            return parts, (separator,) * (len(parts) - 1)
+    found = _WEAK.fullmatch(text)
+    if found and found[1] + found[2] in prefixes:
+        return [found[1], found[3]], (found[2],)
+    return [text], ()
+
+
+def _weak_prefixes(items: Sequence[Image], names: Sequence[str], separator: str) -> frozenset[str]:
+    """Prefixes such as `user_`, where keys are told apart by them: there are several, and each is used again."""
+    texts = [item[name]["S"] for item in items for name in names]
+    found = Counter(
+        match[1] + match[2]
+        for text in texts
+        if separator not in text and (match := _WEAK.fullmatch(text)) and is_marker(match[1])
+    )
+    often = {prefix for prefix, count in found.items() if count >= 2}
+    share = sum(found[prefix] for prefix in often) / max(len(texts), 1)
+    return frozenset(often) if 2 <= len(often) <= _FEW and share >= _WEAKLY_CUT else frozenset()
+
+
+def common_separator(items: Sequence[Image], table: Table) -> str:
+    """The sign after which most keys' first word ends; `#` if none does that."""
+
+    def score(separator: str) -> int:
+        firsts: Counter[str] = Counter()
+        for item in items:
+            for name, kind in table.key:
+                text = item.get(name, {}).get("S") if kind == "S" else None
+                if text and separator in text and "://" not in text:
+                    parts, _ = cut(text, separator)
+                    firsts.update(part for part in parts[:3] if len(parts) > 1 and is_marker(part))
+        often = [count for _, count in firsts.most_common(_FEW) if count > 1]
+        return sum(often) if often else min(len(firsts), 1)
+
+    best = max(SEPARATORS, key=lambda separator: (score(separator), -SEPARATORS.index(separator)))
+    return best if score(best) else "#"
+
+
+def jaccard(one: frozenset[str] | set[str], other: frozenset[str] | set[str]) -> float:
+    """How much of two sets is shared, 0 to 1; 1 for two empty ones."""
+    return len(one & other) / len(one | other) if one or other else 1.0
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], object]) -> Mapping[object, list[Row]]:
+    found: dict[object, list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found

@@ -1,0 +1,324 @@
+"""The shapes of keys: which of their parts are constant, and which vary.
+
+A part is constant where what comes with it is particular to it: other kinds, other attributes, other keys. Where the
+rest is alike whatever the part says (the ids of users, the names of tenants), it is a variable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from projections.init.inference.rows import Position, Row, grouped, jaccard
+from projections.init.inference.words import form_of, is_marker, is_shouting
+
+__all__ = ["Shape", "shapes_of"]
+
+_MOST_CONSTANTS = 40
+"""More values than this in one place of a key are values, not kinds of things."""
+_ALIKE_AROUND = 0.5
+_ALIKE_ATTRIBUTES = 0.6
+_ECHOED = 0.95
+_PREFIX = re.compile(r"([A-Za-z]+)([_.=~+@:-])(.+)", re.DOTALL)
+
+
+@dataclass
+class Shape:
+    """Rows whose keys are built alike. `constants` has the text of each part that never varies; `joined` are positions
+    from which on all further parts are one variable, because their number differs.
+    """
+
+    constants: dict[Position, str]
+    rows: list[Row]
+    joined: frozenset[Position] = frozenset()
+
+    @property
+    def positions(self) -> list[Position]:
+        return list(self.rows[0].parts)
+
+    @property
+    def variables(self) -> list[Position]:
+        return [position for position in self.positions if position not in self.constants]
+
+    @property
+    def kinds(self) -> Counter[str]:
+        return Counter(row.kind for row in self.rows if row.kind is not None)
+
+
+def shapes_of(rows: Sequence[Row], type_attribute: str | None) -> list[Shape]:
+    """The shapes of all rows, the most frequent first."""
+    found: list[Shape] = []
+    for alike in grouped(rows, lambda row: row.signature).values():
+        positions = sorted(alike[0].parts, key=lambda position: (position[1], position[0]))
+        found += _split(alike, positions, {}, type_attribute)
+    merged = _of_any_depth(list(_same_skeleton(found)))
+    for shape in merged:
+        _cut_prefixes(shape)
+    return sorted((part for shape in merged for part in _by_kind(shape)), key=lambda shape: -len(shape.rows))
+
+
+def _split(
+    rows: list[Row], positions: Sequence[Position], constants: dict[Position, str], type_attribute: str | None
+) -> Iterator[Shape]:
+    if not positions:
+        yield Shape(constants, rows)
+        return
+    first, *rest = positions
+    for constant, some in _decide(rows, first, constants, type_attribute):
+        known = constants if constant is None else {**constants, first: constant}
+        yield from _split(some, rest, known, type_attribute)
+
+
+def _decide(
+    rows: list[Row], at: Position, constants: Mapping[Position, str], type_attribute: str | None
+) -> Iterator[tuple[str | None, list[Row]]]:
+    """The rows by what is constant in one place, None where it varies."""
+    if rows[0].glue[at[0]] is None:
+        yield None, rows
+        return
+    by_text = {str(text): same for text, same in grouped(rows, lambda row: row.parts[at]).items()}
+    if list(by_text) == [""]:
+        yield "", rows
+        return
+    if len(by_text) == 1:
+        ((text, _),) = by_text.items()
+        yield (text if _is_only_constant(text, rows, at, constants) else None), rows
+        return
+    if _echoed(rows, at, type_attribute):
+        yield None, rows
+        return
+    candidates = {text: some for text, some in by_text.items() if is_marker(text)}
+    if len(candidates) > _MOST_CONSTANTS:
+        candidates = {}
+    varying = [row for text, some in by_text.items() if text not in candidates for row in some]
+    for alike in _alike(candidates, at):
+        for text in list(alike):
+            some = candidates[text]
+            alone = len(alike) == 1 or _are_names(alike, candidates, at)
+            if alone and _is_constant(text, some, at, constants, varying):
+                yield text, some
+            else:
+                varying += some
+    if varying:
+        yield None, varying
+
+
+def _is_only_constant(text: str, rows: Sequence[Row], at: Position, constants: Mapping[Position, str]) -> bool:
+    """Whether the only text in this place is a constant: one user's name is none, even if that user has all the items."""
+    if not is_marker(text):
+        return False
+    attribute, number = at
+    last = (attribute, number + 1) not in rows[0].parts
+    if number and constants.get((attribute, number - 1)):
+        return is_shouting(text) and not last
+    if last and number == 0:
+        others = {tuple(t for p, t in row.parts.items() if p[0] != attribute) for row in rows}
+        return is_shouting(text) or (len(others) > 1 and attribute > 0)
+    return is_shouting(text) or len(rows) > 1
+
+
+def _is_constant(
+    text: str, rows: Sequence[Row], at: Position, constants: Mapping[Position, str], varying: Sequence[Row]
+) -> bool:
+    attribute, number = at
+    after_constant = number > 0 and bool(constants.get((attribute, number - 1)))
+    if not is_shouting(text) and (
+        len(rows) < 2 or after_constant or (attribute == 0 and len(rows[0].glue[0] or ()) == 0)
+    ):
+        return False
+    if after_constant and len(rows) < 2:
+        return False
+    return not varying or not _like(rows, varying, at)
+
+
+def _echoed(rows: Sequence[Row], at: Position, type_attribute: str | None) -> bool:
+    """Whether some attribute says the same as this part, as `status` does of OPEN: then it is a value, not a kind."""
+    names = {
+        name
+        for row in rows[:20]
+        for name in row.attributes
+        if name != type_attribute and row.text(name) == row.parts[at]
+    }
+    return any(sum(row.text(name) == row.parts[at] for row in rows) >= _ECHOED * len(rows) for name in names)
+
+
+def _alike(candidates: Mapping[str, list[Row]], at: Position) -> list[list[str]]:
+    """The texts in groups within which all that comes with them is alike."""
+    groups: list[list[str]] = []
+    for text in candidates:
+        for group in groups:
+            if _like(candidates[group[0]], candidates[text], at):
+                group.append(text)
+                break
+        else:
+            groups.append([text])
+    return groups
+
+
+def _like(some: Sequence[Row], others: Sequence[Row], at: Position) -> bool:
+    kinds, other_kinds = ({row.kind for row in rows if row.kind is not None} for rows in (some, others))
+    if kinds and other_kinds:
+        return jaccard(kinds, other_kinds) >= _ALIKE_AROUND
+    around, other_around = ({_around(row, at) for row in rows} for rows in (some, others))
+    attributes, other_attributes = (frozenset().union(*(row.attributes for row in rows)) for rows in (some, others))
+    return jaccard(around, other_around) >= _ALIKE_AROUND and jaccard(attributes, other_attributes) >= _ALIKE_ATTRIBUTES
+
+
+def _around(row: Row, at: Position) -> str:
+    """The other parts of a row's keys, roughly."""
+    parts = [text if is_shouting(text) else form_of([text]) for position, text in row.parts.items() if position != at]
+    return "\0".join(parts)
+
+
+def _are_names(alike: Sequence[str], candidates: Mapping[str, list[Row]], at: Position) -> bool:
+    """Whether texts that nothing else tells apart are names of kinds all the same, as LIKE and FOLLOW: they begin a key,
+    are written large, and each has one kind of item below it.
+    """
+    return (
+        at[1] == 0
+        and len(alike) <= 12
+        and all(is_shouting(text) for text in alike)
+        and (0, at[1] + 1) in {(0, number) for (_, number) in next(iter(candidates.values()))[0].parts}
+        and all(len({(_around(row, at), row.attributes) for row in candidates[text]}) == 1 for text in alike)
+    )
+
+
+def _same_skeleton(shapes: Sequence[Shape]) -> Iterator[Shape]:
+    """Shapes that came out alike on several ways are one."""
+    keyed = grouped_shapes(shapes, lambda shape: (shape.rows[0].signature, tuple(sorted(shape.constants.items()))))
+    for same in keyed.values():
+        yield Shape(same[0].constants, [row for shape in same for row in shape.rows])
+
+
+def grouped_shapes(shapes: Sequence[Shape], key: object) -> dict[object, list[Shape]]:
+    found: dict[object, list[Shape]] = {}
+    for shape in shapes:
+        found.setdefault(key(shape), []).append(shape)  # type: ignore[operator]
+    return found
+
+
+# --- keys of any depth, as paths ---
+
+
+def _of_any_depth(shapes: list[Shape]) -> list[Shape]:
+    """Shapes that differ only in how many variables end their keys are one, with all of these in one variable."""
+    found: list[Shape] = []
+    for same in grouped_shapes(shapes, _beginning).values():
+        attributes = [shape.rows[0].glue for shape in same]
+        if len(same) == 1 or not _one_kind(same):
+            found += same
+            continue
+        joined = set()
+        for attribute in range(len(attributes[0])):
+            numbers = {len(glue[attribute] or ()) for glue in attributes}
+            if len(numbers) > 1:
+                joined.add((attribute, _constant_parts(same[0], attribute)))
+        found.append(_joined(same, frozenset(joined)))
+    return found
+
+
+def _constant_parts(shape: Shape, attribute: int) -> int:
+    number = 0
+    while (attribute, number) in shape.constants:
+        number += 1
+    return number
+
+
+def _beginning(shape: Shape) -> object:
+    """What shapes of one kind share whatever their depth; shapes with constants further on stay by themselves."""
+    beginnings = []
+    for attribute in range(len(shape.rows[0].glue)):
+        leading = _constant_parts(shape, attribute)
+        texts = tuple(shape.constants[attribute, number] for number in range(leading))
+        constant_later = sum(position[0] == attribute for position in shape.constants) > leading
+        ends = (attribute, leading) not in shape.rows[0].parts
+        beginnings.append((texts, constant_later, ends, shape.rows[0].signature if constant_later else None))
+    return tuple(beginnings), shape.rows[0].glue[0] is None
+
+
+def _one_kind(shapes: Sequence[Shape]) -> bool:
+    first, *others = shapes
+    return all(_like_whole(first.rows, other.rows) for other in others)
+
+
+def _like_whole(some: Sequence[Row], others: Sequence[Row]) -> bool:
+    kinds, other_kinds = ({row.kind for row in rows if row.kind is not None} for rows in (some, others))
+    if kinds or other_kinds:
+        return kinds == other_kinds
+    attributes, other_attributes = (frozenset().union(*(row.attributes for row in rows)) for rows in (some, others))
+    return bool(attributes) and jaccard(attributes, other_attributes) >= 0.8
+
+
+def _joined(shapes: Sequence[Shape], joined: frozenset[Position]) -> Shape:
+    rows = [row for shape in shapes for row in shape.rows]
+    for row in rows:
+        for attribute, number in joined:
+            glue = row.glue[attribute] or ()
+            texts = [row.parts[attribute, n] for n in range(number, len(glue) + 1)]
+            between = glue[number:]
+            text = "".join(part + sign for part, sign in zip(texts, (*between, ""), strict=True))
+            parts = {p: t for p, t in row.parts.items() if p[0] != attribute or p[1] < number}
+            row.parts = dict(sorted({**parts, (attribute, number): text}.items()))
+            row.glue = tuple(g[:number] if a == attribute and g is not None else g for a, g in enumerate(row.glue))
+    return Shape(shapes[0].constants, rows, joined)
+
+
+# --- prefixes inside of parts ---
+
+
+def _cut_prefixes(shape: Shape) -> None:
+    """Makes a constant of the beginning of a part, as of `storeId_42`, where an attribute says what comes after it."""
+    for attribute, number in sorted(shape.variables, reverse=True):
+        if shape.rows[0].glue[attribute] is None or (attribute, number) in shape.joined:
+            continue
+        found = [_PREFIX.fullmatch(row.parts[attribute, number]) for row in shape.rows]
+        prefixes = {match[1] + match[2] for match in found if match}
+        if not all(found) or len(prefixes) != 1 or len({row.parts[attribute, number] for row in shape.rows}) == 1:
+            continue
+        whole = [row.parts[attribute, number] for row in shape.rows]
+        rest = [match[3] for match in found if match]
+        if _says_the_same(shape.rows, rest) and not _says_the_same(shape.rows, whole):
+            _insert(shape, (attribute, number), rest)
+
+
+def _says_the_same(rows: Sequence[Row], texts: Sequence[str]) -> bool:
+    names = {name for name in rows[0].attributes if rows[0].text(name) == texts[0]}
+    return any(all(row.text(name) == text for row, text in zip(rows, texts, strict=True)) for name in names)
+
+
+def _insert(shape: Shape, at: Position, rest: Sequence[str]) -> None:
+    """Cuts one part of all rows in two, a constant and the rest; what comes after it moves on by one."""
+    attribute, number = at
+
+    def moved(position: Position) -> Position:
+        return (attribute, position[1] + 1) if position[0] == attribute and position[1] >= number else position
+
+    shape.constants = {moved(position): text for position, text in shape.constants.items()}
+    for row, text in zip(shape.rows, rest, strict=True):
+        prefix = row.parts[at][: -len(text)]
+        parts = {moved(position): part for position, part in row.parts.items()}
+        row.parts = dict(sorted({**parts, (attribute, number + 1): text, at: prefix[:-1]}.items()))
+        glue = row.glue[attribute] or ()
+        longer = (*glue[:number], prefix[-1], *glue[number:])
+        row.glue = tuple(longer if other == attribute else one for other, one in enumerate(row.glue))
+        shape.constants[at] = prefix[:-1]
+
+
+# --- kinds that keys do not tell apart ---
+
+
+def _by_kind(shape: Shape) -> Iterator[Shape]:
+    """One shape for each kind of items in it, if there are several and none is a rare exception."""
+    kinds = shape.kinds
+    least = max(2, len(shape.rows) * 0.02)
+    several = [kind for kind, count in kinds.items() if count >= least]
+    if len(several) < 2:
+        yield shape
+        return
+    for kind in several:
+        yield Shape(shape.constants, [row for row in shape.rows if row.kind == kind], shape.joined)
+    rest = [row for row in shape.rows if row.kind not in several]
+    if rest:
+        yield Shape(shape.constants, rest, shape.joined)

@@ -1,0 +1,181 @@
+"""A sample of a real table: DescribeTable, DescribeTimeToLive and Scan, at a limited rate. Nothing is ever written."""
+
+from __future__ import annotations
+
+import math
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from projections.errors import UsageError
+from projections.init.table import Pairs, Sample, Table
+
+__all__ = ["Reading", "describe", "estimated_units", "read_sample", "stream_arn"]
+
+_SEGMENTS = 16
+_UNIT = 4096
+_PER_UNIT = 2
+"""Eventually consistent reads cost half: 8 KB for a unit."""
+_UNKNOWN_ITEM = 1024
+_DENIED = ("AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException")
+_IMAGES = "NEW_AND_OLD_IMAGES"
+
+
+@dataclass
+class Reading:
+    """What a sample cost: read units as DynamoDB reports them, and requests."""
+
+    units: float = 0.0
+    requests: int = 0
+    items: list[dict[str, Any]] = field(default_factory=list)
+
+
+def describe(dynamodb: Any, name: str) -> tuple[Table, Mapping[str, Any]]:
+    """The table, and DescribeTable's answer. Raises UsageError where there is none, or it must not be read."""
+    with_it = _asked(dynamodb, name, "describe it", lambda: dynamodb.describe_table(TableName=name))["Table"]
+    types = {one["AttributeName"]: one["AttributeType"] for one in with_it["AttributeDefinitions"]}
+    partition, sort = _key(with_it["KeySchema"], types)
+    indexes = {
+        index["IndexName"]: _key(index["KeySchema"], types)
+        for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes")
+        for index in with_it.get(kind) or ()
+    }
+    stream = with_it.get("StreamSpecification") or {}
+    return (
+        Table(
+            name,
+            (*partition, *sort),
+            indexes,
+            _ttl(dynamodb, name),
+            stream.get("StreamViewType") if stream.get("StreamEnabled") else None,
+            with_it.get("ItemCount") or 0,
+            with_it.get("TableSizeBytes") or 0,
+        ),
+        with_it,
+    )
+
+
+def stream_arn(table: Table, described: Mapping[str, Any]) -> str | None:
+    """The ARN of a stream that serves, None if there is none."""
+    return described.get("LatestStreamArn") if table.stream == _IMAGES else None
+
+
+def _key(schema: list[Mapping[str, str]], types: Mapping[str, str]) -> tuple[Pairs, Pairs]:
+    def part(kind: str) -> Pairs:
+        return tuple((one["AttributeName"], types[one["AttributeName"]]) for one in schema if one["KeyType"] == kind)
+
+    return part("HASH"), part("RANGE")
+
+
+def _ttl(dynamodb: Any, name: str) -> str | None:
+    """The attribute by which items expire. It is good to know, but no reason to fail: some may not ask."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        found = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    except (BotoCoreError, ClientError, KeyError):
+        return None
+    return found.get("AttributeName") if found.get("TimeToLiveStatus") in ("ENABLED", "ENABLING") else None
+
+
+def estimated_units(table: Table, size: int) -> int:
+    """Read units that a sample of so many items will cost, about: by what DynamoDB counted within six hours, or 1 KB each.
+
+    A request is charged for half a unit at least, so each may cost up to half a unit more than what it reads.
+    """
+    items = min(size, table.items) if table.items else size
+    each = table.bytes / table.items if table.items else _UNKNOWN_ITEM
+    return math.ceil(items * each / _UNIT / _PER_UNIT + _segments(size) / _PER_UNIT)
+
+
+def _segments(size: int) -> int:
+    return min(_SEGMENTS, max(1, size // 8))
+
+
+def read_sample(
+    dynamodb: Any, name: str, size: int, rate: float, sleep: Callable[[float], None], reading: Reading
+) -> Sample:
+    """About `size` items from all over a table, at most `rate` read units a second; `reading` is told what it costs.
+
+    Segments are parts of the space of hashed partition keys, so items of one partition key come together. Raises
+    UsageError where the table must not be read, or holds nothing.
+    """
+    segments = _segments(size)
+    waiting: dict[int, dict[str, Any] | None] = dict.fromkeys(range(segments))
+    while waiting and len(reading.items) < size:
+        share = math.ceil((size - len(reading.items)) / len(waiting))
+        for segment in list(waiting):
+            rest = size - len(reading.items)
+            if rest <= 0:
+                break
+            request: dict[str, Any] = {
+                "TableName": name,
+                "Segment": segment,
+                "TotalSegments": segments,
+                "Limit": min(share, rest),
+                "ReturnConsumedCapacity": "TOTAL",
+            }
+            if (start := waiting[segment]) is not None:
+                request["ExclusiveStartKey"] = start
+            page = _asked(dynamodb, name, "read it", lambda request=request: dynamodb.scan(**request))  # type: ignore[misc]
+            units = (page.get("ConsumedCapacity") or {}).get("CapacityUnits", 0.0)
+            reading.units += units
+            reading.requests += 1
+            reading.items += [{name: _jsonable(value) for name, value in item.items()} for item in page["Items"]]
+            if "LastEvaluatedKey" in page:
+                waiting[segment] = page["LastEvaluatedKey"]
+                sleep(units / rate)
+            else:
+                del waiting[segment]
+    if not reading.items:
+        raise UsageError(
+            f"table {name}: it is empty, so nothing can be inferred. Write some items of each kind first, or leave "
+            "--table out: `projections init DIRECTORY` makes a project with an example"
+        )
+    return Sample(reading.items, complete=not waiting)
+
+
+def _jsonable(value: Any) -> Any:
+    match value:
+        case bytes() | bytearray():
+            return b64encode(value).decode()
+        case dict():
+            return {name: _jsonable(one) for name, one in value.items()}
+        case list():
+            return [_jsonable(one) for one in value]
+    return value
+
+
+def _asked(dynamodb: Any, name: str, what: str, ask: Callable[[], Any]) -> Any:
+    """The answer. Raises UsageError with what is wrong and the way out."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    where = f"{dynamodb.meta.endpoint_url}, {dynamodb.meta.region_name}"
+    try:
+        return ask()
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "")
+        if code == "ResourceNotFoundException":
+            near = ", ".join(_names(dynamodb))
+            there = f"; there are {near}" if near else ""
+            raise UsageError(
+                f"there is no table {name} at {where}{there}. Check name, account, --region and --endpoint-url"
+            ) from None
+        if code in _DENIED:
+            raise UsageError(
+                f"table {name} at {where}: these credentials may not {what} ({code}). They need dynamodb:DescribeTable and "
+                "dynamodb:Scan on it, nothing more (dynamodb:DescribeTimeToLive also tells which items expire)"
+            ) from None
+        raise UsageError(f"table {name} at {where}: {error}") from None
+    except BotoCoreError as error:
+        raise UsageError(f"table {name} at {where}: {error}. Check credentials, --region and --endpoint-url") from None
+
+
+def _names(dynamodb: Any) -> Iterator[str]:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield from dynamodb.list_tables(Limit=10)["TableNames"]
+    except (BotoCoreError, ClientError):
+        return

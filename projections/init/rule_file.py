@@ -1,0 +1,190 @@
+"""A proposal as the text of a rule file: what is proposed, why, and what was not understood."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+
+from projections.init.inference.proposal import Attribute, Entity, Proposal, Rule, Unknown
+from projections.init.table import Pairs
+from projections.init.yaml_text import flow, name, text
+
+__all__ = ["rule_file"]
+
+_WIDTH = 118
+
+
+def rule_file(proposal: Proposal) -> str:
+    """The rule file. All rules are in the shadow; those with a doubt are comments."""
+    lines = [*_head(proposal), "", *_table(proposal), "", "entities:"]
+    for entity in proposal.entities:
+        lines += [*_entity(entity, proposal), ""]
+    lines += _unknown(proposal.unknown)
+    active = [rule for rule in proposal.rules if not rule.doubt]
+    doubtful = [rule for rule in proposal.rules if rule.doubt]
+    if active:
+        lines += ["projections:"]
+        for rule in active:
+            lines += [*_comment(_sentence(rule.evidence), "  "), *_rule(rule), ""]
+    if doubtful:
+        where = "" if active else ", below a line `projections:`"
+        words = f"Possible as well. To try one, take the signs # away{where}; it is in the shadow then, too."
+        lines += _comment(words, "  ")
+        if not active:
+            lines += ["# projections:"]
+        for rule in doubtful:
+            lines += [*_comment(f"{_sentence(rule.evidence)} {_capital(_sentence(rule.doubt))}".strip(), "  ")]
+            lines += [*(f"  # {line[2:]}" for line in _rule(rule)), ""]
+    if not proposal.rules:
+        lines += _comment(
+            "No rules are proposed: nothing in the sample looks like a counter, a copy or an attribute of a parent. "
+            "`projections schema` and the README of dynamodb-projections say what rules there are."
+        )
+    return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
+
+
+def _comment(words: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(words, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
+
+
+def _head(proposal: Proposal) -> Iterator[str]:
+    table = proposal.table
+    all_of = "all" if proposal.complete else "a sample of"
+    yield from _comment(
+        f"A proposal, made by `projections init --table {table.name}` from {all_of} {proposal.sampled:,} items; "
+        f"{proposal.recognised:,} of them belong to the entities below. What was inferred may be wrong: read it."
+    )
+    yield "#"
+    yield from _comment(
+        "Every rule here is in the shadow: it keeps its books and writes nothing. Deploy, backfill, and "
+        "`projections verify` compares what the rules say with what your application wrote by hand. Where you trust a "
+        "rule, stop writing the attribute yourself and take its line `mode: shadow` away."
+    )
+    yield "#"
+    yield "#   projections check                   # each rule, its keys, its cost"
+    yield "#   projections replay events/*.json    # what rules make of a few events, if they are not in the shadow"
+    yield "#   python -m pytest                    # each rule as if it were live"
+
+
+# --- the table ---
+
+
+def _table(proposal: Proposal) -> Iterator[str]:
+    table = proposal.table
+    yield "table:"
+    yield f"  key: {_pairs(table.key)}"
+    if table.indexes:
+        yield "  indexes:"
+    for index, (partition, sort) in table.indexes.items():
+        if len(partition) > 1 or len(sort) > 1:
+            form = "{ partition: " + _pairs(partition) + (", sort: " + _pairs(sort) if sort else "") + " }"
+        else:
+            form = _pairs((*partition, *sort))
+        yield f"    {name(index)}: {form}"
+    if table.ttl:
+        yield f"  ttl: {text(table.ttl)}"
+    if proposal.separator != "#":
+        yield f"  separator: {text(proposal.separator)}"
+    if table.stream != "NEW_AND_OLD_IMAGES":
+        has = f"carries {table.stream}" if table.stream else "is off"
+        yield f"  # The stream of {table.name} {has}: switch it on with NEW_AND_OLD_IMAGES before you deploy."
+
+
+def _pairs(pairs: Pairs) -> str:
+    if all(kind == "S" for _, kind in pairs):
+        return flow([one for one, _ in pairs])
+    return flow(dict(pairs))
+
+
+# --- entities ---
+
+
+def _entity(entity: Entity, proposal: Proposal) -> Iterator[str]:
+    yield from _comment(f"{_count(entity.items, 'item')}. {_attributes(entity.attributes)}", "  ")
+    for relation in proposal.relations:
+        if relation.child == entity.name:
+            through = ", ".join(dict.fromkeys(relation.binding.values()))
+            yield from _comment(
+                f"{through} says which {relation.parent}: {relation.seen} of {relation.of} are in the sample.", "  "
+            )
+    for note in entity.notes:
+        yield from _comment(note, "  ")
+    form: dict[str, object] = {"key": dict(entity.key)}
+    if entity.match:
+        form["match"] = {entity.match[0]: [entity.match[1]] if _is_pattern(entity.match[1]) else entity.match[1]}
+    if entity.expires:
+        form["expires"] = True
+    if entity.index_key:
+        form["index_key"] = dict(entity.index_key)
+    line = f"  {name(entity.name)}: {flow(form)}"
+    if len(line) <= _WIDTH:
+        yield line
+        return
+    yield f"  {name(entity.name)}:"
+    for part, value in form.items():
+        yield f"    {part}: {flow(value)}"
+
+
+def _is_pattern(value: str) -> bool:
+    return not value.isprintable()
+
+
+def _attributes(attributes: Sequence[Attribute]) -> str:
+    if not attributes:
+        return "No attributes beside the key."
+    shown = [f"{one.name} {_kind(one)}{_share(one)}" for one in attributes[:24]]
+    more = f" and {len(attributes) - 24} more" if len(attributes) > 24 else ""
+    return "Attributes: " + ", ".join(shown) + more + "."
+
+
+def _kind(attribute: Attribute) -> str:
+    return attribute.type if attribute.form in ("text", "ttl") else f"{attribute.type} ({attribute.form})"
+
+
+def _share(attribute: Attribute) -> str:
+    return "" if attribute.seen == attribute.of else f" in {attribute.seen} of {attribute.of}"
+
+
+def _unknown(unknown: Sequence[Unknown]) -> Iterator[str]:
+    if not unknown:
+        return
+    yield from _comment(
+        "Not understood (of keys, only the form is shown: x for letters, 9 for digits). Items that belong to no entity are "
+        "left alone by all rules.",
+        "  ",
+    )
+    for one in unknown:
+        key = ", ".join(f"{attribute} {text(shown)}" for attribute, shown in one.key.items())
+        yield from _comment(f"- {_count(one.items, 'item')} such as {key}: {one.why}.", "  ")
+    yield ""
+
+
+# --- rules ---
+
+
+def _rule(rule: Rule) -> Iterator[str]:
+    yield f"  {name(rule.name)}:"
+    for part, value in _with_mode(rule.body).items():
+        line = f"    {name(part)}: {flow(value)}"
+        if len(line) <= _WIDTH or not isinstance(value, Mapping):
+            yield line
+            continue
+        yield f"    {name(part)}:"
+        for key, one in value.items():
+            yield f"      {name(key)}: {flow(one)}"
+
+
+def _with_mode(body: Mapping[str, object]) -> dict[str, object]:
+    return {"from": body["from"], "mode": "shadow", **{key: one for key, one in body.items() if key != "from"}}
+
+
+def _sentence(words: str) -> str:
+    return words + "." if words else ""
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,233 @@
+"""The tests of a proposal: for each rule a few invented items, and what it makes of them when it is live."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from projections.init.inference.proposal import Proposal, Relation, Rule
+from projections.init.inference.words import words
+from projections.init.invent import Invented, changed
+from projections.language.values import Value, number_text
+
+__all__ = ["items_file", "test_file"]
+
+_SUM = re.compile(r"(sum|max|min)\((.+)\)")
+_TYPED = re.compile(r"(?:number|text)\((.+)\)")
+
+
+def items_file(items: Sequence[Invented]) -> str:
+    """The invented items by entity, in wire form: no type is lost."""
+    found: dict[str, list[Any]] = {}
+    for one in items:
+        found.setdefault(one.entity, []).append(one.item)
+    blocks = []
+    for entity, images in found.items():
+        lines = ",\n".join(f"    {json.dumps(image, ensure_ascii=False)}" for image in images)
+        blocks.append(f"  {json.dumps(entity)}: [\n{lines}\n  ]")
+    return "{\n" + ",\n".join(blocks) + "\n}\n"
+
+
+_HEAD = '''"""What rules.yaml makes of a few items. They are in items.json, and invented: nothing here is from the table."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from projections.language.loader import load
+from projections.language.program import Program
+
+HERE = Path(__file__).parent
+FILE = HERE.parent / "rules.yaml"
+RULES = YAML(typ="safe", pure=True).load(FILE)
+RULES.setdefault("projections", {})
+ITEMS = json.loads((HERE / "items.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("entity", "item"), [(entity, item) for entity in ITEMS for item in ITEMS[entity]])
+def test_an_item_is_recognised(entity, item):
+    program = Program.from_document(load(FILE).canonical())
+    found = program.recognise(program.tables["main"].key("main", item), item)
+    assert found is not None, "no entity has such a key: look at its template"
+    assert found.entity.name == entity
+'''
+
+_RULES = '''
+
+def live(*names):
+    """The rules with only these out of the shadow."""
+    rules = {name: {**rule, "mode": "live" if name in names else "shadow"} for name, rule in RULES["projections"].items()}
+    return {**RULES, "projections": rules}
+
+
+@pytest.mark.projections(rules=live())
+def test_in_the_shadow_nothing_is_written(projections):
+    for items in ITEMS.values():
+        for item in items:
+            projections.put(item)
+    projections.then()  # every item is as it was put
+
+
+@pytest.mark.projections(rules=live(*RULES["projections"]))
+def test_whatever_happens_all_comes_right(projections):
+    """Random histories with redelivery, reordering, crashes and overwrites, all rules live."""
+    projections.assert_simulation(histories=30)
+'''
+
+
+def test_file(proposal: Proposal, items: Sequence[Invented]) -> str:
+    """The Python module with the tests."""
+    rules = [rule for rule in proposal.rules if not rule.doubt]
+    scenarios = [text for rule in rules for text in _scenario(rule, proposal, items)]
+    return _HEAD + (_RULES if rules else "") + "".join(scenarios)
+
+
+def _scenario(rule: Rule, proposal: Proposal, items: Sequence[Invented]) -> Iterator[str]:
+    relation = _relation(rule, proposal)
+    if relation is None:
+        return
+    parents = [one for one in items if one.entity == relation.parent]
+    families = [(parent, [one for one in items if _belongs(one, parent, relation)]) for parent in parents]
+    families = [(parent, children) for parent, children in families if children]
+    if not families:
+        return
+    parent, children = max(families, key=lambda family: len(family[1]))
+    text = (
+        _aggregate(rule, parent, children, items) if rule.kind == "aggregate" else _embed(rule, parent, children, items)
+    )
+    if text:
+        yield text
+
+
+def _relation(rule: Rule, proposal: Proposal) -> Relation | None:
+    source, into = rule.body["from"], rule.body[rule.kind]["into"]
+    child, parent = (into, source) if rule.kind == "embed" else (source, into)
+    for one in proposal.relations:
+        if (one.child, one.parent) == (child, parent) and _says(rule, one):
+            return one
+    return None
+
+
+def _says(rule: Rule, relation: Relation) -> bool:
+    if rule.kind == "embed":
+        match = {name: "{" + variable + "}" for variable, name in relation.binding.items()}
+        return bool(rule.body["embed"]["match"] == match)
+    return bool(rule.body.get("bind", {}) == relation.bind)
+
+
+def _belongs(child: Invented, parent: Invented, relation: Relation) -> bool:
+    return child.entity == relation.child and all(
+        child.text(name) == parent.variables[variable] for variable, name in relation.binding.items()
+    )
+
+
+def _name(rule: Rule) -> str:
+    return "test_" + "_".join(words(rule.name))
+
+
+def _ref(one: Invented, items: Sequence[Invented]) -> str:
+    position = [other for other in items if other.entity == one.entity].index(one)
+    return f'ITEMS["{one.entity}"][{position}]'
+
+
+def _family_test(
+    rule: Rule, parent: Invented, children: Sequence[Invented], items: Sequence[Invented], *then: str
+) -> str:
+    """A test in which a parent gets its children one by one, with the rule live; `then` are its last lines."""
+    refs = [_ref(child, items) for child in children]
+    lines = [
+        "",
+        "",
+        f"@pytest.mark.projections(rules=live({json.dumps(rule.name)}))",
+        f"def {_name(rule)}(projections):",
+        f"    parent, children = {_ref(parent, items)}, [{', '.join(refs)}]",
+        "    projections.given(parent)",
+        "    for child in children:",
+        "        projections.put(child)",
+        *then,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+# --- aggregates ---
+
+
+def _aggregate(rule: Rule, parent: Invented, children: Sequence[Invented], items: Sequence[Invented]) -> str:
+    measures: Mapping[str, str] = rule.body["aggregate"]["set"]
+    all_of = _measured(measures, children)
+    fewer = _measured(measures, children[:-1])
+    if all_of is None or fewer is None:
+        return ""
+    return _family_test(
+        rule,
+        parent,
+        children,
+        items,
+        f"    projections.then({{**parent, {_members(all_of)}}})",
+        "    projections.delete(children[-1])",
+        f"    projections.then({{**parent, {_members(fewer)}}})",
+    )
+
+
+def _measured(measures: Mapping[str, str], children: Sequence[Invented]) -> dict[str, Value] | None:
+    """What measures come to: None if that is not plain, by rules that are no business of a first test."""
+    found: dict[str, Value] = {}
+    for attribute, measure in measures.items():
+        if measure == "count":
+            found[attribute] = {"N": str(len(children))}
+            continue
+        parsed = _SUM.fullmatch(measure)
+        assert parsed is not None, measure
+        function, names = parsed[1], _TYPED.sub(r"\1", parsed[2]).split(" * ")
+        values = [[child.item.get(name, {}) for name in names] for child in children]
+        if function == "sum":
+            if not all("N" in value for row in values for value in row):
+                return None
+            total = Decimal(0)
+            for row in values:
+                product = Decimal(1)
+                for value in row:
+                    product *= Decimal(value["N"])
+                total += product
+            found[attribute] = {"N": number_text(total)}
+            continue
+        which = max if function == "max" else min
+        single = [row[0] for row in values]
+        if single and all("N" in value for value in single):
+            found[attribute] = {"N": number_text(which(Decimal(value["N"]) for value in single))}
+        elif single and all("S" in value for value in single):
+            found[attribute] = {"S": which(value["S"] for value in single)}
+        elif single:
+            return None
+    return found
+
+
+def _members(values: Mapping[str, Value]) -> str:
+    return ", ".join(f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
+
+
+# --- embeds ---
+
+
+def _embed(rule: Rule, parent: Invented, children: Sequence[Invented], items: Sequence[Invented]) -> str:
+    attributes: Mapping[str, str] = rule.body["embed"]["attributes"]
+    if not all(theirs in parent.item for theirs in attributes.values()):
+        return ""
+    now = {mine: parent.item[theirs] for mine, theirs in attributes.items()}
+    later = {theirs: changed(parent.item[theirs]) for theirs in attributes.values()}
+    then = {mine: later[theirs] for mine, theirs in attributes.items()}
+    return _family_test(
+        rule,
+        parent,
+        children,
+        items,
+        f"    projections.then(*({{**child, {_members(now)}}} for child in children))",
+        f"    projections.update(parent, {{{_members(later)}}})",
+        f"    projections.then(*({{**child, {_members(then)}}} for child in children))",
+    )

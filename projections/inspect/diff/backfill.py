@@ -1,0 +1,163 @@
+"""Which rules need a backfill after a change, why, and what it costs.
+
+The registry takes a rule with another fingerprint for a new one: it fills, and what is published from groups is held back
+until a backfill has been through. So every change of a rule needs one, also where nothing that is stored becomes wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from projections.inspect.diff.changes import Change, Part
+from projections.language.embeds import children_of
+from projections.language.syntax import LanguageError
+
+__all__ = ["ASSUMPTIONS", "Cost", "cost", "reasons"]
+
+_WHICH = "other items contribute"
+_WHERE = "targets have other keys"
+_WHAT = "the values change"
+_ORDER = "the order changes"
+_READ = "keys are read and made in another way"
+_REASONS: Mapping[str, str] = {
+    "kind": "it does something else",
+    "from": _WHICH,
+    "where": _WHICH,
+    "each": _WHICH,
+    "bind": _WHERE,
+    "into": "its targets are another entity's",
+    "attributes": _WHAT,
+    "values": _WHAT,
+    "set": _WHAT,
+    "cases": _WHAT,
+    "by": _ORDER,
+    "order": _ORDER,
+    "limit": "the list has another length",
+    "as": "the attribute has another name",
+    "match": "children belong to other parents",
+    "claimed": "several sources may come to one target now, or no longer",
+    "mode": "what is kept in the books is published now, or no longer",
+    "on_delete": "children of parents that are gone keep or lose what they had",
+    "guard_prefix": "guards have another name",
+    "key": _READ,
+    "separator": _READ,
+    "partition": _READ,
+    "sort": _READ,
+    "table": "its items are in another table",
+    "derived": "rules create and delete these items, or no longer",
+}
+_NOTHING_WRONG = "nothing stored becomes wrong, but a changed rule publishes nothing before a backfill has been through"
+
+ASSUMPTIONS = (
+    "Units of on-demand tables, for items of at most 1 KB with one contribution each, none of which is there yet (what is "
+    "right already costs its reads only). Scans read all tables twice, and the ledger: 250 units for 1000 items each time, "
+    "once for all rules. A target whose items are spread over several pages of 500 costs two more units for each (six with "
+    "shards). Each transaction, of up to 99 actions, checks the backfill's lease: two more units. A write to an item in "
+    "further indexes costs another unit for each. Prices are those of us-east-1. `projections backfill --dry-run` counts on "
+    "the tables themselves."
+)
+
+
+def reasons(change: Change) -> list[str]:
+    """Why a rule needs a backfill, each reason once; none if it is gone."""
+    if change.status == "new":
+        return ["it is new, and items that exist have to be counted in"]
+    if change.status != "changed":
+        return []
+    found = list(dict.fromkeys(filter(None, map(_reason, change.parts))))
+    return found or [_NOTHING_WRONG]
+
+
+def _reason(part: Part) -> str | None:
+    name, _, field = part.name.partition(".")
+    if name.startswith("index"):
+        return _WHAT
+    if field == "match" and name != "match":
+        return "items are recognised in another way"
+    return _REASONS.get(name) or _REASONS.get(field)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Request units of the backfill of one rule for every 1000 items `of` an entity, T being the targets among them."""
+
+    of: str
+    reads: int
+    reads_per_target: int
+    writes: int
+    writes_per_target: int
+
+    def units(self, targets: int) -> tuple[int, int]:
+        """Reads and writes per 1000 items with so many targets."""
+        return self.reads + self.reads_per_target * targets, self.writes + self.writes_per_target * targets
+
+    def dollars(self, targets: int) -> float:
+        """Per million items, with so many targets among each 1000."""
+        reads, writes = self.units(targets)
+        return (reads * 0.125 + writes * 0.625) / 1000
+
+    def __str__(self) -> str:
+        reads, writes = _linear(self.reads, self.reads_per_target), _linear(self.writes, self.writes_per_target)
+        least, most = self.dollars(1), self.dollars(1000)
+        price = f"${least:.2f}" if f"{least:.2f}" == f"{most:.2f}" else f"${least:.2f} to ${most:.2f}"
+        return f"per 1000 {self.of}: {reads} reads, {writes} writes; {price} per million"
+
+
+def _linear(fixed: int, each: int) -> str:
+    parts = [str(fixed)] if fixed or not each else []
+    return " + ".join([*parts, *([f"{each}T"] if each else [])])
+
+
+def cost(document: Mapping[str, Any], name: str) -> Cost:
+    """What a backfill takes for one rule, measured of the real one (tests/tools/test_diff_cost.py).
+
+    - Aggregate, list, claimed copy: an entry per item is read, and once more, with its item, when the ledger is read
+      through; a transaction writes entries, members and groups (two units each). Then per target its group, members and
+      item are read and it is written once; where rules make the target, it is looked for first, and all is read twice.
+      With shards, their number is noted once per target, in a transaction that checks the process's lease: four units.
+    - Guarded copy: the copy and its source are read, and both again after it was created; one write.
+    - Index: one write, and one to each index.
+    - Embed, per child: fence and parent are read once per parent; one write. Through an index every child is read again.
+    """
+    rule = document["projections"][name]
+    source = f"{rule['from']} items"
+    if rule["kind"] == "index":
+        return Cost(source, 0, 0, 1000 + 1000 * len(_indexes(document, rule)), 0)
+    if rule["kind"] == "embed":
+        return Cost(f"{rule['into']} items", 0 if _direct(document, name) else 3000, 2, 1000, 0)
+    if rule["kind"] == "copy" and not rule["claimed"]:
+        return Cost(source, 4000, 0, 1000, 0)
+    members, queries, sharded = 1, 1, 0
+    if rule["kind"] == "aggregate":
+        extremes = [one for one in rule["set"].values() if one["function"] in ("min", "max")]
+        members = len({(one["expression"], str(one["where"])) for one in extremes})
+        queries, sharded = len(extremes), int(rule["shards"] > 1)
+    made = int(_made_by_group(document, rule))
+    return Cost(source, 3000, (1 + made) * (2 + queries + sharded) + made, 2000 + 2000 * members, 3 + 4 * sharded)
+
+
+def _made_by_group(document: Mapping[str, Any], rule: Mapping[str, Any]) -> bool:
+    """Whether a rule's targets exist because of what its groups say."""
+    copied = {other["into"] for other in document["projections"].values() if other["kind"] == "copy"}
+    return rule["kind"] == "copy" or (document["entities"][rule["into"]]["derived"] and rule["into"] not in copied)
+
+
+def _indexes(document: Mapping[str, Any], rule: Mapping[str, Any]) -> list[str]:
+    """The indexes whose keys an index rule writes."""
+    written = {attribute for case in rule["cases"] for attribute in case["set"]}
+    table = document["tables"][document["entities"][rule["from"]]["table"]]
+    return [
+        index
+        for index, keys in table["indexes"].items()
+        if written & {attribute for attribute, _ in (*keys["partition"], *keys["sort"])}
+    ]
+
+
+def _direct(document: Mapping[str, Any], name: str) -> bool:
+    """Whether a parent's children are read in their own collection, not through an index."""
+    try:
+        return children_of(document, name).index is None
+    except LanguageError:
+        return False

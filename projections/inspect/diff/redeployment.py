@@ -1,0 +1,99 @@
+"""Why the template for changed rules is another: tables, indexes, TTL, filters, permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.deploy.filters import Prefix, key_prefixes
+from projections.deploy.needs import Deployment, TableNeeds, entities_of
+
+__all__ = ["impossible", "new_indexes", "template_changes"]
+
+
+def template_changes(before: Deployment, after: Deployment) -> Iterator[str]:
+    """Why the template for the new rules is another."""
+    tables = {table.name: table for table in before.tables}
+    for table in after.tables:
+        old = tables.pop(table.name, None)
+        if old is None:
+            yield f"table {table.name} is new"
+            continue
+        yield from _indexes(old, table)
+        if old.schema.ttl != table.schema.ttl:
+            ttl, was = table.schema.ttl or "nothing", old.schema.ttl or "nothing"
+            yield f"table {table.name}: items expire by {ttl}, before by {was}"
+        if old.filters.patterns != table.filters.patterns:
+            yield f"table {table.name}: the filters let through {_prefixes(before, after, table)}"
+        if _permissions(old) != _permissions(table):
+            changed = [*_differing(_permissions(old), _permissions(table))]
+            yield f"table {table.name}: functions need other permissions ({', '.join(changed)})"
+    for name in tables:
+        yield f"table {name} is not in the rules any more (it is kept, and not projected)"
+
+
+def _indexes(old: TableNeeds, new: TableNeeds) -> Iterator[str]:
+    for name in new.schema.indexes:
+        if name not in old.schema.indexes:
+            yield f"table {new.name}: index {name} is new"
+    for name in old.schema.indexes:
+        if name not in new.schema.indexes:
+            yield f"table {new.name}: index {name} is not in the rules any more, and would be deleted with what reads it"
+
+
+def _prefixes(before: Deployment, after: Deployment, table: TableNeeds) -> str:
+    """What begins the keys that newly pass, and that no longer do."""
+
+    def boxes(deployment: Deployment) -> dict[tuple[Prefix, ...], None]:
+        schema = deployment.program.tables[table.name]
+        entities = entities_of(deployment.program, table.name)
+        return dict.fromkeys(key_prefixes(schema, entity.patterns) for entity in entities)
+
+    def shown(found: list[tuple[Prefix, ...]]) -> str:
+        return ", ".join(
+            "everything"
+            if all(p.anything for p in prefixes)
+            else " · ".join(p.text + ("" if p.exact else "…") for p in prefixes)
+            for prefixes in found
+        )
+
+    old, new = boxes(before), boxes(after)
+    more, less = [one for one in new if one not in old], [one for one in old if one not in new]
+    parts = [f"{shown(more)} too" if more else "", f"{shown(less)} no longer" if less else ""]
+    return " and ".join(filter(None, parts)) or "the same in another way"
+
+
+def _permissions(table: TableNeeds) -> dict[str, object]:
+    return {
+        "update items": table.updates,
+        "delete items": table.deletes,
+        "query and update children": table.children,
+        f"query {', '.join(table.queried) or 'indexes'}": table.queried,
+    }
+
+
+def _differing(old: dict[str, object], new: dict[str, object]) -> Iterator[str]:
+    for what in dict.fromkeys((*old, *new)):
+        if bool(old.get(what)) != bool(new.get(what)):
+            yield what if new.get(what) else f"no longer {what}"
+
+
+def new_indexes(before: Deployment, after: Deployment) -> Iterator[tuple[str, str]]:
+    tables = {table.name: table for table in before.tables}
+    for table in after.tables:
+        if table.name in tables:
+            for name in table.schema.indexes:
+                if name not in tables[table.name].schema.indexes:
+                    yield table.name, name
+
+
+def impossible(before: Deployment, after: Deployment) -> Iterator[str]:
+    tables = {table.name: table for table in before.tables}
+    for table in after.tables:
+        old = tables.get(table.name)
+        if old is None:
+            continue
+        if (old.schema.partition, old.schema.sort) != (table.schema.partition, table.schema.sort):
+            yield f"the key of table {table.name} changes, which DynamoDB cannot do; a new table needs another name"
+        for name, keys in table.schema.indexes.items():
+            if name in old.schema.indexes and old.schema.indexes[name] != keys:
+                yield f"the key of index {name} changes, which DynamoDB cannot do; a new index needs another name"

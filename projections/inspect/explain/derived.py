@@ -1,0 +1,212 @@
+"""What rules keep on an item: each value, what comparing it showed, and where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from projections.engine.embeds import reference_of
+from projections.engine.groups import Group, read_members
+from projections.engine.ledger_items import LEDGER, fence_key, members_key
+from projections.engine.publishing import creates
+from projections.engine.registry import FILLING, SHADOW
+from projections.engine.store import Image, ItemKey, Value
+from projections.errors import BadInput
+from projections.inspect.explain.facts import Derived, attributes_of
+from projections.inspect.explain.matching import verdict
+from projections.inspect.explain.readings import Readings
+from projections.language.embeds import EmbedRule
+from projections.language.keys import encode_key
+from projections.language.rules import AggregateRule, CopyRule, IndexRule, LedgerRule, Member
+from projections.operations.verify.drift import GROUP, ITEM, KINDS, SOURCE, Drift
+from projections.operations.verify.subject import CHILD, COPY, INDEX, REBUILD, TARGET
+
+__all__ = ["derived"]
+
+SOURCES = 5
+"""Contributing sources that are told of by name."""
+
+
+def derived(read: Readings) -> tuple[Derived, ...]:
+    """By rule, in the order of the file."""
+    found = {rule.name: _from_group(read, rule) for rule in read.onto}
+    if read.item is not None:
+        name, program = read.item.entity.name, read.program
+        copy = program.copy_rule_into.get(name)
+        if copy is not None:
+            found[copy.name] = _from_source(read, copy)
+        found |= {rule.name: _from_parent(read, rule) for rule in program.embeds_into.get(name, ())}
+        found |= {rule.name: _from_itself(read, rule) for rule in program.index_rules.get(name, ())}
+    for rule in read.scope.copy_into.values():  # it lost what `match` reads, or has become an item of another kind
+        if rule.name not in found and any(read.drifts(rule.name, COPY)):
+            found[rule.name] = _from_source(read, rule)
+    order = list(read.program.rules)
+    compared = [_standing(read, one) for one in found.values() if one is not None]
+    return tuple(sorted(compared, key=lambda one: order.index(one.rule.name)))
+
+
+def _standing(read: Readings, told: Derived) -> Derived:
+    """With the rule's state, and what that means for what the item shows."""
+    if read.scope.offline:
+        return told
+    state, publishes = read.scope.states[told.rule.name], read.scope.publishes(told.rule)
+    if state == FILLING:
+        told = replace(told, compared=())
+    notes = told.notes
+    if state == FILLING and not publishes:
+        notes = ("the rule is filling: nothing is published until its backfill is complete",)
+    elif state == SHADOW:
+        notes = ("the rule is in the shadow: it publishes nothing, and what the item shows is somebody else's",)
+    return replace(told, state=state, publishes=publishes, notes=notes)
+
+
+def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
+    """An aggregate, a list or a claimed copy, beside its group in the ledger."""
+    drifts = tuple(read.drifts(rule.name, TARGET, REBUILD))
+    names = sorted(rule.owned(read.image)) if isinstance(rule, CopyRule) else rule.attributes
+    if read.scope.offline:
+        note = ("there is no ledger yet, so that it was not compared: `projections verify` computes what it should be",)
+        return Derived(rule, attributes_of([name for name in names if read.shown(name)], read.image, ()), notes=note)
+    if rule.into.name not in read.entities and not drifts:
+        return None
+    group, guard = read.groups[rule.name, read.text], read.guard(rule)
+    n = group.totals.n
+    told = Derived(
+        rule, (), drifts, (ITEM, GROUP), guard.there, guard.by, guard.at, group.at, guard.n, n, problem=_problem(drifts)
+    )
+    if read.image is None and (n == 0 or not creates(rule)):
+        waits = ("published as soon as the item appears: the rule sets attributes of items that exist",)
+        return replace(told, notes=waits if n else ())
+    notes = []
+    if group.rebuilding:
+        notes.append("the group is being rebuilt: nothing is published until it is complete")
+    if read.image is not None and not guard.there:
+        notes.append("the item has no guard of this rule: nothing was published on it yet, or something removed it")
+    elif guard.at > group.at:
+        notes.append("the guard is ahead of the ledger: the item was cloned, or the ledger restored")
+    elif guard.there and guard.at < group.at:
+        notes.append("the ledger has changed since: a publish is on its way, or was missed")
+    members = read_members(read.store, rule, read.text, group)
+    sources, more = _contributors(read, rule, group, members)
+    if isinstance(rule, CopyRule):
+        names = [name for name in names if read.shown(name) is not None]
+    attributes = attributes_of(names, read.image, drifts)
+    return replace(told, attributes=attributes, sources=sources, more=more, notes=tuple(notes))
+
+
+def _problem(drifts: tuple[Drift, ...]) -> str:
+    """What is wrong with the whole item, which no attribute shows."""
+    for drift in drifts:
+        if drift.kind in ("occupied", "error"):
+            return f"{KINDS[drift.kind]}" + (f": {drift.actual}" if drift.kind == "error" else "")
+    return ""
+
+
+def _contributors(
+    read: Readings, rule: LedgerRule, group: Group, members: Mapping[str, list[Member]]
+) -> tuple[tuple[tuple[str, str], ...], str]:
+    """Those that members name. A counter knows only how many; its sources are found by looking at all of them."""
+    found: dict[str, str] = {}
+    settled = list(group.settled.values())
+    for query in rule.member_queries:
+        wanted: Sequence[Member] = members[query.name]
+        if isinstance(rule, CopyRule) and wanted:
+            wanted = _claims(read, rule, group)
+        for member in wanted[:SOURCES]:
+            what = f"the {query.name}" if isinstance(rule, AggregateRule) else ""
+            if member not in settled:  # what has settled has no source any more
+                found.setdefault(member.source, what)
+    rest = group.totals.n - len(found)
+    if rest <= 0:
+        return tuple(found.items()), ""
+    if isinstance(rule, AggregateRule):
+        return tuple(
+            found.items()
+        ), f"{rest} contributions of unnamed sources: `projections verify` looks at all of them"
+    return tuple(found.items()), f"{rest} more, in order, in the ledger under {members_key(rule.name, read.text)}"
+
+
+def _claims(read: Readings, rule: CopyRule, group: Group) -> list[Member]:
+    """The claims on a target in their order; the first has it."""
+    partition: Value = {"S": members_key(rule.name, read.text)}
+    page = read.store.query(LEDGER, [partition], prefix=f"{group.generation:04d}|", limit=SOURCES)
+    return [Member({"NULL": True}, {}, item["s"]["S"]) for item in page.items]
+
+
+def _from_source(read: Readings, rule: CopyRule) -> Derived:
+    """A guarded copy, beside the source that its guard names."""
+    guard, drifts = read.guard(rule), tuple(read.drifts(rule.name, COPY))
+    valid = read.scope.guards.read(rule.name, read.key, read.image)
+    names = [name for name in sorted(rule.owned(read.image)) if read.shown(name) is not None]
+    attributes = attributes_of(names, read.image, drifts)
+    problem = _problem(drifts)
+    told = Derived(rule, attributes, drifts, (ITEM, SOURCE), guard.there, guard.by, guard.at, problem=problem)
+    if valid is None or not valid.by:
+        note = "it has no valid guard, so that its source is not known and it was not compared: explain its source"
+        return replace(told, compared=(), notes=(note,))
+    told = replace(told, sources=((valid.by, "its source"),))
+    if not any(drift.kind == "copy extra" for drift in drifts):
+        return told
+    (source,) = guard.sources
+    image = read.near.get(source)
+    item = read.program.recognise(source, image) if image is not None else None
+    problem = "its source is gone: the removal of the copy is on its way, or was missed"
+    if image is not None:
+        why = "it is of another kind"
+        if item is not None and item.entity is rule.source:
+            why = "; ".join(verdict(read.program, rule, item).reasons) or "its copy has another key"
+        problem = f"its source has no such copy any more: {why}"
+    return replace(told, problem=problem)
+
+
+def _from_parent(read: Readings, rule: EmbedRule) -> Derived:
+    """Embedded attributes, beside the parent that the item references."""
+    assert read.item is not None
+    guard, drifts = read.guard(rule), tuple(read.drifts(rule.name, CHILD))
+    attributes = attributes_of(rule.attributes, read.image, drifts)
+    told = Derived(rule, attributes, drifts, (ITEM, SOURCE), guard.there, guard.by, guard.at, problem=_problem(drifts))
+    parent, flaw = reference_of(rule, read.item)
+    if parent is None:
+        note = f"it references no {rule.source.name}" + (f": {flaw}" if flaw else "")
+        return replace(told, notes=(note,))
+    by = encode_key(parent)
+    image, fence = read.near.get(parent), read.near.get(fence_key(rule.name, by))
+    known = fence["version"]["S"] if fence is not None else ""
+    note = _nothing_given(read, rule, parent, image)
+    notes = [note] if note else []
+    if image is None and rule.on_delete == "keep" and guard.by == by:
+        notes.append("what it gave last is kept (on_delete: keep)")
+    if guard.there and guard.by != by:
+        notes.append("the guard names another parent: a pull is on its way, or was missed")
+    elif guard.there and guard.at < known:
+        notes.append("the parent has changed since: a push is on its way, or was missed")
+    return replace(told, known=known, sources=((by, "its parent"),), notes=tuple(notes))
+
+
+def _nothing_given(read: Readings, rule: EmbedRule, key: ItemKey, image: Image | None) -> str:
+    """Why a parent gives the item nothing; empty if it gives something."""
+    assert read.item is not None
+    if image is None:
+        return "its parent does not exist"
+    parent = read.program.recognise(key, image)
+    if parent is None or parent.entity is not rule.source:
+        return f"what it references is no {rule.source.name}"
+    try:
+        if rule.embedded(parent) is None:
+            return f"the rule does not apply to its parent: {'; '.join(verdict(read.program, rule, parent).reasons)}"
+        if not rule.belongs(read.item, rule.matched_by(parent)):
+            return "`match` does not hold between it and its parent"
+    except BadInput as reason:
+        return f"its parent cannot be evaluated: {reason}"
+    return ""
+
+
+def _from_itself(read: Readings, rule: IndexRule) -> Derived:
+    """Index attributes: a function of the item's own attributes, so that they need no guard."""
+    assert read.item is not None
+    judged, drifts = verdict(read.program, rule, read.item), tuple(read.drifts(rule.name, INDEX))
+    attributes = attributes_of([name for name, _, _ in rule.attributes], read.image, drifts)
+    more = f"decided by {', '.join(sorted(rule.reads))} of the item itself" if rule.reads else ""
+    problem = "; ".join(judged.reasons) if judged.bad else _problem(drifts)
+    notes = () if judged.bad else judged.reasons
+    return Derived(rule, attributes, drifts, (ITEM, SOURCE), more=more, notes=notes, problem=problem)

@@ -1,0 +1,165 @@
+"""An explanation as a whole: what `explain --json` prints, and what is printed for people is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from projections.engine.ledger_items import LEDGER
+from projections.engine.plan import Rejected
+from projections.inspect.explain.records import RecordTold, tell_record
+from projections.inspect.explain.requests import RequestTold, coalesced, tell_requests
+from projections.inspect.explain.words import key_words, stream_version
+from projections.inspect.rehearsal.recorder import Spent
+from projections.inspect.rehearsal.rehearse import Batch, Rehearsal
+from projections.language.keys import ItemKey, encode_key
+from projections.language.program import Program
+
+__all__ = ["BatchTold", "Explanation", "explain", "explanation_document", "spent_document"]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTold:
+    """One delivery, told. `places` say where its records stand in their files, where they come from one."""
+
+    batch: Batch
+    records: tuple[RecordTold, ...]
+    requests: tuple[RequestTold, ...]
+    coalesced: tuple[tuple[str, tuple[int, ...]], ...]
+    places: tuple[str, ...]
+
+    @property
+    def summary(self) -> str:
+        """As `3 records → 1 transaction of 5 actions, 2 publishes`."""
+        counted: list[str] = []
+        transactions = [request for request in self.requests if request.request.operation == "TransactWriteItems"]
+        if transactions:
+            sizes = ", ".join(str(len(request.actions)) for request in transactions[:6])
+            more = ", …" if len(transactions) > 6 else ""
+            noun = "action" if sizes == "1" else "actions"
+            counted.append(f"{_count(len(transactions), 'transaction')} of {sizes}{more} {noun}")
+        for kind, noun in (
+            ("publish", "publish"),
+            ("copy", "copy"),
+            ("embed", "child"),
+            ("index", "index write"),
+            ("delete", "deletion"),
+        ):
+            single = [
+                action
+                for request in self.requests
+                if request.request.operation != "TransactWriteItems"
+                for action in request.actions
+                if action.role.kind == kind
+            ]
+            if single:
+                vain = sum(action.outcome != "done" for action in single)
+                counted.append(_count(len(single), noun) + (f" ({vain} in vain)" if vain else ""))
+        return f"{_count(len(self.records), 'record')} → {', '.join(counted) or 'nothing to write'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Of recorded events: batch by batch, and what was assumed."""
+
+    rehearsal: Rehearsal
+    batches: tuple[BatchTold, ...]
+
+    @property
+    def unknown(self) -> list[ItemKey]:
+        """Items of the application that the engine looked for and that the events do not show: taken as absent."""
+        shown = {d.record.key for told in self.batches for d in told.batch.records if d.record is not None}
+        missed = {
+            read.key: None
+            for told in self.batches
+            for request in told.batch.requests
+            for read in request.reads
+            if read.key is not None and not read.found and read.key.table != LEDGER
+        }
+        return [key for key in missed if key not in shown]
+
+    @property
+    def rejected(self) -> list[Rejected]:
+        return [one for batch in self.batches for one in batch.batch.rejected]
+
+    @property
+    def failed(self) -> list[str]:
+        return [str(b.batch.outcome.failed_reason) for b in self.batches if b.batch.outcome.failed is not None]
+
+
+def explain(program: Program, rehearsal: Rehearsal, places: Sequence[str]) -> Explanation:
+    """Tells a rehearsal. `places` are those of the recorded events, in order."""
+    told = []
+    start = 0
+    for batch in rehearsal.batches:
+        of_batch: Sequence[str] = ()
+        if batch.round == 0:
+            of_batch = places[start : start + len(batch.records)]
+            start += len(batch.records)
+        records = tuple(tell_record(program, decoded) for decoded in batch.records)
+        requests = tuple(tell_requests(program, batch))
+        told.append(BatchTold(batch, records, requests, tuple(coalesced(batch)), tuple(of_batch)))
+    return Explanation(rehearsal, tuple(told))
+
+
+def explanation_document(explanation: Explanation) -> dict[str, Any]:
+    """What `explain --json` prints."""
+    return {
+        "assumed": [encode_key(key) for key in explanation.rehearsal.assumed],
+        "takenAsAbsent": [encode_key(key) for key in explanation.unknown],
+        "batches": [_batch(batch) for batch in explanation.batches],
+        "cost": spent_document(explanation.rehearsal.spent),
+    }
+
+
+def spent_document(spent: Spent) -> dict[str, Any]:
+    return {
+        "writeUnits": spent.write_units,
+        "readUnits": spent.read_units,
+        "writeUnitsInVain": spent.in_vain,
+        "calls": spent.call_count,
+        "callsByOperation": dict(sorted(spent.calls.items())),
+    }
+
+
+def _batch(told: BatchTold) -> dict[str, Any]:
+    batch = told.batch
+    return {
+        "round": batch.round,
+        "summary": told.summary,
+        "records": [_record(record, n, told.places) for n, record in enumerate(told.records)],
+        "coalesced": [{"source": source, "records": list(numbers)} for source, numbers in told.coalesced],
+        "requests": [request.document for request in told.requests],
+        "quarantined": [
+            {"rule": one.rule, "reason": one.reason, "key": one.key, "sequenceNumber": one.sequence}
+            for one in batch.rejected
+        ],
+        "failed": batch.outcome.failed_reason,
+        "cost": spent_document(batch.spent),
+    }
+
+
+def _record(told: RecordTold, number: int, places: Sequence[str]) -> dict[str, Any]:
+    record = told.record
+    document: dict[str, Any] = {"number": number + 1, "place": places[number] if places else None}
+    if record is None:
+        return document | {"event": told.raw.get("eventName"), "flaw": told.flaw}
+    version: Mapping[str, str] = stream_version(record.version) or {}
+    return document | {
+        "event": record.event,
+        "expired": record.expired,
+        "table": record.key.table,
+        "key": key_words(record.key),
+        **version,
+        "entity": told.entity,
+        "entityBefore": told.was,
+        "variables": dict(told.variables),
+        "nearest": [{"entity": name, "misfits": list(why)} for name, why in told.nearest],
+        "rules": [rule.document for rule in told.rules],
+    }
+
+
+def _count(number: int, noun: str) -> str:
+    plural = {"publish": "publishes", "copy": "copies", "child": "children"}.get(noun, f"{noun}s")
+    return f"{number} {noun if number == 1 else plural}"

@@ -1,0 +1,189 @@
+"""Why the record of a target makes a rule look at it again: the engine's predicates, answering with a reason.
+
+Each function here has a predicate of the engine beside it and must agree with it always (tests/tools/test_explain.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from projections.engine.application import Release
+from projections.engine.copies import freed_by, heals_of
+from projections.engine.embeds import needs_pull, reference_of
+from projections.engine.guards import Guards, needs_healing
+from projections.engine.plan import emptied, freed_targets, release_of
+from projections.engine.records import Record
+from projections.engine.store import Image
+from projections.inspect.explain.words import encoded_words, key_words, version_words
+from projections.inspect.rehearsal.roles import creators
+from projections.language.embeds import EmbedRule
+from projections.language.keys import ItemKey, encode_key
+from projections.language.program import Program
+from projections.language.rules import CopyRule, LedgerRule, Rule
+from projections.language.scope import Item
+from projections.language.values import same
+
+__all__ = ["copy_reason", "freed_reason", "group_reason", "healing_reason", "pull_reason", "release_reason", "released"]
+
+
+def healing_reason(
+    guards: Guards, rule: str, key: ItemKey, ours: Iterable[str], old: Image | None, new: Image | None
+) -> str | None:
+    """As `guards.needs_healing`."""
+    ours, guard = tuple(ours), guards.name(rule)
+    if new is None or not needs_healing(guards, rule, key, ours, old, new):
+        return None
+    if old is None:
+        return "it appeared"
+    before, after = guards.read(rule, key, old), guards.read(rule, key, new)
+    if after is None:
+        return f"its guard {guard} is not valid" if guard in new else f"it lost its guard {guard}"
+    if same(old.get(guard), new.get(guard)):
+        changed = ", ".join(name for name in sorted(ours) if not same(old.get(name), new.get(name)))
+        return f"{changed} changed, but not by the rule: the guard {guard} stayed as it was"
+    if before is not None and before.at >= after.at:
+        return (
+            f"the guard {guard} did not advance: {version_words(before.at)}, then {version_words(after.at)}; "
+            "something put an old state of the item back"
+        )
+    known = {*ours, guard}
+    foreign = sorted(
+        name for name in old.keys() | new.keys() if name not in known and not same(old.get(name), new.get(name))
+    )
+    return f"the guard {guard} changed together with {', '.join(foreign[:5])}: something put the whole item back"
+
+
+def group_reason(
+    program: Program, guards: Guards, rule: LedgerRule, old: Item | None, new: Item | None, *, removed: bool = True
+) -> str | None:
+    """Why the group of an item is published again, as `plan` decides it for a record of a target; None if it is not.
+
+    `removed` is false if the item is still there where `new` is None: then it is of no entity.
+    """
+    before = old.image if old is not None and old.entity is rule.into else None
+    after = new.image if new is not None and new.entity is rule.into else None
+    if before is None and after is None:
+        return None
+    if after is None:
+        creates = isinstance(rule, CopyRule) or (rule.into.derived and not rule.into.copied)
+        return f"{_gone(rule, new, removed)}, and the rule alone decides whether it is there" if creates else None
+    ours = rule.owned(before, after) if isinstance(rule, CopyRule) else rule.attributes
+    assert new is not None
+    reason = healing_reason(guards, rule.name, new.key, ours, before, after)
+    if reason is None and before is not None and emptied(guards, rule, new.key, before, after):
+        reason = f"{_lost(before, after)}, and nothing contributes to it: that may have been what kept the item there"
+    return reason
+
+
+def copy_reason(
+    program: Program,
+    guards: Guards,
+    rule: CopyRule,
+    key: ItemKey,
+    old: Item | None,
+    new: Item | None,
+    *,
+    removed: bool = True,
+) -> str | None:
+    """As `copies.heals_of`: why a copy is compared with its source; None if it is not. `removed` as in `group_reason`."""
+    if all(heal.rule is not rule for heal in heals_of(program, guards, key, old, new, "")):
+        return None
+    before = old.image if old is not None and old.entity is rule.into else None
+    after = new.image if new is not None and new.entity is rule.into else None
+    if after is None:
+        return f"{_gone(rule, new, removed)}: its source says whether it should be"
+    reason = healing_reason(guards, rule.name, key, rule.owned(before, after), before, after)
+    if reason is not None:
+        return reason
+    named = [guard.by for image in (before, after) if (guard := guards.read(rule.name, key, image)) is not None]
+    if len(set(filter(None, named))) > 1:
+        return f"it changed hands: {encoded_words(named[0])}, {encoded_words(named[1])}"
+    held = guards.read(rule.name, key, after)
+    if before is not None and held is not None and held.n == 0:
+        return f"{_lost(before, after)}, and it is a copy of nothing: that may have been what kept the item there"
+    return "it was put on an item that was no copy"
+
+
+def freed_reason(program: Program, rule: LedgerRule, record: Record, old: Item | None, new: Item | None) -> str | None:
+    """As `copies.freed_by` and `plan.freed_targets`: why a rule may create its item now; None if it may not."""
+    if isinstance(rule, CopyRule) and not rule.claimed:
+        freed = any(heal.rule is rule for heal in freed_by(program, record, old, new))
+    else:
+        freed = (rule.name, encode_key(record.key)) in freed_targets(program, record, old, new)
+    if not freed:
+        return None
+    if record.new is None:
+        return "an item of another kind under this key was removed"
+    return (
+        f"the item under this key was of another kind and is {_article(new.entity.name if new is not None else '')} now"
+    )
+
+
+def released(program: Program, release: Release) -> list[Rule]:
+    """The rules that set what a release removes."""
+    indexes = program.index_rules.get(release.entity.name, ())
+    found = [
+        rule
+        for rule in program.rules.values()
+        if program.guard(rule.name) in release.guards
+        or (rule in indexes and any(name in release.values for name, _, _ in rule.attributes))
+    ]
+    if not found and program.guard_prefix in release.guards:  # the mark alone
+        found = [program.rules[name] for name in creators(program, [release.entity])]
+    return found
+
+
+def release_reason(
+    program: Program, guards: Guards, rule: Rule, record: Record, old: Item | None, new: Item | None
+) -> str | None:
+    """As `plan.release_of`: why what a rule set on an item is removed; None if it is not."""
+    release = release_of(program, guards, record, old, new)
+    if release is None or rule not in released(program, release):
+        return None
+    return f"it is no longer {_article(release.entity.name)}"
+
+
+def _gone(rule: LedgerRule, new: Item | None, removed: bool) -> str:
+    there = new is not None or not removed
+    return f"it is no longer {_article(rule.into.name)}" if there else "it was removed"
+
+
+def _lost(before: Image, after: Image) -> str:
+    return f"it lost {', '.join(sorted(before.keys() - after.keys())[:5])}"
+
+
+def _article(name: str) -> str:
+    if not name:
+        return "of no entity"
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def pull_reason(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | None) -> str | None:
+    """As `embeds.needs_pull`: why a child asks its parent; None if it does not."""
+    if new is None or not needs_pull(rule, guards, old, new):
+        return None
+    if old is None:
+        return "it appeared"
+    parent = reference_of(rule, new)[0]
+    if (former := reference_of(rule, old)[0]) != parent:
+        return f"its reference changed from {_named(former)} to {_named(parent)}"
+    guard = guards.name(rule.name)
+    held = guards.read(rule.name, new.key, new.image)
+    if guard in new.image and held is None:
+        return f"its guard {guard} is not valid"
+    if held is not None and (parent is None or held.by != encode_key(parent)):
+        return f"it references {_named(parent)}, its guard {guard} names {encoded_words(held.by) or 'nobody'}"
+    if parent is None:
+        return "it references no parent, but has what a parent gives"
+    moved = [name for name in rule.children.partition if not same(old.image.get(name), new.image.get(name))]
+    if moved:
+        return f"{', '.join(moved)}, by which its parent finds it, changed"
+    kind = {name.split(".", 1)[0] for name in rule.into.match_names}
+    changed = sorted(name for name in kind if not same(old.image.get(name), new.image.get(name)))
+    if changed:
+        return f"{', '.join(changed)}, by which its entity is recognised, changed"
+    return healing_reason(guards, rule.name, new.key, rule.attributes, old.image, new.image)
+
+
+def _named(key: ItemKey | None) -> str:
+    return "no parent" if key is None else key_words(key)

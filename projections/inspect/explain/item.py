@@ -1,0 +1,137 @@
+"""One item of a live table: where each derived value came from, and what it contributes itself. Nothing is written.
+
+    read 1   the item, its ledger entry, its fences, the registry              one BatchGetItem
+    read 2   the groups of the rules that write to it                          one BatchGetItem (and a query where sharded)
+    read 3   what it is derived from, and what is copied from it               one BatchGetItem
+    and a query for each list, extreme or claim
+
+Each read is consistent, but they are not one: what changes between them shows as a difference that is none.
+
+The comparison is the one that `verify` makes (`operations.verify.examine`), on what was read here. What it takes all source
+items to know, whether a group holds what they contribute, is not among it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from projections.engine.copies import copies_of
+from projections.engine.embeds import reference_of
+from projections.engine.groups import Generations, read_groups
+from projections.engine.ledger_items import entry_key, fence_key
+from projections.engine.registry import REGISTRY, Standing
+from projections.engine.store import Image, ItemKey, Page, Store, Value
+from projections.inspect.explain.derived import derived
+from projections.inspect.explain.facts import ItemTold
+from projections.inspect.explain.given import source
+from projections.inspect.explain.readings import Readings
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
+from projections.language.rules import CopyRule
+from projections.operations.verify.drift import LEFT_OVER
+from projections.operations.verify.examine import Examiner
+from projections.operations.verify.scope import Scope
+from projections.operations.verify.subject import COPY, ITEM, LEFT, REBUILD, SOURCE, TARGET, Subject, of_items
+from projections.stores.wrapped import WrappedStore
+
+__all__ = ["tell_item"]
+
+
+def tell_item(program: Program, store: Store, key: ItemKey) -> ItemTold:
+    """Reads what there is to know of an item. Raises what a store raises."""
+    text = encode_key(key)
+    once = _ReadOnce(store)
+    fences = {
+        fence_key(rule.name, text): rule.name
+        for rules in program.embeds_from.values()
+        for rule in rules
+        if rule.partition_of(key) is not None
+    }
+    found = once.get_many([key, entry_key(text), *fences, REGISTRY])
+    image = found.get(key)
+    item = program.recognise(key, image) if image is not None else None
+    standing = Standing.read(found[REGISTRY]) if REGISTRY in found else None
+    scope = Scope(program, standing)
+    read = Readings(program, cast(Store, once), scope, key, image, item)
+    targets = [(rule.name, text) for rule in read.onto]
+    if targets and not scope.offline:
+        read.groups = read_groups(read.store, targets, Generations())
+    if neighbours := _neighbours(read):
+        read.near = once.get_many(neighbours)
+    stored = found.get(entry_key(text))
+    read.found = Examiner(scope, read.store).examine(_subjects(read, stored))
+    versions = tuple((rule, found[at]["version"]["S"]) for at, rule in fences.items() if at in found)
+    outdated = standing is not None and standing.program != program.fingerprint
+    drifts = tuple(drift for finding in read.found.values() for drift in finding.drifts)
+    left = tuple(drift for drift in drifts if drift.kind == LEFT_OVER)
+    drifts = tuple(drift for drift in drifts if drift.kind != LEFT_OVER)
+    return ItemTold(key, image, item, derived(read), source(read, stored, versions), drifts, left, outdated)
+
+
+def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
+    """All that `verify` examines of an item."""
+    if read.image is not None:
+        yield Subject(ITEM, "", read.text)
+        yield Subject(LEFT, "", read.text)
+        yield from of_items(read.scope, read.key.table, [read.image])
+        for rule, by in _lost(read):
+            yield Subject(COPY, rule.name, read.text, (by,))
+    if entry is not None and not read.scope.offline:
+        yield Subject(SOURCE, "", read.text)
+    for target in read.groups:
+        if target[0] in read.scope.booked:
+            yield Subject(TARGET, *target)
+        if target[0] in read.scope.grouped:
+            yield Subject(REBUILD, *target)
+
+
+def _lost(read: Readings) -> Iterator[tuple[CopyRule, str]]:
+    """The rules whose copy the item was, by its guards, and is not by its attributes; with the source that a guard names."""
+    for entity, rule in read.scope.copy_into.items():
+        if (read.item is None or read.item.entity.name != entity) and rule.into.at(read.key):
+            guard = read.scope.guards.read(rule.name, read.key, read.image)
+            if guard is not None and guard.by:
+                yield rule, guard.by
+
+
+def _neighbours(read: Readings) -> list[ItemKey]:
+    """The items that this one is derived from, and the copies that are made of it."""
+    keys = [decode_key(by) for _, by in _lost(read)]
+    if read.item is None:
+        return keys
+    name = read.item.entity.name
+    copy = read.program.copy_rule_into.get(name)
+    if copy is not None:
+        keys += read.guard(copy).sources
+    for rule in read.program.embeds_into.get(name, ()):
+        parent = reference_of(rule, read.item)[0]
+        if parent is not None:
+            keys += [parent, fence_key(rule.name, encode_key(parent))]
+    for own in read.program.copy_rules.get(name, ()):
+        keys += copies_of(own, read.item)
+    return list(dict.fromkeys(keys))
+
+
+class _ReadOnce(WrappedStore):
+    """Reads each item and each page once, so that all who make sense of them see the same. It writes nothing."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._items: dict[ItemKey, Image | None] = {}
+        self._pages: dict[str, Page] = {}
+
+    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        return self.get_many([key]).get(key)
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        if unread := [key for key in dict.fromkeys(keys) if key not in self._items]:
+            found = self._store.get_many(unread)
+            self._items |= {key: found.get(key) for key in unread}
+        return {key: image for key in keys if (image := self._items[key]) is not None}
+
+    def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
+        name = repr((table, values, sorted(options.items())))
+        if name not in self._pages:
+            self._pages[name] = self._store.query(table, values, **options)
+        return self._pages[name]

@@ -1,0 +1,85 @@
+"""Why an item belongs to no entity: the templates that come nearest, and what of them does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.inspect.explain.matching import unmet
+from projections.language.keys import Image, ItemKey
+from projections.language.patterns import Pattern
+from projections.language.program import Entity, Program
+from projections.language.scope import Item
+from projections.language.templates import KeyPattern
+from projections.language.values import Resolver, Value, lookup
+
+__all__ = ["nearest"]
+
+MOST = 3
+"""Templates told of: more than these only hide which one was meant."""
+
+
+def nearest(program: Program, key: ItemKey, image: Image) -> list[tuple[str, list[str]]]:
+    """The entities whose keys come nearest to an item that belongs to none, each with what does not fit."""
+    found = []
+    for entity in program.entities.values():
+        if entity.table == key.table:
+            misfits = list(_misfits(program, entity, key, image))
+            found.append((-_likeness(entity, key), len(misfits), entity.name, misfits))
+    found.sort(key=lambda one: one[:2])
+    return [(name, misfits) for _, _, name, misfits in found[:MOST]]
+
+
+def _parts(entity: Entity, key: ItemKey) -> list[tuple[str, KeyPattern, str]]:
+    texts = [text or "" for text in key[1:]]
+    return list(zip(entity.schema.key_attributes, entity.patterns, texts, strict=False))
+
+
+def _likeness(entity: Entity, key: ItemKey) -> int:
+    """How much of the key is as the entity has it: whole parts first, then letters at the beginning."""
+    total = 0
+    for _, pattern, text in _parts(entity, key):
+        if pattern.match(text) is not None:
+            total += 1000
+        else:
+            prefix = pattern.literal_prefix
+            total += next((n for n, (a, b) in enumerate(zip(prefix, text, strict=False)) if a != b), len(prefix))
+    return total
+
+
+def _misfits(program: Program, entity: Entity, key: ItemKey, image: Image) -> Iterator[str]:
+    variables: dict[str, str] = {}
+    fits = True
+    for attribute, pattern, text in _parts(entity, key):
+        read = pattern.match(text)
+        if read is None:
+            fits = False
+            yield f'{attribute} "{text}" is not {pattern.text}{_hint(pattern, text)}'
+            continue
+        for name, value in read.items():
+            if variables.setdefault(name, value) != value:
+                fits = False
+                yield f'{name} is "{variables[name]}" in one part of the key and "{value}" in the other'
+    match = program.document["entities"][entity.name]["match"]
+    if fits and match:
+        item = Item(entity, key, variables, image)
+        yield from (f"match: {reason}" for reason in unmet(Pattern.parse(match), _attribute_first(item)))
+
+
+def _hint(pattern: KeyPattern, text: str) -> str:
+    """What is most often wrong: one variable that should hold the separator, or a part too many."""
+    if not pattern.names or not text.startswith(pattern.literal_prefix):
+        return ""
+    theirs, ours = text.count(pattern.separator), pattern.text.count(pattern.separator)
+    if theirs > ours:
+        return f" (a variable holds no {pattern.separator}; {{name*}} would)"
+    return f" (it has {ours - theirs} {pattern.separator} too few)" if theirs < ours else ""
+
+
+def _attribute_first(item: Item) -> Resolver:
+    """As recognition resolves names: attributes, then the key's variables."""
+
+    def resolve(name: str) -> Value | None:
+        value = lookup(item.image, name)
+        return {"S": item.variables[name]} if value is None and name in item.variables else value
+
+    return resolve

@@ -1,0 +1,150 @@
+"""One record: what it is, which rules it concerns and as what, and what each makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from projections.engine.embeds import reference_of
+from projections.engine.guards import Guards, at_of
+from projections.engine.records import Record
+from projections.engine.registry import SHADOW
+from projections.inspect.explain.healing import copy_reason, freed_reason, group_reason, pull_reason, release_reason
+from projections.inspect.explain.matching import references
+from projections.inspect.explain.recognition import nearest
+from projections.inspect.explain.sources import RuleTold, tell_source
+from projections.inspect.explain.words import key_words, version_words
+from projections.inspect.rehearsal.rehearse import Decoded
+from projections.language.embeds import EmbedRule
+from projections.language.program import Program
+from projections.language.rules import CopyRule, IndexRule, LedgerRule
+from projections.language.scope import Item
+from projections.language.values import same
+
+__all__ = ["RecordTold", "tell_record"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTold:
+    """One record, and all rules that it concerns. `nearest` has the templates that an item of no entity comes nearest to."""
+
+    record: Record | None
+    raw: Mapping[str, Any]
+    flaw: str | None = None
+    entity: str | None = None
+    was: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    nearest: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    rules: tuple[RuleTold, ...] = ()
+
+    @property
+    def effective(self) -> bool:
+        """Whether any rule makes something of it."""
+        return any(rule.effect for rule in self.rules)
+
+
+def tell_record(program: Program, decoded: Decoded) -> RecordTold:
+    """Says what a record is and what the rules make of it, each for itself."""
+    record = decoded.record
+    if record is None:
+        return RecordTold(None, decoded.raw, flaw=decoded.flaw)
+    old = program.recognise(record.key, record.old) if record.old is not None else None
+    new = program.recognise(record.key, record.new) if record.new is not None else None
+    image = record.new if record.new is not None else record.old
+    item = new or old
+    if item is None:
+        found = nearest(program, record.key, image or {})
+        freed = tuple(_freed(program, record, old, new))
+        return RecordTold(record, decoded.raw, nearest=tuple((name, tuple(why)) for name, why in found), rules=freed)
+    was = old.entity.name if old is not None and new is not None and old.entity is not new.entity else None
+    rules = tuple(_rules(program, record, old, new))
+    return RecordTold(record, decoded.raw, None, item.entity.name, was, item.variables, (), rules)
+
+
+def _rules(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
+    """Rules in the order of the file; one may concern an item in two ways."""
+    entities = {item.entity.name for item in (old, new) if item is not None}
+    for rule in program.rules.values():
+        if rule.source.name in entities:
+            yield tell_source(program, rule, record, old, new)
+        if rule.mode == SHADOW:
+            continue  # as a target or child the item does not concern it
+        if isinstance(rule, EmbedRule):
+            if rule.into.name in entities:
+                yield from _pull(program, rule, old, new)
+        elif isinstance(rule, LedgerRule) and rule.into.name in entities:
+            yield from _heal(program, rule, record, old, new)
+    yield from _freed(program, record, old, new)
+    yield from _released(program, record, old, new)
+
+
+def _freed(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
+    """The rules that may create their item under a key that held an item of another kind."""
+    for rule in program.rules.values():
+        if isinstance(rule, LedgerRule) and (reason := freed_reason(program, rule, record, old, new)) is not None:
+            what = f"creates its {rule.into.name} under this key, if there is something to publish"
+            yield RuleTold(rule.name, rule.kind, "target", "heals", what, (reason,))
+
+
+def _released(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
+    """The rules whose attributes are removed from an item that left its entity."""
+    guards = Guards(program, None)
+    for rule in program.rules.values():
+        reason = release_reason(program, guards, rule, record, old, new)
+        if reason is not None:
+            role = "source" if isinstance(rule, IndexRule) else "child" if isinstance(rule, EmbedRule) else "target"
+            what = "what the rule set on it is removed, each attribute only if it still has that value"
+            yield RuleTold(rule.name, rule.kind, role, "releases", what, (reason,))
+
+
+def _heal(program: Program, rule: LedgerRule, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
+    """The item as a target."""
+    guards, removed = Guards(program, None), record.new is None
+    if isinstance(rule, CopyRule) and not rule.claimed:
+        reason = copy_reason(program, guards, rule, record.key, old, new, removed=removed)
+        what = "the copy is compared with its source"
+    else:
+        reason = group_reason(program, guards, rule, old, new, removed=removed)
+        what = "what the ledger knows is published again, whatever the guard says"
+    if reason is not None:
+        yield RuleTold(rule.name, rule.kind, "target", "heals", what, (reason,))
+    elif published := _published(program, rule, old, new):
+        yield RuleTold(rule.name, rule.kind, "target", "", published)
+
+
+def _published(program: Program, rule: LedgerRule, old: Item | None, new: Item | None) -> str | None:
+    """What to say of a record that shows the rule's own write; None if it shows none."""
+    if old is None or new is None or old.entity is not rule.into or new.entity is not rule.into:
+        return None
+    guard = program.guard(rule.name)
+    before, after = old.image.get(guard), new.image.get(guard)
+    if same(before, after):
+        return None
+    moved = f"from {version_words(at_of(before))} to {version_words(at_of(after))}"
+    return (
+        f"the rule's own write: its guard went {moved if before is not None else 'to ' + version_words(at_of(after))}"
+    )
+
+
+def _pull(program: Program, rule: EmbedRule, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
+    """The item as a child."""
+    child = new if new is not None and new.entity is rule.into else None
+    if child is None:
+        return
+    before = old if old is not None and old.entity is rule.into else None
+    reason = pull_reason(rule, Guards(program, None), before, child)
+    parent, flaw = reference_of(rule, child)
+    if reason is None:
+        named = f"references {key_words(parent)}" if parent is not None else f"references no {rule.source.name}"
+        what = f"{named}, and nothing in this record makes it ask again"
+        yield RuleTold(rule.name, rule.kind, "child", "", what)
+        return
+    if parent is not None:
+        what = f"asks {key_words(parent)} for {', '.join(rule.attributes)}"
+        yield RuleTold(rule.name, rule.kind, "child", "pulls", what, (reason,))
+        return
+    why = references(rule, child)
+    what = f"references no {rule.source.name}, so that it has none of {', '.join(rule.attributes)}"
+    effect = "bad input" if flaw is not None else "pulls"
+    yield RuleTold(rule.name, rule.kind, "child", effect, what, (reason, *([why] if why else [])))

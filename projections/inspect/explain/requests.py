@@ -1,0 +1,250 @@
+"""What was asked of DynamoDB, request by request: each write with what it does, on what condition, for which records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from projections.engine.delta import SETTLED
+from projections.engine.guards import by_of
+from projections.engine.store import Delete, Image, Update, Value
+from projections.inspect.explain.healing import released
+from projections.inspect.explain.sources import contribution_words
+from projections.inspect.explain.words import condition_words, encoded_words, failing, key_words, short, value_words
+from projections.inspect.rehearsal.recorder import CANCELLED, DONE, Action, Read, Request
+from projections.inspect.rehearsal.rehearse import Batch
+from projections.inspect.rehearsal.roles import Role, role_of
+from projections.language.keys import encode_key
+from projections.language.program import LEDGER_SCHEMA, Program
+from projections.language.values import number_text, same
+
+__all__ = ["ActionTold", "RequestTold", "coalesced", "tell_requests"]
+
+
+@dataclass(frozen=True, slots=True)
+class ActionTold:
+    """One write. `records` are the numbers (from 1, within the batch) of the records that it is for."""
+
+    role: Role
+    on: str
+    does: str
+    condition: str
+    outcome: str
+    why: str
+    units: int
+    index_units: Mapping[str, int]
+    records: tuple[int, ...]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {
+            "what": self.role.kind,
+            "rules": list(self.role.rules),
+            "on": self.role.about,
+            "does": self.does,
+            "if": self.condition or None,
+            "outcome": self.outcome,
+            "why": self.why or None,
+            "writeUnits": self.units,
+            "indexUnits": dict(self.index_units),
+            "records": list(self.records),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTold:
+    """One call, with its writes or with what it looked for."""
+
+    request: Request
+    actions: tuple[ActionTold, ...]
+    reads: tuple[str, ...]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {
+            "operation": self.request.operation,
+            "outcome": self.request.outcome,
+            "writeUnits": self.request.write_units,
+            "readUnits": self.request.read_units,
+            "actions": [action.document for action in self.actions],
+            "reads": list(self.reads),
+        }
+
+
+def tell_requests(program: Program, batch: Batch) -> list[RequestTold]:
+    """All requests of a batch, in order."""
+    causes = _Causes(program, batch)
+    return [
+        RequestTold(
+            request,
+            tuple(_action(program, action, request.factor, causes) for action in request.actions),
+            tuple(map(_read, request.reads)),
+        )
+        for request in batch.requests
+    ]
+
+
+def _read(read: Read) -> str:
+    if read.key is None:
+        return f"{read.query}: {read.found} item" + "s" * (read.found != 1)
+    return f"{key_words(read.key)}" + ("" if read.found else ": not there")
+
+
+class _Causes:
+    """Which records of a batch a write is for."""
+
+    def __init__(self, program: Program, batch: Batch) -> None:
+        self._program = program
+        self._numbers: dict[str, list[int]] = {}
+        self._items: dict[str, list[int]] = {}
+        self._sequences: dict[str, list[str]] = {}
+        for number, decoded in enumerate(batch.records, 1):
+            if decoded.record is not None:
+                self._numbers.setdefault(decoded.record.sequence, []).append(number)
+                self._items.setdefault(encode_key(decoded.record.key), []).append(number)
+                self._sequences.setdefault(encode_key(decoded.record.key), []).append(decoded.record.sequence)
+        self._sources: dict[str, list[int]] = {}
+        self._targets: dict[tuple[str, str], list[int]] = {}
+        made = batch.plan
+        for change in (change for wave in made.changes for change in wave):
+            for sequence in change.sequences:
+                self._add(self._sources, change.source, sequence)
+                for target in change.touched:
+                    self._add(self._targets, target, sequence)
+        for target, sequence in made.heals.items():
+            self._add(self._targets, target, sequence)
+        for copy in made.copies:
+            for key in (*copy.copies, *copy.others):
+                self._add(self._targets, (copy.rule.name, encode_key(key)), *self._of(copy.source))
+        for release in made.releases:
+            for rule in released(self._program, release):
+                self._add(self._targets, (rule.name, encode_key(release.key)), release.sequence)
+        for heal in made.copy_heals:
+            self._add(self._targets, (heal.rule.name, encode_key(heal.target)), heal.sequence)
+        for push in made.pushes:
+            self._add(self._targets, (push.rule, push.parent), *self._of(push.parent))
+
+    def _of(self, item: str) -> list[str]:
+        return self._sequences.get(item, [])
+
+    def _add(self, into: dict[Any, list[int]], key: Any, *sequences: str) -> None:
+        for sequence in sequences:
+            into.setdefault(key, []).extend(self._numbers.get(sequence, ()))
+
+    def of(self, role: Role, action: Action) -> tuple[int, ...]:
+        if role.kind in ("entry", "forget"):
+            found: Collection[int] = self._sources.get(role.about, ())
+        elif role.kind == "index":
+            found = self._items.get(role.about, ())
+        elif role.kind == "embed":
+            guards = action.write.set.values() if isinstance(action.write, Update) else ()
+            parents = [self._targets.get((role.rules[0], by_of(guard)), ()) for guard in guards]
+            found = [*self._items.get(role.about, ()), *(number for numbers in parents for number in numbers)]
+        else:
+            found = [number for rule in role.rules for number in self._targets.get((rule, role.about), ())]
+        return tuple(sorted(set(found)))
+
+
+def _action(program: Program, action: Action, factor: int, causes: _Causes) -> ActionTold:
+    write, role = action.write, role_of(program, action)
+    schema = program.tables.get(write.key.table, LEDGER_SCHEMA)
+    why = ""
+    if action.outcome == CANCELLED:
+        why = "another action of the same transaction failed"
+    elif action.outcome != DONE:
+        why = failing(write.condition, action.before, schema) or "DynamoDB refuses it"
+    return ActionTold(
+        role,
+        encoded_words(role.about),
+        _does(program, role, action),
+        condition_words(write.condition, schema),
+        action.outcome,
+        why,
+        factor * action.units.total,
+        {index: factor * units for index, units in action.units.indexes.items()},
+        causes.of(role, action),
+    )
+
+
+def _does(program: Program, role: Role, action: Action) -> str:
+    write, before = action.write, action.before or {}
+    if isinstance(write, Delete):
+        return {"member": "the member goes", "wait": "the source waits no more"}.get(role.kind, "deletes the item")
+    match role.kind:
+        case "entry":
+            return _entry(write, before)
+        case "forget":
+            return "what it owed is published" + ("; the entry goes after 7 days" if "ttl" in write.set else "")
+        case "group":
+            return _amounts(write.add, before)
+        case "member" | "extreme":
+            return f"{value_words(write.set.get('v'))}" if "v" in write.set else "a claim"
+        case "fence":
+            return "no older push writes from now on"
+        case "shards":
+            return "notes how many shards there are"
+        case "wait":
+            return f"{encoded_words(write.set['source']['S'])} waits for this key"
+    prefix = program.guard_prefix
+    words = [
+        f"{name} {_change(before.get(name), value)}" for name, value in write.set.items() if not name.startswith(prefix)
+    ]
+    words += [f"no {name}" for name in write.remove if not name.startswith(prefix)]
+    guards = any(len(name) > len(prefix) for name in (*write.set, *write.remove))
+    return short(", ".join(words), 240) or ("the guard alone" if guards else "the mark of created items alone")
+
+
+def _change(before: Value | None, after: Value) -> str:
+    if before is None:
+        return f"= {value_words(after, 40)}"
+    if same(before, after):
+        return f"= {value_words(after, 40)} as before"
+    return f"{value_words(before, 40)} → {value_words(after, 40)}"
+
+
+def _entry(write: Update, before: Image) -> str:
+    olds = json.loads(before["contributions"]["S"]) if "contributions" in before else {}
+    news = json.loads(write.set["contributions"]["S"])
+    words = []
+    for rule in sorted(olds.keys() | news.keys()):
+        for target in sorted(olds.get(rule, {}).keys() | news.get(rule, {}).keys()):
+            old, new = olds.get(rule, {}).get(target), news.get(rule, {}).get(target)
+            if old != new:
+                gives = f"{contribution_words(old)} → {contribution_words(new)}"
+                words.append(f"{rule} to {encoded_words(target)}: {gives}")
+    return "; ".join(words) or f"contributes {'what it did' if news else 'nothing'}; only its version is noted"
+
+
+def _amounts(add: Mapping[str, Value], before: Image) -> str:
+    words = []
+    for slot, value in sorted(add.items(), key=lambda one: (one[0] == "version", one[0] != "n", one[0])):
+        amount = Decimal(value["N"])
+        total = number_text(Decimal(before.get(slot, {"N": "0"})["N"]) + amount)
+        name = slot.removeprefix(SETTLED)
+        settled = "settled " if slot.startswith(SETTLED) else ""
+        words.append(f"{settled}{_slot(name)} {amount:+} ({total})")
+    return ", ".join(words)
+
+
+def _slot(name: str) -> str:
+    """The name of a group's total in words."""
+    if name[0] in "=#":
+        return name[1:] if name[0] == "=" else f"values of {name[1:]}"
+    return {"n": "contributions"}.get(name, name)
+
+
+def coalesced(batch: Batch) -> list[tuple[str, tuple[int, ...]]]:
+    """The source items of which several records became one change, with the numbers of these records."""
+    numbers: dict[str, list[int]] = {}
+    for number, decoded in enumerate(batch.records, 1):
+        if decoded.record is not None:
+            numbers.setdefault(decoded.record.sequence, []).append(number)
+    return [
+        (change.source, tuple(number for sequence in change.sequences for number in numbers[sequence]))
+        for wave in batch.plan.changes
+        for change in wave
+        if len(change.sequences) > 1
+    ]

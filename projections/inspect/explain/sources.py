@@ -1,0 +1,251 @@
+"""What a rule makes of the change of an item that is its source: contributions, copies, index attributes, pushes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from projections.engine.copies import copies_of
+from projections.engine.delta import SETTLED
+from projections.engine.indexes import index_write
+from projections.engine.records import Record
+from projections.engine.registry import SHADOW
+from projections.engine.store import Image
+from projections.errors import BadInput
+from projections.inspect.explain.matching import Verdict, verdict
+from projections.inspect.explain.words import encoded_words, short, value_words
+from projections.language.contribution import Contributed, Contributions
+from projections.language.embeds import EmbedRule
+from projections.language.keys import encode_key
+from projections.language.ordering import decode_order
+from projections.language.program import Program
+from projections.language.rules import AggregateRule, CopyRule, IndexRule, LedgerRule, PickRule, Rule
+from projections.language.scope import Item
+from projections.language.values import same
+
+__all__ = ["RuleTold", "contribution_words", "tell_source"]
+
+ACTS = ("changes", "copies", "indexes", "heals", "pushes", "pulls", "releases")
+"""What a rule can make of a record, beside nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTold:
+    """One rule and one record: what the item is to it (source, target, parent, child), and what comes of it.
+
+    `effect` is one of ACTS, "" if there is none, "bad input" if the rule cannot be evaluated. `what` says it in one line;
+    `reasons` why nothing comes of it, or why it does; `changes` has targets with what they got from the item before and
+    what they get after.
+    """
+
+    rule: str
+    kind: str
+    role: str
+    effect: str
+    what: str
+    reasons: tuple[str, ...] = ()
+    changes: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {
+            "rule": self.rule,
+            "kind": self.kind,
+            "as": self.role,
+            "effect": self.effect or None,
+            "what": self.what,
+            "reasons": list(self.reasons),
+            "changes": [{"target": t, "before": before, "after": after} for t, before, after in self.changes],
+        }
+
+
+def tell_source(program: Program, rule: Rule, record: Record, old: Item | None, new: Item | None) -> RuleTold:
+    """Of a rule and a record whose old or new image is an item of the rule's source entity."""
+    recorded = isinstance(rule, AggregateRule | PickRule) or (isinstance(rule, CopyRule) and rule.claimed)
+    if rule.mode == SHADOW and not recorded:
+        return RuleTold(rule.name, rule.kind, "source", "", "is in the shadow: it writes nothing")
+    if isinstance(rule, IndexRule):
+        return _index(program, rule, new)
+    if isinstance(rule, EmbedRule):
+        return _push(program, rule, old, new)
+    if isinstance(rule, CopyRule) and not rule.claimed:
+        return _copy(program, rule, old, new)
+    assert isinstance(rule, LedgerRule)
+    return _contribution(program, rule, record, old, new)
+
+
+def _of(rule: Rule, item: Item | None) -> Item | None:
+    return item if item is not None and item.entity is rule.source else None
+
+
+def _verdict(program: Program, rule: Rule, old: Item | None, new: Item | None) -> Verdict:
+    """Of the item as it is now; of a removed one, as it was."""
+    item = _of(rule, new) or _of(rule, old)
+    return verdict(program, rule, item) if item is not None else Verdict(False)
+
+
+def _none(rule: Rule, judged: Verdict) -> RuleTold:
+    if judged.bad:
+        what = "cannot be evaluated on this item, so that it gives nothing; the record goes to the quarantine"
+        return RuleTold(rule.name, rule.kind, "source", "bad input", what, judged.reasons)
+    return RuleTold(rule.name, rule.kind, "source", "", "does not apply", judged.reasons)
+
+
+# The item as a source
+
+
+def _contribution(program: Program, rule: LedgerRule, record: Record, old: Item | None, new: Item | None) -> RuleTold:
+    def of(item: Item | None) -> dict[str, Contributed]:
+        contributions: Contributions = program.contributions(item).contributions
+        return contributions.get(rule.name, {})
+
+    before, after = of(_of(rule, old)), of(_of(rule, new))
+    judged = _verdict(program, rule, old, new)
+    settles = record.expired and rule.expired == "keep" and before
+    changes = tuple(
+        (target, contribution_words(before.get(target)), contribution_words(after.get(target)))
+        for target in sorted(before.keys() | after.keys())
+    )
+    if before == after and not settles:
+        if judged.bad or not after:
+            return _none(rule, judged)
+        what = "contributes what it did before: nothing to do"
+        return RuleTold(rule.name, rule.kind, "source", "", what, (), changes)
+    changed = tuple(change for change in changes if before.get(change[0]) != after.get(change[0]) or settles)
+    if settles:
+        what = f"expired: what it gave to {_targets(changed)} stays there for good (expired: keep)"
+    elif not after:
+        what = f"takes back what it gave to {_targets(changed)}"
+    elif not before:
+        what = f"contributes to {_targets(changed)}"
+    else:
+        what = f"changes what it gives to {_targets(changed)}"
+    if rule.mode == SHADOW:
+        what += " in the ledger; nothing is published: the rule is in the shadow"
+    effect = "bad input" if judged.bad else "changes"
+    reasons = judged.reasons if judged.bad or not after else ()
+    if record.new is None and not settles:
+        reasons = ("the item was removed",)
+    return RuleTold(rule.name, rule.kind, "source", effect, what, reasons, changed)
+
+
+def _targets(changes: tuple[tuple[str, str, str], ...]) -> str:
+    names = [encoded_words(target) for target, _, _ in changes]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def contribution_words(contributed: Contributed | None) -> str:
+    """What one source gives to one target, as `1, total 12.5`; "nothing" if nothing."""
+    if not contributed:
+        return "nothing"
+    words = []
+    for slot, amount in sorted(contributed.items(), key=lambda one: one[0] != "n"):
+        if slot == "n":
+            words.append(str(amount))
+        elif slot == "+":
+            words += [_member(member) for member in sorted(amount)]
+        elif slot[0] == "=":
+            values = f" over {contributed['#' + slot[1:]]}" if "#" + slot[1:] in contributed else ""
+            words.append(f"{slot[1:]} {amount}{values}")
+        elif slot == SETTLED:
+            words.append("settled")
+    return ", ".join(words)
+
+
+def _member(member: str) -> str:
+    slot, _, rest = member.partition("|")
+    order = rest.partition(" ")[0]
+    if not order:
+        return "a claim"
+    return f"{'in order of' if slot == 'pick' else slot} {value_words(decode_order(order), 40)}"
+
+
+def _copy(program: Program, rule: CopyRule, old: Item | None, new: Item | None) -> RuleTold:
+    problems: dict[str, str] = {}
+    before, after = copies_of(rule, _of(rule, old)), copies_of(rule, _of(rule, new), problems)
+    judged = _verdict(program, rule, old, new)
+    changes = tuple(
+        (encode_key(target), _image_words(before.get(target)), _image_words(after.get(target)))
+        for target in sorted(before.keys() | after.keys())
+        if before.get(target) != after.get(target)
+    )
+    names = _targets(changes)
+    if not changes:
+        if judged.bad or not after:
+            return _none(rule, judged)
+        return RuleTold(rule.name, rule.kind, "source", "", "the copy stays as it is: nothing that is copied changed")
+    if not after:
+        reasons = judged.reasons if _of(rule, new) is not None else ("the item was removed",)
+        effect = "bad input" if judged.bad else "copies"
+        return RuleTold(rule.name, rule.kind, "source", effect, f"takes its copy {names} away", reasons, changes)
+    if not before:
+        return RuleTold(rule.name, rule.kind, "source", "copies", f"gets a copy, {names}", (), changes)
+    differing = sorted({name for target in after for name in _differing(before.get(target), after[target])})
+    what = f"brings its copy {names} up to date: {', '.join(differing)}"
+    return RuleTold(rule.name, rule.kind, "source", "copies", what, (), changes)
+
+
+def _differing(before: Image | None, after: Image) -> list[str]:
+    if before is None:
+        return sorted(after)
+    return [name for name in before.keys() | after.keys() if not same(before.get(name), after.get(name))]
+
+
+def _image_words(image: Image | None) -> str:
+    if image is None:
+        return "nothing"
+    return short(", ".join(f"{name} {value_words(value, 30)}" for name, value in sorted(image.items())), 160)
+
+
+def _index(program: Program, rule: IndexRule, new: Item | None) -> RuleTold:
+    item = _of(rule, new)
+    if item is None:
+        return RuleTold(
+            rule.name, rule.kind, "source", "", "nothing to do: the item is gone, and its index entries with it"
+        )
+    judged = verdict(program, rule, item)
+    names = {name for name, _, _ in rule.attributes}
+    write, _ = index_write(program, item, "")
+    wrong = {n: value for n, value in write.values.items() if n in names} if write is not None else {}
+    if not wrong:
+        if not judged.applies:
+            return _none(rule, judged)
+        return RuleTold(rule.name, rule.kind, "source", "", "the item has the right index attributes already")
+    words = [f"{name} = {value_words(value)}" if value is not None else f"no {name}" for name, value in wrong.items()]
+    effect = "bad input" if judged.bad else "indexes"
+    what = f"the item gets {', '.join(words)}"
+    return RuleTold(rule.name, rule.kind, "source", effect, what, judged.reasons)
+
+
+def _push(program: Program, rule: EmbedRule, old: Item | None, new: Item | None) -> RuleTold:
+    def offered(item: Item | None) -> Any:
+        try:
+            return rule.offered(item)
+        except BadInput:
+            return rule.offered(None)
+
+    before, after = offered(_of(rule, old)), offered(_of(rule, new))
+    judged = _verdict(program, rule, old, new)
+    keep = rule.on_delete == "keep"
+    back = keep and _of(rule, old) is None
+    where = rule.children.index or "their own item collection"
+    if (back or before != after) and not (keep and new is None):
+        why = (
+            "the parent appeared; its children may show what an earlier one gave them"
+            if back and before == after
+            else "the parent was removed"
+            if new is None
+            else "the parent appeared"
+            if _of(rule, old) is None
+            else "what it gives its children changed"
+        )
+        values = _image_words(after[0]) if after[0] else "nothing"
+        what = f"children are updated, found by {where}: {values}"
+        effect = "bad input" if judged.bad else "pushes"
+        return RuleTold(rule.name, rule.kind, "parent", effect, what, (why, *judged.reasons))
+    if judged.bad:
+        return _none(rule, judged)
+    if new is None:
+        return RuleTold(rule.name, rule.kind, "parent", "", "children keep what the parent gave them (on_delete: keep)")
+    what = "nothing that children get from it changed"
+    return RuleTold(rule.name, rule.kind, "parent", "", what, judged.reasons)

@@ -1,0 +1,8 @@
+"""Rules as a picture: `model` says what is in it, `layout` where, and three writers draw it: Mermaid, Graphviz DOT, HTML."""
+
+from projections.inspect.graph.dot import dot
+from projections.inspect.graph.mermaid import mermaid
+from projections.inspect.graph.model import Graph, graph_of
+from projections.inspect.graph.page import page
+
+__all__ = ["Graph", "dot", "graph_of", "mermaid", "page"]

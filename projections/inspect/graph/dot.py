@@ -1,0 +1,54 @@
+"""The graph in DOT, for Graphviz: `projections graph --format dot | dot -Tsvg`."""
+
+from __future__ import annotations
+
+from projections.inspect.graph.model import Entity, Graph, Rule
+from projections.printable import printable
+
+__all__ = ["dot"]
+
+_COLOURS = {
+    "copy": "#1a66d6",
+    "aggregate": "#7b2fd0",
+    "top": "#00796b",
+    "latest": "#9a5800",
+    "index": "#bf1a66",
+    "embed": "#2e7d1f",
+}
+
+
+def dot(graph: Graph) -> str:
+    """The text in DOT. Entities are boxes, rules are rounded and in the colour of their kind."""
+    lines = [
+        "digraph projections {",
+        "  graph [rankdir=LR, nodesep=0.3, ranksep=0.7];",
+        '  node [shape=box, fontname="Helvetica,Arial,sans-serif", fontsize=11, margin="0.15,0.08"];',
+        '  edge [arrowsize=0.7, color="#7a828c"];',
+    ]
+    for entity in graph.entities.values():
+        style = "solid" if entity.role == "application" else "dashed"
+        lines.append(f"  {_quoted('entity ' + entity.name)} [label={_entity(graph, entity)}, style={style}];")
+    for rule in graph.rules.values():
+        node, colour = _quoted("rule " + rule.name), _quoted(_COLOURS[rule.kind])
+        lines.append(f"  {node} [label={_rule(rule)}, style=rounded, color={colour}, fontcolor={colour}];")
+        source, target = _quoted("entity " + rule.source), _quoted("entity " + rule.target)
+        if rule.inside:
+            lines.append(f"  {source} -> {node} [color={colour}, arrowhead=none];")
+        else:
+            lines.append(f"  {source} -> {node} -> {target} [color={colour}];")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _entity(graph: Graph, entity: Entity) -> str:
+    table = [f"in {entity.table}"] if len(graph.tables) > 1 else []
+    return _quoted(*[entity.name, *table, *(f"{name}: {text}" for name, text in entity.key)])
+
+
+def _rule(rule: Rule) -> str:
+    return _quoted(rule.name, f"{rule.kind}: {rule.gist}")
+
+
+def _quoted(*lines: str) -> str:
+    """A quoted string of DOT; several lines are each set to the left."""
+    escaped = [printable(line).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"') for line in lines]
+    return f'"{escaped[0]}"' if len(escaped) == 1 else '"' + "".join(line + "\\l" for line in escaped) + '"'

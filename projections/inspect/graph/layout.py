@@ -1,0 +1,300 @@
+"""Where everything stands, in CSS pixels: boxes for entities and rules, and curves between them that avoid all boxes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, groupby, pairwise
+
+from projections.inspect.graph.layers import Edge, Layered, Vertex, components, layered
+from projections.inspect.graph.model import Graph
+from projections.inspect.graph.ordering import order
+from projections.inspect.graph.sizes import Card, card_of, rule_size
+
+__all__ = ["Box", "Layout", "Route", "layout_of"]
+
+_LAYER_GAP = 40
+_CARD_GAP = 30
+_RULE_GAP = 14
+_BEND = 10
+_PORT = 18.0
+_SWEEPS = 80
+_STIFF, _FIXED = 8.0, 1e6
+"""How much more than a box a bend keeps its place: while all settle, and at the end."""
+_COMPONENT_GAP = 48
+_MARGIN = 8
+_WINDOW = (1040.0, 820.0)
+"""What a common screen leaves for the picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        return self.x + self.width
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.height
+
+    def moved(self, x: float, y: float) -> Box:
+        return Box(self.x + x, self.y + y, self.width, self.height)
+
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A rule's line: the points from its source to the rule, and on to its target.
+
+    From the first point on, it goes straight to the next and in a curve to the one after that, in turns: straight within
+    layers, where boxes are, and in curves between them.
+    """
+
+    into: tuple[Point, ...]
+    out: tuple[Point, ...]
+
+    def moved(self, x: float, y: float) -> Route:
+        return Route(*(tuple((px + x, py + y) for px, py in points) for points in (self.into, self.out)))
+
+
+@dataclass(slots=True)
+class Layout:
+    """Boxes and routes by name. Rules that work within an entity stand in its card and have neither."""
+
+    down: bool = False
+    """Whether lines lead downwards, not to the right."""
+    width: float = 0
+    height: float = 0
+    cards: dict[str, Card] = field(default_factory=dict)
+    entities: dict[str, Box] = field(default_factory=dict)
+    rules: dict[str, Box] = field(default_factory=dict)
+    routes: dict[str, Route] = field(default_factory=dict)
+
+
+def layout_of(graph: Graph) -> Layout:
+    """Places for all of a graph, from left to right or downwards, as fits a window better. The same graph gets the same."""
+    cards = {name: card_of(graph, entity) for name, entity in graph.entities.items()}
+    edges = [Edge(rule.name, rule.source, rule.target) for rule in graph.rules.values() if not rule.inside]
+    parts = []
+    for names in components(list(graph.entities), edges):
+        part = layered(names, [edge for edge in edges if edge.source in names])
+        order(part)
+        parts.append(part)
+    both = [_shelved(cards, [_Part(graph, cards, part, down).layout() for part in parts]) for down in (False, True)]
+    return max(both, key=_fit)
+
+
+def _fit(layout: Layout) -> float:
+    """How large a layout can be shown; one that is too high is scrolled, which is better than one that is too wide."""
+    width, height = _WINDOW
+    return min(1.0, width / layout.width) * math.pow(min(1.0, height / layout.height), 0.3)
+
+
+def _shelved(cards: dict[str, Card], parts: Sequence[Layout]) -> Layout:
+    """Parts that do not hang together, side by side in rows, those with lines first."""
+    found = Layout(cards=cards, down=parts[0].down)
+    widest = max([_WINDOW[0], *(part.width for part in parts)])
+    x = y = float(_MARGIN)
+    row = 0.0
+    for part in sorted(parts, key=lambda part: -len(part.routes)):
+        if x > _MARGIN and x + part.width > widest + _MARGIN:
+            x, y, row = float(_MARGIN), y + row + _COMPONENT_GAP, 0.0
+        found.entities |= {name: box.moved(x, y) for name, box in part.entities.items()}
+        found.rules |= {name: box.moved(x, y) for name, box in part.rules.items()}
+        found.routes |= {name: route.moved(x, y) for name, route in part.routes.items()}
+        row = max(row, part.height)
+        found.width = max(found.width, x + part.width + _MARGIN)
+        x += part.width + _COMPONENT_GAP
+    found.height = y + row + _MARGIN
+    return found
+
+
+class _Part:
+    """The layout of entities that hang together, its layers from left to right, or `down`.
+
+    Everything is reckoned along the lines and across them; which of these is x, is decided at the end.
+    """
+
+    def __init__(self, graph: Graph, cards: Mapping[str, Card], layers: Layered, down: bool) -> None:
+        self._graph, self._cards, self._layers, self._down = graph, cards, layers, down
+        self._size = {vertex: self._sized(vertex) for layer in layers.layers for vertex in layer}
+        if not down:  # columns look tidy, rows need not
+            for layer in layers.layers:
+                widest = max(self._size[vertex][0] for vertex in layer)
+                self._size.update({v: (widest, self._size[v][1]) for v in layer if v.kind != "bend"})
+        self._across = self._middles()
+        self._spans = self._placed()
+
+    def _sized(self, vertex: Vertex) -> tuple[float, float]:
+        """Along and across."""
+        if vertex.kind == "bend":
+            return 0, _BEND
+        card = self._cards.get(vertex.name)
+        size = (
+            (card.width, card.height) if vertex.kind == "entity" and card else rule_size(self._graph.rules[vertex.name])
+        )
+        return size[::-1] if self._down else size
+
+    def _placed(self) -> list[tuple[float, float]]:
+        """Where each layer begins and ends, along."""
+        spans, along = [], 0.0
+        for layer in self._layers.layers:
+            end = along + max(self._size[vertex][0] for vertex in layer)
+            spans.append((along, end))
+            along = end + _LAYER_GAP
+        return spans
+
+    def layout(self) -> Layout:
+        found = Layout(down=self._down)
+        for (begin, end), layer in zip(self._spans, self._layers.layers, strict=True):
+            for vertex in layer:
+                along, across = self._size[vertex]
+                x, y = self._point((begin + end - along) / 2, self._across[vertex] - across / 2)
+                box = Box(x, y, *(self._point(along, across)))
+                if vertex.kind == "entity":
+                    found.entities[vertex.name] = box
+                elif vertex.kind == "rule":
+                    found.rules[vertex.name] = box
+        boxes = (*found.entities.values(), *found.rules.values())
+        found.width, found.height = max(box.right for box in boxes), max(box.bottom for box in boxes)
+        ports = self._ports()
+        found.routes = {rule: self._route(line, ports) for rule, line in self._layers.lines.items()}
+        return found
+
+    def _point(self, along: float, across: float) -> Point:
+        return (across, along) if self._down else (along, across)
+
+    # Across: each layer is as near to its neighbours as its order and its gaps allow.
+
+    def _middles(self) -> dict[Vertex, float]:
+        layers = self._layers.layers
+        middles: dict[Vertex, float] = {}
+        for layer in layers:
+            middles.update(zip(layer, accumulate(self._apart(layer)), strict=True))
+        runs = self._runs()
+        for sweep in range(_SWEEPS):
+            near = self._near(runs, straight=sweep >= _SWEEPS // 2)
+            for layer in layers if sweep % 2 == 0 else reversed(layers):
+                wanted = [
+                    sum(middles[other] for other in near[v]) / len(near[v]) if near[v] else middles[v] for v in layer
+                ]
+                weights = [_STIFF if v.kind == "bend" else 1.0 for v in layer]
+                middles.update(zip(layer, _settled(wanted, weights, self._apart(layer)), strict=True))
+        self._straighten(middles, runs)
+        top = min(middles[v] - self._size[v][1] / 2 for v in middles)
+        return {vertex: middle - top for vertex, middle in middles.items()}
+
+    def _runs(self) -> dict[Vertex, list[Vertex]]:
+        """By bend, all bends of a line that follow one another."""
+        found: dict[Vertex, list[Vertex]] = {}
+        for line in self._layers.lines.values():
+            for bend, group in groupby(line, key=lambda vertex: vertex.kind == "bend"):
+                run = list(group)
+                found.update(dict.fromkeys(run, run) if bend else {})
+        return found
+
+    def _straighten(self, middles: dict[Vertex, float], runs: Mapping[Vertex, Sequence[Vertex]]) -> None:
+        """Puts the bends of each line on one level; boxes make room for that."""
+        level = {bend: sum(middles[other] for other in run) / len(run) for bend, run in runs.items()}
+        for layer in self._layers.layers:
+            wanted = [level.get(vertex, middles[vertex]) for vertex in layer]
+            weights = [_FIXED if vertex in level else 1.0 for vertex in layer]
+            middles.update(zip(layer, _settled(wanted, weights, self._apart(layer)), strict=True))
+
+    def _near(self, runs: Mapping[Vertex, Sequence[Vertex]], straight: bool) -> dict[Vertex, list[Vertex]]:
+        """What each vertex would stand level with: its neighbours, or for bends that make a line straight, each other."""
+        near: dict[Vertex, list[Vertex]] = {vertex: [] for layer in self._layers.layers for vertex in layer}
+        for one, other in self._layers.segments:
+            near[one].append(other)
+            near[other].append(one)
+        if straight:
+            near.update({bend: list(run) for bend, run in runs.items() if len(run) > 1})
+        return near
+
+    def _apart(self, layer: Sequence[Vertex]) -> list[float]:
+        """How far the middle of each vertex is at least from that of the one before it."""
+        return [0.0] + [
+            (self._size[one][1] + self._size[other][1]) / 2 + _gap(one, other) for one, other in pairwise(layer)
+        ]
+
+    # Lines.
+
+    def _ports(self) -> dict[tuple[Vertex, Vertex], float]:
+        """By (entity, its neighbour on a line) where across the line leaves the card."""
+        ports: dict[tuple[Vertex, Vertex], float] = {}
+        for side in (0, 1):
+            lines: dict[Vertex, list[Vertex]] = {}
+            for segment in self._layers.segments:
+                if segment[side].kind == "entity":
+                    lines.setdefault(segment[side], []).append(segment[1 - side])
+            for vertex, others in lines.items():
+                others.sort(key=lambda other: self._across[other])
+                room = self._size[vertex][1] - 2 * _PORT
+                step = min(_PORT, room / max(len(others) - 1, 1))
+                low, high = self._across[vertex] - room / 2, self._across[vertex] + room / 2
+                apart = [0.0, *[step] * (len(others) - 1)]
+                wanted = [
+                    min(max(self._across[other], low + step * index), high - step * (len(others) - 1 - index))
+                    for index, other in enumerate(others)
+                ]
+                places = _settled(wanted, [1.0] * len(others), apart)
+                ports.update(zip([(vertex, other) for other in others], places, strict=True))
+        return ports
+
+    def _route(self, line: Sequence[Vertex], ports: Mapping[tuple[Vertex, Vertex], float]) -> Route:
+        at = next(index for index, vertex in enumerate(line) if vertex.kind == "rule")
+        depth = {vertex: index for index, layer in enumerate(self._layers.layers) for vertex in layer}
+        forwards = depth[line[0]] < depth[line[-1]]
+
+        def ends(vertex: Vertex, far: bool, across: float) -> list[Point]:
+            """Where a line meets a box, on the side towards its end or towards its beginning, and the edge of the layer."""
+            begin, end = self._spans[depth[vertex]]
+            half = self._size[vertex][0] / 2
+            ahead = far == forwards
+            met, edge = (begin + end) / 2 + (half if ahead else -half), end if ahead else begin
+            return [self._point(along, across) for along in ((met, edge) if far else (edge, met))]
+
+        def bends(vertices: Sequence[Vertex]) -> list[Point]:
+            points: list[Point] = []
+            for vertex in vertices:
+                span = self._spans[depth[vertex]]
+                points += [self._point(along, self._across[vertex]) for along in (span if forwards else span[::-1])]
+            return points
+
+        rule, source, target = line[at], line[0], line[-1]
+        start, end = ends(source, True, ports[source, line[1]]), ends(target, False, ports[target, line[-2]])
+        enter, leave = (ends(rule, far, self._across[rule]) for far in (False, True))
+        return Route((*start, *bends(line[1:at]), *enter), (*leave, *bends(line[at + 1 : -1]), *end))
+
+
+def _gap(one: Vertex, other: Vertex) -> float:
+    return _CARD_GAP if one.kind == other.kind == "entity" else _RULE_GAP
+
+
+def _settled(wanted: Sequence[float], weights: Sequence[float], apart: Sequence[float]) -> list[float]:
+    """The places nearest to those wanted, by weighted squares, in their order and at least so far apart.
+
+    Isotonic regression, by pooling adjacent violators: the distances are taken off first, and put back at the end.
+    """
+    offsets, total = [], 0.0
+    for distance in apart:
+        total += distance
+        offsets.append(total)
+    pools: list[tuple[float, float, int]] = []  # mean, weight, how many
+    for place, weight, offset in zip(wanted, weights, offsets, strict=True):
+        mean, size = place - offset, 1
+        while pools and pools[-1][0] >= mean:
+            before, heavy, count = pools.pop()
+            mean = (before * heavy + mean * weight) / (heavy + weight)
+            weight, size = heavy + weight, count + size
+        pools.append((mean, weight, size))
+    means = [mean for mean, _, size in pools for _ in range(size)]
+    return [mean + offset for mean, offset in zip(means, offsets, strict=True)]

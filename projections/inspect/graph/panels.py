@@ -1,0 +1,196 @@
+"""The panel beside the picture: an overview, and everything that is to be said of each rule and each entity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from projections.inspect.graph.markup import escape, icon, key_rows, prose, template
+from projections.inspect.graph.model import Entity, Graph, Rule
+from projections.language.findings import Finding
+
+__all__ = ["entity_id", "mark", "panels", "rule_id"]
+
+_ROLES = {
+    "application": "The application writes these items.",
+    "copy": "These items are copies: a rule creates and deletes them.",
+    "derived": "These items exist only by rules: the first contribution creates one, the last takes it away.",
+}
+_EXPIRED = {
+    "keep": "What expires stays counted.",
+    "retract": "What expires is taken back.",
+}
+
+
+def rule_id(name: str) -> str:
+    return f"rule-{name}"
+
+
+def entity_id(name: str) -> str:
+    return f"entity-{name}"
+
+
+def panels(graph: Graph) -> str:
+    """All panels; one of them is shown at a time."""
+    parts = [_overview(graph)]
+    parts += [_section(rule_id(rule.name), "".join(_rule(graph, rule))) for rule in graph.rules.values()]
+    parts += [_section(entity_id(entity.name), "".join(_entity(graph, entity))) for entity in graph.entities.values()]
+    return "\n".join(parts)
+
+
+def _section(id_: str, inner: str) -> str:
+    return f'<section class="detail" id="{id_}" aria-labelledby="{id_}-title" hidden>{inner}</section>'
+
+
+def _overview(graph: Graph) -> str:
+    rows = "".join(
+        f'<li><button class="row k-{rule.kind}" data-go="{rule_id(rule.name)}">{icon(rule.kind)}'
+        f'<span class="name">{escape(rule.name)}</span><span class="gist">{escape(rule.gist)}</span>'
+        f"{mark(rule.findings)}</button></li>"
+        for rule in graph.rules.values()
+    )
+    found = [*graph.findings, *(finding for rule in graph.rules.values() for finding in rule.findings)]
+    findings = f"<h3>Found by check</h3>{''.join(map(_finding, graph.findings))}" if graph.findings else ""
+    more = len(found) - len(graph.findings)
+    if more:
+        findings += f'<p class="quiet">{more} more in the rules that are marked.</p>'
+    return (
+        '<section class="detail" id="overview" aria-labelledby="overview-title">'
+        '<h2 id="overview-title">Rules</h2>'
+        '<p class="quiet">Point at a rule to see its way; choose one for its keys, conditions and cost. '
+        "Arrow keys move between boxes, <kbd>/</kbd> searches, <kbd>Esc</kbd> comes back here.</p>"
+        f'<ul class="rows">{rows}</ul>{findings}</section>'
+    )
+
+
+def mark(findings: Sequence[Finding]) -> str:
+    """A mark for what was found, in the colour of the gravest."""
+    worst = next((s for s in ("error", "warning", "note") if any(f.severity == s for f in findings)), None)
+    if worst is None:
+        return ""
+    text = f"{len(findings)} found: {worst}" if len(findings) > 1 else worst
+    return f'<span class="mark s-{worst}" title="{text}"><span class="hidden">{text}</span></span>'
+
+
+# --- rules ---
+
+
+def _rule(graph: Graph, rule: Rule) -> Iterator[str]:
+    shadow = '<span class="badge">shadow: publishes nothing</span>' if rule.mode == "shadow" else ""
+    yield (
+        f'<p class="kind k-{rule.kind}">{icon(rule.kind)}{rule.kind}{shadow}</p>'
+        f'<h2 id="{rule_id(rule.name)}-title">{escape(rule.name)}</h2><p class="lead">{escape(rule.sentence)}</p>'
+    )
+    onto = "From and onto" if rule.inside else "From"
+    yield f"<h3>{onto} {_link(rule.source)}</h3>{key_rows(graph.entities[rule.source].key)}"
+    if rule.where:
+        yield f'<h3>Where</h3><p class="where">{escape(_sentence(rule.where))}</p>'
+    if rule.each:
+        yield f'<h3>For each</h3><p class="where">{escape(_sentence(rule.each.removeprefix("each ")))}</p>'
+    if rule.expired:
+        yield f'<h3>Expiry</h3><p class="where">{_EXPIRED[rule.expired]}</p>'
+    if rule.match:
+        yield f"<h3>Into {_link(rule.target)} items whose</h3>{key_rows(rule.match)}"
+    elif not rule.inside:
+        yield f"<h3>Into {_link(rule.target)}</h3>{key_rows(rule.key)}"
+    if rule.cases:
+        yield from _cases(rule)
+    else:
+        yield f"<h3>Writes</h3>{_written((name, template(how)) for name, how in rule.writes)}"
+    yield from _cost(rule)
+    if rule.findings:
+        yield "<h3>Found by check</h3>" + "".join(map(_finding, rule.findings))
+
+
+def _cases(rule: Rule) -> Iterator[str]:
+    """What an index rule sets, case by case."""
+    for number, (where, key) in enumerate(rule.cases):
+        title = f"where {where}" if where else "otherwise" if number else ""
+        yield f"<h3>{'Writes' if number == 0 else 'Or'} {escape(title)}</h3>{key_rows(key)}"
+
+
+def _written(rows: Iterable[tuple[str, str]]) -> str:
+    """A table of attributes and, in HTML, how they come about."""
+    shown = "".join(
+        f'<tr><th scope="row">{escape("all attributes" if name == "*" else name)}</th><td>{how}</td></tr>'
+        for name, how in rows
+    )
+    return f'<table class="writes">{shown}</table>'
+
+
+def _cost(rule: Rule) -> Iterator[str]:
+    path = rule.path
+    tiles = [(str(path.alone), "write unit" if path.alone == 1 else "write units", "a change by itself")]
+    if path.shared:
+        tiles.append((f"≈ {path.shared}", "write units", "each, in a large batch"))
+    if path.name == "embed":
+        tiles = [("1", "write unit", "each child"), ("1", "write unit", "each push")]
+    tiles.append((str(rule.passes), "pass" if rule.passes == 1 else "passes", "through the stream"))
+    shown = "".join(
+        f'<div class="tile"><b>{n}</b><span>{unit}</span><small>{what}</small></div>' for n, unit, what in tiles
+    )
+    name = f"{path.name}: " if path.name != rule.kind else ""
+    yield f'<h3>Cost</h3><div class="tiles">{shown}</div><p class="quiet">{escape(_sentence(name + path.how))}</p>'
+    if rule.after:
+        links = ", ".join(
+            f'<button class="link" data-go="{rule_id(name)}">{escape(name)}</button>' for name in rule.after
+        )
+        yield f'<p class="quiet">Reads what comes of {links}.</p>'
+
+
+def _sentence(text: str) -> str:
+    """With a full stop; the first letter stays as it is where it may be the name of an attribute."""
+    return text + "." if not text.endswith(".") else text
+
+
+def _link(entity: str) -> str:
+    return f'<button class="link" data-go="{entity_id(entity)}">{escape(entity)}</button>'
+
+
+def _finding(finding: Finding) -> str:
+    instead = f'<p class="instead">{prose(finding.instead)}</p>' if finding.instead else ""
+    return (
+        f'<div class="finding s-{finding.severity}"><p><b>{finding.severity}</b> {escape(finding.code)}'
+        f'<span class="place">{escape(finding.file)}:{finding.line}:{finding.column}</span></p>'
+        f"<p>{prose(finding.reason)}</p>{instead}</div>"
+    )
+
+
+# --- entities ---
+
+
+def _entity(graph: Graph, entity: Entity) -> Iterator[str]:
+    name = entity.name
+    yield (
+        f'<p class="kind">entity</p><h2 id="{entity_id(name)}-title">{escape(name)}</h2>'
+        f'<p class="lead">{_ROLES[entity.role]}</p>'
+    )
+    table = f" in table {escape(entity.table)}" if len(graph.tables) > 1 else ""
+    yield f"<h3>Key{table}</h3>{key_rows(entity.key)}"
+    facts = []
+    if entity.match:
+        facts.append(f"Recognised by: {entity.match}.")
+    if entity.id:
+        facts.append(f"{{{entity.id}}} alone tells the item.")
+    if entity.expires:
+        facts.append("Items are deleted by TTL.")
+    if facts:
+        yield "".join(f'<p class="where">{template(fact)}</p>' for fact in facts)
+    if entity.index_key:
+        yield f"<h3>Index keys of the application</h3>{key_rows(entity.index_key)}"
+    if entity.attributes:
+        rows = (
+            (attribute, f'{template(how)}<br><button class="link" data-go="{rule_id(rule)}">{escape(rule)}</button>')
+            for attribute, how, rule in entity.attributes
+        )
+        yield f"<h3>Written by rules</h3>{_written(rows)}"
+    yield from _rules("Read by", [rule for rule in graph.rules.values() if rule.source == name])
+
+
+def _rules(title: str, rules: Sequence[Rule]) -> Iterator[str]:
+    if rules:
+        rows = "".join(
+            f'<li><button class="row k-{rule.kind}" data-go="{rule_id(rule.name)}">{icon(rule.kind)}'
+            f'<span class="name">{escape(rule.name)}</span><span class="gist">{escape(rule.gist)}</span></button></li>'
+            for rule in rules
+        )
+        yield f'<h3>{title}</h3><ul class="rows">{rows}</ul>'

@@ -1,0 +1,237 @@
+"""A store that writes down what is asked of it: every request with its writes, what they found and left, and its units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from projections.engine.store import Check, Image, ItemKey, Page, Schema, Update, Value, Write, rounds
+from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled
+from projections.inspect.rehearsal.capacity import TRANSACTIONAL, Projections, Units, read_units, written
+from projections.stores.limits import item_size
+from projections.stores.memory import MemoryStore
+from projections.stores.statements import BATCH_STATEMENTS
+
+__all__ = ["Action", "Read", "RecordingStore", "Request", "Spent"]
+
+KEYS_PER_REQUEST = 100
+"""Of one BatchGetItem."""
+
+DONE, CONDITION, CANCELLED, REFUSED = "done", "condition", "cancelled", "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One write: the item before and after it, and what it costs.
+
+    `outcome` is "done"; "condition" if the item did not satisfy its condition; "cancelled" if another action of the same
+    transaction failed; "refused" if DynamoDB would not take it. Only what is done changes the item; all of it is charged.
+    """
+
+    write: Write
+    before: Image | None
+    after: Image | None
+    units: Units
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was looked for, and how many items were found: a key, or a partition of a table or index."""
+
+    key: ItemKey | None
+    found: int
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of DynamoDB, by the name it has there. `factor` is 2 in transactions."""
+
+    operation: str
+    actions: tuple[Action, ...] = ()
+    reads: tuple[Read, ...] = ()
+    read_units: float = 0.0
+    factor: int = 1
+
+    @property
+    def outcome(self) -> str:
+        """The worst of its actions'."""
+        outcomes = {action.outcome for action in self.actions}
+        return next((o for o in (REFUSED, CONDITION, CANCELLED) if o in outcomes), DONE)
+
+    @property
+    def write_units(self) -> int:
+        """As DynamoDB charges them: also where a condition fails, or a transaction is cancelled."""
+        return self.factor * sum(action.units.total for action in self.actions if action.outcome != REFUSED)
+
+
+@dataclass(slots=True)
+class Spent:
+    """Sums over requests. `in_vain` are the write units of what was not done; they are among `write_units`."""
+
+    write_units: float = 0.0
+    read_units: float = 0.0
+    in_vain: float = 0.0
+    calls: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, requests: Sequence[Request]) -> Spent:
+        spent = cls()
+        for request in requests:
+            spent.write_units += request.write_units
+            spent.read_units += request.read_units
+            if request.outcome != DONE:
+                failed = [action for action in request.actions if action.outcome != DONE]
+                spent.in_vain += request.factor * sum(a.units.total for a in failed if a.outcome != REFUSED)
+            spent.calls[request.operation] = spent.calls.get(request.operation, 0) + 1
+        return spent
+
+    @property
+    def call_count(self) -> int:
+        return sum(self.calls.values())
+
+
+class RecordingStore:
+    """A store in memory, seen through: it behaves as `memory` does, and `requests` has what DynamoDB would be asked.
+
+    `projections` says what indexes project; all attributes where it does not.
+    """
+
+    def __init__(self, memory: MemoryStore, projections: Projections | None = None) -> None:
+        self._memory = memory
+        self._projections = projections
+        self.requests: list[Request] = []
+
+    def taken(self) -> list[Request]:
+        """The requests since the last call."""
+        requests, self.requests = self.requests, []
+        return requests
+
+    # Reads
+
+    def schema(self, table: str) -> Schema:
+        return self._memory.schema(table)
+
+    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        whole = self._memory.get(key)
+        self._note("GetItem", reads=(Read(key, int(whole is not None)),), read_units=read_units(_size(whole)))
+        return self._memory.get(key, attributes)
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        unique = list(dict.fromkeys(keys))
+        found = self._memory.get_many(unique)
+        for start in range(0, len(unique), KEYS_PER_REQUEST):
+            some = unique[start : start + KEYS_PER_REQUEST]
+            self._note(
+                "BatchGetItem",
+                reads=tuple(Read(key, int(key in found)) for key in some),
+                read_units=sum(read_units(_size(found.get(key))) for key in some),
+            )
+        return found
+
+    def query(
+        self,
+        table: str,
+        values: Sequence[Value],
+        *,
+        index: str | None = None,
+        prefix: str | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        attributes: Sequence[str] | None = None,
+        after: Any = None,
+    ) -> Page:
+        asked: dict[str, Any] = {"index": index, "prefix": prefix, "reverse": reverse, "limit": limit, "after": after}
+        whole = self._memory.query(table, values, **asked)
+        text = "|".join(str(next(iter(value.values()))) for value in values)
+        self._note(
+            "Query",
+            reads=(Read(None, len(whole.items), f"{index or table} {text}" + (f" {prefix}…" if prefix else "")),),
+            read_units=read_units(sum(map(_size, whole.items)), consistent=index is None),
+        )
+        return whole if attributes is None else self._memory.query(table, values, **asked, attributes=attributes)
+
+    def scan(
+        self,
+        table: str,
+        *,
+        segment: int = 0,
+        segments: int = 1,
+        limit: int | None = None,
+        attributes: Sequence[str] | None = None,
+        after: Any = None,
+    ) -> Page:
+        asked: dict[str, Any] = {"segment": segment, "segments": segments, "limit": limit, "after": after}
+        whole = self._memory.scan(table, **asked)
+        units = read_units(sum(map(_size, whole.items)))
+        self._note("Scan", reads=(Read(None, len(whole.items), table),), read_units=units)
+        return whole if attributes is None else self._memory.scan(table, **asked, attributes=attributes)
+
+    # Writes
+
+    def write(self, write: Write) -> Image | None:
+        operation = "UpdateItem" if isinstance(write, Update) else "DeleteItem"
+        with self._writing(operation, [write]):
+            return self._memory.write(write)
+
+    def transact(self, writes: Sequence[Write | Check]) -> None:
+        with self._writing("TransactWriteItems", writes, TRANSACTIONAL):
+            self._memory.transact(writes)
+
+    def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
+        """In batches of 25, as DynamoDB takes them; one alone is an UpdateItem."""
+        answers: list[StoreError | None] = [None] * len(writes)
+        for places in rounds(writes):
+            for start in range(0, len(places), BATCH_STATEMENTS):
+                some = places[start : start + BATCH_STATEMENTS]
+                actions = []
+                for place in some:
+                    before = self._memory.get(writes[place].key)
+                    (answer,) = self._memory.write_each([writes[place]])
+                    answers[place] = answer
+                    actions.append(self._action(writes[place], before, answer))
+                self._note("UpdateItem" if len(some) == 1 else "BatchExecuteStatement", actions=tuple(actions))
+        return answers
+
+    @contextmanager
+    def _writing(self, operation: str, writes: Sequence[Write | Check], factor: int = 1) -> Iterator[None]:
+        """Notes what the writes find and leave, however they end."""
+        before = [self._memory.get(write.key) for write in writes]
+        errors: list[StoreError | None] = [None] * len(writes)
+        try:
+            yield
+        except TransactionCancelled as cancelled:
+            reasons = [reason.kind if reason is not None else "none" for reason in cancelled.reasons]
+            failed = {"condition": ConditionFailed(), "invalid": InvalidRequest("")}
+            errors = [failed.get(kind, StoreError("cancelled")) for kind in reasons]
+            raise
+        except (ConditionFailed, InvalidRequest) as error:
+            errors = [error] * len(writes)
+            raise
+        finally:
+            actions = [
+                self._action(write, image, error)
+                for write, image, error in zip(writes, before, errors, strict=True)
+                if not isinstance(write, Check)
+            ]
+            self._note(operation, actions=tuple(actions), factor=factor)
+
+    def _action(self, write: Write, before: Image | None, error: StoreError | None) -> Action:
+        after = before if error is not None else self._memory.get(write.key)
+        outcome = DONE
+        if error is not None:
+            outcome = {ConditionFailed: CONDITION, InvalidRequest: REFUSED}.get(type(error), CANCELLED)
+            if isinstance(error, InvalidRequest):
+                outcome = REFUSED
+        units = written(before, after, self._memory.schema(write.key.table), self._projections)
+        return Action(write, before, after, units, outcome)
+
+    def _note(self, operation: str, **fields: Any) -> None:
+        self.requests.append(Request(operation, **fields))
+
+
+def _size(image: Mapping[str, Value] | None) -> int:
+    return item_size(image) if image is not None else 0

@@ -1,0 +1,149 @@
+"""Playing recorded events: batch by batch through the real processor, then what the tables' own streams say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from projections.engine.guards import Guards
+from projections.engine.plan import Plan, Rejected, plan
+from projections.engine.processor import Outcome, Processor, _in_order
+from projections.engine.records import Record, decode
+from projections.engine.registry import Registry
+from projections.engine.store import ItemKey
+from projections.errors import BadInput, ProjectionsError
+from projections.inspect.rehearsal.capacity import Projections
+from projections.inspect.rehearsal.invocation import Invocation
+from projections.inspect.rehearsal.recorder import RecordingStore, Request, Spent
+from projections.inspect.rehearsal.stage import set_stage
+from projections.language.program import Program
+from projections.local.event_source.stream import created_at
+from projections.local.replay import ROUNDS, logical_names
+from projections.local.tables import LEDGER, MemoryTables, schemas
+from projections.stores.memory import MemoryStore
+
+__all__ = ["Batch", "Decoded", "Rehearsal", "rehearse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """One record as it came, and as the engine reads it, or why it cannot."""
+
+    raw: Mapping[str, Any]
+    record: Record | None
+    flaw: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One delivery: its records, what the rules planned for them, and what the processor then asked of DynamoDB.
+
+    Round 0 are the recorded events; round n is what the tables' streams say of the writes of round n - 1.
+    """
+
+    round: int
+    records: Sequence[Decoded]
+    plan: Plan
+    requests: Sequence[Request]
+    outcome: Outcome
+    rejected: Sequence[Rejected]
+
+    @property
+    def spent(self) -> Spent:
+        return Spent.of(self.requests)
+
+
+@dataclass
+class Rehearsal:
+    """All that happened, and the items that were assumed to be there."""
+
+    batches: list[Batch] = field(default_factory=list)
+    assumed: Sequence[ItemKey] = ()
+    tables: MemoryTables | None = None
+
+    @property
+    def spent(self) -> Spent:
+        return Spent.of([request for batch in self.batches for request in batch.requests])
+
+
+def rehearse(
+    program: Program,
+    records: Sequence[Mapping[str, Any]],
+    *,
+    batch_size: int = 100,
+    rounds: int = ROUNDS,
+    projections: Projections | None = None,
+    engine: Callable[..., Processor] = Processor,
+) -> Rehearsal:
+    """Plays the records on tables in memory, until nothing changes any more.
+
+    Raises UsageError for records of tables that the rules do not know, ProjectionsError if the rules never settle.
+    """
+    logical = logical_names(program, records)
+    tables = MemoryTables(schemas(program), records)
+    names = {**logical, **{name: table for table, name in tables.names.items() if table != LEDGER}}
+    guards = Guards(program, Registry(program, tables.store).standing().ledger)
+    records = [_adopted(program, guards, record, names) for record in records]
+    decoded = [_decoded(program, record, names) for record in records]
+    known = _in_order([one.record for one in decoded if one.record is not None])
+    assumed = set_stage(program, tables, guards, known, plan(program, known, guards))
+    assert isinstance(tables.store, MemoryStore)
+    store = RecordingStore(tables.store, projections)
+    rejected: list[Rejected] = []
+    invocation = Invocation()
+    processor = engine(
+        program,
+        store,
+        tables=names,
+        quarantine=rejected.extend,
+        clock=lambda: max([created_at(record) or 0.0 for record in records], default=0.0),
+        sleep=invocation.sleep,
+        chance=lambda: 0.5,
+    )
+    result = Rehearsal(assumed=assumed, tables=tables)
+    waiting: Sequence[Mapping[str, Any]] = records
+    number = 0
+    while waiting:
+        if number == rounds:
+            raise ProjectionsError(
+                f"the items do not settle: after {rounds} rounds {len(waiting)} records still change them. Two writers "
+                "of one attribute, or a rule that reads what depends on it, keep each other going."
+            )
+        for batch in _batches(waiting, batch_size):
+            decoded = [_decoded(program, record, names) for record in batch]
+            made = plan(program, _in_order([one.record for one in decoded if one.record is not None]), guards)
+            invocation.begin()
+            outcome = processor.process(batch, remaining=invocation.remaining)
+            result.batches.append(Batch(number, decoded, made, store.taken(), outcome, tuple(rejected)))
+            rejected.clear()
+        waiting = tables.records()
+        number += 1
+    return result
+
+
+def _batches(records: Sequence[Mapping[str, Any]], size: int) -> Iterator[Sequence[Mapping[str, Any]]]:
+    for start in range(0, len(records), size):
+        yield records[start : start + size]
+
+
+def _adopted(
+    program: Program, guards: Guards, record: Mapping[str, Any], names: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """A record whose guards are those of the ledger on which it is played."""
+    try:
+        key = decode(record, names, program.tables).key
+    except BadInput:
+        return record
+    change = dict(record["dynamodb"])
+    for name in ("OldImage", "NewImage"):
+        if change.get(name) is not None:
+            change[name] = guards.adopted(key, change[name])
+    return {**record, "dynamodb": change}
+
+
+def _decoded(program: Program, record: Mapping[str, Any], names: Mapping[str, str]) -> Decoded:
+    try:
+        return Decoded(record, decode(record, names, program.tables))
+    except BadInput as flaw:
+        return Decoded(record, None, str(flaw))

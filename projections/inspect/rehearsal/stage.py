@@ -1,0 +1,233 @@
+"""The tables that a rehearsal plays on: as they must have been for the recorded events to come about.
+
+An event file shows some items and says nothing of the others. What it shows is taken over: the newest image of each item,
+the contributions of the first old image of each source, the groups that guards speak of. What a rule needs beside that is
+assumed (a target to publish on) and named, so that nobody takes it for known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+
+from projections.engine.copies import copies_of
+from projections.engine.delta import WIDE
+from projections.engine.effort import Effort
+from projections.engine.groups import Generations
+from projections.engine.guards import Guards
+from projections.engine.ledger import Change, Ledger
+from projections.engine.ledger_items import Target, group_key, member_key
+from projections.engine.plan import Plan
+from projections.engine.processor import Processor
+from projections.engine.publishing import Publisher, creates
+from projections.engine.records import Record, decode
+from projections.engine.store import Image, ItemKey, Update, Value
+from projections.errors import BadInput, InvalidRequest
+from projections.inspect.rehearsal.invocation import Invocation
+from projections.language.keys import decode_key, encode_key
+from projections.language.ordering import decode_order, encode_order
+from projections.language.program import Program
+from projections.language.rules import AggregateRule, CopyRule, LedgerRule
+from projections.language.values import number_text
+from projections.local.replay import ROUNDS
+from projections.local.tables import MemoryTables
+from projections.stores.memory import MemoryStore
+
+__all__ = ["set_stage"]
+
+
+OTHERS = "(not in these events)"
+"""Stands for the sources of what groups are known to hold already."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The first and the last record of an item."""
+
+    first: Record
+    last: Record
+
+
+def set_stage(
+    program: Program, tables: MemoryTables, guards: Guards, records: Iterable[Record], made: Plan
+) -> list[ItemKey]:
+    """Fills tables with what the records show and presuppose; `made` is what the rules plan for all of them.
+
+    Gives the items that were assumed to be there: targets that rules publish on, and that no record shows.
+    """
+    shown: dict[ItemKey, _Shown] = {}
+    for record in records:
+        known = shown.get(record.key)
+        shown[record.key] = _Shown(known.first if known else record, record)
+    for key, item in shown.items():
+        if item.last.new is not None:
+            tables.seed(key.table, item.last.new)
+    earlier = _entries(program, tables, shown)
+    _copies(program, tables, guards, shown)
+    assumed = _assume(program, tables, shown, made)
+    touched = {target for wave in made.changes for change in wave for target in change.touched}
+    texts = {encode_key(key) for key in shown}
+    for key, item in shown.items():
+        # where the records show how the item came about, what is on it came of them
+        _adopt_groups(program, tables, guards, key, item.first, texts, touched)
+    publisher = Publisher(program, tables.store, Generations(), guards=guards)
+    publisher.publish([target for target in earlier if decode_key(target[1]) not in shown], _effort())
+    _come_to_rest(program, tables, shown)
+    return assumed
+
+
+def _come_to_rest(program: Program, tables: MemoryTables, shown: Collection[ItemKey]) -> None:
+    """What the rules make of items that the records do not show, so that it is not taken for their doing."""
+    invocation = Invocation()
+    processor = Processor(
+        program,
+        tables.store,
+        tables={name: name for name in program.tables},
+        quarantine=lambda rejected: None,
+        sleep=invocation.sleep,
+        chance=lambda: 0.5,
+    )
+    for _ in range(ROUNDS):
+        records = [
+            record
+            for record in tables.records()
+            if decode(record, tables.names, program.tables).key not in shown  # theirs have versions of their own
+        ]
+        if not records:
+            return
+        invocation.begin()
+        processor.process(records, remaining=invocation.remaining)
+
+
+def _put(tables: MemoryTables, table: str, image: Image) -> bool:
+    """Puts an item that the rules are then told of; whether a table can hold it."""
+    assert isinstance(tables.store, MemoryStore)
+    try:
+        tables.store.put(table, image)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _effort() -> Effort:
+    invocation = Invocation()
+    return Effort(invocation.remaining, sleep=invocation.sleep)
+
+
+def _before(version: str) -> str:
+    """A version before this one, of the same stream."""
+    return f"{version.rpartition('/')[0]}/{'0' * 40}"
+
+
+def _entries(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Shown]) -> set[Target]:
+    """Commits what the first old images contribute, as earlier records did; gives the targets."""
+    changes = []
+    for key, item in shown.items():
+        old = program.recognise(key, item.first.old) if item.first.old is not None else None
+        evaluated = program.contributions(old)
+        if evaluated.contributions:
+            changes.append(Change(encode_key(key), _before(item.first.version), {}, evaluated))
+    Ledger(program, tables.store, chance=lambda: 0.5).commit(changes, _effort())
+    return {target for change in changes for target in change.pieces}
+
+
+def _copies(program: Program, tables: MemoryTables, guards: Guards, shown: Mapping[ItemKey, _Shown]) -> None:
+    """The guarded copies of the first old images, where the events do not show them themselves."""
+    for key, item in shown.items():
+        old = program.recognise(key, item.first.old) if item.first.old is not None else None
+        for rule in program.copy_rules.get(old.entity.name, ()) if old is not None else ():
+            for target, attributes in copies_of(rule, old).items():
+                if target not in shown:
+                    schema = program.tables[target.table]
+                    stamp = guards.stamp(target, _before(item.first.version), by=encode_key(key))
+                    _put(tables, target.table, {**attributes, **schema.wire(target), program.guard(rule.name): stamp})
+
+
+def _assume(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Shown], made: Plan) -> list[ItemKey]:
+    """Targets that rules publish on but do not create, and that neither the events show nor their copies make."""
+    copied = {target for copy in made.copies for target in (*copy.copies, *copy.others)}
+    assumed = []
+    for target in sorted({target for wave in made.changes for change in wave for target in change.touched}):
+        rule, key = program.rules.get(target[0]), decode_key(target[1])
+        if not isinstance(rule, LedgerRule) or creates(rule) or key in shown or key in copied:
+            continue
+        if tables.store.get(key) is None and _put(
+            tables, key.table, {**rule.into.constants, **rule.into.schema.wire(key)}
+        ):
+            assumed.append(key)
+    return assumed
+
+
+def _adopt_groups(
+    program: Program,
+    tables: MemoryTables,
+    guards: Guards,
+    key: ItemKey,
+    first: Record,
+    shown: Collection[str],
+    touched: Collection[Target],
+) -> None:
+    """Groups as the guards on an item say: this version, so many contributions; totals as the item shows them.
+
+    Of a list only its version is taken over: what the item shows of it does not say in which order the elements were.
+    """
+    image = first.old if first.old is not None else first.new
+    if image is None:
+        return
+    item, target = program.recognise(key, image), encode_key(key)
+    for rule in program.ledger_rules_into.get(item.entity.name, ()) if item is not None else ():
+        guard = guards.read(rule.name, key, image)
+        if guard is None:
+            continue
+        generation, _, version = guard.at.partition(".")
+        if generation.strip("0") or not version.isdecimal():
+            continue  # a group that was rebuilt: its totals are known to the ledger alone
+        values: dict[str, Value] = {"version": {"N": str(int(version))}}
+        members: dict[str, tuple[str, Image]] = {}
+        by, n = guard.by, guard.n
+        before = first.old is not None or (rule.name, target) not in touched
+        if before and isinstance(rule, AggregateRule) and n is not None:
+            values["n"] = {"N": str(n)}
+            values |= _totals(rule, image, Decimal(n))
+            members = {member: (OTHERS, {}) for member in _extremes(rule, image)}
+        elif before and isinstance(rule, CopyRule) and by and by not in shown:
+            values["n"] = {"N": "1"}
+            members = {"claim|": (by, {n: image[n] for n in rule.owned(image) if n in image})}
+        with suppress(InvalidRequest):  # what someone else put there may be more than a number can hold
+            tables.store.write(Update(group_key(rule.name, target), set=values))
+        for member, (source, payload) in members.items():
+            order = member.partition("|")[2]
+            held: dict[str, Value] = {"s": {"S": source}, **({"a": {"M": payload}} if payload else {})}
+            held |= {"o": {"S": order}, "v": decode_order(order)} if order else {}
+            tables.store.write(Update(member_key(rule.name, target, 0, member, source), set=held))
+
+
+def _extremes(rule: AggregateRule, image: Image) -> list[str]:
+    """The least and greatest values that an item shows, as members."""
+    found = []
+    for measure in rule.measures:
+        if measure.function in ("min", "max") and measure.name in image:
+            with suppress(BadInput):  # no value that the rule could have written
+                found.append(f"{measure.slot}|{encode_order(image[measure.name])}")
+    return found
+
+
+def _totals(rule: AggregateRule, image: Image, n: Decimal) -> dict[str, Value]:
+    """What the totals of a group may be, from the attributes that were made of them."""
+    totals: dict[str, Value] = {}
+    for measure in rule.measures:
+        shown = image.get(measure.name)
+        if shown is None or "N" not in shown or measure.function in ("min", "max"):
+            continue
+        if measure.function == "avg":  # of as many values as there are contributions, for all that can be known
+            totals["#" + measure.slot] = {"N": number_text(n)}
+            totals["=" + measure.slot] = {"N": number_text(WIDE.multiply(Decimal(shown["N"]), n).normalize(_FITS))}
+        elif measure.function == "sum" or measure.where is not None:
+            totals["=" + measure.slot] = shown
+    return totals
+
+
+_FITS = WIDE.copy()
+_FITS.prec = 38

@@ -1,0 +1,69 @@
+"""What a mapping gave up on, in the words of its on-failure destination."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from projections.local.event_source.stream import Record, created_at
+
+__all__ = ["Discard"]
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """A batch that the function will not see again.
+
+    `condition` is RetryAttemptsExhausted or RecordAgeExceeded; `error` is what the last invocation raised, None where
+    it answered with failures or was never made.
+    """
+
+    stream_arn: str
+    shard: str
+    condition: str
+    records: tuple[Record, ...]
+    invocations: int
+    at: float
+    error: BaseException | None = None
+    function_arn: str = "arn:aws:lambda:us-east-1:000000000000:function:projections"
+    request: int = 1
+
+    def metadata(self) -> dict[str, Any]:
+        """The message that SQS and SNS get: where the records are in the stream, not the records."""
+        first, last = self.records[0], self.records[-1]
+        message: dict[str, Any] = {
+            "requestContext": {
+                "requestId": f"00000000-0000-4000-8000-{self.request:012}",
+                "functionArn": self.function_arn,
+                "condition": self.condition,
+                "approximateInvokeCount": self.invocations,
+            },
+        }
+        if self.invocations:
+            answer: dict[str, Any] = {"statusCode": 200, "executedVersion": "$LATEST"}
+            if self.error is not None:
+                answer["functionError"] = "Unhandled"
+            message["responseContext"] = answer
+        return message | {
+            "version": "1.0",
+            "timestamp": _text(self.at, "milliseconds"),
+            "DDBStreamBatchInfo": {
+                "shardId": self.shard,
+                "startSequenceNumber": str(first.get("dynamodb", {}).get("SequenceNumber", "")),
+                "endSequenceNumber": str(last.get("dynamodb", {}).get("SequenceNumber", "")),
+                "approximateArrivalOfFirstRecord": _text(created_at(first) or 0, "seconds"),
+                "approximateArrivalOfLastRecord": _text(created_at(last) or 0, "seconds"),
+                "batchSize": len(self.records),
+                "streamArn": self.stream_arn,
+            },
+        }
+
+    def with_payload(self) -> dict[str, Any]:
+        """The object that S3 gets: the same, with the event as escaped JSON, which outlives the stream's 24 hours."""
+        return self.metadata() | {"payload": json.dumps({"Records": list(self.records)}, separators=(",", ":"))}
+
+
+def _text(seconds: float, precision: str) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec=precision).replace("+00:00", "Z")

@@ -1,0 +1,194 @@
+"""The deployed functions in this process: the stream's handler, the worker, and the task queue between them."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from projections.aws.wiring import StreamHandler
+from projections.engine.effort import Run, one_by_one
+from projections.engine.processor import Outcome, Processor, Rejected
+from projections.engine.registry import LIVE
+from projections.engine.store import Store
+from projections.language.program import Program
+from projections.operations.pacing import Pacer
+from projections.operations.tasks import Tasks
+from projections.operations.worker import WorkerHandler
+
+__all__ = ["LONGEST_CHAIN", "Functions", "LocalQueue"]
+
+SECONDS = 60.0
+"""What an invocation has, as the template gives it."""
+
+WRITES_PER_SECOND = 500
+MESSAGES = 10
+"""Of one receive, as SQS gives them to a function."""
+
+
+LONGEST_CHAIN = 16
+"""About how many invocations of one function may lead to one another by way of a queue, before Lambda ends that.
+
+It then drops the message, unless the function's recursive loop detection is set to "Allow". See "Use Lambda recursive loop
+detection to prevent infinite loops" in the Lambda Developer Guide.
+"""
+
+
+@dataclass(slots=True)
+class _Message:
+    body: str
+    due: float
+    chain: int
+    """How many invocations of the worker led to it."""
+
+
+class LocalQueue:
+    """Messages held back for as long as their sender said; `clock` gives seconds. Safe for threads.
+
+    What is received is gone: there is one receiver, and it sends again what it could not do. What it sends while it works
+    on an event is sent within `caused_by`. With `recursive_loop` "Terminate", the setting of a function that receives from
+    SQS, long chains of such messages are `dropped`.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, recursive_loop: Literal["Allow", "Terminate"] = "Allow"
+    ) -> None:
+        self.dropped: list[str] = []
+        self._recursive_loop = recursive_loop
+        self._chains: dict[str, int] = {}
+        self._chain = 0
+        self._clock = clock
+        self._messages: dict[str, _Message] = {}
+        self._sent = 0
+        self._lock = threading.Lock()
+
+    def send(self, bodies: Sequence[str], delays: Sequence[float]) -> None:
+        now = self._clock()
+        with self._lock:
+            for body, seconds in zip(bodies, delays, strict=True):
+                self._sent += 1
+                self._messages[f"local-{self._sent}"] = _Message(body, now + seconds, self._chain)
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next message can be received, by the clock; None if there is none."""
+        with self._lock:
+            return min((message.due for message in self._messages.values()), default=None)
+
+    def receive(self) -> dict[str, Any] | None:
+        """An event as a function gets it from SQS, None if nothing is due."""
+        now = self._clock()
+        with self._lock:
+            if self._recursive_loop != "Allow":
+                long = [name for name, message in self._messages.items() if message.chain >= LONGEST_CHAIN]
+                self.dropped += [self._messages.pop(name).body for name in long]
+            due = [name for name, message in self._messages.items() if message.due <= now][:MESSAGES]
+            taken = [(name, self._messages.pop(name)) for name in due]
+            self._chains = {name: message.chain for name, message in taken}
+        records = [{"messageId": name, "body": message.body, "eventSource": "aws:sqs"} for name, message in taken]
+        return {"Records": records} if records else None
+
+    @contextmanager
+    def caused_by(self, event: Mapping[str, Any]) -> Iterator[None]:
+        """What is sent meanwhile is sent by the invocation that an event, the one received last, led to."""
+        self._chain = 1 + max((self._chains[record["messageId"]] for record in event["Records"]), default=0)
+        try:
+            yield
+        finally:
+            self._chain = 0
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+
+class Functions:
+    """What `handlers/` deploys, wired for this process: `stream` takes an event of records, `work` does a task that is due.
+
+    `tables` maps table names in stream ARNs to logical names. `quarantine` takes what rules refuse, from both functions.
+    `sleep` is used for pauses between retries and for the pace of pushes.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        store: Store,
+        *,
+        tables: Mapping[str, str],
+        quarantine: Callable[[Sequence[Rejected]], None],
+        labels: Mapping[str, str] | None = None,
+        observe: Callable[[Outcome], None] | None = None,
+        run: Run[Any] = one_by_one,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+        chance: Callable[[], float] = random.random,
+        queue: LocalQueue | None = None,
+        new_rules: str = LIVE,
+        writes_per_second: float = WRITES_PER_SECOND,
+    ) -> None:
+        self.queue = LocalQueue() if queue is None else queue
+        self._clock = clock
+        tasks = Tasks(lambda: self.queue)
+        pacer = Pacer(writes_per_second, clock=clock, sleep=sleep)
+        processor = Processor(
+            program,
+            store,
+            tables=tables,
+            labels=labels,
+            quarantine=quarantine,
+            run=run,
+            clock=clock,
+            sleep=sleep,
+            chance=chance,
+            tasks=tasks,
+            pace=pacer,
+            new_rules=new_rules,
+        )
+        self._stream = StreamHandler(processor, quarantine=quarantine, observe=observe, pacer=pacer)
+        self._worker = WorkerHandler(
+            program,
+            store,
+            send=tasks,
+            quarantine=quarantine,
+            pacer=pacer,
+            run=run,
+            sleep=sleep,
+            chance=chance,
+            new_rules=new_rules,
+            now=lambda: datetime.fromtimestamp(clock(), UTC),
+        )
+
+    def stream(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer of the stream's handler. Raises Misconfigured if the tables cannot be used at all."""
+        return self._stream.handle(event, self._remaining())
+
+    def work(self) -> bool:
+        """Does the tasks that are due, if any; says whether there were. What cannot be done yet is queued again.
+
+        Raises Misconfigured if the tables cannot be used at all.
+        """
+        event = self.queue.receive()
+        if event is None:
+            return False
+        failed = {message["messageId"] for message in event["Records"]}
+        try:
+            with self.queue.caused_by(event):
+                answer = self._worker.handle(event, self._remaining())
+            failed = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
+        finally:
+            again = [message["body"] for message in event["Records"] if message["messageId"] in failed]
+            self.queue.send(again, [RETRY_SECONDS] * len(again))
+        return True
+
+    def _remaining(self) -> Callable[[], float]:
+        """The seconds left of an invocation that begins now."""
+        end = self._clock() + SECONDS
+        return lambda: end - self._clock()
+
+
+RETRY_SECONDS = 2.0
+"""After which a task that failed is tried again. The deployed queue waits longer, for it serves more than one person."""

@@ -1,0 +1,235 @@
+"""Replay: recorded events through the real handler on tables of their own, until nothing changes any more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from projections.aws.wiring import Processing, StreamHandler
+from projections.engine.processor import Outcome, Processor, Rejected
+from projections.engine.store import Image, ItemKey
+from projections.errors import ProjectionsError, UsageError
+from projections.local.event_source import Discard, Settings, Stream
+from projections.local.event_source import Mapping as EventSourceMapping
+from projections.local.event_source.stream import Record, created_at, sequence_number, source_arn
+from projections.local.events import flaw
+from projections.local.tables import LEDGER, MemoryTables, Tables, stream_label
+
+if TYPE_CHECKING:
+    from projections.language.program import Program
+
+__all__ = ["Failure", "Replay", "logical_names", "replay", "seeds"]
+
+ROUNDS = 40
+"""Rounds after which a replay is taken never to end. One round is one hop from a rule to one that reads its result."""
+
+RETRIES = 2
+"""Retries of a batch that fails. There is no other traffic to wait for, so few are enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A record that the handler reported as failed each time, and why."""
+
+    record: Record
+    reason: str
+
+
+@dataclass
+class Replay:
+    """What a replay started from, and what it ended in."""
+
+    before: dict[ItemKey, Image]
+    after: dict[ItemKey, Image] = field(default_factory=dict)
+    ledger: list[Image] = field(default_factory=list)
+    quarantined: list[Rejected] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    rounds: int = 0
+    recorded: int = 0
+    repeated: int = 0
+
+
+def replay(
+    program: Program,
+    records: Sequence[Record],
+    tables: Tables,
+    *,
+    batch_size: int = 100,
+    rounds: int = ROUNDS,
+    engine: Callable[..., Processing] = Processor,
+) -> Replay:
+    """Seed `tables` with the recorded source items, deliver the records, then what the tables' own streams say.
+
+    Raises ProjectionsError if the rules never settle.
+    """
+    logical = logical_names(program, records)
+    images = seeds(program, records, logical)
+    images = [(table, image) for table, image in images if tables.seed(table, image)]
+    result = Replay({program.tables[table].key(table, image): image for table, image in images})
+    result.recorded = len(records)
+    result.repeated = len(records) - len({(source_arn(record), sequence_number(record)) for record in records})
+    tables.settle(len(images))
+    newest = max([created_at(record) or 0.0 for record in records], default=0.0)
+    deliver = _delivery(program, tables, logical, batch_size, result, engine, newest)
+    waiting = list(records)
+    while waiting:
+        if result.rounds == rounds:
+            raise ProjectionsError(
+                f"the items do not settle: after {rounds} rounds these still change: {_names(waiting)}. "
+                "Two writers of one attribute, or a rule that reads what depends on it, keep each other going."
+            )
+        result.rounds += 1
+        deliver(waiting)
+        waiting = tables.records()
+    for table, schema in program.tables.items():
+        if table != LEDGER:
+            result.after |= {schema.key(table, image): image for image in tables.items(table)}
+    result.ledger = sorted(tables.items(LEDGER), key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
+    return result
+
+
+def seeds(program: Program, records: Sequence[Record], logical: Mapping[str, str]) -> list[tuple[str, Image]]:
+    """The application's items as the newest record of each has them, without what rules write on them.
+
+    Items that only rules create are left to the rules, and items that no rule knows are left out.
+    """
+    newest: dict[ItemKey, Record] = {}
+    for record in records:
+        key = _key(program, logical[_table_name(record)], record)
+        if key is None:
+            continue  # the handler will say what is wrong with it
+        if key not in newest or _version(record) > _version(newest[key]):
+            newest[key] = record
+    found = []
+    for key, record in newest.items():
+        if record["eventName"] == "REMOVE":
+            continue
+        own = _own(program, key, record["dynamodb"]["NewImage"])
+        if own is not None:
+            found.append((key.table, own))
+    return found
+
+
+def _key(program: Program, table: str, record: Record) -> ItemKey | None:
+    """The key of the item that a record is about; None if the record is not sound, or not of this table."""
+    if flaw(record) is not None:
+        return None
+    body, schema = record["dynamodb"], program.tables[table]
+    try:
+        (key,) = {schema.key(table, body[part]) for part in ("Keys", "OldImage", "NewImage") if part in body}
+    except (KeyError, ValueError):  # another key, or images of another item
+        return None
+    return key
+
+
+def _own(program: Program, key: ItemKey, image: Image) -> Image | None:
+    """The application's part of an item, None if it has none."""
+    recognised = program.recognise(key, image)
+    if recognised is None or recognised.entity.owned_by_rules:
+        return None
+    derived = program.derived_attributes(recognised.entity.name)
+    keep = program.tables[key.table].key_attributes
+    return {
+        name: value
+        for name, value in image.items()
+        if name in keep or not (name in derived or name.startswith(program.guard_prefix))
+    }
+
+
+def _delivery(
+    program: Program,
+    tables: Tables,
+    logical: Mapping[str, str],
+    batch_size: int,
+    result: Replay,
+    engine: Callable[..., Processing],
+    newest: float,
+) -> Callable[[Sequence[Record]], None]:
+    """What takes records through an event source mapping to the handler, and notes what becomes of them."""
+    reasons: list[str] = []
+    own = {name: table for table, name in tables.names.items() if table != LEDGER}
+    seen: set[tuple[str, str | None, str]] = set()
+
+    def quarantine(rejected: Sequence[Rejected]) -> None:
+        for one in rejected:
+            mark = (str(one.rule), one.sequence, one.reason)
+            if mark not in seen:
+                seen.add(mark)
+                result.quarantined.append(one)
+
+    def observe(outcome: Outcome) -> None:
+        reasons[:] = [outcome.failed_reason or ""]
+
+    def gave_up(discard: Discard) -> None:
+        reason = str(discard.error) or type(discard.error).__name__ if discard.error else "".join(reasons)
+        result.failures.extend(Failure(record, reason) for record in discard.records)
+
+    # The recorded events' own time and no chance: the same events end in the same ledger too.
+    processor = engine(
+        program,
+        tables.store,
+        tables={**logical, **own},
+        quarantine=quarantine,
+        clock=lambda: newest,
+        sleep=_no_wait if isinstance(tables, MemoryTables) else time.sleep,  # an index in memory does not lag
+        chance=lambda: 0.5,
+    )
+    handler = StreamHandler(processor, quarantine=quarantine, observe=observe)
+    stream = Stream("replay")
+    mapping = EventSourceMapping(
+        stream,
+        Settings(batch_size=batch_size, report_batch_item_failures=True, bisect=True, max_retries=RETRIES),
+        on_failure=gave_up,
+    )
+
+    def deliver(records: Sequence[Record]) -> None:
+        for record in records:
+            stream.append(record)
+        mapping.run_until_idle(lambda event: handler.handle(event, lambda: 60.0))
+
+    return deliver
+
+
+def _no_wait(seconds: float) -> None:
+    pass
+
+
+def logical_names(program: Program, records: Sequence[Record]) -> dict[str, str]:
+    """The logical name of each table that the records are from."""
+    tables = [name for name in program.tables if name != LEDGER]
+    found = {}
+    for record in records:
+        name = _table_name(record)
+        if name in found:
+            continue
+        if len(tables) == 1:
+            found[name] = tables[0]
+        elif name in tables:
+            found[name] = name
+        else:
+            raise UsageError(
+                f"the events are from a table {name!r}, the rules have {', '.join(sorted(tables))}; "
+                "use these names as the table's name in eventSourceARN"
+            )
+    return found
+
+
+def _table_name(record: Record) -> str:
+    arn = source_arn(record)
+    return arn.split("/")[1] if "/" in arn else arn
+
+
+def _version(record: Record) -> tuple[str, int]:
+    return stream_label(record), sequence_number(record)
+
+
+def _names(records: Sequence[Record]) -> str:
+    names = []
+    for record in records:
+        keys = record["dynamodb"]["Keys"]
+        name = " / ".join(str(next(iter(value.values()))) for value in keys.values())
+        if name not in names:
+            names.append(name)
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "")

@@ -1,0 +1,239 @@
+"""Where a replay happens: tables in memory, or tables of its own on an endpoint that it removes again."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from projections.engine.store import Image, Schema, Store, Update
+from projections.errors import InvalidRequest, StoreError
+from projections.language.program import LEDGER_SCHEMA, Program
+from projections.local.event_source.stream import Record, sequence_number, source_arn
+from projections.stores.memory import MemoryStore
+
+__all__ = ["LEDGER", "QUIET", "QUIET_AT_AWS", "EndpointTables", "MemoryTables", "Tables", "schemas", "stream_label"]
+
+LEDGER = "ledger"
+"""The logical name of the ledger table."""
+
+QUIET = 0.6
+"""Seconds without a new record after which an emulator's stream is taken for read to its end."""
+
+QUIET_AT_AWS = 5.0
+
+
+class Tables(Protocol):
+    """Tables that can be filled without a stream noticing, changed through `store`, and listened to."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The real name of each table by its logical one, the ledger's included."""
+        ...
+
+    def seed(self, table: str, image: Image) -> bool:
+        """Put an item that was there before anything happened; False if no table can hold it, so that it was not."""
+        ...
+
+    def settle(self, seeds: int) -> None:
+        """Wait until the streams have forgotten the seeds, so many of them."""
+        ...
+
+    def items(self, table: str) -> list[Image]: ...
+
+    def records(self) -> list[Record]:
+        """What the streams say since the last call, seeds left out."""
+        ...
+
+
+def schemas(program: Program) -> dict[str, Schema]:
+    """The tables that rules need: the application's and the ledger."""
+    return {**program.tables, LEDGER: LEDGER_SCHEMA}
+
+
+def stream_label(record: Record) -> str:
+    """When the record's stream was switched on, as the end of its ARN says; empty if it does not."""
+    _, _, label = source_arn(record).partition("/stream/")
+    return label
+
+
+class MemoryTables:
+    """Tables in memory. Their stream begins after every recorded one: its label and its numbers are greater."""
+
+    def __init__(self, schemas: Mapping[str, Schema], recorded: Sequence[Record]) -> None:
+        names = [name for name in schemas if name != LEDGER]
+        self._records: list[Record] = []
+        self.names = {name: name for name in schemas}
+        self._memory = MemoryStore(
+            schemas,
+            first_sequence=max([10**20, *(sequence_number(record) + 1 for record in recorded)]),
+            stream_label=_later(max(map(stream_label, recorded), default="")),
+            streams=names,
+            on_record=lambda _, record: self._records.append(record),
+        )
+        self.store: Store = self._memory
+
+    def seed(self, table: str, image: Image) -> bool:
+        try:
+            self._memory.seed(table, image)
+        except InvalidRequest:
+            return False
+        return True
+
+    def settle(self, seeds: int) -> None:
+        pass  # nothing of seeds appears in the stream
+
+    def items(self, table: str) -> list[Image]:
+        return self._memory.items(table)
+
+    def records(self) -> list[Record]:
+        taken, self._records[:] = list(self._records), []
+        return taken
+
+
+def _later(label: str) -> str:
+    """A stream label that sorts after `label`; labels are times with milliseconds."""
+    try:
+        return (datetime.fromisoformat(label) + timedelta(seconds=1)).isoformat(timespec="milliseconds")
+    except ValueError:
+        return label + "~" if label else "2025-01-01T00:00:00.000"
+
+
+class EndpointTables:
+    """Tables with unique names at a DynamoDB endpoint, made on entering and deleted on leaving.
+
+    Their streams are read with the streams API. A new stream's label is the present time, which is after any recorded.
+    """
+
+    def __init__(
+        self,
+        endpoint_url: str,
+        schemas: Mapping[str, Schema],
+        *,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        from projections.aws.clients import client, is_emulated
+        from projections.stores.dynamodb import DynamoDBStore
+
+        run = uuid.uuid4().hex[:12]
+        self._dynamodb = client("dynamodb", endpoint_url)
+        self._streams = client("dynamodbstreams", endpoint_url)
+        self._schemas = schemas
+        self._wait = wait
+        self._quiet = QUIET if is_emulated(endpoint_url) else QUIET_AT_AWS
+        self._made: list[str] = []
+        self._arns: dict[str, str] = {}
+        self._read: dict[tuple[str, str], str] = {}
+        self.endpoint_url = endpoint_url
+        self.names = {name: f"projections-replay-{run}-{name}" for name in schemas}
+        self._dynamodb_store = DynamoDBStore(self._dynamodb, self.names, schemas)
+        self.store: Store = self._dynamodb_store
+
+    def __enter__(self) -> Self:
+        from projections.aws.clients import create_table
+
+        try:
+            for name, schema in self._schemas.items():
+                with self._answering("making tables"):
+                    # What was recorded has expired long since: without a TTL nothing of it goes while it is replayed.
+                    create_table(self._dynamodb, self.names[name], replace(schema, ttl=None), stream=name != LEDGER)
+                    self._made.append(name)
+                    if name != LEDGER:
+                        table = self._dynamodb.describe_table(TableName=self.names[name])["Table"]
+                        self._arns[name] = table["LatestStreamArn"]
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        from projections.aws.clients import delete_table
+
+        while self._made:
+            name = self.names[self._made.pop()]
+            left = ", ".join([name, *(self.names[other] for other in self._made)])
+            with self._answering(f"deleting tables (delete these yourself: {left})"):
+                delete_table(self._dynamodb, name)
+
+    @contextmanager
+    def _answering(self, doing: str) -> Iterator[None]:
+        """Tells what was being done when the endpoint failed."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            yield
+        except (BotoCoreError, ClientError) as error:
+            raise StoreError(f"{self.endpoint_url} failed at {doing}: {error}") from None
+
+    def seed(self, table: str, image: Image) -> bool:
+        schema = self._schemas[table]
+        rest = {name: value for name, value in image.items() if name not in schema.key_attributes}
+        try:
+            self.store.write(Update(schema.key(table, image), set=rest))
+        except InvalidRequest:
+            return False
+        return True
+
+    def settle(self, seeds: int) -> None:
+        heard = 0
+        for _ in range(50):
+            heard += len(self.records())
+            if heard >= seeds:
+                return
+        raise StoreError(f"the stream at {self.endpoint_url} showed {heard} of {seeds} items that were put")
+
+    def items(self, table: str) -> list[Image]:
+        items: list[Image] = []
+        after: Any = None
+        while True:
+            page = self.store.scan(table, after=after)
+            items += page.items
+            after = page.after
+            if after is None:
+                return items
+
+    def records(self) -> list[Record]:
+        found: list[Record] = []
+        silence = 0.0
+        while silence < self._quiet:
+            with self._answering("reading the tables' streams"):
+                new = [record for name in self._arns for record in self._poll(self._arns[name])]
+            found += new
+            silence = 0.0 if new else silence + 0.2
+            if not new:
+                self._wait(0.2)
+        return found
+
+    def _poll(self, arn: str) -> list[Record]:
+        """New records of one stream, parents before children as DescribeStream lists them.
+
+        A fresh iterator each time: moto shows phantom records on one that was open during a cancelled transaction.
+        """
+        from projections.aws.streams import as_lambda_has_it, describe
+
+        found: list[Record] = []
+        for shard in (description["ShardId"] for description in describe(self._streams, arn)[1]):
+            last = self._read.get((arn, shard))
+            place = (
+                {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": last}
+                if last
+                else {"ShardIteratorType": "TRIM_HORIZON"}
+            )
+            iterator = self._streams.get_shard_iterator(StreamArn=arn, ShardId=shard, **place)["ShardIterator"]
+            while iterator:
+                answer = self._streams.get_records(ShardIterator=iterator)
+                for record in answer["Records"]:
+                    self._read[arn, shard] = record["dynamodb"]["SequenceNumber"]
+                    found.append(as_lambda_has_it(record, arn))
+                iterator = answer.get("NextShardIterator") if answer["Records"] else None
+        return found

@@ -1,0 +1,213 @@
+"""Case files: given, when, then as data.
+
+    rules: rules.yaml            # relative to this file, or the rules themselves; may be left out
+    redeliver: true              # every batch twice, and in the end all again; may be left out
+    simulate: 200                # one more test: so many random histories; may be left out
+    cases:
+      - about: a like counts     # the test's name
+        given: [{PK: "POST#p1", SK: METADATA, title: Notes}]
+        when:
+          - put: {PK: USER#bob, SK: "LIKE#POST#p1"}
+          - update: {PK: "POST#p1", SK: METADATA, title: New}     # the key, and what is set
+            remove: [draft]
+            add: {views: 1}
+          - delete: {PK: USER#bob, SK: "LIKE#POST#p1"}
+          - expire: {PK: USER#eve, SK: "LIKE#POST#p1"}            # deleted by TTL
+        then: [{PK: "POST#p1", SK: METADATA, title: New, views: 1, likeCount: 0}]
+        gone: [{PK: USER#bob, SK: "LIKE#POST#p1"}]                # or [USER#bob, "LIKE#POST#p1"]
+        quarantined: [{rule: engagement, reason: part of it}]     # or `any`
+
+`then` lists the items on which something is derived; `gone` those that should not be there; all others should be as the
+application wrote them. With several tables, `given`, `then` and `gone` are mappings of tables to lists, and steps have
+`table`. Sets are `{SS: [a, b]}` and `{NS: [1, 2]}`, binary is `{$binary: base64}`; numbers keep all their digits, dates are
+text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from projections.errors import Problem, UsageError
+from projections.language.mistakes import Location, Mistake, dotted
+from projections.language.source import Source, UnreadableError, read
+from projections.language.syntax import suggest
+from projections.testing.trial import Trial
+
+__all__ = ["Case", "Suite", "read_cases"]
+
+STEPS = ("put", "update", "delete", "expire")
+
+_FILE = {"rules", "redeliver", "simulate", "cases"}
+_CASE = {"about", "given", "when", "then", "gone", "quarantined"}
+_STEP = {*STEPS, "table", "remove", "add"}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case: its name, where it stands (lines count from 1), and what it says."""
+
+    about: str
+    line: int
+    content: Mapping[str, Any]
+
+    def play(self, trial: Trial) -> None:
+        """Raises AssertionError if it ends otherwise than it says, UsageError if it cannot be played under these rules."""
+        __tracebackhide__ = True
+        for table, items in _by_table(trial, self.content.get("given", ())):
+            trial.given(*items, table=table)
+        for step in self.content.get("when", ()):
+            _do(trial, step)
+        trial.then_all(
+            dict(_by_table(trial, self.content.get("then", ()))),
+            gone=dict(_by_table(trial, self.content.get("gone", ()))),
+            quarantined=self.content.get("quarantined", ()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A case file. `rules` is as it stands there; `simulate` is a number of histories, 0 for none."""
+
+    rules: str | Mapping[str, Any] | None
+    redeliver: bool | None
+    simulate: int
+    cases: tuple[Case, ...]
+
+
+def read_cases(path: Path, *, more: frozenset[str] = frozenset()) -> Suite:
+    """The cases of a file; in each, also the names in `more` may stand. Raises UsageError with every mistake."""
+    try:
+        source = read(path.read_bytes().decode("utf-8-sig"), exact=True)
+    except UnreadableError as error:
+        raise UsageError(str(Problem(str(path), error.line, error.column, "(file)", error.message))) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from None
+    mistakes = [*source.mistakes, *_mistakes(source.data, more)]
+    if mistakes:
+        found = {Problem(str(path), *source.position(one), dotted(one.path), one.message) for one in mistakes}
+        raise UsageError(*map(str, sorted(found, key=lambda one: (one.line, one.column))))
+    data = source.data
+    return Suite(
+        data.get("rules"),
+        data.get("redeliver"),
+        data.get("simulate", 0),
+        tuple(
+            Case(
+                case["about"], _line(source, number), {name: value for name, value in case.items() if value is not None}
+            )
+            for number, case in enumerate(data.get("cases") or ())
+        ),
+    )
+
+
+def _line(source: Source, number: int) -> int:
+    return source.position(Mistake(("cases", number), ""))[0]
+
+
+def _mistakes(data: object, more: frozenset[str]) -> Iterator[Mistake]:
+    if not isinstance(data, dict):
+        yield Mistake((), "a case file has `cases`, and may have `rules`, `redeliver`, `simulate`")
+        return
+    yield from _names(data, (), _FILE)
+    kinds: dict[str, tuple[type | tuple[type, ...], str]] = {
+        "rules": ((str, dict), "a file, or the rules themselves"),
+        "redeliver": (bool, "true or false"),
+        "cases": (list, "a list of cases"),
+    }
+    for name, (kind, words) in kinds.items():
+        if data.get(name) is not None and not isinstance(data[name], kind):
+            yield Mistake((name,), f"expected {words}")
+    histories = data.get("simulate", 1)
+    if type(histories) is not int or histories < 1:
+        yield Mistake(("simulate",), "expected a number of histories, 1 or more")
+    if not data.get("cases") and "simulate" not in data:
+        yield Mistake((), "nothing to test: give `cases`, or `simulate: 200`")
+    seen: dict[str, int] = {}
+    for number, case in enumerate(data["cases"] if isinstance(data.get("cases"), list) else ()):
+        yield from _of_case(case, ("cases", number), seen, more)
+
+
+def _of_case(case: object, path: Location, seen: dict[str, int], more: frozenset[str]) -> Iterator[Mistake]:
+    if not isinstance(case, dict):
+        yield Mistake(path, "expected a case: a mapping with `about`, `given`, `when`, `then`")
+        return
+    yield from _names(case, path, _CASE | more)
+    about = case.get("about")
+    if not isinstance(about, str) or not about:
+        yield Mistake((*path, "about"), "every case says what it is about, in a sentence")
+    elif about in seen:
+        yield Mistake((*path, "about"), f"case {seen[about] + 1} is about the same; say what differs")
+    else:
+        seen[about] = int(path[-1])
+    for name in ("given", "then", "gone"):
+        value = case.get(name)
+        lists = value.values() if isinstance(value, dict) else [value]
+        if value is not None and not all(isinstance(some, list) for some in lists):
+            yield Mistake((*path, name), "expected a list, or lists by table")
+    refused = case.get("quarantined")
+    if refused not in (None, "any") and not (isinstance(refused, list) and all(isinstance(r, dict) for r in refused)):
+        yield Mistake((*path, "quarantined"), "expected `any`, or a list of mappings with `rule`, `key`, `reason`")
+    steps = case.get("when")
+    if steps is not None and not isinstance(steps, list):
+        yield Mistake((*path, "when"), f"expected a list of steps: {', '.join(STEPS)}")
+        return
+    for number, step in enumerate(steps or ()):
+        yield from _of_step(step, (*path, "when", number))
+
+
+def _of_step(step: object, path: Location) -> Iterator[Mistake]:
+    if not isinstance(step, dict):
+        yield Mistake(path, f"expected a step: one of {', '.join(STEPS)}, as `put: {{…}}`")
+        return
+    unknown = list(_names(step, path, _STEP))
+    if unknown:
+        yield from unknown
+        return
+    verbs = [name for name in STEPS if name in step]
+    if len(verbs) != 1:
+        yield Mistake(path, f"a step is one of {', '.join(STEPS)}; this has {' and '.join(verbs) or 'none of them'}")
+        return
+    if not isinstance(step[verbs[0]], dict | list) or (
+        verbs[0] in ("put", "update") and isinstance(step[verbs[0]], list)
+    ):
+        yield Mistake((*path, verbs[0]), "expected an item" if verbs[0] in ("put", "update") else "expected a key")
+    for name, kind, words in (
+        ("remove", list, "a list of attributes"),
+        ("add", dict, "attributes with numbers or sets"),
+    ):
+        if name in step and verbs[0] != "update":
+            yield Mistake((*path, name), f"only `update` has `{name}`", at_key=True)
+        elif name in step and not isinstance(step[name], kind):
+            yield Mistake((*path, name), f"expected {words}")
+
+
+def _names(data: Mapping[str, Any], path: Location, known: set[str] | frozenset[str]) -> Iterator[Mistake]:
+    for name in data:
+        if name not in known:
+            hint = suggest(name, sorted(known)) or f"; there are {', '.join(sorted(known))}"
+            yield Mistake((*path, name), f"unknown{hint}", at_key=True)
+
+
+def _by_table(trial: Trial, content: Any) -> Iterator[tuple[str, list[Any]]]:
+    if isinstance(content, Mapping):
+        yield from content.items()
+    elif content:
+        tables = list(trial.program.tables)
+        if len(tables) > 1:
+            raise UsageError(f"the rules have {', '.join(tables)}: give items by table, as `{tables[0]}: […]`")
+        yield tables[0], content
+
+
+def _do(trial: Trial, step: Mapping[str, Any]) -> None:
+    table = step.get("table")
+    if "put" in step:
+        trial.put(step["put"], table=table)
+    elif "delete" in step:
+        trial.delete(step["delete"], table=table)
+    elif "expire" in step:
+        trial.expire(step["expire"], table=table)
+    else:
+        trial.update(step["update"], remove=step.get("remove", ()), add=step.get("add"), table=table)

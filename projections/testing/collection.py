@@ -1,0 +1,64 @@
+"""Case files as pytest collects them: a test for each case, and one for the simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from projections.errors import ProjectionsError
+from projections.printable import printable
+from projections.testing.cases import Suite, read_cases
+from projections.testing.plugin import redeliver_for, rules_for
+from projections.testing.rulebook import Rulebook
+from projections.testing.simulated import assert_simulation
+from projections.testing.trial import Trial
+
+__all__ = ["CaseFile", "CaseItem"]
+
+
+class CaseFile(pytest.File):
+    """A file `*.projections.yaml`."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        try:
+            suite = read_cases(self.path)
+        except ProjectionsError as error:
+            raise self.CollectError(printable(str(error), lines=True)) from None
+        redeliver = redeliver_for(self.config, suite.redeliver)
+        for case in suite.cases:
+
+            def play(rules: Rulebook, case: Any = case) -> None:
+                case.play(Trial(rules, redeliver=redeliver))
+
+            yield CaseItem.from_parent(self, name=case.about, suite=suite, play=play, line=case.line)
+        if suite.simulate:
+
+            def simulate(rules: Rulebook) -> None:
+                assert_simulation(rules, suite.simulate)
+
+            yield CaseItem.from_parent(self, name="simulation", suite=suite, play=simulate, line=1)
+
+
+class CaseItem(pytest.Item):
+    """One test of a case file."""
+
+    def __init__(self, *, suite: Suite, play: Callable[[Rulebook], None], line: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._suite = suite
+        self._play = play
+        self._line = line
+
+    def runtest(self) -> None:
+        self._play(rules_for(self.config, self._suite.rules, self.path.parent))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, AssertionError | ProjectionsError):
+            text = str(excinfo.value).strip("\n")
+            return printable(f"{self.path}:{self._line}: {self.name}\n{text}", lines=True)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, self._line - 1, self.name

@@ -1,0 +1,333 @@
+"""From the items that tables hold now to the items they should hold: rules are applied until nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from projections.language.keys import Image, ItemKey, Value
+from projections.testing.oracle import differences
+from projections.testing.oracle.entities import Entity, Table
+from projections.testing.oracle.rules import EVERYTHING, Contribution, EmbedRule, GroupRule, IndexRule, rule
+
+__all__ = ["Expected", "Genuine", "Items", "Known", "Oracle", "Settled", "expected"]
+
+Items: TypeAlias = Mapping[str, Iterable[Image]]
+"""What the tables hold: logical table name → items in wire form."""
+
+Settled: TypeAlias = Iterable[tuple[str, Image]]
+"""(rule, item as it was) of each item that expired under a rule with `expired: keep`."""
+
+Known: TypeAlias = tuple[Entity, Mapping[str, Value]]
+"""An item's entity and key variables."""
+
+Genuine: TypeAlias = Callable[[ItemKey, Value], bool]
+"""Whether a guard was written for the item with this key, and not copied from another one by the application."""
+
+_State: TypeAlias = dict[ItemKey, Image]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the tables should hold, without guards."""
+
+    items: Mapping[ItemKey, Image]
+    creators: Mapping[ItemKey, str]
+    """The rule that brought an item to life, for items of copies and derived entities."""
+    incomparable: frozenset[tuple[ItemKey, str]] = frozenset()
+    """(item, attribute) of values that today's items do not determine."""
+    occupied: frozenset[tuple[ItemKey, str]] = frozenset()
+    """(key, rule) of targets that are not created, because an item of another kind has their key."""
+
+
+class Oracle:
+    """One set of rules, parsed once; `document` is canonical."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.tables = {name: Table(name, form) for name, form in document["tables"].items()}
+        self.entities = {n: Entity(n, form, self.tables[form["table"]]) for n, form in document["entities"].items()}
+        self.rules = {name: rule(name, form, self.entities) for name, form in document["projections"].items()}
+        self._prefix: str = document["guard_prefix"]
+        live = [one for one in self.rules.values() if one.live]
+        self.group_rules = [one for one in live if isinstance(one, GroupRule)]
+        self.index_rules = [one for one in live if isinstance(one, IndexRule)]
+        self.embed_rules = [one for one in live if isinstance(one, EmbedRule)]
+        self.owners: dict[str, dict[str, str]] = {name: {} for name in self.entities}
+        """Entity → attribute → the live rule that owns it."""
+        for one in live:
+            self.owners[one.into.name].update(dict.fromkeys(one.attributes, one.name))
+        self.creators = {name: self._creators(entity) for name, entity in self.entities.items()}
+        for copy in self.group_rules:
+            if copy.everything:
+                others = {a for a, owner in self.owners[copy.into.name].items() if owner != copy.name}
+                copy.not_copied = others | {name for name, _ in copy.into.table.keys}
+        self._keys: dict[ItemKey, list[Known]] = {}
+
+    def _creators(self, entity: Entity) -> list[GroupRule]:
+        """The rules whose contributions bring items of the entity to life; none for the application's own."""
+        copies = [one for one in self.rules.values() if one.kind == "copy" and one.into is entity]
+        if copies:  # one in shadow creates nothing: the items are someone else's
+            return [one for one in self.group_rules if one in copies]
+        if not entity.derived:
+            return []
+        found = [one for one in self.group_rules if one.into is entity]
+        for one in found:
+            self.owners[entity.name].update(dict.fromkeys(entity.constants, one.name))
+        return found
+
+    def expected(self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, guard: True) -> Expected:
+        """What the tables should hold, given what they hold."""
+        return _Run(self, self.read(items), self._guards(items, genuine), settled).expected()
+
+    def compare(
+        self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, guard: True
+    ) -> list[differences.Difference]:
+        """Where what the tables hold differs from what they should hold."""
+        return self.differences(items, self.expected(items, settled, genuine))
+
+    def differences(self, items: Items, due: Expected) -> list[differences.Difference]:
+        """Where what the tables hold differs from what is expected."""
+        return differences.of(self, items, due)
+
+    def _guards(self, items: Items, genuine: Genuine) -> dict[ItemKey, dict[str, Mapping[str, Any]]]:
+        """The fields of the guards on each item, by rule; the mark has no name. Malformed ones are left out."""
+        found: dict[ItemKey, dict[str, Mapping[str, Any]]] = {}
+        for table, held in items.items():
+            for image in held:
+                for name, value in image.items():
+                    if not name.startswith(self._prefix):
+                        continue
+                    if "S" in value if name == self._prefix else isinstance(value.get("M"), Mapping):
+                        key = self.tables[table].key_of(image)
+                        if genuine(key, value):
+                            found.setdefault(key, {})[name.removeprefix(self._prefix)] = value.get("M", {})
+        return found
+
+    def read(self, items: Items) -> _State:
+        """Items by key, without guards."""
+        return {
+            self.tables[table].key_of(image): self._unguarded(image) for table, held in items.items() for image in held
+        }
+
+    def _unguarded(self, image: Image) -> Image:
+        return {name: value for name, value in image.items() if not name.startswith(self._prefix)}
+
+    def recognise(self, key: ItemKey, item: Image) -> Known | None:
+        """The entity an item belongs to, None if to none."""
+        known = self._keys.get(key)
+        if known is None:
+            if len(self._keys) > 100_000:
+                self._keys.clear()
+            read = [(entity, entity.read(key)) for entity in self.entities.values()]
+            known = self._keys[key] = [(entity, variables) for entity, variables in read if variables is not None]
+        return next((one for one in known if one[0].fits(item, one[1])), None)
+
+    def unowned(self, entity: Entity, item: Image, *, created: bool = True) -> dict[str, Value]:
+        """Return what the application wrote on an item of an entity.
+
+        A copy of all attributes owns everything on an item that it `created`; on another one, it owns what its source has.
+        """
+        owned = self.owners[entity.name]
+        if EVERYTHING in owned and created:
+            return {name: item[name] for name, _ in entity.table.keys}
+        return {name: value for name, value in item.items() if name not in owned}
+
+
+class _Run:
+    """One computation. Unchanged items stay the same objects from step to step, so that results can be remembered."""
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        actual: _State,
+        guards: Mapping[ItemKey, Mapping[str, Mapping[str, Any]]],
+        settled: Settled,
+    ) -> None:
+        self._oracle = oracle
+        self._actual = actual
+        self._guards = guards
+        self._settled: dict[str, dict[ItemKey, list[Contribution]]] = {}
+        self._memory: dict[tuple[str, ItemKey], tuple[Image, Any]] = {}
+        self._incomparable: set[tuple[ItemKey, str]] = set()
+        self._creators: dict[ItemKey, str] = {}
+        self._occupied_by: set[tuple[ItemKey, str]] = set()
+        for name, image in settled:
+            self._settle(name, image)
+
+    def _settle(self, name: str, image: Image) -> None:
+        one = self._oracle.rules[name]
+        if not isinstance(one, GroupRule):
+            return
+        ((key, item),) = self._oracle.read({one.source.table.name: [image]}).items()
+        variables = one.source.read(key)
+        if variables is not None and one.source.fits(item, variables):
+            for given in one.contributions(key, item, variables):
+                self._settled.setdefault(name, {}).setdefault(given.target, []).append(given)
+
+    def expected(self) -> Expected:
+        base = self._application()
+        now: _State = base
+        for _ in range(2 * len(self._oracle.rules) + 3):
+            then = self._step(base, now)
+            if len(then) == len(now) and all(then[key] is item for key, item in now.items() if key in then):
+                return Expected(now, self._creators, frozenset(self._incomparable), frozenset(self._occupied_by))
+            now = then
+        raise RuntimeError("the rules do not settle: do they form a cycle?")
+
+    def _application(self) -> _State:
+        """The items and attributes that are there without any contribution."""
+        found: _State = {}
+        for key, item in self._actual.items():
+            known = self._oracle.recognise(key, item)
+            if known is None:
+                if self._unnamed(key) is None:
+                    found[key] = item
+            elif not self._oracle.creators[known[0].name]:
+                found[key] = self._oracle.unowned(known[0], item)
+            else:
+                left = self._left(key, item, known[0])
+                if left is not None:
+                    found[key] = left
+        return found
+
+    def _created(self, key: ItemKey) -> bool:
+        """Whether the item is marked as created by a rule."""
+        return "" in self._guards.get(key, {})
+
+    def _left(self, key: ItemKey, item: Image, entity: Entity) -> Image | None:
+        """What is left of an item of a created entity when nothing contributes to it; None if it is deleted."""
+        created = self._created(key)
+        own = self._oracle.unowned(entity, item, created=created)
+        names = {name for name, _ in entity.table.keys}
+        if created and own.keys() <= names:
+            return None
+        guards = self._guards.get(key, {})
+        gone: set[str] = set()
+        for one in [*self._oracle.group_rules, *self._oracle.index_rules, *self._oracle.embed_rules]:
+            if one.into is entity and (one.name in guards or not isinstance(one, GroupRule)):
+                gone |= one.attributes
+        return {name: value for name, value in item.items() if name not in gone or name in entity.constants}
+
+    def _unnamed(self, key: ItemKey) -> Entity | None:
+        """The created entity of an item that lacks only attributes by which it is recognised, and has none of its own."""
+        item = self._actual[key]
+        if not self._created(key):
+            return None
+        for entity in self._oracle.entities.values():
+            if not self._oracle.creators[entity.name] or entity.read(key) is None:
+                continue
+            names = {name for name, _ in entity.table.keys}
+            held = [item.get(name) for name in entity.constants]
+            others = [value for name, value in entity.constants.items() if item.get(name) not in (None, value)]
+            if None in held and not others and self._oracle.unowned(entity, item).keys() <= names:
+                return entity
+        return None
+
+    def _occupied(self, key: ItemKey, entity: Entity, groups: Mapping[str, Any], base: _State) -> bool:
+        """Whether the key of a target has an item of another kind, which stays."""
+        if key not in self._actual:
+            return False
+        known = self._oracle.recognise(key, self._actual[key])
+        if known is None:
+            return self._unnamed(key) not in (None, entity) or key in base
+        if known[0] is entity:
+            return False
+        return key in base or any(groups[one.name].get(key) for one in self._oracle.creators[known[0].name])
+
+    def _step(self, base: _State, now: _State) -> _State:
+        """All rules applied once to the items as they are known now."""
+        self._incomparable.clear()
+        self._creators.clear()
+        self._occupied_by.clear()
+        sources = self._members(now)
+        groups = {one.name: self._groups(one, sources) for one in self._oracle.group_rules}
+        then: dict[ItemKey, dict[str, Value]] = {key: dict(item) for key, item in base.items()}
+        self._create(groups, base, then)
+        members = self._members(then)
+        for one in self._oracle.group_rules:
+            if one.kind != "copy":
+                for key, _, _ in members.get(one.into.name, ()):
+                    then[key].update(one.result(groups[one.name].get(key, [])))
+        for index in self._oracle.index_rules:
+            for key, item, variables in sources.get(index.source.name, ()):
+                if key in then:
+                    then[key].update(self._remembered(index, key, item, variables))
+        for embed in self._oracle.embed_rules:
+            self._embed(embed, sources, then)
+        return {key: now[key] if now.get(key) == item else item for key, item in then.items()}
+
+    def _members(self, items: Mapping[ItemKey, Image]) -> dict[str, list[tuple[ItemKey, Image, Mapping[str, Value]]]]:
+        """The items of each entity."""
+        found: dict[str, list[tuple[ItemKey, Image, Mapping[str, Value]]]] = {}
+        for key, item in items.items():
+            known = self._oracle.recognise(key, item)
+            if known is not None:
+                found.setdefault(known[0].name, []).append((key, item, known[1]))
+        return found
+
+    def _remembered(self, one: Any, key: ItemKey, item: Image, variables: Mapping[str, Value]) -> Any:
+        remembered = self._memory.get((one.name, key))
+        if remembered is not None and remembered[0] is item:
+            return remembered[1]
+        if isinstance(one, GroupRule):
+            result: Any = one.contributions(key, item, variables)
+        else:
+            result = one.result(item, variables)
+        self._memory[one.name, key] = item, result
+        return result
+
+    def _groups(self, one: GroupRule, sources: Mapping[str, Any]) -> dict[ItemKey, list[Contribution]]:
+        """The contributions to each target."""
+        found: dict[ItemKey, list[Contribution]] = {}
+        for key, item, variables in sources.get(one.source.name, ()):
+            for given in self._remembered(one, key, item, variables):
+                found.setdefault(given.target, []).append(given)
+        for target, given in self._settled.get(one.name, {}).items():
+            if one.kind != "copy":
+                found.setdefault(target, []).extend(given)
+            else:
+                found.setdefault(target, given)
+        return found
+
+    def _create(self, groups: Mapping[str, Any], base: _State, then: dict[ItemKey, dict[str, Value]]) -> None:
+        """Brings the items of copies and derived entities to life, with what the application wrote on them."""
+        for entity in self._oracle.entities.values():
+            for one in self._oracle.creators[entity.name]:
+                for target, given in groups[one.name].items():
+                    if self._occupied(target, entity, groups, base):
+                        self._occupied_by.add((target, one.name))
+                        continue
+                    if self._creators.setdefault(target, one.name) != one.name:
+                        continue
+                    item: dict[str, Value] = {}
+                    if target in self._actual:
+                        item = self._oracle.unowned(entity, self._actual[target], created=self._created(target))
+                    item.update(one.result(given) if one.kind == "copy" else entity.constants)
+                    then[target] = {**item, **entity.table.attributes(target)}
+
+    def _embed(self, one: EmbedRule, sources: Mapping[str, Any], then: dict[ItemKey, dict[str, Value]]) -> None:
+        parents: dict[tuple[str, ...], dict[str, Value]] = {}
+        for key, item, variables in sorted(sources.get(one.source.name, ()), key=lambda source: source[0]):
+            reference = one.referenced(item, variables)
+            if reference is not None:
+                parents.setdefault(reference, self._remembered(one, key, item, variables))
+        for key, item, variables in sources.get(one.into.name, ()):
+            reference = one.references(item, variables)
+            if reference is None and one.keep and key in then:  # whether a parent ever gave it anything is not known
+                held = self._actual.get(key, {})
+                then[key].update({name: held[name] for name in one.attributes if name in held})
+                self._incomparable.update((key, name) for name in one.attributes)
+            if reference is None or key not in then:
+                continue
+            if reference in parents:
+                then[key].update(parents[reference])
+            elif one.keep:  # as they were when the parent went, which the items do not tell
+                held = self._actual.get(key, {})
+                then[key].update({name: held[name] for name in one.attributes if name in held})
+                self._incomparable.update((key, name) for name in one.attributes)
+
+
+def expected(document: Mapping[str, Any], items: Items, settled: Settled = ()) -> Expected:
+    """What the tables should hold. For many questions about one document, make one `Oracle`."""
+    return Oracle(document).expected(items, settled)

@@ -1,0 +1,145 @@
+"""The pipes of templates: from a text, a number or a time to the same."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import ROUND_FLOOR, Decimal
+from functools import cache
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
+
+from projections.testing.oracle.values import EXACT, Unfit, plain
+
+__all__ = ["Piped", "pipe", "shown"]
+
+Piped: TypeAlias = str | Decimal | datetime
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ISO = re.compile(
+    r"(\d{4})-?(\d\d)-?(\d\d)(?:[Tt ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?\s?([Zz]|[+-]\d\d(?::?\d\d)?)?)?",
+    re.ASCII,
+)
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def shown(value: Piped) -> str:
+    """The text that a template puts in its place."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return plain(value) if isinstance(value, Decimal) else value
+
+
+@cache
+def pipe(name: str, *arguments: str) -> Callable[[Piped], Piped]:
+    """What `name(arguments)` does to a value. The result raises Unfit if the value does not fit."""
+    if name == "pad":
+        return lambda value: _digits(_whole(value), int(arguments[0]))
+    if name == "invert":
+        size = int(arguments[0])
+        return lambda value: _digits(10**size - 1 - int(_digits(_whole(value), size)), size)
+    if name == "bucket":
+        return lambda value: str(zlib.crc32(shown(value).encode()) % int(arguments[0]))
+    if name == "truncate":
+        return lambda value: shown(value)[: int(arguments[0])]
+    if name == "date":
+        zone = ZoneInfo(arguments[1]) if len(arguments) > 1 else UTC
+        return lambda value: _date(_time(value), arguments[0], zone)
+    return {"lower": _lower, "upper": _upper, "ms": _milliseconds, "ulid": _ulid}[name]
+
+
+def _lower(value: Piped) -> Piped:
+    return shown(value).lower()
+
+
+def _upper(value: Piped) -> Piped:
+    return shown(value).upper()
+
+
+def _whole(value: Piped) -> int:
+    """A whole number of at least 0, given as a number or in ASCII digits."""
+    if isinstance(value, Decimal) and value >= 0 and value == value.to_integral_value(context=EXACT):
+        return int(value)
+    if isinstance(value, str) and re.fullmatch("[0-9]+", value):
+        return int(value)
+    raise Unfit(f"not a whole number: {value}")
+
+
+def _digits(value: int, size: int) -> str:
+    if value >= 10**size:
+        raise Unfit(f"{value} has more than {size} digits")
+    return str(value).zfill(size)
+
+
+def _time(value: Piped) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, Decimal):
+        return _since_epoch(value)
+    return _since_epoch(Decimal(value)) if _NUMBER.fullmatch(value) else _iso(value)
+
+
+def _since_epoch(seconds: Decimal) -> datetime:
+    if abs(seconds) > 10**12:
+        raise Unfit(f"no time: {seconds}")
+    micros = int((seconds * 1_000_000).to_integral_value(rounding=ROUND_FLOOR))
+    try:
+        return _EPOCH + timedelta(microseconds=micros)
+    except OverflowError as error:
+        raise Unfit(f"no time: {seconds}") from error
+
+
+def _iso(value: str) -> datetime:
+    found = _ISO.fullmatch(value)
+    if not found:
+        raise Unfit(f"not ISO 8601: {value}")
+    *parts, fraction, zone = found.groups()
+    micros = int((fraction or "0").ljust(6, "0")[:6])
+    try:
+        year, month, day, hour, minute, second = (int(part or 0) for part in parts)
+        moment = datetime(year, month, day, hour, minute, second, micros, _offset(zone))
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise Unfit(f"no time that exists: {value}") from error
+
+
+def _offset(zone: str | None) -> timezone:
+    if zone is None or zone in "Zz":
+        return UTC
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    if int(digits[2:]) > 59:
+        raise ValueError(zone)
+    size = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return timezone(-size if zone[0] == "-" else size)
+
+
+def _milliseconds(value: Piped) -> Piped:
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = Decimal(value)
+    if not isinstance(value, Decimal):
+        raise Unfit(f"not milliseconds: {value}")
+    return _since_epoch(EXACT.divide(value, Decimal(1000)))
+
+
+def _ulid(value: Piped) -> Piped:
+    letters = shown(value).upper()
+    if len(letters) != 26 or letters[0] > "7" or any(letter not in _CROCKFORD for letter in letters):
+        raise Unfit(f"not a ULID: {value}")
+    millis = 0
+    for letter in letters[:10]:
+        millis = millis * 32 + _CROCKFORD.index(letter)
+    return _since_epoch(EXACT.divide(Decimal(millis), Decimal(1000)))
+
+
+def _date(moment: datetime, form: str, zone: ZoneInfo | timezone) -> str:
+    try:
+        local = moment.astimezone(zone)
+    except OverflowError as error:
+        raise Unfit(f"no such time in {zone}") from error
+    year, week, weekday = local.isocalendar()
+    # strftime leaves years before 1000 unpadded on Linux, and they would sort wrongly.
+    own = {"Y": f"{local.year:04}", "G": f"{year:04}", "V": f"{week:02}", "u": str(weekday)}
+    return re.sub("%(.)", lambda found: own.get(found[1]) or local.strftime(found[0]), form)

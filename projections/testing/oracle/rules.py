@@ -1,0 +1,274 @@
+"""Rules: what one source item contributes to which targets, and what the contributions to a target come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from projections.language.keys import Image, ItemKey, Value, encode_key
+from projections.testing.oracle.entities import Entity
+from projections.testing.oracle.measures import Measure, order, ordered
+from projections.testing.oracle.patterns import pattern
+from projections.testing.oracle.scope import Scope
+from projections.testing.oracle.templates import Template, numeric
+from projections.testing.oracle.values import EXACT, Missing, Unfit, normal, number, size, text, wire
+
+__all__ = ["EVERYTHING", "Contribution", "EmbedRule", "GroupRule", "IndexRule", "Rule", "rule"]
+
+EVERYTHING = "*"
+"""Stands for every attribute that nobody else owns: what a copy with `attributes: all` owns."""
+
+LIST_BYTES, MEMBER_BYTES = 32_768, 300_000
+"""The most bytes of a published list, and of the attributes kept of one source for a list or a claimed copy."""
+
+_Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one source item, or one element of it, gives to one target."""
+
+    target: ItemKey
+    source: str
+    """The encoded key of the source item."""
+    position: int
+    """Of the element of `each` in the source item."""
+    content: Mapping[str, Any]
+    """Aggregates: the amount of each attribute. Others: the attributes in wire form."""
+    by: tuple[Any, ...] = ()
+    """What `top` and `latest` order by."""
+
+
+class Rule:
+    """What all kinds have in common. `attributes` are those it owns on items of `into`."""
+
+    def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
+        self.name = name
+        self.kind: str = document["kind"]
+        self.live: bool = document["mode"] == "live"
+        self.source, self.into = source, into
+        self.fits = pattern(document["where"])
+        self.attributes: set[str] = set()
+
+
+class GroupRule(Rule):
+    """`copy`, `aggregate`, `top` and `latest`: targets are found by their keys."""
+
+    def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
+        super().__init__(name, document, source, into)
+        self._each = document["each"]
+        self._bind = {variable: Template.parse(text) for variable, text in document["bind"].items()}
+        self._by: str | None = document.get("by")
+        self._descending = document.get("order") == "desc"
+        self._limit: int = document.get("limit", 1)
+        self._as: str = document.get("as", "")
+        self._measures = {name: Measure(form) for name, form in document.get("set", {}).items()}
+        listed = document.get("attributes", {})
+        self.everything = listed == "all"
+        self._kept = self.kind != "copy" or document["claimed"]
+        self._attributes: Mapping[str, str] = {} if self.everything else listed
+        values = document.get("values", {})
+        self._templates = {n: Template.parse(v["template"]) for n, v in values.items() if "template" in v}
+        self._constants = {n: wire(v["constant"]) for n, v in values.items() if "constant" in v}
+        self.not_copied: set[str] = set()
+        """With `attributes: all`: what other rules own on the target."""
+        self.attributes = {self._as} if self.kind == "top" else {*self._measures, *self._attributes, *values}
+        if self.kind == "copy":
+            self.attributes |= into.constants.keys()
+        if self.everything:
+            self.attributes.add(EVERYTHING)
+
+    def contributions(self, key: ItemKey, item: Image, variables: Mapping[str, Value]) -> list[Contribution]:
+        """What the source item gives: nothing at all if any part of it is bad input."""
+        found = []
+        try:
+            for position, element in enumerate(self._elements(Scope(item, variables))):
+                scope = Scope(item, variables, element)
+                try:
+                    if self.fits(scope.get):
+                        found.append(self._contribution(encode_key(key), position, scope))
+                except Missing:
+                    continue
+            self._check_sums(found)
+        except (Unfit, Missing):
+            return []
+        return found
+
+    def _check_sums(self, given: Sequence[Contribution]) -> None:
+        """What the elements of one source add to one target is an amount of that source. Raises Unfit."""
+        sums: dict[tuple[ItemKey, str], Decimal] = {}
+        for one in given if self._measures and len(given) > 1 else ():
+            for name, amount in one.content.items():
+                if isinstance(amount, Decimal):
+                    sums[one.target, name] = EXACT.add(sums.get((one.target, name), Decimal(0)), amount)
+        for (_, name), amount in sums.items():
+            self._measures[name].within(amount)
+
+    def _elements(self, scope: Scope) -> Iterator[dict[str, Value]]:
+        """The variable of `each` for each element; once, without a variable, where there is no `each`."""
+        if self._each is None:
+            yield {}
+            return
+        value = scope.need(self._each["path"])
+        seen = []
+        for element in _ancestors(value, self._each["separator"]) if self._each["ancestors"] else _list(value):
+            if "M" not in element:
+                if normal(element) in seen:
+                    continue
+                seen.append(normal(element))
+            yield {self._each["variable"]: element}
+
+    def _contribution(self, source: str, position: int, scope: Scope) -> Contribution:
+        def variable(name: str) -> Value:
+            return {"S": self._bind[name].render(scope.need)} if name in self._bind else scope.need(name)
+
+        target = self.into.key(variable)
+        if self.kind == "aggregate":
+            amounts = {name: measure.amount(scope) for name, measure in self._measures.items()}
+            return Contribution(target, source, position, amounts)
+        by = () if self._by is None else _by(scope.need(self._by))
+        content = self._content(scope)
+        if self._kept and size({"M": content}) - 3 - len(content) > MEMBER_BYTES:
+            raise Unfit("more attributes than a member holds")
+        return Contribution(target, source, position, content, by)
+
+    def _content(self, scope: Scope) -> dict[str, Value]:
+        found: dict[str, Value] = {}
+        if self.everything:
+            found = {name: value for name, value in scope.item.items() if name not in self.not_copied}
+        for name, path in self._attributes.items():
+            value = scope.get(path)
+            if value is not None:
+                found[name] = value
+        for name, template in self._templates.items():
+            found[name] = {"S": template.render(scope.need)}
+        return {**found, **self._constants}
+
+    def result(self, given: Sequence[Contribution]) -> dict[str, Value]:
+        """The attributes on an existing target, from all contributions to it."""
+        if self.kind == "copy":
+            least = min(given, key=lambda one: (one.source, one.position))
+            return {**least.content, **self.into.constants}
+        if self.kind == "aggregate":
+            results = {n: m.result([one.content[n] for one in given]) for n, m in self._measures.items()}
+            return {name: value for name, value in results.items() if value is not None}
+        ranked = sorted(given, key=lambda one: (one.by, one.source, one.position), reverse=self._descending)
+        if self.kind == "latest":
+            return dict(ranked[0].content) if ranked else {}
+        return {self._as: {"L": _cut([{"M": dict(one.content)} for one in ranked[: self._limit]])}}
+
+
+def _cut(elements: list[Value]) -> list[Value]:
+    """The longest beginning of a list that takes 32 KB at most."""
+    return next(elements[:many] for many in range(len(elements), -1, -1) if size({"L": elements[:many]}) <= LIST_BYTES)
+
+
+def _ancestors(value: Value, separator: str) -> Iterator[Value]:
+    if "S" not in value:
+        raise Unfit(f"no path: {value}")
+    parts = value["S"].split(separator)
+    for depth in range(1, len(parts)):
+        if parts[depth - 1]:  # a folder without a name is none
+            yield {"S": separator.join(parts[:depth])}
+
+
+def _list(value: Value) -> list[Value]:
+    ((kind, content),) = value.items()
+    if kind not in ("L", "SS", "NS"):
+        raise Unfit(f"neither list nor set of texts or numbers: {value}")
+    elements: list[Value] = list(content) if kind == "L" else [{kind[0]: member} for member in content]
+    if any(element.keys().isdisjoint(("S", "N", "M")) for element in elements):
+        raise Unfit(f"elements that are neither texts nor numbers nor maps: {value}")
+    return elements
+
+
+def _by(value: Value) -> tuple[Any, ...]:
+    if "S" in value:
+        return order(ordered(value["S"]))
+    return order(number(value))
+
+
+class IndexRule(Rule):
+    """`index`: key attributes of indexes, on the source item itself."""
+
+    def __init__(self, name: str, document: _Document, source: Entity) -> None:
+        super().__init__(name, document, source, source)
+        self._cases = [
+            (pattern(case["where"]), {name: Template.parse(text) for name, text in case["set"].items()})
+            for case in document["cases"]
+        ]
+        self.attributes = {name for _, templates in self._cases for name in templates}
+
+    def result(self, item: Image, variables: Mapping[str, Value]) -> dict[str, Value]:
+        scope = Scope(item, variables)
+        try:
+            if not self.fits(scope.get):
+                return {}
+            for fits, templates in self._cases:
+                if fits(scope.get):
+                    return {name: self._value(name, template, scope) for name, template in templates.items()}
+        except (Missing, Unfit):
+            pass
+        return {}
+
+    def _value(self, name: str, template: Template, scope: Scope) -> Value:
+        kind, most = self.source.table.index_keys.get(name, ("S", 2048))
+        if kind == "B":
+            value = scope.need(template.slots[0].path)
+            if "B" not in value:
+                raise Unfit(f"not binary: {value}")
+            return value
+        shown = template.render(scope.need)
+        if not 0 < len(shown.encode()) <= most:
+            raise Unfit(f"not the size of a key: {shown[:80]!r}")
+        return {"N": numeric(shown)} if kind == "N" else {"S": shown}
+
+
+class EmbedRule(Rule):
+    """`embed`: attributes of the parent, which is the source, in each child that references it."""
+
+    def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
+        super().__init__(name, document, source, into)
+        self._match = {name: Template.parse(text) for name, text in document["match"].items()}
+        self._attributes: Mapping[str, str] = document["attributes"]
+        self.keep = document["on_delete"] == "keep"
+        self.attributes = set(self._attributes)
+
+    def referenced(self, item: Image, variables: Mapping[str, Value]) -> tuple[str, ...] | None:
+        """By what children reference this parent, None if nothing can."""
+        scope = Scope(item, variables)
+        try:
+            return tuple(template.render(scope.need) for template in self._match.values())
+        except (Missing, Unfit):
+            return None
+
+    def references(self, item: Image, variables: Mapping[str, Value]) -> tuple[str, ...] | None:
+        """What this child references, None if nothing."""
+        scope = Scope(item, variables)
+        try:
+            return tuple(text(scope.need(name)) for name in self._match)
+        except (Missing, Unfit):
+            return None
+
+    def result(self, item: Image, variables: Mapping[str, Value]) -> dict[str, Value]:
+        """What this parent gives to its children."""
+        scope = Scope(item, variables)
+        try:
+            if not self.fits(scope.get):
+                return {}
+            found = {name: scope.get(path) for name, path in self._attributes.items()}
+        except Unfit:
+            return {}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def rule(name: str, document: _Document, entities: Mapping[str, Entity]) -> GroupRule | IndexRule | EmbedRule:
+    """The rule that a part of the canonical document describes."""
+    source = entities[document["from"]]
+    if document["kind"] == "index":
+        return IndexRule(name, document, source)
+    if document["kind"] == "embed":
+        return EmbedRule(name, document, source, entities[document["into"]])
+    return GroupRule(name, document, source, entities[document["into"]])

@@ -1,0 +1,60 @@
+"""What the names in a rule mean for one source item: the variable of `each`, key variables, attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from projections.language.keys import Image, Value
+from projections.testing.oracle.values import Missing, Unfit, text
+
+__all__ = ["Scope", "walk"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One source item (without guards), its key variables, and the element of `each`, if any, as a variable."""
+
+    item: Image
+    variables: Mapping[str, Value]
+    element: Mapping[str, Value] = field(default_factory=dict)
+
+    def get(self, path: str) -> Value | None:
+        """The value a name or dotted path stands for, None if the item lacks it.
+
+        Raises Unfit if a key variable and an attribute of this name differ.
+        """
+        head, *rest = path.split(".")
+        if head in self.element:
+            return walk(self.element[head], rest)
+        attribute = self.item.get(head)
+        if rest or head not in self.variables:
+            return None if attribute is None else walk(attribute, rest)
+        variable = self.variables[head]
+        if attribute is None:
+            return variable
+        if text(attribute) != text(variable):
+            raise Unfit(f"{head} is {variable} in the key and {attribute} as an attribute")
+        return attribute
+
+    def need(self, path: str) -> Value:
+        """The same, but raises Missing where the item lacks it."""
+        value = self.get(path)
+        if value is None:
+            raise Missing(path)
+        return value
+
+
+def walk(value: Value, steps: list[str]) -> Value | None:
+    """The value at the end of a path into maps and, by position, lists."""
+    found: Value | None = value
+    for step in steps:
+        if found is None:
+            return None
+        if "M" in found:
+            found = found["M"].get(step)
+        elif "L" in found and step.isdecimal() and int(step) < len(found["L"]):
+            found = found["L"][int(step)]
+        else:
+            return None
+    return found

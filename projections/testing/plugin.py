@@ -1,0 +1,91 @@
+"""The pytest plugin: the fixture `projections`, and the files `*.projections.yaml` as tests.
+
+Which rules: `@pytest.mark.projections(rules="FILE")` or `rules: FILE` in a case file, relative to the file of the test
+(or the rules themselves); else `--projections-rules FILE`; else `projections_rules = FILE` in pytest's configuration; else
+`rules.yaml` in the root directory.
+
+`redeliver=True` in the marker, `redeliver: true` in a case file, `--projections-redeliver` or `projections_redeliver = true`
+in pytest's configuration: every batch is delivered twice, and in the end the whole stream once more.
+
+Only pytest is imported here: a run without our tests is no slower.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from projections.testing.rulebook import Rulebook
+    from projections.testing.trial import Trial
+
+__all__ = ["projections"]
+
+MARKER = 'projections(rules="FILE", redeliver=False): the rules under test, and whether all is delivered again'
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("projections", "rules of dynamodb-projections")
+    group.addoption("--projections-rules", metavar="FILE", help="The rule file under test.")
+    group.addoption(
+        "--projections-redeliver", action="store_true", default=None, help="Deliver every batch twice, and all again."
+    )
+    parser.addini("projections_rules", "The rule file under test, relative to the root directory.")
+    parser.addini("projections_redeliver", "Deliver every batch twice, and all again.", type="bool", default=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if not file_path.name.endswith((".projections.yaml", ".projections.yml")):
+        return None
+    from projections.testing.collection import CaseFile
+
+    return CaseFile.from_parent(parent, path=file_path)
+
+
+@pytest.fixture
+def projections(request: pytest.FixtureRequest) -> Trial:
+    """Empty tables under the rules: given(…), put, update, delete, expire, then(…), item, items, assert_simulation."""
+    marker = request.node.get_closest_marker("projections")
+    settings = _settings(marker) if marker is not None else {}
+    from projections.errors import ProjectionsError
+    from projections.printable import printable
+    from projections.testing.trial import Trial
+
+    try:
+        rules = rules_for(request.config, settings.get("rules"), request.path.parent)
+    except ProjectionsError as error:
+        raise pytest.fail.Exception(printable(str(error), lines=True), pytrace=False) from None
+    return Trial(rules, redeliver=redeliver_for(request.config, settings.get("redeliver")))
+
+
+def _settings(marker: pytest.Mark) -> Mapping[str, Any]:
+    settings = {"rules": marker.args[0], **marker.kwargs} if marker.args else marker.kwargs
+    if len(marker.args) > 1 or settings.keys() - {"rules", "redeliver"}:
+        pytest.fail(f"@pytest.mark.{MARKER}", pytrace=False)
+    return settings
+
+
+def rules_for(config: pytest.Config, own: str | Path | Mapping[str, Any] | None, beside: Path) -> Rulebook:
+    """The rules of a test that names `own`, a path relative to `beside`, or none. Raises ProjectionsError."""
+    from projections.testing.rulebook import rulebook
+
+    if own is not None:
+        return rulebook(own, beside)
+    if given := config.getoption("projections_rules"):
+        return rulebook(given, config.invocation_params.dir)
+    return rulebook(config.getini("projections_rules") or None, config.rootpath)
+
+
+def redeliver_for(config: pytest.Config, own: bool | None) -> bool:
+    """Whether to deliver again: as the command line says, else as the test says, else as the configuration says."""
+    if config.getoption("projections_redeliver"):
+        return True
+    return bool(config.getini("projections_redeliver") if own is None else own)

@@ -1,0 +1,134 @@
+"""Many histories, one seed after the other, over several processes."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from projections.testing.simulation.harm import HARM
+from projections.testing.simulation.history import Outcome
+from projections.testing.simulation.odds import fixed
+from projections.testing.simulation.scene import Scene
+
+__all__ = ["Campaign", "Report"]
+
+_CHUNK = 50
+"""Histories that a process plays before it tells: a second's work or two."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of the histories from `seed` on. `failures` are the outcomes with problems, the lowest seed first."""
+
+    seed: int
+    histories: int = 0
+    writes: int = 0
+    records: int = 0
+    deliveries: int = 0
+    calls: int = 0
+    faults: int = 0
+    seconds: float = 0.0
+    wrong: int = 0
+    """Histories that did not end as the source items say, or were not sound on the way."""
+    harm: int = 0
+    """Histories in which the engine changed or removed what belongs to the application."""
+    failures: list[Outcome] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        self.histories += 1
+        self.writes += outcome.writes
+        self.records += outcome.records
+        self.deliveries += outcome.deliveries
+        self.calls += outcome.calls
+        self.faults += outcome.faults
+        if outcome.problems:
+            self.failures.append(outcome)
+            harm = [problem.startswith(HARM) for problem in outcome.problems]
+            self.harm += any(harm)
+            self.wrong += not all(harm)
+
+    def merge(self, other: Report) -> None:
+        self.histories += other.histories
+        self.writes += other.writes
+        self.records += other.records
+        self.deliveries += other.deliveries
+        self.calls += other.calls
+        self.faults += other.faults
+        self.wrong += other.wrong
+        self.harm += other.harm
+        self.failures = sorted([*self.failures, *other.failures], key=lambda outcome: outcome.seed)
+
+
+class Campaign:
+    """Plays histories of one rule file until they are done or, unless `keep_going`, one has problems.
+
+    `odds` replaces odds that each history would draw.
+    """
+
+    def __init__(
+        self,
+        document: Mapping[str, Any],
+        *,
+        without: frozenset[str] = frozenset(),
+        keep_going: bool = False,
+        odds: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._document = document
+        self._without = without
+        self._keep_going = keep_going
+        self._odds = odds or {}
+
+    def run(
+        self,
+        seed: int,
+        histories: int,
+        *,
+        jobs: int = 1,
+        progress: Callable[[Report], None] = lambda report: None,
+    ) -> Report:
+        """Plays the histories of the seeds from `seed` on. The failure with the lowest seed is found however many jobs."""
+        report, started = Report(seed), time.perf_counter()
+        chunks = [(first, min(_CHUNK, seed + histories - first)) for first in range(seed, seed + histories, _CHUNK)]
+        for part in self._parts(chunks, jobs):
+            report.merge(part)
+            report.seconds = time.perf_counter() - started
+            progress(report)
+            if report.failures and not self._keep_going:
+                break
+        return report
+
+    def _parts(self, chunks: list[tuple[int, int]], jobs: int) -> Iterator[Report]:
+        if jobs <= 1 or len(chunks) < 2:
+            scene = Scene(self._document, self._without, fixed(self._odds))
+            for first, count in chunks:
+                yield _play(scene, first, count)
+            return
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(jobs, _begin, (self._document, self._without, self._odds)) as pool:
+            yield from pool.imap(_chunk, chunks)
+
+
+def _play(scene: Scene, first: int, count: int) -> Report:
+    report = Report(first)
+    for seed in range(first, first + count):
+        report.add(scene.play(seed))
+    return report
+
+
+_scene: Scene | None = None
+"""Of this process, made once when it begins."""
+
+
+def _begin(document: Mapping[str, Any], without: frozenset[str], odds: Mapping[str, Any]) -> None:
+    global _scene
+    _scene = Scene(document, without, fixed(odds))
+    gc.freeze()
+
+
+def _chunk(chunk: tuple[int, int]) -> Report:
+    assert _scene is not None
+    return _play(_scene, *chunk)

@@ -1,0 +1,389 @@
+"""Changes of rules: two versions of a rule file, as an operator deploys one after the other.
+
+One of the two is the file as it is, the other differs in a rule or two. The ways to change a rule work on canonical
+documents of any content; what comes out and does not compile is thrown away. Left out is what nobody could judge:
+
+- A rule that keeps what expired has settled it as it was then. If it is changed or added, nothing expires in the history.
+- A copy that is renamed or retired leaves items behind that only `retired: remove` takes away.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from projections.errors import ProjectionsError
+from projections.language.program import Program
+from projections.language.syntax import LanguageError
+from projections.language.templates import Template
+from projections.testing.oracle import Oracle
+from projections.testing.simulation.pools import FOREIGN, Pools
+
+__all__ = ["Change", "change"]
+
+Document = dict[str, Any]
+
+_LEDGER = ("aggregate", "top", "latest")
+_COMMON = ("kind", "from", "where", "bind", "each", "expired", "mode", "into")
+_TRIES = 60
+_MEASURED = re.compile(r"(?:(?:number|text)\()?([\w.]+)\)?")
+"""An expression that is a path, perhaps in `number(…)` or `text(…)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Canonical documents before and after, and what differs, in words."""
+
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    words: str
+    expires: bool
+    """Whether items may expire meanwhile."""
+
+
+def change(document: Mapping[str, Any], pools: Pools, rng: Random, *, entities: bool = False) -> Change | None:
+    """A change from or to these rules, or their `entities`; None if none is found."""
+    for _ in range(_TRIES):
+        draft = _Draft(document, pools, rng)
+        drawn = draft.entity() if entities else draft.draw()
+        if drawn is not None and _usable(drawn.before) and _usable(drawn.after):
+            return drawn
+    return None
+
+
+def _usable(document: Mapping[str, Any]) -> bool:
+    try:
+        program = Program.from_document(document)
+        Pools(program)
+        Oracle(document)
+    except (LanguageError, ProjectionsError):
+        return False
+    return bool(program.rules)
+
+
+class _Draft:
+    """A changed copy of a document."""
+
+    def __init__(self, document: Mapping[str, Any], pools: Pools, rng: Random) -> None:
+        self._document = document
+        self._pools = pools
+        self._rng = rng
+        self._other: Document = copy.deepcopy(dict(document))
+        self._rules: dict[str, Document] = self._other["projections"]
+
+    def draw(self) -> Change | None:
+        names = list(self._rules)
+        name = names[int(self._rng.random() * len(names))]
+        keeps = self._rules[name]["expired"] == "keep"
+        dice = self._rng.random()
+        if dice < 0.12 and len(names) > 1:
+            del self._rules[name]
+            return Change(self._other, self._document, f"{name} is added", not keeps)
+        if dice < 0.24 and len(names) > 1:
+            return self._retired(name)
+        if dice < 0.30 and self._rules[name]["kind"] != "copy":
+            return self._renamed(name, keeps)
+        if dice < 0.42:
+            self._rules[name]["mode"] = "shadow"
+            return Change(self._other, self._document, f"{name} goes live from shadow", expires=not keeps)
+        words = [self._edited(name)]
+        if self._rng.random() < 0.3:
+            second = names[int(self._rng.random() * len(names))]
+            keeps = keeps or self._rules[second]["expired"] == "keep"
+            words.append(self._edited(second))
+        text = " and ".join(word for word in words if word)
+        if not text:
+            return None
+        if self._rng.random() < 0.5:
+            return Change(self._document, self._other, text, not keeps)
+        return Change(self._other, self._document, f"{text}, taken back", not keeps)
+
+    def entity(self) -> Change | None:
+        """One entity changes: how its items are recognised, their keys, or what is declared unique."""
+        names = {name for rule in self._rules.values() for name in (rule["from"], rule.get("into", rule["from"]))}
+        name = self._any(sorted(names))
+        form = self._other["entities"][name]
+        made = name in self._pools.created
+        others = [one for other, one in self._other["entities"].items() if other != name]
+        alone = not any((one["table"], one["key"]) == (form["table"], form["key"]) for one in others)
+        dice = self._rng.random()
+        if dice < 0.5:
+            if form["match"] and self._rng.random() < 0.4 and alone:  # else nothing would tell the entities apart
+                form["match"] = None
+                words = "match is dropped"
+            elif made:
+                form["match"] = {**(form["match"] or {}), "variety": "new"}  # which rules write on what they create
+                words = f"match is {form['match']}"
+            else:
+                form["match"] = {**(form["match"] or {}), FOREIGN: [{"exists": self._rng.random() < 0.5}]}
+                words = f"match is {form['match']}"
+        elif dice < 0.8 and made:
+            attribute = next(iter(form["key"]))
+            form["key"][attribute] = "NEW" + form["key"][attribute]
+            words = f"{attribute} is {form['key'][attribute]}"
+        else:
+            form["id"] = None if form["id"] else self._any(self._variables(name) or [""]) or None
+            words = f"id is {form['id']}"
+        if form == self._document["entities"][name]:
+            return None
+        if self._rng.random() < 0.5 and not made:
+            return Change(self._other, self._document, f"{name}: {words}, taken back", expires=False)
+        return Change(self._document, self._other, f"{name}: {words}", expires=False)
+
+    def _retired(self, name: str) -> Change:
+        del self._rules[name]
+        fate = "keep" if self._rng.random() < 0.5 else "remove"
+        self._other["retired"] = {**self._other["retired"], name: fate}
+        return Change(self._document, self._other, f"{name} is retired: {fate}", expires=True)
+
+    def _renamed(self, name: str, keeps: bool) -> Change:
+        old = f"{name}Before"
+        before = copy.deepcopy(dict(self._document))
+        before["projections"] = {
+            (old if one == name else one): rule for one, rule in self._document["projections"].items()
+        }
+        after = copy.deepcopy(dict(self._document))
+        after["retired"] = {**after["retired"], old: "keep" if self._rng.random() < 0.5 else "remove"}
+        return Change(before, after, f"{old} is renamed to {name}", not keeps)
+
+    def _edited(self, name: str) -> str | None:
+        """Changes a rule in one way; which, None if that way is not open to this rule."""
+        rule = self._rules[name]
+        ways: list[Callable[[str, Document], str | None]] = [self._where, *self._ways(rule)]
+        way = ways[int(self._rng.random() * len(ways))]
+        words = way(name, rule)
+        return None if words is None else f"{name}: {words}"
+
+    def _ways(self, rule: Document) -> Iterator[Callable[[str, Document], str | None]]:
+        kind = rule["kind"]
+        if kind == "aggregate":
+            yield from (self._less_measured, self._more_measured, self._otherwise_measured, self._shards)
+        if kind in ("top", "latest"):
+            yield from (self._order, self._by)
+        if kind == "top":
+            yield self._limit
+        if kind in ("top", "latest", "copy", "embed"):
+            yield from (self._less_shown, self._more_shown)
+        if kind == "copy":
+            yield from (self._values, self._claimed)
+        if kind in _LEDGER or rule.get("claimed"):
+            yield self._target
+        if kind in _LEDGER:
+            yield from (self._into, self._kind)
+        if kind == "index":
+            yield from (self._fewer_cases, self._cases_turned, self._prefixed)
+        if kind == "embed":
+            yield self._on_delete
+
+    # What may be read
+
+    def _any(self, choices: list[Any]) -> Any:
+        return choices[int(self._rng.random() * len(choices))]
+
+    def _attributes(self, rule: Document) -> list[str]:
+        """Attributes of the source that the application writes."""
+        kind = self._pools.kinds.get(rule["from"])
+        return list(kind.attributes) if kind is not None else []
+
+    def _variables(self, entity: str) -> list[str]:
+        key = self._document["entities"][entity]["key"]
+        return list(dict.fromkeys(name for text in key.values() for name in Template.parse(text).names))
+
+    def _key_text(self, rule: Document, without: str) -> str | None:
+        """A template of something that the source has, other than `without`."""
+        names = [*self._attributes(rule), *self._variables(rule["from"])]
+        if rule["each"]:
+            names.append(rule["each"]["variable"])
+        names = [name for name in names if name != without]
+        return f"{{{self._any(names)}}}" if names else None
+
+    # Of all kinds
+
+    def _where(self, name: str, rule: Document) -> str | None:
+        if rule["where"] is not None and self._rng.random() < 0.5:
+            rule["where"] = None
+            return "where is dropped"
+        names = [path for path in self._attributes(rule) if "." not in path]
+        attribute = self._any([*names, FOREIGN])
+        rule["where"] = {attribute: [{"exists": self._rng.random() < 0.7}]}
+        return f"where is {rule['where']}"
+
+    # Of aggregates
+
+    def _less_measured(self, name: str, rule: Document) -> str | None:
+        if len(rule["set"]) < 2:
+            return None
+        gone = self._any(list(rule["set"]))
+        del rule["set"][gone]
+        return f"{gone} is no longer set"
+
+    def _more_measured(self, name: str, rule: Document) -> str | None:
+        rule["set"][f"{name}More"] = self._measure(rule)
+        return f"{name}More is set to {rule['set'][f'{name}More']}"
+
+    def _otherwise_measured(self, name: str, rule: Document) -> str | None:
+        measure = self._any(list(rule["set"]))
+        rule["set"][measure] = self._measure(rule)
+        return f"{measure} is {rule['set'][measure]}"
+
+    def _measure(self, rule: Document) -> Document:
+        paths = [
+            found[1]
+            for m in rule["set"].values()
+            if m["expression"] and (found := _MEASURED.fullmatch(m["expression"]))
+        ]
+        names = [path for path in self._attributes(rule) if "." not in path]
+        where = {self._any(names): [{"exists": True}]} if names and self._rng.random() < 0.5 else None
+        if paths and self._rng.random() < 0.7:
+            function = self._any(["sum", "avg", "min", "max"])
+            return {"function": function, "expression": self._typed(function, self._any(paths)), "where": where}
+        return {"function": "count", "expression": None, "where": where}
+
+    def _typed(self, function: str, path: str) -> str:
+        return f"{self._any(['number', 'text'])}({path})" if function in ("min", "max") else path
+
+    def _shards(self, name: str, rule: Document) -> str | None:
+        rule["shards"] = self._any([shards for shards in (1, 2, 3) if shards != rule["shards"]])
+        return f"shards is {rule['shards']}"
+
+    # Of lists
+
+    def _order(self, name: str, rule: Document) -> str | None:
+        rule["order"] = "asc" if rule["order"] == "desc" else "desc"
+        return f"order is {rule['order']}"
+
+    def _by(self, name: str, rule: Document) -> str | None:
+        names = [path for path in self._attributes(rule) if path != rule["by"]]
+        if not names:
+            return None
+        rule["by"] = self._any(names)
+        return f"by is {rule['by']}"
+
+    def _limit(self, name: str, rule: Document) -> str | None:
+        rule["limit"] += -1 if rule["limit"] > 1 and self._rng.random() < 0.5 else 1
+        return f"limit is {rule['limit']}"
+
+    # Of what is carried over
+
+    def _less_shown(self, name: str, rule: Document) -> str | None:
+        if rule["attributes"] == "all" or len(rule["attributes"]) < 2:
+            return None
+        gone = self._any(list(rule["attributes"]))
+        del rule["attributes"][gone]
+        return f"{gone} is no longer among its attributes"
+
+    def _more_shown(self, name: str, rule: Document) -> str | None:
+        paths = self._attributes(rule)
+        if rule["attributes"] == "all" or not paths:
+            return None
+        rule["attributes"][f"{name}More"] = self._any(paths)
+        return f"{name}More is {rule['attributes'][f'{name}More']}"
+
+    def _values(self, name: str, rule: Document) -> str | None:
+        rule["values"][f"{name}Value"] = {"constant": self._any([1, "x", True])}
+        return f"{name}Value is {rule['values'][f'{name}Value']}"
+
+    def _claimed(self, name: str, rule: Document) -> str | None:
+        """As where an `id` is declared, or no longer: everything that holds for a claimed copy holds for another one."""
+        if rule["claimed"] or rule["expired"] == "keep":
+            return None
+        rule["claimed"] = True
+        return "its copies are claimed"
+
+    # Of kinds
+
+    def _kind(self, name: str, rule: Document) -> str | None:
+        """Another kind of rule of the same name: its targets and its guard are as before, what it shows is new."""
+        kind = self._any([kind for kind in _LEDGER if kind != rule["kind"]])
+        paths = self._attributes(rule)
+        if not paths or (kind != "aggregate" and rule["expired"] == "keep"):
+            return None
+        shown: Document
+        if kind == "aggregate":
+            measures = [self._measure({**rule, "set": {}})]
+            if self._rng.random() < 0.5:
+                path, function = self._any(paths), self._any(["sum", "avg", "min", "max"])
+                measures.append({"function": function, "expression": self._typed(function, path), "where": None})
+            shown = {"set": {f"{name}Kind{number}": one for number, one in enumerate(measures)}, "shards": 1}
+        else:
+            order = self._any(["asc", "desc"])
+            shown = {"by": self._any(paths), "order": order, "attributes": {f"{name}Kind": self._any(paths)}}
+            if kind == "top":
+                shown |= {"as": f"{name}List", "limit": self._any([1, 2, 3])}
+        kept = {key: rule[key] for key in _COMMON}
+        rule.clear()
+        rule.update({**kept, "kind": kind, **shown})
+        return f"it is {kind} of {shown}"
+
+    # Of targets
+
+    def _target(self, name: str, rule: Document) -> str | None:
+        variable = self._any(self._variables(rule["into"]))
+        if variable in rule["bind"] and self._rng.random() < 0.3:
+            del rule["bind"][variable]
+            return f"{variable} is no longer bound"
+        text = self._key_text(rule, variable)
+        if text is None or text == rule["bind"].get(variable):
+            return None
+        rule["bind"][variable] = text
+        return f"{variable} is {text}"
+
+    def _into(self, name: str, rule: Document) -> str | None:
+        """Into another entity, which no rule reads, so that there is no cycle, and whose attributes are free."""
+        read = {one["from"] for one in self._rules.values()}
+        made = {one["into"] for one in self._rules.values() if one["kind"] == "copy"}
+        names = _written(rule)
+        taken = {
+            one["into"] for one in self._rules.values() if one is not rule and "into" in one and names & _written(one)
+        }
+        others = [one for one in self._document["entities"] if one not in read | made | taken and one != rule["into"]]
+        if not others:
+            return None
+        rule["into"] = self._any(others)
+        known = self._variables(rule["from"])
+        rule["bind"] = {}
+        for variable in self._variables(rule["into"]):
+            text = self._key_text(rule, variable)
+            if variable not in known and text is not None:
+                rule["bind"][variable] = text
+        return f"into {rule['into']} by {rule['bind']}"
+
+    # Of indexes and embeds
+
+    def _fewer_cases(self, name: str, rule: Document) -> str | None:
+        if len(rule["cases"]) < 2:
+            return None
+        rule["cases"].pop(int(self._rng.random() * len(rule["cases"])))
+        return "one case less"
+
+    def _cases_turned(self, name: str, rule: Document) -> str | None:
+        if len(rule["cases"]) < 2:
+            return None
+        rule["cases"].reverse()
+        return "its cases are turned round"
+
+    def _prefixed(self, name: str, rule: Document) -> str | None:
+        indexes = self._document["tables"][self._document["entities"][rule["from"]]["table"]]["indexes"]
+        kinds = {name: kind for index in indexes.values() for part in index.values() for name, kind in part}
+        case = self._any(rule["cases"])
+        names = [name for name in case["set"] if kinds.get(name) == "S"]
+        if not names:
+            return None
+        attribute = self._any(names)
+        case["set"][attribute] = "NEW#" + case["set"][attribute]
+        return f"{attribute} is {case['set'][attribute]}"
+
+    def _on_delete(self, name: str, rule: Document) -> str | None:
+        rule["on_delete"] = "remove" if rule["on_delete"] == "keep" else "keep"
+        return f"on_delete is {rule['on_delete']}"
+
+
+def _written(rule: Document) -> set[str]:
+    """The attributes that a rule writes by name."""
+    listed = rule.get("attributes", {})
+    names = {rule["as"]} if rule["kind"] == "top" else {*rule.get("set", {}), *(() if listed == "all" else listed)}
+    return names | set(rule.get("values", {}))

@@ -1,0 +1,357 @@
+"""What must hold whenever a rule writes, and when a history has come to rest: what the oracle says of the items."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from projections.engine.guards import at_of, by_of
+from projections.engine.indexes import index_write
+from projections.engine.plan import Rejected, plan
+from projections.engine.records import decode
+from projections.engine.registry import LIVE, REGISTRY, Standing
+from projections.engine.store import Image, ItemKey, Value
+from projections.errors import BadInput
+from projections.language.embeds import EmbedRule
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
+from projections.language.rules import CopyRule, IndexRule, Rule
+from projections.language.values import plain, same
+from projections.stores.memory import MemoryStore
+from projections.testing.oracle import Difference, Oracle
+from projections.testing.simulation import ledger_checks
+from projections.testing.simulation.trace import image_text
+
+__all__ = ["Checks", "Ended", "Lived"]
+
+OCCUPIED = "occupied:"
+"""How the reason begins why a rule's item is not created: an item of another kind has its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Where a history came to rest, and what it went through."""
+
+    items: Mapping[ItemKey, Image]
+    ledger: Sequence[Image]
+    expired: Sequence[Mapping[str, Any]]
+    """Records of deletions by TTL."""
+    records: Mapping[str, Mapping[str, Any]]
+    """Every stream record, by sequence number."""
+    rejected: Sequence[Rejected]
+    refused: Sequence[Rejected]
+    """What refreshes rejected."""
+    programs: Sequence[Program]
+    """All rules that were in force."""
+    genuine: Callable[[ItemKey, Value], bool]
+    """Whether the engine wrote a guard on the item where it is."""
+    unsettled: Collection[str] = ()
+    """Items that expired while rules were deployed that never were in force: their entries may keep what they had."""
+    unclear: bool = False
+    """Whether what such items contributed is not determined."""
+    touched: Collection[ItemKey] | None = ()
+    """Items with values of rules that the application wrote. None if not every record was delivered to the same rules."""
+    unheard: bool = False
+    """Whether the stream was off for a while: nobody can tell whose copy it is that lost its guard then."""
+
+
+class Lived:
+    """Which rules have ever been live, by name and fingerprint, as far as the registry was looked at."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._rules: set[tuple[str, str]] = set()
+        self._read: Any = None
+
+    def look(self) -> Collection[tuple[str, str]]:
+        item = self._store.get(REGISTRY)
+        if item is not None and item["rules"] is not self._read:
+            self._read = item["rules"]
+            live = [(name, one.fingerprint) for name, one in Standing.read(item).rules.items() if one.state == LIVE]
+            self._rules.update(live)
+        return self._rules
+
+
+class Checks:
+    """All checks for one rule file."""
+
+    def __init__(self, program: Program, document: Mapping[str, Any]) -> None:
+        self._program = program
+        self._oracle = Oracle(document)
+        self._group_guards = {program.guard(rule.name) for rules in program.ledger_rules.values() for rule in rules}
+        self._by_guard: dict[str, Rule] = {program.guard(rule.name): rule for rule in program.rules.values()}
+        self._shadow_indexes = [
+            rule for rule in program.rules.values() if isinstance(rule, IndexRule) and rule.mode == "shadow"
+        ]
+
+    def problems(self, ended: Ended) -> list[str]:
+        """Everything that is wrong, in words; nothing if all is well."""
+        return [
+            *self._items(ended),
+            *self._kept(ended),
+            *ledger_checks.problems(self._program, ended.items, ended.ledger, ended.genuine, ended.unsettled),
+            *self._rejections(ended),
+        ]
+
+    def written(
+        self,
+        key: ItemKey,
+        before: Image | None,
+        after: Image | None,
+        *,
+        tampered: bool,
+        lived: Collection[tuple[str, str]],
+    ) -> list[str]:
+        """What is wrong with a write of the engine at the moment it is made, whatever becomes of it later.
+
+        `tampered` says that the application has written guards, so that they may well go back. `lived` has the rules that
+        were ever live.
+        """
+        problems = self._premature(key, before, after, lived)
+        return problems or self._wrong(key, before, after, tampered)
+
+    def _premature(
+        self, key: ItemKey, before: Image | None, after: Image | None, lived: Collection[tuple[str, str]]
+    ) -> list[str]:
+        """Rules in the shadow write nothing, and those that keep a ledger nothing before they were live."""
+        guards = {
+            name: image[name]
+            for image in (before, after)
+            if image is not None
+            for name in image
+            if name.startswith(self._program.guard_prefix)
+        }
+        item = self._program.recognise(key, before) if before is not None and after is None else None
+        copied = item is not None and item.entity.copied
+        found = []
+        for name in guards:
+            if before is not None and after is not None and (before.get(name) == after.get(name) or name not in after):
+                continue  # what is removed from an item that has left its entity is not published
+            rule = self._by_guard.get(name)
+            if rule is None or (before is not None and after is None and len(guards) > 1):
+                continue  # nobody's, or deleted for another rule's sake
+            if copied and not isinstance(rule, CopyRule):
+                continue  # a copy, of which the application took the guard
+            if rule.mode == "shadow":
+                found.append(f"{encode_key(key)}: {rule.name} is in the shadow, and wrote {_shown(after)}")
+            elif name in self._group_guards and (rule.name, rule.fingerprint) not in lived:
+                found.append(f"{encode_key(key)}: {rule.name} has never been live, and wrote {_shown(after)}")
+        for rule in self._shadow_indexes:
+            if after is not None and before is not None and rule.source is self._entity(key, after):
+                names = [name for name, _, _ in rule.attributes if before.get(name) != after.get(name)]
+                found += [f"{encode_key(key)} {name}: {rule.name} is in the shadow" for name in names]
+        return found
+
+    def _entity(self, key: ItemKey, image: Image) -> object:
+        item = self._program.recognise(key, image)
+        return item.entity if item is not None else None
+
+    def _wrong(self, key: ItemKey, before: Image | None, after: Image | None, tampered: bool) -> list[str]:
+        item = self._program.recognise(key, after) if after is not None else None
+        if before is None and (item is None or not item.entity.owned_by_rules):
+            return [f"{encode_key(key)}: brought to life by the engine, which is the application's to do"]
+        if item is None or after is None:
+            return []
+        if before is None:
+            guards = [value for name, value in after.items() if name.startswith(self._program.guard_prefix)]
+            if not item.entity.copied and all(guard["M"].get("n") == {"N": "0"} for guard in guards if "M" in guard):
+                return [f"{encode_key(key)}: brought to life by a rule to which nothing contributes"]
+            return []
+        problems = []
+        for name in after if not tampered else ():
+            back = name.startswith(self._program.guard_prefix) and at_of(after[name]) < at_of(before.get(name))
+            if back and (by_of(after[name]) == by_of(before.get(name)) or name in self._group_guards):
+                problems.append(f"{encode_key(key)}: the guard {name} went back from {before[name]} to {after[name]}")
+        for rule in self._program.index_rules.get(item.entity.name, ()):
+            names = [name for name, _, _ in rule.attributes if before.get(name) != after.get(name)]
+            if not names:
+                continue
+            try:
+                desired = rule.desired(item)
+            except BadInput:
+                desired = {}
+            problems += [
+                f"{encode_key(key)} {name}: {rule.name} wrote {_shown(after.get(name))} when other attributes said "
+                f"{_shown(desired.get(name))}"
+                for name in names
+                if desired.get(name) != after.get(name)
+            ]
+        return problems
+
+    # Items
+
+    def _items(self, ended: Ended) -> Iterator[str]:
+        program = self._program
+        items: dict[str, list[Image]] = {name: [] for name in program.tables}
+        for key, image in ended.items.items():
+            items[key.table].append(image)
+        expected = self._oracle.expected(items, self._settled(ended), ended.genuine)
+        reported = {one.rule for one in (*ended.rejected, *ended.refused) if one.reason.startswith(OCCUPIED)}
+        for key, rule in sorted(expected.occupied):
+            if rule not in reported:
+                yield f"{encode_key(key)}: the key is occupied, and no record of {rule} was rejected for it"
+        keep = [rule.name for rules in self._program.ledger_rules.values() for rule in rules if rule.expired == "keep"]
+        for one in self._oracle.differences(items, expected):
+            if ended.unclear and one.rule in keep:
+                continue
+            if ended.unheard and one.attribute is None and one.actual and not self._has_guard(one):
+                continue
+            what = f"{one.key}" + (f" {one.attribute}" if one.attribute else "")
+            yield f"{what}: is {_shown(one.actual)}, should be {_shown(one.expected)} (rule {one.rule})"
+
+    def _has_guard(self, one: Difference) -> bool:
+        """Whether an item that should not be there bears the guard of the rule that should not make it."""
+        return one.rule is None or one.actual is None or self._program.guard(one.rule) in one.actual
+
+    def _kept(self, ended: Ended) -> Iterator[str]:
+        """Children of parents that are gone, under `on_delete: keep`, which do not have what these gave last.
+
+        Only where the rule has written: where the guard names the parent. The others keep what they held.
+        """
+        rules = [rule for rule in self._oracle.embed_rules if rule.keep]
+        if not rules or ended.touched is None:
+            return
+        given: dict[tuple[str, ItemKey], tuple[object, Mapping[str, Value]]] = {}
+        for record in ended.records.values():
+            change = record["dynamodb"]
+            table = record["eventSourceARN"].split("/")[1]
+            key = self._program.tables[table].key(table, change["Keys"])
+            known = self._oracle.recognise(key, change["NewImage"]) if "NewImage" in change else None
+            for rule in rules:
+                if known is not None and known[0] is rule.source:
+                    image = change["NewImage"]
+                    given[rule.name, key] = rule.referenced(image, known[1]), rule.result(image, known[1])
+        for key, image in ended.items.items():
+            child = self._oracle.recognise(key, image) if key not in ended.touched else None
+            for rule in rules if child is not None else ():
+                guard = image.get(self._program.guard(rule.name))
+                if child is None or child[0] is not rule.into or guard is None or not ended.genuine(key, guard):
+                    continue
+                parent = decode_key(by_of(guard))
+                there = self._oracle.recognise(parent, ended.items[parent]) if parent in ended.items else None
+                reference, values = given.get((rule.name, parent), (None, {}))
+                gone = there is None or there[0] is not rule.source
+                if not gone or reference is None or rule.references(image, child[1]) != reference:
+                    continue
+                for name in sorted(rule.attributes):
+                    if not same(image.get(name), values.get(name)):
+                        yield (
+                            f"{encode_key(key)} {name}: is {_shown(image.get(name))}, and its parent, which is gone, gave "
+                            f"{_shown(values.get(name))} (rule {rule.name})"
+                        )
+
+    def _settled(self, ended: Ended) -> list[tuple[str, Image]]:
+        """What expired, for each rule that keeps what it contributed."""
+        found = []
+        for record in ended.expired:
+            change = record["dynamodb"]
+            table = record["eventSourceARN"].split("/")[1]
+            key = self._program.tables[table].key(table, change["Keys"])
+            item = self._program.recognise(key, change["OldImage"])
+            if item is None:
+                continue
+            for rule in self._program.ledger_rules.get(item.entity.name, ()):
+                if rule.expired == "keep":
+                    found.append((rule.name, change["OldImage"]))
+        return found
+
+    # Rejections
+
+    def _rejections(self, ended: Ended) -> Iterator[str]:
+        """Only what planning alone finds wrong with a record may be rejected, since all values here can be stored."""
+        for one in dict.fromkeys(ended.rejected):
+            record = ended.records.get(one.sequence or "")
+            if one.sequence is None and one.rule is not None:  # of a task
+                if not any(_was_bad(program, one, ended) for program in ended.programs):
+                    yield f"refused without need: {one.rule}, {one.key}: {one.reason}"
+            elif record is None:
+                yield f"rejected, but there is no such record: {one}"
+            elif not any(_is_due(program, one, record, ended) for program in ended.programs):
+                yield f"rejected without need: {one.rule}, {one.key}: {one.reason}"
+        for one in ended.refused:
+            if not any(_was_bad(program, one, ended) for program in ended.programs):
+                yield f"refused without need: {one.rule}, {one.key}: {one.reason}"
+
+
+def _is_due(program: Program, one: Rejected, record: Mapping[str, Any], ended: Ended) -> bool:
+    """Whether a program has to reject this for the record's sake."""
+    alone = decode(record, {name: name for name in program.tables}, program.tables)
+    expected = plan(program, [alone]).rejected
+    if one not in expected and alone.new is not None:
+        # an echo that came with the record that brought the mistake tells for both
+        expected = [replace(each, event=one.event) for each in plan(program, [alone._replace(old=None)]).rejected]
+    return one in expected or _refers_badly(program, one, ended) or _was_occupied(program, one, ended)
+
+
+def _images(program: Program, key: ItemKey, ended: Ended) -> Iterator[Image]:
+    """All that an item ever was."""
+    wire = program.tables[key.table].wire(key)
+    for record in ended.records.values():
+        image = record["dynamodb"].get("NewImage")
+        if image is not None and record["dynamodb"]["Keys"] == wire:
+            yield image
+
+
+def _refers_badly(program: Program, one: Rejected, ended: Ended) -> bool:
+    """Whether a child's reference was bad input at any time: a pull looks at what is there now, not at the record."""
+    rule = program.rules.get(one.rule or "")
+    key = decode_key(one.key or "|")
+    if not isinstance(rule, EmbedRule):
+        return False
+    for image in _images(program, key, ended):
+        item = program.recognise(key, image)
+        try:
+            if item is not None and item.entity is rule.into:
+                rule.reference(item)
+        except BadInput as reason:
+            if str(reason) == one.reason:
+                return True
+    return False
+
+
+def _was_occupied(program: Program, one: Rejected, ended: Ended) -> bool:
+    """Whether the application had an item of another kind under any key of a rule's targets, at any time."""
+    if not one.reason.startswith(OCCUPIED):
+        return False
+    rules = (
+        program.rules.values() if one.rule is None else [program.rules[one.rule]] if one.rule in program.rules else []
+    )
+    targets = {
+        rule.into.name: rule.into
+        for rule in rules
+        if not isinstance(rule, IndexRule | EmbedRule) and hasattr(rule, "into")
+    }
+    for record in ended.records.values():
+        change = record["dynamodb"]
+        table = record["eventSourceARN"].split("/")[1]
+        key = program.tables[table].key(table, change["Keys"])
+        for into in targets.values() if "NewImage" in change else ():
+            if into.at(key):
+                item = program.recognise(key, change["NewImage"])
+                if item is None or item.entity is not into:
+                    return True
+    return False
+
+
+def _was_bad(program: Program, one: Rejected, ended: Ended) -> bool:
+    """Whether a rule could not be evaluated on an item at any time, for this reason."""
+    if _refers_badly(program, one, ended) or _was_occupied(program, one, ended):
+        return True
+    key = decode_key(one.key or "|")
+    for image in _images(program, key, ended):
+        item = program.recognise(key, image)
+        if item is not None:
+            problems = [*program.contributions(item).problems, *index_write(program, item, "")[1]]
+            if (one.rule, one.reason) in problems:
+                return True
+    return False
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "absent"
+    if len(value) == 1 and next(iter(value)) in ("S", "N", "B", "BOOL", "NULL", "SS", "NS", "BS", "L", "M"):
+        return json.dumps(plain(value), ensure_ascii=False)
+    return image_text(value)

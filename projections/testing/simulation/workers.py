@@ -1,0 +1,212 @@
+"""Invocations of the function under a scheduler: they stand still before and after every call of the store.
+
+Each invocation runs in greenlets, one for each thread that the function would have. A greenlet that comes to a call
+switches to the scheduler, which later resumes it, perhaps with a fault, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from projections.engine.ledger_items import LEDGER
+from projections.engine.store import Action, Image, ItemKey, Page, Schema, Store, Update, Value, Write
+from projections.errors import ConditionFailed, Reason, StoreError, TransactionCancelled, Transient
+from projections.stores.statements import require_items
+
+if TYPE_CHECKING:
+    from projections.testing.simulation.scene import Edition
+
+__all__ = ["CONFLICT", "LOST", "THROTTLED", "Invocation", "SteppedStore", "Thread", "at_once", "carry_out"]
+
+THROTTLED = "throttled"
+"""The call is refused before it does anything."""
+CONFLICT = "conflict"
+"""A transaction meets another one: cancelled."""
+LOST = "answer lost"
+"""The call is carried out, and nobody hears of it."""
+
+
+Finish = Callable[[Any, Exception | None], None]
+"""Tells whoever invoked the function its answer, or why there is none."""
+
+
+class Invocation:
+    """One event given to a function, or one piece of an operator's work."""
+
+    def __init__(self, number: int, edition: Edition, finish: Finish, seconds: float, what: str = "invocation") -> None:
+        self.number = number
+        self.edition = edition
+        """The rules it was started with."""
+        self.finish = finish
+        self.seconds = seconds
+        self.name = f"{what} {number}"
+        self.of_function = what == "invocation"
+        """What is left of its time."""
+        self.freeze: Callable[[Invocation, float], None] = lambda invocation, seconds: None
+        """Makes it stand still for about so many seconds."""
+        self.abandoned = False
+        """The mapping has given up on it, yet it goes on: nobody waits for its answer."""
+        self.born = 0.0
+        """When it began, in seconds since 1970."""
+        self.frozen = 0
+        """The step until which it stands still, as a process does that got no processor, or whose packet is on its way."""
+        self.threads: list[Thread] = []
+        self.chain = 0
+        """How many invocations led to one another by way of a queue, itself included."""
+        self.instance: Any = None
+        """The process of the function that it is served by, if any."""
+        self.answer: Any = None
+        self.error: Exception | None = None
+
+    def remaining(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds -= seconds
+        if seconds >= 1:
+            self.freeze(self, seconds)
+        pause("sleeps", None)
+
+
+class Thread(greenlet):
+    """One thread of an invocation. `at` says where it stands: (what, which call, on what, its outcome)."""
+
+    def __init__(self, scheduler: greenlet, invocation: Invocation, work: Callable[[], Any]) -> None:
+        super().__init__(None, scheduler)
+        self.scheduler = scheduler
+        self.invocation = invocation
+        self.work = work
+        self.at: tuple[str, str, Any, Any] = ("starts", "", None, None)
+        self.awaits = 0
+        """Threads that it has started and waits for."""
+        self.awaited_by: Thread | None = None
+        self.result: Any = None
+        self.failure: Exception | None = None
+
+    def run(self, _: None = None) -> None:
+        try:
+            self.result = self.work()
+        except GreenletExit:
+            return  # the process is gone, and nobody is told
+        except Exception as error:
+            self.failure = error
+        self.invocation.threads.remove(self)
+        if self.awaited_by is not None:
+            self.awaited_by.awaits -= 1
+
+
+def pause(what: str, subject: Any) -> Any:
+    """Stand still until the scheduler goes on; what it sends."""
+    thread = getcurrent()
+    assert isinstance(thread, Thread)
+    thread.at = (what, "", subject, None)
+    return thread.scheduler.switch()
+
+
+def at_once(pieces: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Runs pieces of work as the function's threads do: in any interleaving, and all to their end if one fails."""
+    if len(pieces) < 2:
+        return [piece() for piece in pieces]
+    thread = getcurrent()
+    assert isinstance(thread, Thread)
+    assert thread.awaited_by is None, "what runs at once must not wait for what runs at once: in a pool it never ends"
+    started = []
+    for piece in pieces:
+        child = Thread(thread.scheduler, thread.invocation, piece)
+        child.awaited_by = thread
+        thread.invocation.threads.append(child)
+        started.append(child)
+    thread.awaits = len(started)
+    thread.at = ("awaits", "", None, None)
+    thread.scheduler.switch()
+    for child in started:
+        if child.failure is not None:
+            raise child.failure
+    return [child.result for child in started]
+
+
+class SteppedStore:
+    """A store whose calls can be interleaved with others, refused, or left without an answer."""
+
+    def __init__(self, store: Store, lagging: Callable[[str], Store], most: Callable[[], int]) -> None:
+        self._store = store
+        self._lagging = lagging
+        """A table's indexes as they may still look now."""
+        self._most = most
+        """How many items a page of an application's table has; DynamoDB's pages end at 1 MB, wherever that is."""
+
+    def schema(self, table: str) -> Schema:
+        return self._store.schema(table)
+
+    def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
+        found: Image | None = carry_out("get", key, lambda: self._store.get(key, attributes))
+        return found
+
+    def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
+        found: dict[ItemKey, Image] = carry_out("get_many", keys, lambda: self._store.get_many(keys))
+        return found
+
+    def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
+        def call() -> Page:
+            store = self._store if options.get("index") is None else self._lagging(table)
+            if table != LEDGER and "limit" in options:
+                return store.query(table, values, **{**options, "limit": min(options["limit"], self._most())})
+            return store.query(table, values, **options)
+
+        page: Page = carry_out("query", (table, values, options), call)
+        return page
+
+    def scan(self, table: str, **options: Any) -> Page:
+        page: Page = carry_out("scan", (table, options), lambda: self._store.scan(table, **options))
+        return page
+
+    def write(self, write: Write) -> Image | None:
+        removed: Image | None = carry_out("write", write, lambda: self._store.write(write))
+        return removed
+
+    def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
+        """One request, yet each of its updates is carried out for itself: each may fail, and others come between."""
+        answers: list[StoreError | None] = []
+        for write in writes:
+            require_items(self._store.schema(write.key.table), write)
+            try:
+                self.write(write)
+                answers.append(None)
+            except ConditionFailed:
+                answers.append(ConditionFailed())  # without the item, as on DynamoDB
+            except StoreError as error:
+                answers.append(error)
+        return answers
+
+    def transact(self, writes: Sequence[Action]) -> None:
+        carry_out("transact", writes, lambda: self._store.transact(writes))
+
+
+def carry_out(name: str, subject: Any, call: Callable[[], Any]) -> Any:
+    """One call, with a stop before and a stop after it. Raises what the scheduler wants it to."""
+    thread = getcurrent()
+    assert isinstance(thread, Thread)
+    thread.at = ("asks", name, subject, None)
+    fault = thread.scheduler.switch()
+    if fault == THROTTLED:
+        raise Transient("the store was throttled")
+    if fault == CONFLICT:
+        raise TransactionCancelled([Reason(CONFLICT), *[None] * (len(subject) - 1)])
+    result, failed = None, None
+    try:
+        result = call()
+    except StoreError as error:
+        failed = error
+    thread.at = ("hears", name, subject, failed if failed is not None else result)
+    thread.scheduler.switch()
+    if fault == LOST:
+        raise Transient("the answer of the store was lost")
+    if failed is not None:
+        # What is caught outside the function that raised it would hold this frame, and all it refers to, for long.
+        if isinstance(failed, ConditionFailed | TransactionCancelled):
+            failed.__traceback__ = None
+        raise failed
+    return result

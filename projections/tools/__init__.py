@@ -1,1 +1,0 @@
-"""The tools: the command line and what stands behind its commands."""

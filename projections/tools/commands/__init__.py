@@ -1,1 +1,0 @@
-"""One module per command. Each is imported when its command is called, so that `projections --help` is quick."""

@@ -1,0 +1,81 @@
+"""The order of the house: imports go downwards, and what is cited exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from emulators import ROOT
+
+PACKAGES = (
+    "language",
+    "engine",
+    "stores",
+    "operations",
+    "aws",
+    "local",
+    "deploy",
+    "inspect",
+    "init",
+    "testing",
+    "dev",
+    "cli",
+)
+"""From the ground up: each may import from itself and from those before it."""
+
+GROUND = {"errors", "printable"}
+"""Modules that all may import. `terminal` prints, so only `dev` and `cli` may."""
+
+
+def imports() -> Iterator[tuple[Path, str, str]]:
+    """Each import of our own by a module: its file, its package, and the package or module below `projections` it names."""
+    for path in sorted((ROOT / "projections").rglob("*.py")):
+        package = path.relative_to(ROOT / "projections").parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [one.name for one in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                whole = node.module == "projections"
+                names = [f"projections.{one.name}" for one in node.names] if whole else [node.module]
+            for name in names:
+                if name.startswith("projections.") and name != "projections.__version__":
+                    yield path.relative_to(ROOT), package, name.split(".")[1]
+
+
+def test_imports_go_downwards() -> None:
+    allowed = {package: {*GROUND, *PACKAGES[: number + 1]} for number, package in enumerate(PACKAGES)}
+    for package in ("dev", "cli"):
+        allowed[package].add("terminal")
+    allowed |= {"terminal": {"printable"}, "printable": set(), "errors": set(), "__main__": {"cli"}, "rules": set()}
+    wrong = [f"{path} imports {name}" for path, package, name in imports() if name not in allowed.get(package, set())]
+    assert wrong == []
+
+
+def test_the_packages_are_those_that_the_library_lists() -> None:
+    import projections
+
+    found = {path.name for path in (ROOT / "projections").iterdir() if (path / "__init__.py").exists()}
+    assert found == {*PACKAGES, "rules"}
+    assert re.findall(r"^- `(\w+)`:", projections.__doc__ or "", re.MULTILINE) == list(PACKAGES)
+
+
+CITED = re.compile(r"`((?:projections|tests|docs|handlers|events|benchmarks)/[\w./-]*\w/?)`")
+
+
+def test_files_that_are_cited_exist() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, capture_output=True, check=True).stdout.split(
+        "\n"
+    )
+    texts = [name for name in listed if name.endswith((".py", ".md", ".yaml", ".toml", "Makefile"))]
+    wrong = []
+    for name in texts:
+        if not (ROOT / name).is_file() or name.startswith("tests/goldens/"):
+            continue
+        for cited in CITED.findall((ROOT / name).read_text(encoding="utf-8")):
+            if "*" not in cited and not (ROOT / cited).exists():
+                wrong.append(f"{name}: {cited}")
+    assert wrong == []
