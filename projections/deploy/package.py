@@ -38,12 +38,7 @@ def package(rules: str | Path, directory: str | Path) -> None:
 
 def _library_only(directory: str, names: list[str]) -> set[str]:
     """What is not copied of a directory."""
-    others = set()
-    if Path(directory) == _LIBRARY:
-        others = {name for name in names if name not in _ROOMS and (_LIBRARY / name).is_dir()} | {
-            "__main__.py",
-            "terminal.py",
-        }
+    others = set(names) - _DEPLOYED if Path(directory) == _LIBRARY else set()
     return {*_NOT_DEPLOYED(directory, names), *others}
 
 
