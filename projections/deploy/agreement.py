@@ -80,12 +80,12 @@ def _recursion(both: Comparison, pair: Pair) -> Iterator[Finding]:
 
 
 _NOT_OF_A_VERSION = (
-    *("DeploymentPreference", "Events", "ReservedConcurrentExecutions", "Tags", "VersionDescription"),
+    *("Description", "DeploymentPreference", "Events", "ReservedConcurrentExecutions", "Tags", "VersionDescription"),
     "Environment",  # judged by variable
 )
 """Properties of a function that are not published with a version."""
 
-_TOLD_BY_STREAM = ("TABLE_NAME", "TABLES")
+_IMPLIED_BY_STREAM = ("TABLE_NAME", "TABLES")
 """Variables that cannot change alone: another table has another stream."""
 
 
@@ -101,8 +101,14 @@ def _versions(both: Comparison, pair: Pair) -> Iterator[Finding]:
         properties |= _mapping(both.document.at(place))
         environment |= _mapping(both.document.at((*place, "Environment", "Variables")))
     published = [value for name, value in properties.items() if name not in _NOT_OF_A_VERSION]
-    published += [value for name, value in environment.items() if name not in _TOLD_BY_STREAM]
+    published += [value for name, value in environment.items() if name not in _IMPLIED_BY_STREAM]
     missing = both.theirs.parameters_in(published) - both.theirs.parameters_in(properties.get("VersionDescription"))
+    if function.properties.get("AutoPublishAliasAllProperties") is not True:
+        reason = (
+            f"SAM publishes no version of {function.id} for most of its properties, so its alias keeps the old ones"
+        )
+        instead = "AutoPublishAliasAllProperties: true"
+        yield both.finding("warning", "versions", function.path("AutoPublishAlias"), reason, instead)
     if missing:
         reason = (
             f"if only {', '.join(sorted(missing))} change{'' if len(missing) > 1 else 's'}, SAM publishes no version of "

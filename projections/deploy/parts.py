@@ -45,11 +45,8 @@ def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
             [f"!Not [!Condition Create{it}]" for it in (*(f"Table{t.suffix}" for t in tables), "Ledger")]
         ),
         "auto": "" if deployment.existing else " `auto` is `fill` if any table exists already, else `live`.",
-        "new rules": (
-            "!Ref NewRules"
-            if deployment.existing
-            else "!If [ChooseNewRules, !If [HoldsData, fill, live], !Ref NewRules]"
-        ),
+        "new rules": _new_rules(deployment),
+        "longest ledger name": str(139 - LABEL * len(tables)),
         "ledger name": f"!If [CreateLedger, !Ref LedgerTable, !Ref {_LEDGER}]",
         "ledger arn": f"!If\n  - CreateLedger\n  - !GetAtt LedgerTable.Arn\n  - !Sub {_TABLE_ARN}/${{{_LEDGER}}}",
         "streams of all tables": _listed([_within(deployment, one, "/stream/*") for one in tables]),
@@ -60,7 +57,6 @@ def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
             "called": f" as {table.name} of the rules" if table.name != MAIN else "",
             "table name": _name(deployment, table),
             "stream arn": _stream(deployment, table),
-            "stream label": f'!Select [3, !Split ["/", {_stream(deployment, table)}]]',
             "table arn": _within(deployment, table, ""),
             "index arns": _listed([_within(deployment, table, f"/index/{index}") for index in table.queried]),
         }
@@ -71,6 +67,8 @@ def part(name: str, deployment: Deployment, table: TableNeeds | None) -> list[st
     """The lines that `#: insert NAME` stands for."""
     if name == "tables":
         return _environment(deployment)
+    if name == "version":
+        return _version(deployment)
     assert table is not None, f"{name} is of one table"
     return {"keys and indexes": _keys, "ttl": _ttl, "filters": _filters}[name](table)
 
@@ -122,6 +120,34 @@ def _environment(deployment: Deployment) -> list[str]:
         '  - ","',
         *_items(streams, "  - - ", "    - "),
     ]
+
+
+def _new_rules(deployment: Deployment) -> str:
+    if deployment.existing:
+        return "!Ref NewRules"
+    return "!If [ChooseNewRules, !If [HoldsData, fill, live], !Ref NewRules]"
+
+
+LABEL = 24
+"""Characters of a stream's label and a space, in the description of a version."""
+
+
+def _version(deployment: Deployment) -> list[str]:
+    """The description of a version: all values of parameters that its function gets, in at most 256 characters.
+
+    All but the ledger's name takes 117 characters at most, and 24 for each stream. The names of tables are not among them:
+    another table has another stream.
+    """
+    values = [
+        f'!If [CreateLedger, "-", !Ref {_LEDGER}]',
+        '!If [HasKey, !Select [1, !Split ["key/", !Ref KmsKeyArn]], "-"]',
+        "!Ref RulesFile",
+        _new_rules(deployment),
+        *(f"!Ref {name}" for name in ("PushWritesPerSecond", "AuditItems", "Redact", "LogLevel", "Tracing")),
+        *(f"!Ref {name}" for name in ("Runtime", "MemorySize")),
+        *(f'!Select [3, !Split ["/", {_stream(deployment, table)}]]' for table in deployment.tables),
+    ]
+    return ['- " "', *_items(values, "- - ", "  - ")]
 
 
 def _items(texts: Sequence[str], first: str, others: str) -> list[str]:

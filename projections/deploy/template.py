@@ -15,7 +15,7 @@ __all__ = ["BASE", "sam_template"]
 BASE = Path(__file__).with_name("base.yaml")
 
 _GRADUAL_TABLES = 4
-"""24 characters each, and up to 130 for all other parameters."""
+"""With more, 256 characters have no room for the name of a ledger."""
 
 _DIRECTIVE = re.compile(r"(?P<indent> *)#: ?(?P<word>each|if|else|end|insert|#)(?: (?P<rest>.*))?")
 _VALUE = re.compile(r"<([A-Za-z][A-Za-z ]*)>")

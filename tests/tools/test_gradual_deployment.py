@@ -106,6 +106,8 @@ def test_another_value_of_a_parameter_alone_is_another_version(name: str) -> Non
     before, after = version(template()), version(template(), **{name: CHANGES[name]})
     assert before[0] == after[0]  # as SAM sees it nothing has changed
     assert before[1] != after[1]
+    function = transformed(template(), **{name: CHANGES[name]})["StreamFunction"]
+    assert function.properties["Description"] == after[1]  # else Lambda would publish no version
 
 
 def test_another_table_or_stream_is_another_version() -> None:
@@ -141,7 +143,9 @@ def test_the_check_names_parameters_that_would_not_reach_the_alias() -> None:
     assert (found.severity, found.code) == ("warning", "versions")
     assert found.reason.startswith("if only Colour, Shade change, SAM publishes no version of StreamFunction")
     del function["VersionDescription"]
-    (found,) = disagreements(Document("t", edited), rules)
+    function["AutoPublishAliasAllProperties"] = False
+    alias, found = disagreements(Document("t", edited), rules)
+    assert alias.instead == "AutoPublishAliasAllProperties: true"
     assert {"ExistingLedgerTableName", "Redact", "KmsKeyArn"} <= set(found.reason.replace(",", "").split())
 
 
@@ -155,7 +159,9 @@ def test_the_description_has_room_for_four_tables_and_more_are_refused() -> None
     given = {name: values[-1] for name, values in longest(data["Parameters"]).items()} | {"KmsKeyArn": KEY}
     given |= {f"ExistingTableNameT{number}": "a" * 255 for number in range(4)}
     given |= {f"ExistingStreamArnT{number}": STREAM for number in range(4)}
-    assert len(version(data, **given, ExistingLedgerTableName="l" * 30, RulesFile="rules.json")[1]) <= 256
+    given |= {name: "x" * data["Parameters"][name]["MaxLength"] for name in ("ExistingLedgerTableName", "RulesFile")}
+    assert len(given["ExistingLedgerTableName"]) == 43
+    assert len(version(data, **given)[1]) == 256
     with pytest.raises(UsageError, match=r"^--gradual takes rules of at most 4 tables, and these have 5"):
         sam_template(rules(5))
 
