@@ -129,7 +129,7 @@ def test_status_compares_the_deployed_rules_with_the_active_ones_whatever_file_i
     _, said = place.run("status", "--stack", stack)
     found = {one["subject"]: one for one in said["findings"]}
     assert found["deployed rules"]["says"] == "are not active (new: latest; changed: likes)"
-    assert found["deployed rules"]["todo"] == "Run `projections backfill` to activate them."
+    assert found["deployed rules"]["todo"] == f"Run `projections backfill --stack {stack}` to activate them."
 
 
 def without_function(place: Place) -> None:
