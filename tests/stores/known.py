@@ -33,8 +33,8 @@ WRONG: dict[str, dict[str, list[str]]] = {
             "*:spaced-number",
             "*:bad-number-in-condition",
         ],
-        "adds numbers that are no integers as floats, or not at all": ["test_add:before5*"],
-        "compares elements of number sets as text": ["test_discard:before2*", "*:same-number-twice"],
+        "adds numbers that are no integers as floats, or not at all": ["test_add:*1e-37*"],
+        "compares elements of number sets as text": ["test_discard:({'NS':*", "*:same-number-twice"],
         "does not check sets, levels and operators": [
             "*:duplicates",
             "*:empty-set",
@@ -83,9 +83,9 @@ WRONG: dict[str, dict[str, list[str]]] = {
         "rounds sums to the 28 digits of Python's decimals": [
             "test_a_*:add-39-digits",
             "*:add-tiny",
-            "test_add:before5*",
+            "test_add:*1e-37*",
         ],
-        "compares elements of number sets as text": ["test_add:before8*", "test_discard:before2*"],
+        "compares elements of number sets as text": ["test_add:({'NS':*", "test_discard:({'NS':*"],
         "keeps number keys as text": ["test_numbers_as_keys_*"],
         "orders whatever has no order": ["test_only_strings_numbers_and_binary_have_an_order:*"],
         "gives a wrong operand in a transaction as a reason": [

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from backends import plain
+from table import each
 
 from projections.engine.store import (
     Above,
@@ -186,18 +187,14 @@ ABSENT_FALSE: list[Condition] = [
 ]
 
 
-def cases(conditions: Sequence[Condition]) -> list[Any]:
-    return [pytest.param(c, id=repr(c)) for c in conditions]
-
-
-@pytest.mark.parametrize("condition", cases(TRUE))
+@each(condition=TRUE)
 def test_a_write_is_made_if_its_condition_holds(store: Store, p: str, condition: Condition) -> None:
     store.write(Update(key(p), set=ITEM))
     store.write(Update(key(p), set={"hit": s("x")}, condition=condition))
     assert attribute(store, key(p), "hit") == ("S", "x")
 
 
-@pytest.mark.parametrize("condition", cases(FALSE))
+@each(condition=FALSE)
 def test_a_write_is_refused_with_the_item_if_its_condition_fails(store: Store, p: str, condition: Condition) -> None:
     store.write(Update(key(p), set=ITEM))
     before = stored(store, key(p))
@@ -206,13 +203,13 @@ def test_a_write_is_refused_with_the_item_if_its_condition_fails(store: Store, p
     assert plain(failure.value.item) == before == stored(store, key(p))
 
 
-@pytest.mark.parametrize("condition", cases(ABSENT_TRUE))
+@each(condition=ABSENT_TRUE)
 def test_a_condition_may_hold_where_there_is_no_item(store: Store, p: str, condition: Condition) -> None:
     store.write(Update(key(p), set={"hit": s("x")}, condition=condition))
     assert attribute(store, key(p), "hit") == ("S", "x")
 
 
-@pytest.mark.parametrize("condition", cases(ABSENT_FALSE))
+@each(condition=ABSENT_FALSE)
 def test_a_failed_condition_carries_nothing_where_there_is_no_item(store: Store, p: str, condition: Condition) -> None:
     with pytest.raises(ConditionFailed) as failure:
         store.write(Update(key(p), set={"hit": s("x")}, condition=condition))
@@ -232,7 +229,7 @@ def test_a_deletion_may_have_a_condition(store: Store, p: str) -> None:
     store.write(Delete(key(p)))
 
 
-@pytest.mark.parametrize("value", [{"M": {}}, {"L": []}, {"BOOL": True}, {"NULL": True}, {"SS": ["a"]}], ids=repr)
+@each(value=[{"M": {}}, {"L": []}, {"BOOL": True}, {"NULL": True}, {"SS": ["a"]}])
 def test_only_strings_numbers_and_binary_have_an_order(store: Store, p: str, value: Value) -> None:
     with pytest.raises(InvalidRequest):
         store.write(Update(key(p), condition=Below(("text",), value)))
@@ -282,9 +279,8 @@ def test_set_remove_add_and_discard_go_together(store: Store, p: str) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("before", "added", "after"),
-    [
+@each(
+    example=[
         (None, n(5), ("N", 5)),
         (None, n(0), ("N", 0)),
         (n(5), n(-7), ("N", -2)),
@@ -297,16 +293,16 @@ def test_set_remove_add_and_discard_go_together(store: Store, p: str) -> None:
         ({"BS": ["AA=="]}, {"BS": ["AQ=="]}, ("BS", {"AA==", "AQ=="})),
     ],
 )
-def test_add(store: Store, p: str, before: Value | None, added: Value, after: Any) -> None:
+def test_add(store: Store, p: str, example: tuple[Value | None, Value, Any]) -> None:
+    before, added, after = example
     if before:
         store.write(Update(key(p), set={"x": before}))
     store.write(Update(key(p), add={"x": added}))
     assert attribute(store, key(p), "x") == after
 
 
-@pytest.mark.parametrize(
-    ("before", "discarded", "after"),
-    [
+@each(
+    example=[
         ({"SS": ["a", "b"]}, {"SS": ["a"]}, ("SS", {"b"})),
         ({"SS": ["a", "b"]}, {"SS": ["a", "b", "c"]}, None),
         ({"NS": ["1", "2"]}, {"NS": ["1.0"]}, ("NS", {2})),
@@ -314,7 +310,8 @@ def test_add(store: Store, p: str, before: Value | None, added: Value, after: An
         (None, {"SS": ["a"]}, None),
     ],
 )
-def test_discard(store: Store, p: str, before: Value | None, discarded: Value, after: Any) -> None:
+def test_discard(store: Store, p: str, example: tuple[Value | None, Value, Any]) -> None:
+    before, discarded, after = example
     if before:
         store.write(Update(key(p), set={"x": before}))
     store.write(Update(key(p), discard={"x": discarded}))
@@ -370,7 +367,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("update", REFUSED.values(), ids=REFUSED)
+@each(update=REFUSED)
 def test_a_refused_update_changes_nothing(store: Store, p: str, update: dict[str, Any]) -> None:
     store.write(Update(key(p), set=OLD))
     before = stored(store, key(p))
@@ -383,14 +380,14 @@ LATE = ["add-number-to-text", "add-39-digits", "discard-other-set", "key-partiti
 EARLY = ["add-text", "39-digits", "empty-set", "duplicates", "twice", "too-large", "expression-too-long"]
 
 
-@pytest.mark.parametrize("name", LATE)
+@each(name=LATE)
 def test_what_depends_on_the_item_is_judged_after_the_condition(store: Store, p: str, name: str) -> None:
     store.write(Update(key(p), set=OLD))
     with pytest.raises(ConditionFailed):
         store.write(Update(key(p), **REFUSED[name], condition=Exists(("none",))))
 
 
-@pytest.mark.parametrize("name", EARLY)
+@each(name=EARLY)
 def test_what_is_wrong_in_itself_is_refused_before_the_condition(store: Store, p: str, name: str) -> None:
     store.write(Update(key(p), set=OLD))
     with pytest.raises(InvalidRequest):
@@ -422,7 +419,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("at", [*LONG.values(), *BAD.values()], ids=[*LONG, *BAD])
+@each(at=LONG | BAD)
 def test_keys_have_limits(store: Store, at: ItemKey) -> None:
     for write in (Update(at, set={"x": s("x")}), Delete(at)):
         with pytest.raises(InvalidRequest):
@@ -433,7 +430,7 @@ def test_keys_have_limits(store: Store, at: ItemKey) -> None:
         store.get(at)
 
 
-@pytest.mark.parametrize("at", LONG.values(), ids=LONG)
+@each(at=LONG)
 def test_a_key_that_is_too_long_is_a_reason_in_a_transaction(store: Store, p: str, at: ItemKey) -> None:
     with pytest.raises(TransactionCancelled) as failure:
         store.transact([Update(key(p)), Update(at)])
@@ -455,9 +452,8 @@ def test_every_type_of_value_comes_back_as_it_was_stored(store: Store, p: str) -
     assert stored(store, key(p)) == plain({**ITEM, "PK": s(p), "SK": s("s")})
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
+@each(
+    example=[
         ("0.10", "0.1"),
         ("-0", "0"),
         ("+5", "5"),
@@ -467,7 +463,8 @@ def test_every_type_of_value_comes_back_as_it_was_stored(store: Store, p: str) -
         ("1e-3", "0.001"),
     ],
 )
-def test_numbers_are_normalized(store: Store, p: str, written: str, read: str) -> None:
+def test_numbers_are_normalized(store: Store, p: str, example: tuple[str, str]) -> None:
+    written, read = example
     store.write(Update(key(p), set={"x": n(written)}))
     assert (store.get(key(p)) or {})["x"] == {"N": read}
 
@@ -552,7 +549,7 @@ def test_a_cancelled_transaction_says_which_conditions_failed_and_shows_the_item
     assert attribute(store, key(p, "a"), "x") is None
 
 
-@pytest.mark.parametrize("name", ["add-number-to-text", "add-39-digits", "39-digits", "empty-set", "index-key-empty"])
+@each(name=["add-number-to-text", "add-39-digits", "39-digits", "empty-set", "index-key-empty"])
 def test_a_bad_value_condemns_the_whole_transaction(store: Store, p: str, name: str) -> None:
     store.write(Update(key(p, "bad"), set=OLD))
     with pytest.raises(InvalidRequest):
@@ -646,7 +643,7 @@ def test_a_query_is_in_the_order_of_utf_8_bytes(store: Store, p: str) -> None:
     assert store.query("app", [s(f"{p}none")]).items == []
 
 
-@pytest.mark.parametrize("prefix", ["A", "A#", "A#1", "𝄞", "Z", "", None])
+@each(prefix=["A", "A#", "A#1", "𝄞", "Z", "", None])
 def test_a_prefix_keeps_the_sort_keys_that_begin_with_it(store: Store, p: str, prefix: str | None) -> None:
     filled(store, p)
     expected = [sort for sort in SORTS if sort.startswith(prefix or "")]
@@ -654,8 +651,7 @@ def test_a_prefix_keeps_the_sort_keys_that_begin_with_it(store: Store, p: str, p
     assert sorts(store.query("app", [s(p)], prefix=prefix, reverse=True, limit=2).items) == expected[::-1][:2]
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("index", [None, "GSI1"])
+@each(index=[None, "GSI1"], reverse=[False, True])
 def test_pages_follow_each_other_even_if_items_go_meanwhile(
     store: Store, p: str, index: str | None, reverse: bool
 ) -> None:
@@ -703,7 +699,7 @@ def test_an_index_has_the_items_with_all_its_key_attributes(store: Store, p: str
         store.query("app", [s(p)], index="NOPE")
 
 
-@pytest.mark.parametrize("values", [[n(1)], [s("")], [], [s("a"), s("b")]], ids=repr)
+@each(values=[[n(1)], [s("")], [], [s("a"), s("b")]])
 def test_a_query_gives_the_partition_key_as_the_schema_has_it(store: Store, values: list[Value]) -> None:
     with pytest.raises((InvalidRequest, Misconfigured)):
         store.query("app", values)

@@ -13,6 +13,7 @@ import pytest
 from backends import SCHEMAS, backend, plain
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from table import each
 from test_contract import attribute, key, n, s, stored
 
 from projections.engine.guards import Guards
@@ -103,13 +104,14 @@ def holding(shape: Value | None) -> dict[str, Value]:
     return {"a": s("1")} if shape is None else {"a": s("1"), "~r": shape}
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_guard_lets_a_write_pass_as_in_memory(store: Store, p: str, shape: str, condition: str) -> None:
-    held = holding(SHAPES[shape])
-    expected = holds(CONDITIONS[condition], {"PK": s(p), "SK": s("s"), **held})
+@each(shape=SHAPES, condition=CONDITIONS)
+def test_a_guard_lets_a_write_pass_as_in_memory(
+    store: Store, p: str, shape: Value | None, condition: Condition
+) -> None:
+    held = holding(shape)
+    expected = holds(condition, {"PK": s(p), "SK": s("s"), **held})
     store.write(Update(key(p), set=held))
-    write = Update(key(p), set={"hit": s("x")}, condition=AllOf((EXISTS, CONDITIONS[condition])))
+    write = Update(key(p), set={"hit": s("x")}, condition=AllOf((EXISTS, condition)))
     if expected:
         store.write(write)
     else:
@@ -119,26 +121,24 @@ def test_a_guard_lets_a_write_pass_as_in_memory(store: Store, p: str, shape: str
     assert attribute(store, key(p), "hit") == (("S", "x") if expected else None)
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
-def test_guards_let_updates_among_others_pass_as_in_memory(store: Store, p: str, condition: str) -> None:
+@each(condition=CONDITIONS)
+def test_guards_let_updates_among_others_pass_as_in_memory(store: Store, p: str, condition: Condition) -> None:
     places = {shape: key(p, str(number)) for number, shape in enumerate(SHAPES)}
     for shape, at in places.items():
         store.write(Update(at, set=holding(SHAPES[shape])))
-    writes = [
-        Update(at, set={"hit": s("x")}, condition=AllOf((EXISTS, CONDITIONS[condition]))) for at in places.values()
-    ]
+    writes = [Update(at, set={"hit": s("x")}, condition=AllOf((EXISTS, condition))) for at in places.values()]
     answers = store.write_each(writes)
     assert {shape: answer is None for shape, answer in zip(SHAPES, answers, strict=True)} == {
-        shape: holds(CONDITIONS[condition], {"PK": s(p), **holding(held)}) for shape, held in SHAPES.items()
+        shape: holds(condition, {"PK": s(p), **holding(held)}) for shape, held in SHAPES.items()
     }
     for at, answer in zip(places.values(), answers, strict=True):
         assert attribute(store, at, "hit") == (("S", "x") if answer is None else None)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_guard_is_written_only_as_it_was_read(store: Store, p: str, shape: str) -> None:
+@each(shape=SHAPES)
+def test_a_guard_is_written_only_as_it_was_read(store: Store, p: str, shape: Value | None) -> None:
     """Whatever it says: what is read back is what the condition compares."""
-    store.write(Update(key(p), set=holding(SHAPES[shape])))
+    store.write(Update(key(p), set=holding(shape)))
     condition = AllOf((EXISTS, GUARDS.as_read("r", store.get(key(p)))))
     store.write(Update(key(p), set={"~r": GUARDS.stamp(KEY, AT)}, condition=condition))
     with pytest.raises(ConditionFailed):
@@ -148,10 +148,10 @@ def test_a_guard_is_written_only_as_it_was_read(store: Store, p: str, shape: str
 # Kinds
 
 
-@pytest.mark.parametrize("name", MATCHES)
-def test_the_kind_of_an_item_is_judged_as_in_memory(store: Store, p: str, name: str) -> None:
+@each(match=MATCHES)
+def test_the_kind_of_an_item_is_judged_as_in_memory(store: Store, p: str, match: Any) -> None:
     """Items with values at the edges of a prefix, and of other types, for single writes and for statements."""
-    condition = kind_condition(entity(MATCHES[name])[1], KEY)
+    condition = kind_condition(entity(match)[1], KEY)
     if condition is None:
         return
     condition = AllOf((EXISTS, condition))

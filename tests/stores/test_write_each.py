@@ -14,8 +14,9 @@ from backends import SCHEMAS, backend, plain
 from botocore.exceptions import ClientError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from table import each
 from test_agreement import conditions, found, values
-from test_contract import FALSE, ITEM, TRUE, attribute, b, cases, key, n, s, stored
+from test_contract import FALSE, ITEM, TRUE, attribute, b, key, n, s, stored
 from test_dynamodb import Answers, failure, over
 
 from projections.engine.store import (
@@ -62,7 +63,7 @@ def items(store: Store, p: str, *sorts: str, **more: Value) -> list[ItemKey]:
 # Contract
 
 
-@pytest.mark.parametrize("condition", cases(TRUE))
+@each(condition=TRUE)
 def test_an_update_among_others_is_made_if_its_condition_holds(store: Store, p: str, condition: Condition) -> None:
     store.write(Update(key(p), set=ITEM))
     (other,) = items(store, p, "other")
@@ -72,7 +73,7 @@ def test_an_update_among_others_is_made_if_its_condition_holds(store: Store, p: 
     assert attribute(store, key(p), "hit") == attribute(store, other, "hit") == ("S", "x")
 
 
-@pytest.mark.parametrize("condition", cases(FALSE))
+@each(condition=FALSE)
 def test_a_write_is_refused_alone_if_its_condition_fails(store: Store, p: str, condition: Condition) -> None:
     store.write(Update(key(p), set=ITEM))
     (other,) = items(store, p, "other")
@@ -85,10 +86,12 @@ def test_a_write_is_refused_alone_if_its_condition_fails(store: Store, p: str, c
     assert attribute(store, other, "hit") == ("S", "x")
 
 
-@pytest.mark.parametrize(
-    "condition",
-    [EXISTS, AllOf((EXISTS, Missing(("~r",)))), AllOf((AllOf((NotEqual(("a",), s("x")), EXISTS)), Missing(("~r",))))],
-    ids=repr,
+@each(
+    condition=[
+        EXISTS,
+        AllOf((EXISTS, Missing(("~r",)))),
+        AllOf((AllOf((NotEqual(("a",), s("x")), EXISTS)), Missing(("~r",)))),
+    ]
 )
 def test_no_update_creates_its_item(store: Store, p: str, condition: Condition) -> None:
     (other,) = items(store, p, "other")
@@ -97,10 +100,14 @@ def test_no_update_creates_its_item(store: Store, p: str, condition: Condition) 
     assert store.get(key(p)) is None
 
 
-@pytest.mark.parametrize(
-    "condition",
-    [None, AllOf(()), Exists(("SK",)), AnyOf((EXISTS,)), AllOf((Missing(("~r",)), AnyOf((EXISTS, EXISTS))))],
-    ids=repr,
+@each(
+    condition=[
+        None,
+        AllOf(()),
+        Exists(("SK",)),
+        AnyOf((EXISTS,)),
+        AllOf((Missing(("~r",)), AnyOf((EXISTS, EXISTS)))),
+    ]
 )
 def test_an_update_that_does_not_require_its_item_is_a_mistake(
     store: Store, p: str, condition: Condition | None
@@ -165,9 +172,26 @@ def test_values_of_every_type_arrive(store: Store, p: str) -> None:
         assert stored(store, at) == plain({"PK": s(p), "SK": s(at.sort or ""), **ITEM})
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["~rule", 'a"b', '"', '""', "a.b", "a'b", "a b", "select", "ü", "?", "a?b", "\\", "a\nb", "-", "0", "[0]", "😀"],
+@each(
+    name=[
+        "~rule",
+        'a"b',
+        '"',
+        '""',
+        "a.b",
+        "a'b",
+        "a b",
+        "select",
+        "ü",
+        "?",
+        "a?b",
+        "\\",
+        "a\nb",
+        "-",
+        "0",
+        "[0]",
+        "😀",
+    ],
 )
 def test_names_may_hold_anything(store: Store, p: str, name: str) -> None:
     one, other, third = items(store, p, "1", "2", "3", **{name: {"M": {name: s("deep"), "x": n(1)}}})
@@ -184,16 +208,22 @@ def test_names_may_hold_anything(store: Store, p: str, name: str) -> None:
     assert attribute(store, other, name) is None
 
 
-@pytest.mark.parametrize(
-    ("table", "parts"),
-    [
-        ("plain", [("one",), ('t"w?o',), ("none",)]),
-        ("numeric", [("1", "-2.5"), ("12345678901234567890123456789012345678", "0"), ("1", "7")]),
-        ("binary", [(b(b"\x00\xff"), b(b"k")), (b(b"two"), b(b"\x01")), (b(b"none"), b(b"k"))]),
-    ],
+@each(
+    keys={
+        "plain": [ItemKey("plain", partition) for partition in ("one", 't"w?o', "none")],
+        "numeric": [
+            ItemKey("numeric", "1", "-2.5"),
+            ItemKey("numeric", "12345678901234567890123456789012345678", "0"),
+            ItemKey("numeric", "1", "7"),
+        ],
+        "binary": [
+            ItemKey("binary", b(b"\x00\xff"), b(b"k")),
+            ItemKey("binary", b(b"two"), b(b"\x01")),
+            ItemKey("binary", b(b"none"), b(b"k")),
+        ],
+    }
 )
-def test_keys_of_every_type_are_found(store: Store, table: str, parts: list[tuple[str, ...]]) -> None:
-    keys = [ItemKey(table, *part) for part in parts]
+def test_keys_of_every_type_are_found(store: Store, keys: list[ItemKey]) -> None:
     for at in keys[:-1]:
         store.write(Update(at, set={"a": s("1")}))
     assert kinds(store.write_each([update(at, set={"a": s("2")}) for at in keys])) == ["done", "done", "condition"]
@@ -207,14 +237,12 @@ def test_several_tables_in_one_call(store: Store, p: str) -> None:
     assert kinds(store.write_each([update(at, set={"a": s("2")}) for at in keys])) == ["done", "done", "condition"]
 
 
-@pytest.mark.parametrize(
-    "clauses",
-    [
-        {"set": {"big": s("x" * 410_000)}},
-        {"set": {"SK": s("other")}},
-        {"add": {"text": n(1)}},
-    ],
-    ids=["too-large", "key", "add-to-text"],
+@each(
+    clauses={
+        "too-large": {"set": {"big": s("x" * 410_000)}},
+        "key": {"set": {"SK": s("other")}},
+        "add-to-text": {"add": {"text": n(1)}},
+    }
 )
 def test_what_is_refused_leaves_the_others_alone(store: Store, p: str, clauses: dict[str, Any]) -> None:
     one, other, third = items(store, p, "1", "2", "3")
