@@ -16,13 +16,18 @@ CHECKOV_VERSION := checkov>=3.2,<4
 SBOM_VERSION := cyclonedx-bom>=7.5,<8
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format types demo simulate mutants bench lock sbom dist template sam checkov clean
+.PHONY: help test deep lint format types demo simulate mutants bench lock sbom dist template sam checkov clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
 
-test: lint types $(SAM_READY) $(CHECKOV_READY) ## Lint, types and all tests, those of the deployment too
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
+
+test: lint types ## Lint, types, and all tests but the deep ones: a few minutes
+	$(PYTEST) -m "not deep"
+
+deep: $(READY) $(SAM_READY) $(CHECKOV_READY) ## The other tests: searches, long properties, deployments, runbooks
+	$(PYTEST) -m deep
 
 lint: $(READY) ## Style and layout
 	$(BIN)/ruff check .

@@ -113,6 +113,7 @@ def test_units_and_calls(units: Measured, case: str) -> None:
     assert {way: (each.write_units, each.read_units, each.calls) for way, each in found.items()} == EXACT[case]
 
 
+@pytest.mark.deep
 @UNITS
 def test_what_is_charged_is_what_ministack_reports_where_nothing_fails(units: Measured, on_ministack: Measured) -> None:
     """It reports nothing for cancelled transactions, failed conditions and reads in batches, all of which AWS charges. It

@@ -14,11 +14,16 @@ from sam_cli import SAM, Sam, ministack_with_sam
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In two processes, in each of which tests share what was built. First: xdist looks for groups in the same hook."""
+    """In two processes, in each of which tests share what was built. First: xdist looks for groups in the same hook.
+
+    Tests that deploy are deep; those of templates, locks and handlers are not.
+    """
     for item in items:
         if Path(__file__).parent in item.path.parents:
             name = "runbooks" if item.path.name == "test_runbooks.py" else "deploy"
             item.add_marker(pytest.mark.xdist_group(name))
+            if isinstance(item, pytest.Function) and "sam" in item.fixturenames:
+                item.add_marker(pytest.mark.deep)
 
 
 @pytest.fixture(scope="session")

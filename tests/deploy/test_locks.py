@@ -80,6 +80,7 @@ def test_locks_that_are_combined_pin_the_same_versions() -> None:
             assert together.setdefault(name, str(pin)) == str(pin), name
 
 
+@pytest.mark.deep
 def test_the_locks_are_what_make_lock_writes(tmp_path: Path, uv: Path) -> None:
     """With the versions kept: a newer release is no failure, a change of pyproject.toml without `make lock` is."""
     copies = {path.relative_to(ROOT): path.read_text() for path in LOCKS.values()}
@@ -90,6 +91,7 @@ def test_the_locks_are_what_make_lock_writes(tmp_path: Path, uv: Path) -> None:
     assert {name: (tmp_path / name).read_text() for name in copies} == copies
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
 @pytest.mark.parametrize("machine", ["aarch64", "x86_64"])
 def test_every_lambda_platform_has_a_wheel_of_each_part(machine: str, python: str, tmp_path: Path, uv: Path) -> None:
@@ -126,6 +128,7 @@ def test_a_build_installs_nothing_without_a_hash() -> None:
     ]
 
 
+@pytest.mark.deep
 def test_two_builds_in_different_directories_are_the_same_bytes(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "another/deeper"
     for directory, seed in ((one, "1"), (other, "2")):
@@ -142,6 +145,7 @@ def test_two_builds_in_different_directories_are_the_same_bytes(tmp_path: Path) 
     assert {"handlers/sbom.cdx.json", "rules.json"} <= first.keys()
 
 
+@pytest.mark.deep
 def test_a_package_whose_bytes_differ_from_the_lock_is_refused(tmp_path: Path) -> None:
     """As if the files on the package index had been replaced."""
     lock = tmp_path / "requirements.txt"

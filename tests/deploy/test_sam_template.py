@@ -34,6 +34,7 @@ def test_cfn_lint_finds_nothing() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.deep
 def test_sam_validate_finds_nothing() -> None:
     if not SAM.exists():
         pytest.skip("the SAM command line is not installed: `make sam`")
@@ -52,6 +53,7 @@ def test_sam_validate_finds_nothing() -> None:
 CHECKOV = ROOT / ".venv-checkov/bin/checkov"
 
 
+@pytest.mark.deep
 def test_checkov_finds_nothing_that_has_no_reason() -> None:
     """What it would have otherwise is done, or skipped beside the resource with a comment that says why."""
     if not CHECKOV.exists():

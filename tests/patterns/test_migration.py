@@ -161,6 +161,7 @@ def team(
     team.close()
 
 
+@pytest.mark.deep
 def test_the_runbook_moves_everything_while_the_application_writes(team: Team) -> None:
     assert list(steps()) == STEPS
     application, functions = team.application, team.functions

@@ -21,7 +21,8 @@ SCHEMAS = {
     "numeric": Schema(("PK", "N"), ("SK", "N"), {"GSI1": ((("G", "N"),), (("H", "N"),))}),
     "binary": Schema(("PK", "B"), ("SK", "B")),
 }
-BACKENDS = ("memory", "moto", "ministack", "dynamodb-local")
+BACKENDS = ("memory", pytest.param("moto", marks=pytest.mark.deep), "ministack", "dynamodb-local")
+"""moto is not compared in `make test`: it takes as long as the others together, and it imitates AWS least."""
 
 
 @contextmanager

@@ -197,6 +197,7 @@ def local(request: pytest.FixtureRequest) -> Iterator[Store]:
 guards = st.sampled_from([*SHAPES.values()])
 
 
+@pytest.mark.deep
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(
     some=st.lists(st.tuples(items, guards), min_size=1, max_size=6),

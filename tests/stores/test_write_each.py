@@ -294,6 +294,7 @@ def _updates(draw: st.DrawFn) -> Update:
     return update(ItemKey("app", "", draw(_SORTS)), draw(st.none() | conditions), **clauses)
 
 
+@pytest.mark.deep
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(start=st.lists(st.tuples(_SORTS, _NAMES, values), max_size=8), writes=st.lists(_updates(), max_size=12))
 def test_memory_agrees_with_dynamodb_local_on_each(

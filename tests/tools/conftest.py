@@ -53,6 +53,14 @@ def graphviz() -> str:
     return str(path)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def indexes_without_lag() -> Iterator[None]:
+    """Emulators update indexes with their tables: otherwise a test waits 5 s for each batch that pushes to children."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("projections.engine.processor.SETTLE_SECONDS", 0.0)
+        yield
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Runs a command; its exit code, output and errors."""

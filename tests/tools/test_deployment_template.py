@@ -75,6 +75,7 @@ def test_the_committed_template_is_that_of_the_shipped_rules(
     assert run("template", "social") == (0, (ROOT / "template.yaml").read_text(encoding="utf-8"), "")
 
 
+@pytest.mark.deep
 def test_cfn_lint_finds_nothing_in_the_template_of_any_rules(tmp_path: Path) -> None:
     (tmp_path / "hostile.rules").write_text(HOSTILE)
     for path in [*RULE_FILES, tmp_path / "hostile.rules"]:
@@ -178,6 +179,7 @@ def test_new_rules_fill_if_a_table_exists_already_unless_the_user_decides(
     assert {one.properties["Environment"]["Variables"]["NEW_RULES"] for one in functions} == {expected}
 
 
+@pytest.mark.deep
 def test_any_of_many_tables_that_exists_makes_new_rules_fill() -> None:
     """`Fn::Or` takes ten conditions at most, so they are nested."""
     names = [f"t{number}" for number in range(25)]

@@ -181,6 +181,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     return Graph("any", entities, rules, ())
 
 
+@pytest.mark.deep
 @settings(max_examples=40)
 @given(graphs())
 def test_any_graph_is_laid_out_cleanly_cycles_and_all(graph: Graph) -> None:

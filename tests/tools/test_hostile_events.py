@@ -216,6 +216,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("events")
 
 
+@pytest.mark.deep
 @settings(max_examples=250, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
@@ -300,6 +301,7 @@ CASES = {
 }
 
 
+@pytest.mark.deep
 @settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_case_file_is_read_or_refused_with_its_place(folder: Path, seed: int) -> None:

@@ -213,6 +213,7 @@ def damaged_in_ledger(store: MemoryStore, image: Image, rng: Random) -> Iterator
     yield f"{image['pk']['S']} {image['sk']['S']}"
 
 
+@pytest.mark.deep
 @hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(path=st.sampled_from(RULES), seed=st.integers(0, 2**32), count=st.integers(1, 4))
 def test_whatever_is_damaged_verify_and_explain_agree_and_a_repair_leaves_no_drift(
