@@ -23,6 +23,7 @@ from projections.language.program import LEDGER_SCHEMA
 from projections.stores.limits import item_size
 from projections.stores.memory import MemoryStore
 
+pytestmark = pytest.mark.deep
 UNITS, PUSHES = pytest.mark.xdist_group("units"), pytest.mark.xdist_group("pushes")
 """What takes long to measure is measured in one process."""
 
@@ -113,7 +114,6 @@ def test_units_and_calls(units: Measured, case: str) -> None:
     assert {way: (each.write_units, each.read_units, each.calls) for way, each in found.items()} == EXACT[case]
 
 
-@pytest.mark.deep
 @UNITS
 def test_what_is_charged_is_what_ministack_reports_where_nothing_fails(units: Measured, on_ministack: Measured) -> None:
     """It reports nothing for cancelled transactions, failed conditions and reads in batches, all of which AWS charges. It

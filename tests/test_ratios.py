@@ -12,6 +12,8 @@ import pytest
 from benchmarks import cpu, growth, profile, throughput
 from benchmarks.figures import OURS
 
+pytestmark = pytest.mark.deep
+
 Record = Callable[[str, object], None]
 THOUSAND = OURS[1000]
 CPU = pytest.mark.xdist_group("cpu")

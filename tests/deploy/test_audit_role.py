@@ -18,6 +18,8 @@ from projections.operations.redaction import Redaction
 from projections.stores.dynamodb import DynamoDBStore
 from tests.operations.verify_scene import edit, filled
 
+pytestmark = pytest.mark.deep
+
 APP, LEDGER = "app", "ledger"
 NAMES = {"main": APP, "ledger": LEDGER}
 READS = {"BatchGetItem", "GetItem", "Query", "Scan"}

@@ -177,6 +177,7 @@ def test_contributions_of_more_than_half_an_entry() -> None:
     )
 
 
+@pytest.mark.deep
 def test_an_entry_has_room_for_the_contributions_of_two_versions() -> None:
     """All targets of the former version are in `recent` until they are published, beside as many of the new one."""
     world = World(TAGS)

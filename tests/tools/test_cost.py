@@ -91,6 +91,7 @@ ON_MINISTACK = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ON_MINISTACK)
 def test_the_formulas_give_the_units_that_ministack_reports(name: str, ministack_url: str) -> None:
     """Exact. MiniStack reports nothing for conditions that fail."""
@@ -100,6 +101,7 @@ def test_the_formulas_give_the_units_that_ministack_reports(name: str, ministack
     assert sums.write_units - in_vain(batch) == sum(units for units, _, _ in rounds)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", [*ON_MINISTACK, "a child appears"])
 def test_the_formulas_give_the_calls_that_dynamodb_local_gets(name: str, dynamodb_local_url: str) -> None:
     """Statements too, which MiniStack refuses."""
