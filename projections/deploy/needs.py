@@ -13,7 +13,7 @@ from projections.errors import UsageError
 from projections.language.embeds import EmbedRule
 from projections.language.keys import Schema
 from projections.language.program import Entity, Program
-from projections.language.rules import LedgerRule, Rule
+from projections.language.rules import LedgerRule
 
 __all__ = ["MAIN", "Deployment", "TableNeeds", "entities_of"]
 
@@ -68,13 +68,8 @@ class Deployment:
 
 def entities_of(program: Program, table: str) -> list[Entity]:
     """The entities of a table that any rule reads or writes."""
-    used = {name for rule in program.rules.values() for name in (rule.source.name, _target(rule).name)}
+    used = {name for rule in program.rules.values() for name in (rule.source.name, rule.into.name)}
     return [entity for entity in program.entities.values() if entity.name in used and entity.table == table]
-
-
-def _target(rule: Rule) -> Entity:
-    into: Entity = getattr(rule, "into", rule.source)
-    return into
 
 
 def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
@@ -82,7 +77,7 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
     for index in schema.indexes:
         if not _INDEX_NAME.fullmatch(index):
             raise UsageError(f'table {name}: "{index}" cannot be an index: 3 to 255 letters, digits and _ . -')
-    targets = [target for rule in rules if (target := _target(rule)).table == name]
+    targets = [rule.into for rule in rules if rule.into.table == name]
     children = [rule for rule in rules if isinstance(rule, EmbedRule) and rule.into.table == name]
     # Of rules that are gone, nobody knows any more where what they wrote is.
     removed = "remove" in program.retired.values()
@@ -94,9 +89,7 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
         updates=removed or bool(targets),
         deletes=removed or any(target.owned_by_rules for target in targets),
         children=bool(children),
-        published=any(
-            isinstance(rule, LedgerRule) and shares_calls(rule) for rule in rules if _target(rule).table == name
-        ),
+        published=any(isinstance(rule, LedgerRule) and shares_calls(rule) for rule in rules if rule.into.table == name),
         queried=tuple(dict.fromkeys(rule.children.index for rule in children if rule.children.index)),
     )
 

@@ -12,7 +12,7 @@ from projections.engine.ledger_items import LEDGER
 from projections.engine.store import Action, Check, Delete, Image, ItemKey, Store, Update, Value, Write
 from projections.errors import ConditionFailed, StoreError
 from projections.language.program import Program
-from projections.language.rules import IndexRule
+from projections.language.rules import IndexRule, Rule
 from projections.stores.conditions import paths
 from projections.stores.wrapped import WrappedStore
 
@@ -118,6 +118,6 @@ class WatchedStore(WrappedStore):
         )
 
 
-def _sets(rule: Any, touched: Sequence[str]) -> bool:
+def _sets(rule: Rule, touched: Sequence[str]) -> bool:
     """Whether these are attributes of an index rule, whose writes have no guard."""
-    return isinstance(rule, IndexRule) and any(name in touched for name, _, _ in rule.attributes)
+    return isinstance(rule, IndexRule) and any(name in touched for name in rule.owned())

@@ -323,7 +323,7 @@ class ApplicationItems:
     def _writes(self, guard: str, entity: Entity | None) -> bool:
         """Whether the rule of a guard writes to an entity."""
         rule = self._rule(guard)
-        return rule is not None and entity is not None and getattr(rule, "into", rule.source) is entity
+        return rule is not None and entity is not None and rule.into is entity
 
 
 def _present(values: Mapping[str, Value | None]) -> dict[str, Value]:

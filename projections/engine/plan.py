@@ -14,7 +14,6 @@ from projections.engine.guards import Guards, needs_healing
 from projections.engine.indexes import IndexWrite, index_attributes, index_write
 from projections.engine.ledger import Change
 from projections.engine.ledger_items import Target
-from projections.engine.publishing import creates
 from projections.engine.records import Record
 from projections.engine.store import Image, Value
 from projections.errors import BadInput
@@ -269,7 +268,7 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
         if isinstance(rule, CopyRule) and rule.attributes is None and not guards.created(record.key, image):
             copied = rule, guard.by  # what else the image shows is the application's
             continue
-        for attribute in rule.owned(image) if isinstance(rule, CopyRule) else rule.attributes:
+        for attribute in rule.owned(image):
             if attribute in image:
                 values.setdefault(attribute, []).append((mark, image[attribute]))
     for index in program.index_rules.get(name, ()):
@@ -309,9 +308,9 @@ def _heals(program: Program, guards: Guards, record: Record, old: Item | None, n
             after = new.image if new is not None and new.entity is entity else None
             if after is None:
                 # removed by the application: what the rules alone create, they create again
-                heal = isinstance(rule, CopyRule) or (entity.derived and not entity.copied)
+                heal = rule.creates
             else:
-                heal = needs_healing(guards, rule.name, record.key, _ours(rule, before, after), before, after)
+                heal = needs_healing(guards, rule.name, record.key, rule.owned(before, after), before, after)
                 heal = heal or emptied(guards, rule, record.key, before, after)
             if heal:
                 target = target or encode_key(record.key)
@@ -321,7 +320,7 @@ def _heals(program: Program, guards: Guards, record: Record, old: Item | None, n
 
 def emptied(guards: Guards, rule: LedgerRule, key: ItemKey, before: Image | None, after: Image) -> bool:
     """Whether an item to which nothing contributes lost an attribute: it may have been what kept the item there."""
-    guard = guards.read(rule.name, key, after) if before is not None and creates(rule) else None
+    guard = guards.read(rule.name, key, after) if before is not None and rule.creates else None
     return guard is not None and guard.n == 0 and before is not None and not before.keys() <= after.keys()
 
 
@@ -372,7 +371,3 @@ def _pulls(program: Program, guards: Guards, recognised: Recognised, reject: Rej
             if needs_pull(rule, guards, before, new):
                 found.setdefault((rule.name, record.key), record.sequence)
     return found
-
-
-def _ours(rule: LedgerRule, before: Image | None, after: Image | None) -> Iterable[str]:
-    return rule.owned(before, after) if isinstance(rule, CopyRule) else rule.attributes

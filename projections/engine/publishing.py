@@ -26,7 +26,7 @@ from projections.language.program import Entity, Program
 from projections.language.rules import CopyRule, LedgerRule, Members, PickRule
 from projections.language.values import same
 
-__all__ = ["Publisher", "creates", "shares_calls", "unpublished"]
+__all__ = ["Publisher", "shares_calls", "unpublished"]
 
 _MOST_TRIES = 20
 
@@ -168,13 +168,13 @@ class Publisher:
             update = self._blind(rule, key, group, members)
         if update is None:
             item = self._get(key)
-        elif not creates(rule) or group.at != group_at(group.generation, 1):  # else there is no item yet, as a rule
+        elif not rule.creates or group.at != group_at(group.generation, 1):  # else there is no item yet, as a rule
             try:
                 self._store.write(update)
             except ConditionFailed as failed:
                 item = failed.item
             else:
-                if n == 0 and creates(rule):
+                if n == 0 and rule.creates:
                     self._delete_empty(rule, key)
                 return self._tally.add("published")
         return self._publish_read(rule, target, group, members, item)
@@ -243,7 +243,7 @@ class Publisher:
             else:
                 item = self._get(key)
                 group = read_groups(self._store, [target], self._generations)[target]
-            if group.rebuilding or (item is None and not creates(rule)):
+            if group.rebuilding or (item is None and not rule.creates):
                 return
             if group.damaged:
                 raise damaged_group(group.damaged)
@@ -278,7 +278,7 @@ class Publisher:
         The item was read before the group if this `heals`: then its guard may say anything. If it was read after the group,
         it is left alone where its guard is as new.
         """
-        key, makes, n = decode_key(target[1]), creates(rule), group.totals.n
+        key, makes, n = decode_key(target[1]), rule.creates, group.totals.n
         contributed = bool(members["claim"]) if isinstance(rule, CopyRule) else n > 0
         if not rule.into.at(key):
             return item is not None and self._apply_elsewhere(rule, key, group, item, heals=heals)
@@ -350,7 +350,7 @@ class Publisher:
                 return False
             self._items.delete(entity, key, item)
             return True
-        if entity is None or not _all_are(entities, _made):
+        if entity is None or not _all_are(entities, lambda one: one.created_by_publishes):
             return False
         stamp = self._guards.stamp(key, group.at, n=n)
         wanted: dict[str, Value | None] = {self._guards.name(rule.name): stamp}
@@ -373,7 +373,7 @@ class Publisher:
         It is read after this rule's zeros were written: of several rules that do so at once, the last one sees all zeros.
         """
         entity = entity or rule.into
-        item = self._get(key) if _made(entity) else None
+        item = self._get(key) if entity.created_by_publishes else None
         if item is None:
             return False
         rules = {one.name: one for one in self._program.ledger_rules_into.get(entity.name, ())} | {rule.name: rule}
@@ -411,21 +411,11 @@ def unpublished(failures: Mapping[Target, StoreError]) -> set[Target]:
     return {target for target, error in failures.items() if not isinstance(error, Occupied)}
 
 
-def creates(rule: LedgerRule) -> bool:
-    """Whether a publish may bring the target to life: a claimed copy, or a derived entity that no copy makes."""
-    return isinstance(rule, CopyRule) or _made(rule.into)
-
-
 def _all_are(entities: Sequence[Entity], kind: Callable[[Entity], bool]) -> bool:
     """Whether any item that these may be is of a kind; False if it may be none of them."""
     return bool(entities) and all(map(kind, entities))
 
 
-def _made(entity: Entity) -> bool:
-    """Whether publishes make an entity's items: nobody else does."""
-    return entity.derived and not entity.copied
-
-
 def shares_calls(rule: LedgerRule) -> bool:
     """Whether publishes go together as batches of statements, which create nothing and read nothing first."""
-    return not creates(rule) and not rule.member_queries
+    return not rule.creates and not rule.member_queries

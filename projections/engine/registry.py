@@ -45,7 +45,7 @@ from projections.engine.store import (
 )
 from projections.errors import ConditionFailed, Misconfigured, Reason, TransactionCancelled, Transient
 from projections.language.program import Program
-from projections.language.rules import AggregateRule, CopyRule, PickRule, Rule
+from projections.language.rules import Rule
 
 __all__ = [
     "FILLING",
@@ -190,7 +190,7 @@ class Standing:
         no other source can claim, indexes and embeds are right one by one.
         """
         state = self.state(rule)
-        if isinstance(rule, AggregateRule | PickRule) or (isinstance(rule, CopyRule) and rule.claimed):
+        if rule.recorded:
             return state == LIVE
         return state != SHADOW
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from projections.errors import BadInput
-from projections.language.keys import ItemKey, Value, key_text
+from projections.language.keys import Image, ItemKey, Value, key_text
 from projections.language.rules import Render, Rule
 from projections.language.scope import Item, resolver
 from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern, Template
 
 if TYPE_CHECKING:
-    from projections.language.program import Entity
+    pass
 
 __all__ = ["Children", "EmbedRule", "children_of", "parent_patterns"]
 
@@ -113,7 +113,6 @@ def parent_patterns(document: Mapping[str, Any], name: str) -> dict[str, str | K
 class EmbedRule(Rule):
     """Attributes of a parent, kept in every child that references it."""
 
-    into: Entity
     picked: tuple[tuple[str, str], ...]
     """The child's attribute and the parent's path, of each attribute."""
     match: tuple[tuple[str, Render], ...]
@@ -129,6 +128,9 @@ class EmbedRule(Rule):
     @property
     def attributes(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.picked)
+
+    def owned(self, *images: Image | None) -> tuple[str, ...]:
+        return self.attributes
 
     def embedded(self, parent: Item | None) -> dict[str, Value] | None:
         """What a parent gives its children; None if there is no parent, or the rule does not apply to it."""

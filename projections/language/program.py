@@ -75,6 +75,11 @@ class Entity:
         return self.derived or self.copied
 
     @property
+    def created_by_publishes(self) -> bool:
+        """Whether publishes from the ledger create its items: it is derived, and no copy rule creates them."""
+        return self.derived and not self.copied
+
+    @property
     def match_names(self) -> tuple[str, ...]:
         """The variables and dotted paths that `match` reads."""
         return self.pattern.names if self.pattern is not None else ()
@@ -131,8 +136,10 @@ class Program:
         }
         self.rules: dict[str, Rule] = {}
         self.retired: dict[str, str] = dict(document["retired"])
-        for name, rule in document["projections"].items():
-            self.rules[name] = self._rule(name, rule)
+        rules: Mapping[str, Any] = document["projections"]
+        for name in sorted(rules, key=lambda name: rules[name]["kind"] == "copy"):  # copies leave out what others write
+            self.rules[name] = self._rule(name, rules[name])
+        self.rules = {name: self.rules[name] for name in rules}
         self.fingerprint = _digest({name: rule.fingerprint for name, rule in self.rules.items()})
 
     @classmethod
@@ -232,7 +239,7 @@ class Program:
         """By source entity: the rules that keep a ledger."""
         found: dict[str, list[LedgerRule]] = {}
         for rule in self.rules.values():
-            if isinstance(rule, AggregateRule | PickRule) or (isinstance(rule, CopyRule) and rule.claimed):
+            if isinstance(rule, LedgerRule) and rule.recorded:
                 found.setdefault(rule.source.name, []).append(rule)
         return {name: tuple(rules) for name, rules in found.items()}
 
@@ -288,8 +295,7 @@ class Program:
         found: dict[Entity, list[LedgerRule]] = {}
         for rules in self.ledger_rules_into.values():
             for rule in rules:
-                made = isinstance(rule, CopyRule) or (rule.into.derived and not rule.into.copied)
-                if made and rule.into.pattern is not None and rule.mode != "shadow":
+                if rule.creates and rule.into.pattern is not None and rule.mode != "shadow":
                     found.setdefault(rule.into, []).append(rule)
         return {entity: tuple(rules) for entity, rules in found.items()}
 
@@ -314,16 +320,8 @@ class Program:
         """
         names: set[str] = set()
         for rule in self.rules.values():
-            if rule.mode == "shadow" and not shadow:
-                continue
-            if isinstance(rule, IndexRule):
-                if rule.source.name == entity:
-                    names.update(name for name, _, _ in rule.attributes)
-            elif isinstance(rule, CopyRule):
-                if rule.into.name == entity:
-                    names.update(rule.owned())
-            elif isinstance(rule, AggregateRule | PickRule | EmbedRule) and rule.into.name == entity:
-                names.update(rule.attributes)
+            if rule.into.name == entity and (shadow or rule.mode != "shadow"):
+                names.update(rule.owned())
         return frozenset(names)
 
     # Compilation.
@@ -353,11 +351,13 @@ class Program:
     def _rule(self, name: str, document: Mapping[str, Any]) -> Rule:
         kind = document["kind"]
         source = self.entities[document["from"]]
+        into = self.entities[document.get("into", document["from"])]
         each = document["each"]
         common: dict[str, Any] = {
             "name": name,
             "kind": kind,
             "source": source,
+            "into": into,
             "where": Pattern.parse(document["where"]).compile() if document["where"] else None,
             "bind": tuple((variable, Template.parse(text).compile()) for variable, text in document["bind"].items()),
             "each": Each(each["variable"], each["path"], each["ancestors"], each["separator"]) if each else None,
@@ -367,22 +367,20 @@ class Program:
         }
         if kind == "index":
             return self._index(common, document)
-        into = self.entities[document["into"]] if "into" in document else source
         if kind == "copy":
-            return self._copy(common, document, into)
+            return self._copy(common, document)
         if kind == "aggregate":
-            return AggregateRule(**common, into=into, measures=_measures(document["set"]), shards=document["shards"])
+            return AggregateRule(**common, measures=_measures(document["set"]), shards=document["shards"])
         if kind in ("top", "latest"):
             return PickRule(
                 **common,
-                into=into,
                 by=document["by"],
                 descending=document["order"] == "desc",
                 limit=document["limit"] if kind == "top" else 1,
                 list_name=document["as"] if kind == "top" else None,
                 picked=tuple(document["attributes"].items()),
             )
-        return self._embed(common, document, into)
+        return self._embed(common, document)
 
     def _fingerprint(self, rule: Mapping[str, Any]) -> str:
         """Changes when what the rule makes of an item may change, or where its guards are found."""
@@ -391,14 +389,13 @@ class Program:
         keys = [[table["partition"], table["sort"], table["separator"]] for table in tables]
         return _digest([rule, *entities, *keys, self.guard_prefix])
 
-    def _embed(self, common: dict[str, Any], document: Mapping[str, Any], into: Entity) -> EmbedRule:
-        name = common["name"]
+    def _embed(self, common: dict[str, Any], document: Mapping[str, Any]) -> EmbedRule:
+        name, into = common["name"], common["into"]
         children = children_of(self.document, name)
         types = {attribute: kind for keys in into.schema.indexes.values() for side in keys for attribute, kind in side}
         types |= dict([into.schema.partition])
         return EmbedRule(
             **common,
-            into=into,
             picked=tuple(document["attributes"].items()),
             match=tuple((child, Template.parse(text).compile()) for child, text in document["match"].items()),
             patterns=parent_patterns(self.document, name),
@@ -416,29 +413,17 @@ class Program:
                 found += Pattern.parse(entity["match"]).names
         return tuple(dict.fromkeys(name.split(".", 1)[0] for name in found))
 
-    def _copy(self, common: dict[str, Any], document: Mapping[str, Any], into: Entity) -> CopyRule:
+    def _copy(self, common: dict[str, Any], document: Mapping[str, Any]) -> CopyRule:
+        into: Entity = common["into"]
         everything = document["attributes"] == "all"
-        others: set[str] = set()
-        for other in self.document["projections"].values():
-            if other is document:
-                continue
-            if other["kind"] == "index" and other["from"] == into.name:
-                others.update(name for case in other["cases"] for name in case["set"])
-            elif other.get("into") == into.name and other["kind"] == "aggregate":
-                others.update(other["set"])
-            elif other.get("into") == into.name and other["kind"] == "top":
-                others.add(other["as"])
-            elif other.get("into") == into.name and other["kind"] in ("latest", "embed"):
-                others.update(other["attributes"])
         values = document["values"].items()
         return CopyRule(
             **common,
-            into=into,
             attributes=None if everything else tuple(document["attributes"].items()),
             templates=tuple((name, Template.parse(v["template"]).compile()) for name, v in values if "template" in v),
             constants={**into.constants, **{name: wire(v["constant"]) for name, v in values if "constant" in v}},
             claimed=document["claimed"],
-            not_copied=frozenset(others.union(into.schema.key_attributes)),
+            not_copied=self.derived_attributes(into.name).union(into.schema.key_attributes),
             guard_prefix=self.guard_prefix,
         )
 

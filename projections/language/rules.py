@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -108,12 +108,31 @@ class Rule:
     name: str
     kind: str
     source: Entity
+    into: Entity
+    """The entity whose items it writes to; of an index rule the source."""
     where: Condition | None
     bind: tuple[tuple[str, Render], ...]
     each: Each | None
     expired: str | None
     mode: str
     fingerprint: str
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the ledger records its contributions, and it publishes from there."""
+        return False
+
+    @property
+    def creates(self) -> bool:
+        """Whether its writes create the target item, and delete it when nothing contributes any more."""
+        return False
+
+    def owned(self, *images: Image | None) -> Collection[str]:
+        """Return the attributes that the rule writes on its targets, without its guard.
+
+        A copy of all attributes writes those that it sees in `images`.
+        """
+        raise NotImplementedError
 
     def scopes(self, item: Item) -> Iterable[tuple[Resolve, Resolve]]:
         """The scopes in which the rule applies to an item: none, one, or one per element of `each`.
@@ -147,7 +166,6 @@ class Rule:
 class CopyRule(Rule):
     """A denormalized copy under another key. `attributes` is None for all."""
 
-    into: Entity
     attributes: tuple[tuple[str, str], ...] | None
     templates: tuple[tuple[str, Render], ...]
     constants: Image
@@ -181,8 +199,15 @@ class CopyRule(Rule):
             found.setdefault(target, attributes)
         return found
 
+    @property
+    def recorded(self) -> bool:
+        return self.claimed
+
+    @property
+    def creates(self) -> bool:
+        return True
+
     def owned(self, *images: Image | None) -> frozenset[str]:
-        """The attributes this rule writes on its targets; with all attributes, those seen in any of these images."""
         names = {name for name, _ in self.templates} | self.constants.keys() | self.into.constants.keys()
         if self.attributes is not None:
             return frozenset(names | {name for name, _ in self.attributes})
@@ -222,6 +247,9 @@ class IndexRule(Rule):
     """Name, type and the most bytes of each attribute that any case sets."""
     reads: frozenset[str]
     """Top-level attributes that decide what is written."""
+
+    def owned(self, *images: Image | None) -> tuple[str, ...]:
+        return tuple(name for name, _, _ in self.attributes)
 
     def desired(self, item: Item) -> dict[str, Value | None]:
         """Each of the rule's attributes with the value it should have, None where it should be absent."""
@@ -324,13 +352,23 @@ class Measure:
 class AggregateRule(Rule):
     """Counters and other aggregates set on a target."""
 
-    into: Entity
     measures: tuple[Measure, ...]
     shards: int
 
     @property
     def attributes(self) -> tuple[str, ...]:
         return tuple(measure.name for measure in self.measures)
+
+    @property
+    def recorded(self) -> bool:
+        return True
+
+    @property
+    def creates(self) -> bool:
+        return self.into.created_by_publishes
+
+    def owned(self, *images: Image | None) -> tuple[str, ...]:
+        return self.attributes
 
     def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
         contributed: dict[str, Contributed] = {}
@@ -406,7 +444,6 @@ class AggregateRule(Rule):
 class PickRule(Rule):
     """`top` (a list of the first few) and `latest` (the attributes of the first), by an order."""
 
-    into: Entity
     by: str
     descending: bool
     limit: int
@@ -418,6 +455,17 @@ class PickRule(Rule):
     @property
     def attributes(self) -> tuple[str, ...]:
         return (self.list_name,) if self.list_name is not None else tuple(name for name, _ in self.picked)
+
+    @property
+    def recorded(self) -> bool:
+        return True
+
+    @property
+    def creates(self) -> bool:
+        return self.into.created_by_publishes
+
+    def owned(self, *images: Image | None) -> tuple[str, ...]:
+        return self.attributes
 
     def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
         contributed: dict[str, Contributed] = {}

@@ -8,7 +8,6 @@ from dataclasses import replace
 from projections.engine.embeds import reference_of
 from projections.engine.groups import Group, read_members
 from projections.engine.ledger_items import LEDGER, fence_key, members_key
-from projections.engine.publishing import creates
 from projections.engine.registry import FILLING, SHADOW
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
@@ -63,7 +62,7 @@ def _standing(read: Readings, told: Derived) -> Derived:
 def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
     """An aggregate, a list or a claimed copy, beside its group in the ledger."""
     drifts = tuple(read.drifts(rule.name, TARGET, REBUILD))
-    names = sorted(rule.owned(read.image)) if isinstance(rule, CopyRule) else rule.attributes
+    names = sorted(rule.owned(read.image)) if isinstance(rule, CopyRule) else rule.owned()
     if read.scope.offline:
         note = ("there is no ledger yet, so that it was not compared: `projections verify` computes what it should be",)
         return Derived(rule, attributes_of([name for name in names if read.shown(name)], read.image, ()), notes=note)
@@ -74,7 +73,7 @@ def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
     told = Derived(
         rule, (), drifts, (ITEM, GROUP), guard.there, guard.by, guard.at, group.at, guard.n, n, problem=_problem(drifts)
     )
-    if read.image is None and (n == 0 or not creates(rule)):
+    if read.image is None and (n == 0 or not rule.creates):
         waits = ("published as soon as the item appears: the rule sets attributes of items that exist",)
         return replace(told, notes=waits if n else ())
     notes = []

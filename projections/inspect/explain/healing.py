@@ -65,9 +65,8 @@ def group_reason(
     if before is None and after is None:
         return None
     if after is None:
-        creates = isinstance(rule, CopyRule) or (rule.into.derived and not rule.into.copied)
-        return f"{_gone(rule, new, removed)}, and the rule alone decides whether it is there" if creates else None
-    ours = rule.owned(before, after) if isinstance(rule, CopyRule) else rule.attributes
+        return f"{_gone(rule, new, removed)}, and the rule alone decides whether it is there" if rule.creates else None
+    ours = rule.owned(before, after)
     assert new is not None
     reason = healing_reason(guards, rule.name, new.key, ours, before, after)
     if reason is None and before is not None and emptied(guards, rule, new.key, before, after):

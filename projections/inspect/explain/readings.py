@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from projections.engine.groups import Group
 from projections.engine.guards import at_of, by_of
 from projections.engine.ledger_items import Target
-from projections.engine.publishing import creates
 from projections.engine.store import Image, ItemKey, Store, Value
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -74,7 +73,7 @@ class Readings:
         into, names = self.program.ledger_rules_into, self.entities
         others = [one.name for one in self.program.entities_at(self.key) if one.name not in names]
         return [rule for name in names for rule in into.get(name, ())] + [
-            rule for name in others for rule in into.get(name, ()) if creates(rule)
+            rule for name in others for rule in into.get(name, ()) if rule.creates
         ]
 
     def shown(self, name: str) -> Value | None:

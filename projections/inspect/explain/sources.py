@@ -19,7 +19,7 @@ from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
 from projections.language.ordering import decode_order
 from projections.language.program import Program
-from projections.language.rules import AggregateRule, CopyRule, IndexRule, LedgerRule, PickRule, Rule
+from projections.language.rules import CopyRule, IndexRule, LedgerRule, Rule
 from projections.language.scope import Item
 from projections.language.values import same
 
@@ -61,8 +61,7 @@ class RuleTold:
 
 def tell_source(program: Program, rule: Rule, record: Record, old: Item | None, new: Item | None) -> RuleTold:
     """Of a rule and a record whose old or new image is an item of the rule's source entity."""
-    recorded = isinstance(rule, AggregateRule | PickRule) or (isinstance(rule, CopyRule) and rule.claimed)
-    if rule.mode == SHADOW and not recorded:
+    if rule.mode == SHADOW and not rule.recorded:
         return RuleTold(rule.name, rule.kind, "source", "", "is in the shadow: it writes nothing")
     if isinstance(rule, IndexRule):
         return _index(program, rule, new)

@@ -6,14 +6,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from projections.engine.ledger_items import LEDGER, SHARD_COUNT
-from projections.engine.publishing import creates
 from projections.engine.registry import REGISTRY
 from projections.engine.store import Delete, Image, ItemKey, Missing, Update, Write
 from projections.inspect.rehearsal.recorder import Action
 from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
 from projections.language.program import Entity, Program
-from projections.language.rules import CopyRule, LedgerRule, Rule
+from projections.language.rules import CopyRule, Rule
 from projections.stores.conditions import paths
 
 __all__ = ["ROLES", "Role", "creators", "role_of", "whole_text"]
@@ -82,11 +81,7 @@ def _guarded(program: Program, names: Collection[str]) -> tuple[str, ...]:
 def creators(program: Program, entities: Iterable[Entity]) -> tuple[str, ...]:
     """The rules that create items of these entities, and mark them."""
     into = list(entities)
-    return tuple(
-        name
-        for name, rule in program.rules.items()
-        if isinstance(rule, LedgerRule) and creates(rule) and rule.into in into
-    )
+    return tuple(name for name, rule in program.rules.items() if rule.creates and rule.into in into)
 
 
 def _kind(rule: Rule) -> str:

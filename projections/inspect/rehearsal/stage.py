@@ -21,7 +21,7 @@ from projections.engine.ledger import Change, Ledger
 from projections.engine.ledger_items import Target, group_key, member_key
 from projections.engine.plan import Plan
 from projections.engine.processor import Processor
-from projections.engine.publishing import Publisher, creates
+from projections.engine.publishing import Publisher
 from projections.engine.records import Record, decode
 from projections.engine.store import Image, ItemKey, Update, Value
 from projections.errors import BadInput, InvalidRequest
@@ -151,7 +151,7 @@ def _assume(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Sho
     assumed = []
     for target in sorted({target for wave in made.changes for change in wave for target in change.touched}):
         rule, key = program.rules.get(target[0]), decode_key(target[1])
-        if not isinstance(rule, LedgerRule) or creates(rule) or key in shown or key in copied:
+        if not isinstance(rule, LedgerRule) or rule.creates or key in shown or key in copied:
             continue
         if tables.store.get(key) is None and _put(
             tables, key.table, {**rule.into.constants, **rule.into.schema.wire(key)}

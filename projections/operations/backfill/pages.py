@@ -29,7 +29,7 @@ from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, Misconfigured, Transient
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import CopyRule, LedgerRule
+from projections.language.rules import CopyRule, LedgerRule, Rule
 from projections.language.scope import Item
 from projections.operations.adoption import Adoption
 from projections.operations.backfill.progress import Run, Segment
@@ -46,9 +46,9 @@ PAGE = 500
 _GROUP_ATTRIBUTES = ("pk", "sk", "key", CLOSED)
 
 
-def creates(rule: LedgerRule) -> bool:
-    """Whether publishing what a rule knows brings items to life."""
-    return rule.mode != "shadow" and (isinstance(rule, CopyRule) or (rule.into.derived and not rule.into.copied))
+def creates(rule: Rule) -> bool:
+    """Return whether publishes of a rule create items."""
+    return rule.creates and rule.mode != "shadow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,11 +230,11 @@ class _Work:
 
     def _is_there(self, target: Target, key: ItemKey, images: Mapping[ItemKey, Image]) -> bool:
         item = self._program.recognise(key, images[key]) if key in images else None
-        return item is not None and item.entity is getattr(self._program.rules[target[0]], "into", None)
+        return item is not None and item.entity is self._program.rules[target[0]].into
 
     def _creates(self, target: Target) -> bool:
         rule = self._program.rules.get(target[0])
-        return isinstance(rule, LedgerRule) and creates(rule)
+        return rule is not None and creates(rule)
 
     def _publish(self, images: Mapping[ItemKey, Image]) -> None:
         into = self._program.ledger_rules_into

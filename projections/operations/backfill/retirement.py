@@ -84,12 +84,12 @@ class Past:
     def writes_still(self, item: Item | None) -> bool:
         """Whether the rule as it is now writes to the item: then the guard is that rule's."""
         rule = self._today.rules.get(self.rule)
-        return rule is not None and item is not None and getattr(rule, "into", rule.source) is item.entity
+        return rule is not None and item is not None and rule.into is item.entity
 
     def _writes_at(self, key: ItemKey) -> bool:
         """Whether the rule as it is now writes to an entity that items under this key may be of."""
         rule = self._today.rules.get(self.rule)
-        return rule is not None and getattr(rule, "into", rule.source).at(key)
+        return rule is not None and rule.into.at(key)
 
     def left(self, key: ItemKey, image: Image, item: Item | None, guards: Guards) -> frozenset[str]:
         """The attributes on an item that it wrote, and no rule of today owns.
@@ -183,7 +183,7 @@ def _remove(
 def _makers(entity: Entity, today: Program) -> frozenset[str]:
     """The guards of the rules that bring items of an entity to life."""
     rules = [rule for rule in today.ledger_rules_into.get(entity.name, ()) if rule.mode != "shadow"]
-    names = [rule.name for rule in rules if isinstance(rule, CopyRule) or (entity.derived and not entity.copied)]
+    names = [rule.name for rule in rules if rule.creates]
     if copier := today.copy_rule_into.get(entity.name):
         names.append(copier.name)
     return frozenset(map(today.guard, names))

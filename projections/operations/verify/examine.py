@@ -20,7 +20,6 @@ from projections.engine.embeds import Embedder, Fence, reference_of
 from projections.engine.groups import Generations, read_groups, read_members
 from projections.engine.indexes import index_attributes
 from projections.engine.ledger_items import Entry, entry_key, fence_key
-from projections.engine.publishing import creates
 from projections.engine.refresh import goal_of
 from projections.engine.store import Image, ItemKey, Store, Value
 from projections.errors import Misconfigured, Transient
@@ -306,12 +305,12 @@ class Examiner:
             if not rule.into.at(key):
                 found[subject] = Finding()  # recorded by another version of the rule, in another entity
                 continue
-            if item is not None and not creates(rule):
+            if item is not None and not rule.creates:
                 known = self._recognised(key, item)
                 if known is None or known.entity is not rule.into:
                     found[subject] = Finding()  # not an item that the rule writes to
                     continue
-            if item is None and not creates(rule):
+            if item is None and not rule.creates:
                 found[subject] = Finding()
                 continue
             members = read_members(self._store, rule, subject.key, group)
@@ -323,7 +322,7 @@ class Examiner:
                     drifts = [_occupied(common, item)]
             else:
                 drifts = published.differences(self._scope, rule, key, item, group, members)
-                empty = item is not None and creates(rule) and group.totals.n == 0 and not self._scope.shadow(rule)
+                empty = item is not None and rule.creates and group.totals.n == 0 and not self._scope.shadow(rule)
                 if item is not None and empty and (drifts or self._scope.empty(rule.into.name, key, item)):
                     drifts += self._unwanted(rule, key, item, generations)
             held = item.get(self._program.guard(rule.name)) if item is not None else None
@@ -345,7 +344,7 @@ class Examiner:
         groups = read_groups(self._store, [(one.name, target) for one in rules], generations)
         if any(group.totals.n or group.withheld for group in groups.values()):
             return []
-        names = rule.owned(item) if isinstance(rule, CopyRule) else rule.attributes
+        names = rule.owned(item)
         guard = self._guards.read(rule.name, key, item)
         source, at = (guard.by or None, guard.at or None) if guard is not None else (None, None)
         return [Drift("target extra", rule.name, target, None, showing.item(item, names), None, source, at)]

@@ -22,7 +22,6 @@ from typing import Any
 from projections.engine.delta import GENERATION, SETTLED, WIDE
 from projections.engine.groups import Generations, Group, first_members, read_groups
 from projections.engine.ledger_items import LEDGER, member_key, members_key
-from projections.engine.publishing import creates
 from projections.engine.store import Image, Store, Value
 from projections.language.contribution import Contributions
 from projections.language.contribution import digest as payload_digest
@@ -370,7 +369,7 @@ class _Corrections:
 
 def _published(rule: LedgerRule, totals: Totals, members: Mapping[str, Sequence[Member]]) -> Mapping[str, Value | None]:
     values = rule.published(totals, members)
-    return {**rule.into.constants, **values} if creates(rule) and not isinstance(rule, CopyRule) else values
+    return {**rule.into.constants, **values} if rule.creates and not isinstance(rule, CopyRule) else values
 
 
 def _image(sort: str, told: Sequence[Any], payloads: Mapping[str, Image]) -> Image:

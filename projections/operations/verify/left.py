@@ -8,12 +8,11 @@ its guards and what `match` reads stays as well. In both cases nobody can tell w
 from __future__ import annotations
 
 from projections.engine.application import ApplicationItems
-from projections.engine.publishing import creates
 from projections.engine.store import Image, ItemKey
 from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
 from projections.language.program import Entity, Program
-from projections.language.rules import CopyRule, LedgerRule
+from projections.language.rules import LedgerRule
 from projections.language.scope import Item
 from projections.operations.verify import showing
 from projections.operations.verify.drift import LEFT_OVER, Drift
@@ -42,13 +41,13 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
             continue
         if items.may_write(rule, rule.into, key, image):
             continue
-        owned = rule.owned() if isinstance(rule, CopyRule) else frozenset(rule.attributes)
+        owned = frozenset(rule.owned())
         left = showing.item({n: image[n] for n in sorted(owned - kept - rule.into.constants.keys()) if n in image})
         if left:
             found.append(Drift(LEFT_OVER, rule.name, target, None, left, None, guard.by or None, guard.at or None))
     if item is None and not guarded and items.created(key, image):
         at = program.entities_at(key)
-        makers = [rule for one in at for rule in program.ledger_rules_into.get(one.name, ()) if creates(rule)]
+        makers = [rule for one in at for rule in program.ledger_rules_into.get(one.name, ()) if rule.creates]
         if makers and scope.writes(makers[0]):
             found.append(Drift(LEFT_OVER, makers[0].name, target, None, showing.item(image)))
     return found
@@ -57,4 +56,4 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
 def _writes_to(program: Program, guard: str, entity: Entity) -> bool:
     """Whether the rule of a guard writes to an entity."""
     rule = program.rules.get(guard[len(program.guard_prefix) :])
-    return rule is not None and getattr(rule, "into", rule.source) is entity
+    return rule is not None and rule.into is entity

@@ -8,7 +8,6 @@ from dataclasses import replace
 from projections.engine.groups import Group, first_members, summed
 from projections.engine.guards import Guard
 from projections.engine.ledger_items import CLOSED
-from projections.engine.publishing import creates
 from projections.engine.store import Image, ItemKey
 from projections.language.keys import encode_key, escape
 from projections.language.rules import AggregateRule, CopyRule, LedgerRule, Member, PickRule, Totals
@@ -34,7 +33,7 @@ def differences(
     """
     if group.withheld:
         return []
-    shadow, makes, n = scope.shadow(rule), creates(rule), group.totals.n
+    shadow, makes, n = scope.shadow(rule), rule.creates, group.totals.n
     values = rule.published(group.totals, members)
     guard, target = scope.guards.read(rule.name, key, item), encode_key(key)
     at = guard.at or None if guard is not None else None

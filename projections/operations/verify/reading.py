@@ -153,7 +153,7 @@ class Reading:
 
     def _published(self, rule: LedgerRule, item: Item, key: str, page: Page) -> None:
         """What an item shows of a rule's; where several rules create it, whether all say that nothing contributes."""
-        names = rule.owned(item.image) if isinstance(rule, CopyRule) else rule.attributes
+        names = rule.owned(item.image)
         guard = self._program.guard(rule.name)
         shown = {name: item.image[name] for name in (*names, guard) if name in item.image}
         empty = self._scope.empty(item.entity.name, item.key, item.image)

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from projections.engine.guards import Guards
-from projections.engine.publishing import creates
 from projections.engine.registry import FILLING, LIVE, SHADOW, Standing
 from projections.engine.store import Image, ItemKey
 from projections.errors import UsageError
 from projections.language.embeds import EmbedRule
 from projections.language.program import Program
-from projections.language.rules import AggregateRule, CopyRule, IndexRule, LedgerRule, PickRule, Rule
+from projections.language.rules import CopyRule, IndexRule, LedgerRule, Rule
 from projections.operations.verify.drift import Drift, with_sides
 
 __all__ = ["Scope"]
@@ -41,15 +40,15 @@ class Scope:
         self.states: dict[str, str] = {rule.name: self._state(rule) for rule in rules}
         """By name: `live`, `shadow` or `filling`."""
         seen = [rule for rule in rules if self.states[rule.name] != FILLING]
-        booked = [rule for rule in rules if _keeps_books(rule)]
+        booked = [rule for rule in rules if rule.recorded]
         self.grouped = frozenset(rule.name for rule in booked) if not self.offline else frozenset[str]()
         """The rules whose groups are compared with entries."""
         self.booked = frozenset(rule.name for rule in booked if rule in seen)
         """The rules whose contributions are compared with items, and whose groups with targets."""
-        self.booked_from = _by((rule for rule in seen if _keeps_books(rule)), lambda rule: rule.source.name)
+        self.booked_from = _by((rule for rule in seen if rule.recorded), lambda rule: rule.source.name)
         """By source entity."""
         self.published_into: Mapping[str, tuple[LedgerRule, ...]] = _by(
-            [rule for rule in seen if isinstance(rule, LedgerRule) and _keeps_books(rule)], lambda rule: rule.into.name
+            [rule for rule in seen if isinstance(rule, LedgerRule) and rule.recorded], lambda rule: rule.into.name
         )
         """By target entity."""
         copies = [rule for rule in seen if isinstance(rule, CopyRule) and not rule.claimed]
@@ -64,7 +63,7 @@ class Scope:
         self.guards_of_created = {
             entity: tuple(program.guard(rule.name) for rule in found)
             for entity, rules in self.published_into.items()
-            if any(creates(rule) for rule in rules) and (found := self.all_live_into(entity))
+            if any(rule.creates for rule in rules) and (found := self.all_live_into(entity))
         }
         """By entity whose items rules create, and not only in the shadow: all guards on them that count contributions."""
         self.tables = [name for name in program.tables if name in _tables(rules)]
@@ -121,18 +120,8 @@ class Scope:
         return rules
 
 
-def _keeps_books(rule: Rule) -> bool:
-    return isinstance(rule, AggregateRule | PickRule) or (isinstance(rule, CopyRule) and rule.claimed)
-
-
 def _tables(rules: Iterable[Rule]) -> set[str]:
-    found = set()
-    for rule in rules:
-        found.add(rule.source.table)
-        into = getattr(rule, "into", None)
-        if into is not None:
-            found.add(into.table)
-    return found
+    return {entity.table for rule in rules for entity in (rule.source, rule.into)}
 
 
 def _by(rules: Iterable[R], name: Callable[[R], str]) -> dict[str, tuple[R, ...]]:

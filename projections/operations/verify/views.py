@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from projections.engine.publishing import creates
 from projections.language.keys import decode_key
 from projections.operations.verify import published
 from projections.operations.verify.drift import Drift
@@ -67,7 +66,7 @@ def _target(scope: Scope, rows: Rows) -> Iterator[tuple[str, list[Drift]]]:
         yield subject._replace(kind=GROUP).text(), []
     group, first = published.gathered(rule, parts, members)
     found = published.differences(scope, rule, decode_key(subject.key), item, group, first)
-    unwanted = item is not None and empty and creates(rule) and group.totals.n == 0 and not group.withheld
+    unwanted = item is not None and empty and rule.creates and group.totals.n == 0 and not group.withheld
     if found or unwanted:
         yield text, found
 

@@ -19,10 +19,9 @@ from typing import Any
 from projections.engine.guards import at_of
 from projections.engine.store import Image, ItemKey, Update, Value
 from projections.errors import BadInput, InvalidRequest
-from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
 from projections.language.program import Entity, Program
-from projections.language.rules import AggregateRule, CopyRule, IndexRule, PickRule, Rule
+from projections.language.rules import CopyRule, IndexRule, Rule
 from projections.language.scope import resolver
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.pools import FOREIGN, Kind, Pools
@@ -573,11 +572,7 @@ class Application:
 
     def _rules_into(self, entity: Entity) -> list[Rule]:
         """The rules that write on items of an entity."""
-        return [
-            rule
-            for rule in self._rules
-            if (rule.source if isinstance(rule, IndexRule) else getattr(rule, "into", rule.source)).name == entity.name
-        ]
+        return [rule for rule in self._rules if rule.into.name == entity.name]
 
     def _new(self, kind: Kind, key: ItemKey, variables: Mapping[str, str]) -> dict[str, Any]:
         image: dict[str, Any] = {}
@@ -695,9 +690,5 @@ def _other(value: Value | None, rng: Random) -> Value:
 
 def _owned(rule: Rule, *images: Image) -> list[str]:
     """The attributes that a rule writes on its targets, without its guard."""
-    if isinstance(rule, CopyRule):
-        return sorted(rule.owned(*images))
-    if isinstance(rule, IndexRule):
-        return [name for name, _, _ in rule.attributes]
-    assert isinstance(rule, AggregateRule | PickRule | EmbedRule)
-    return list(rule.attributes)
+    names = rule.owned(*images)
+    return sorted(names) if isinstance(names, frozenset) else list(names)

@@ -318,11 +318,7 @@ def _was_occupied(program: Program, one: Rejected, ended: Ended) -> bool:
     rules = (
         program.rules.values() if one.rule is None else [program.rules[one.rule]] if one.rule in program.rules else []
     )
-    targets = {
-        rule.into.name: rule.into
-        for rule in rules
-        if not isinstance(rule, IndexRule | EmbedRule) and hasattr(rule, "into")
-    }
+    targets = {rule.into.name: rule.into for rule in rules if not isinstance(rule, IndexRule | EmbedRule)}
     for record in ended.records.values():
         change = record["dynamodb"]
         table = record["eventSourceARN"].split("/")[1]

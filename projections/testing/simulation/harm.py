@@ -12,10 +12,9 @@ from functools import cached_property
 from typing import Any
 
 from projections.engine.store import Image, ItemKey, Value
-from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
 from projections.language.program import Entity, Program
-from projections.language.rules import AggregateRule, CopyRule, IndexRule, PickRule
+from projections.language.rules import CopyRule, IndexRule
 
 __all__ = ["HARM", "Harm", "Ownership"]
 
@@ -32,18 +31,15 @@ class _Owned:
         self.everything: list[str] = []
         """The guards of copies of all attributes."""
         for rule in program.rules.values():
-            into = rule.source if isinstance(rule, IndexRule) else getattr(rule, "into", rule.source)
-            if into.name != entity.name:
+            if rule.into.name != entity.name:
                 continue
             guard = program.guard(rule.name)
             if isinstance(rule, IndexRule):
-                self.guards.update({name: [] for name, _, _ in rule.attributes})
-            elif isinstance(rule, CopyRule):
-                if rule.attributes is None:
-                    self.everything.append(guard)
-                self._add(rule.owned(), guard)
-            elif isinstance(rule, AggregateRule | PickRule | EmbedRule):
-                self._add(rule.attributes, guard)
+                self.guards.update({name: [] for name in rule.owned()})
+                continue
+            if isinstance(rule, CopyRule) and rule.attributes is None:
+                self.everything.append(guard)
+            self._add(rule.owned(), guard)
         self.constants = entity.constants if entity.owned_by_rules else {}
         if entity.owned_by_rules:
             self.guards[program.guard_prefix] = [program.guard_prefix]  # the mark of created items

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from projections.engine.store import Image, ItemKey
-from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
 from projections.language.program import Program
-from projections.language.rules import AggregateRule, CopyRule, IndexRule, PickRule, Rule
 
 __all__ = ["traces"]
 
@@ -24,7 +22,7 @@ def traces(
     The first of those `before` were in force. Of later ones, maybe only tried, nothing stays unless it is to be kept.
     """
     kept = [
-        (before[0].guard(rule.name), _attributes(rule))
+        (before[0].guard(rule.name), rule.owned())
         for program in before
         for rule in program.rules.values()
         if rule.name not in after.rules and after.retired.get(rule.name) == "keep"
@@ -39,15 +37,15 @@ def _of_program(
     items: Mapping[ItemKey, Image],
     touched: Collection[ItemKey],
     silence: str,
-    kept: Sequence[tuple[str, set[str]]],
+    kept: Sequence[tuple[str, Collection[str]]],
 ) -> Iterator[str]:
     for rule in before.rules.values():
         now = after.rules.get(rule.name)
         if rule.mode == "shadow" or (now is None and after.retired.get(rule.name, silence) != "remove"):
             continue
-        entity, guard = _into(rule), before.guard(rule.name)
-        moved = now is None or _into(now) != entity
-        gone = _attributes(rule) - after.derived_attributes(entity)
+        entity, guard = rule.into.name, before.guard(rule.name)
+        moved = now is None or now.into.name != entity
+        gone = set(rule.owned()) - after.derived_attributes(entity)
         for key, image in items.items():
             item = after.recognise(key, image)
             if item is None or item.entity.name != entity or key in touched:
@@ -57,20 +55,3 @@ def _of_program(
             names = [name for name in image if (name in gone and name not in keep) or (moved and name == guard)]
             if names:
                 yield f"{encode_key(key)}: {', '.join(names)} of {rule.name}, as it was, is still there"
-
-
-def _into(rule: Rule) -> str:
-    entity: str = getattr(rule, "into", rule.source).name
-    return entity
-
-
-def _attributes(rule: Rule) -> set[str]:
-    """What a rule writes by name."""
-    match rule:
-        case CopyRule():
-            return set(rule.owned())
-        case IndexRule():
-            return {name for name, _, _ in rule.attributes}
-        case AggregateRule() | PickRule() | EmbedRule():
-            return set(rule.attributes)
-    return set()
