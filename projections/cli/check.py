@@ -96,30 +96,30 @@ def _as_bad(severity: str, limit: str) -> bool:
 
 
 def _rows(rules: Rules) -> list[dict[str, Any]]:
-    from projections.inspect.lineage import conditions, entity_key, key_text, origins, target_of
     from projections.inspect.paths import path_of
+    from projections.language.facts import conditions, entity_key, key_text, origins
     from projections.language.findings.facts import Facts
     from projections.language.ownership import chains, follows
 
-    document = rules.canonical()
+    document = rules.typed()
     written, passes, before, keys = origins(document), chains(rules), follows(rules), Facts(rules).target_keys
     return [
         {
             "rule": name,
-            "kind": rule["kind"],
-            "from": rule["from"],
-            "into": target_of(rule),
-            "where": conditions(rule["where"]) if rule["where"] else None,
-            "source_key": entity_key(document, rule["from"]),
-            "key": key_text(document, name),
-            "writes": {a: o.how for a, o in written[target_of(rule)].items() if o.rule == name},
-            "mode": rule["mode"],
+            "kind": rule.kind,
+            "from": rule.source,
+            "into": rule.into,
+            "where": conditions(rule.where),
+            "source_key": entity_key(document, rule.source),
+            "key": key_text(document, rule),
+            "writes": {a: o.how for a, o in written[rule.into].items() if o.rule == name},
+            "mode": rule.mode,
             "path": path_of(document, name).document(),
             "from_attributes": list(keys[name].attributes) if name in keys else [],
             "after": list(before[name]),
             "passes": len(passes[name]),
         }
-        for name, rule in document["projections"].items()
+        for name, rule in document.rules.items()
     ]
 
 

@@ -61,7 +61,7 @@ def _path(name: str) -> Path:
 
 def _document(path: Path) -> dict[str, Any]:
     """The canonical rules of a file, whatever this version can execute. Raises RulesError or UsageError."""
-    from projections.language.document import FORMAT
+    from projections.language.canonical import FORMAT
     from projections.language.loader import loads
     from projections.language.program import Program
 

@@ -48,8 +48,7 @@ def command(
     from projections.local.replay import replay
     from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
 
-    document = document_of(find_rules(rules))
-    program = Program.from_document(document)
+    program = Program.from_document(document_of(find_rules(rules)))
     records = [recorded.record for recorded in read(events)]
     with ExitStack() as stack:
         tables: Tables
@@ -61,5 +60,5 @@ def command(
     if as_json:
         print_text(json_text(replay_document(result, program, internal=internal)))
     else:
-        print_replay(result, program, document, internal=internal)
+        print_replay(result, program, internal=internal)
     return 1 if result.quarantined or result.failures else 0

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from projections.language.canonical import Aggregate, Copy, Document, Index, Latest, Top
 from projections.language.embeds import children_of
 
 __all__ = ["Path", "path_of"]
-
-Document = Mapping[str, Any]
-"""Canonical rules, or a part of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ class Path:
 def path_of(document: Document, name: str) -> Path:
     """The path of a rule. In the shadow it ends where something would be published."""
     path = _live_path(document, name)
-    if document["projections"][name]["mode"] != "shadow":
+    if document.rules[name].mode != "shadow":
         return path
     if path.shared is None and path.name != "claimed copy":
         return Path(path.name, "in the shadow, it writes nothing", 0)
@@ -50,17 +47,18 @@ def path_of(document: Document, name: str) -> Path:
 
 
 def _live_path(document: Document, name: str) -> Path:
-    rule = document["projections"][name]
-    match rule["kind"]:
-        case "copy":
+    match rule := document.rules[name]:
+        case Copy():
             return _copy(rule)
-        case "aggregate":
-            return _aggregate(rule)
-        case "top" | "latest":
-            return _ledger(rule["kind"], 1, rule.get("limit", 1))
-        case "index":
+        case Aggregate():
+            return _ledger("aggregate", rule.members, 1, rule.shards)
+        case Top():
+            return _ledger("top", 1, rule.limit)
+        case Latest():
+            return _ledger("latest", 1, 1)
+        case Index():
             return Path("index", "1 conditional write on the item itself, if its key changes", 1)
-    children = children_of(document, name)
+    children = children_of(document.to_document(), name)
     found = (
         "children are found in their own item collection"
         if children.index is None
@@ -69,21 +67,12 @@ def _live_path(document: Document, name: str) -> Path:
     return Path("embed", f"1 write for the push and 1 for each child; {found}", 2)
 
 
-def _copy(rule: Document) -> Path:
-    each = f" for each element of {rule['each']['path']}" if rule["each"] else ""
-    if not rule["claimed"]:
+def _copy(rule: Copy) -> Path:
+    each = f" for each element of {rule.each.path}" if rule.each else ""
+    if not rule.claimed:
         return Path("guarded copy", f"1 conditional write of the copy{each}", 1)
     how = "entry, group and claim in one transaction of the ledger, then 1 write of the copy; the least source key wins"
     return Path("claimed copy", how, 7)
-
-
-def _aggregate(rule: Document) -> Path:
-    slots = {
-        (measure["expression"], str(measure["where"]))
-        for measure in rule["set"].values()
-        if measure["function"] in ("min", "max")
-    }
-    return _ledger("aggregate", len(slots), 1, rule["shards"])
 
 
 def _ledger(name: str, members: int, limit: int, shards: int = 1) -> Path:

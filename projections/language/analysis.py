@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from projections.language.binding import each_variable, key_variables
-from projections.language.document import canonical
 from projections.language.embeds import children_of, parent_patterns
 from projections.language.entities import attribute_types, entity_mistakes, key_names, table_mistakes, typed
 from projections.language.expressions import Measure
@@ -54,7 +53,7 @@ def analyse(rules: Rules, *, whole: bool = True) -> list[Mistake]:
 
 def _embeds(rules: Rules) -> Iterator[Mistake]:
     """Whether a child can find its parent, and a parent its children."""
-    document = canonical(rules)
+    document = rules.canonical()
     for name, rule in rules.projections.items():
         if rule.kind == "embed":
             for question in (parent_patterns, children_of):

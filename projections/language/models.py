@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from projections.language import document
 from projections.language.actions import Aggregate, Copy, Embed, Latest, Model, Top
+from projections.language.canonical import Document
 from projections.language.forms import (
     AttributeName,
     CaseForm,
@@ -191,6 +192,10 @@ class Rules(Model):
         tables = self.all_tables
         return self.entities[entity].table or (next(iter(tables)) if len(tables) == 1 else None)
 
+    def typed(self) -> Document:
+        """Return the canonical form of the rules, everything defaulted; the rules must be without mistakes."""
+        return document.typed(self)
+
     def canonical(self) -> dict[str, Any]:
-        """The rules as one plain JSON document, everything defaulted; the rules must be without mistakes."""
-        return document.canonical(self)
+        """Return the canonical form as one plain JSON document."""
+        return self.typed().to_document()

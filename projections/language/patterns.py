@@ -169,7 +169,7 @@ class Test:
         return matches
 
     def __str__(self) -> str:
-        return f"{self.name} {_either([str(alternative) for alternative in self.alternatives])}"
+        return _either([f"{self.name} {alternative}" for alternative in self.alternatives])
 
 
 _MANY = frozenset({"L", "SS", "NS", "BS"})

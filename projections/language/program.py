@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from projections.errors import BadInput
 from projections.language.contribution import (
@@ -38,6 +38,9 @@ from projections.language.rules import (
 from projections.language.scope import Item, Resolve
 from projections.language.templates import KeyPattern, Template
 from projections.language.values import lookup, wire
+
+if TYPE_CHECKING:
+    from projections.language import canonical
 
 __all__ = ["LEDGER_SCHEMA", "Entity", "Program"]
 
@@ -146,6 +149,13 @@ class Program:
     def from_document(cls, document: Mapping[str, Any]) -> Program:
         """Compiles a canonical document, as `loader.load(path).canonical()` makes it or as JSON brought it here."""
         return cls(document)
+
+    @cached_property
+    def typed(self) -> canonical.Document:
+        """The rules as tools read them. The engine does without: its classes would cost a cold start."""
+        from projections.language.canonical import Document
+
+        return Document.from_document(self.document)
 
     def guard(self, rule: str) -> str:
         """The attribute that holds a rule's guard."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from projections.engine.store import Image, ItemKey, Value
-from projections.inspect.lineage import EVERY, creators, origins
+from projections.language.facts import EVERY, creators, origins
 from projections.language.program import Program
 from projections.language.values import same
 from projections.printable import printable
@@ -20,10 +19,10 @@ Items = Mapping[ItemKey, Image]
 class Comparison:
     """Compares items under rules. Numbers are compared by value, sets without order; guards only if they are wanted."""
 
-    def __init__(self, program: Program, document: Mapping[str, Any]) -> None:
+    def __init__(self, program: Program) -> None:
         self._program = program
-        self._origins = origins(document)
-        self._creators = creators(document)
+        self._origins = origins(program.typed)
+        self._creators = creators(program.typed)
         self._several = len(program.tables) > 1
 
     def differences(self, actual: Items, expected: Items, listed: frozenset[ItemKey], *, guards: bool) -> list[str]:

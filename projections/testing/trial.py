@@ -255,7 +255,7 @@ class Trial:
         actual = {
             key: image for name in self.program.tables for key, image in self._keyed(name, self._store.items(name))
         }
-        comparison = Comparison(self.program, self.rules.document)
+        comparison = Comparison(self.program)
         problems = comparison.differences(actual, expected, frozenset([*listed, *absent]), guards=guards)
         if quarantined != "any":
             problems += self._refused(list(quarantined))

@@ -86,7 +86,7 @@ def test_check_prints_each_rule_with_its_source_its_target_key_and_what_it_write
     assert (code, err) == (0, "")
     assert "postById  copy of Post → PostMeta  POST#{postId} · METADATA" in out
     assert "PUBLISHED#{publishedAt|date(%Y-%m)} or DRAFTS#{userId}" in out
-    assert "praiseCount   count of Comment where stars >= 4" in out
+    assert "praiseCount   count of Comment where stars is at least 4" in out
     assert "9 rules, no mistakes" in out
     assert "\x1b" not in out
 
@@ -100,7 +100,7 @@ def test_check_as_json(run: Run) -> None:
     assert rules["engagement"]["source_key"] == "USER#{userId} · LIKE#POST#{postId}"
     assert rules["engagement"]["path"]["alone"] == 5
     assert (rules["leaderboard"]["after"], rules["leaderboard"]["passes"]) == (["postById", "engagement"], 2)
-    assert rules["leaderboard"]["where"] == "status is published"
+    assert rules["leaderboard"]["where"] == 'status is "published"'
     assert [finding["code"] for finding in json.loads(out)["findings"]] == ["expiry-undecided", "hot-partition"]
 
 

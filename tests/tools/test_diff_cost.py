@@ -112,7 +112,7 @@ def test_a_backfill_costs_what_diff_says(name: str, targets: int) -> None:
     A parent that children in two pages have is read twice.
     """
     program, reads, writes = measured(RULES[name], targets)
-    expected_reads, expected_writes = cost(program.document, "rule").units(targets)
+    expected_reads, expected_writes = cost(program.typed, "rule").units(targets)
     shared = 0 if targets == ITEMS else min(targets, 100)
     pages = ITEMS // PAGE
     assert expected_reads <= reads <= expected_reads + BOOKS + 2 * shared * (pages - 1)
@@ -126,12 +126,12 @@ def test_an_index_costs_a_write_to_the_item_and_one_to_each_index() -> None:
     program, reads, writes = measured('{from: Like, index: {GSI1SK: "{v}"}}', 1)
     assert reads < BOOKS
     assert ITEMS <= writes < ITEMS + BOOKS
-    assert cost(program.document, "rule").units(1) == (0, 2 * ITEMS)
+    assert cost(program.typed, "rule").units(1) == (0, 2 * ITEMS)
 
 
 def test_dollars_are_those_of_a_million_items() -> None:
     program, *_ = measured(RULES["count"], 1)
-    assert cost(program.document, "rule").dollars(1000) == pytest.approx((5000 * 0.125 + 5000 * 0.625) / 1000)
-    assert str(cost(program.document, "rule")) == (
+    assert cost(program.typed, "rule").dollars(1000) == pytest.approx((5000 * 0.125 + 5000 * 0.625) / 1000)
+    assert str(cost(program.typed, "rule")) == (
         "per 1000 Like items: 3000 + 2T reads, 2000 + 3T writes; $1.63 to $3.75 per million"
     )

@@ -371,7 +371,7 @@ def test_a_condition_that_fails_is_told_with_the_value_it_saw(social: Program) -
     comment = {"PK": "POST#p1", "SK": "COMMENT#2026#c1", "userId": "ada", "hidden": True}
     rule = rules_of(told(social, [record(100, None, comment)]))["discussion"]
     assert rule.effect == ""
-    assert rule.reasons == ("where: hidden is true; wanted: hidden is false or is absent",)
+    assert rule.reasons == ("where: hidden is true; wanted: hidden is false or hidden is absent",)
 
 
 def test_bad_input_is_told_and_the_other_rules_apply(social: Program) -> None:

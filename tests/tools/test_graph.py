@@ -70,12 +70,12 @@ def test_a_graph_has_every_entity_and_rule_with_all_that_is_to_be_said() -> None
     rule = shown.rules["discussion"]
     assert (rule.source, rule.target, rule.inside) == ("Comment", "PostMeta", False)
     assert rule.key == (("PK", "POST#{postId}"), ("SK", "METADATA"))
-    assert rule.where == "hidden is false or is absent"
+    assert rule.where == "hidden is false or hidden is absent"
     assert rule.gist == "commentCount and 2 more"
     assert rule.sentence == (
         "Keeps commentCount, averageStars and praiseCount on each PostMeta, computed from its Comment items."
     )
-    assert rule.writes[2] == ("praiseCount", "count of Comment where stars >= 4")
+    assert rule.writes[2] == ("praiseCount", "count of Comment where stars is at least 4")
     assert (rule.path.alone, rule.passes) == (5, 1)
     listed = shown.rules["listed"]
     assert (listed.inside, listed.indexes, listed.after) == (True, ("GSI1",), ("postById",))

@@ -190,7 +190,7 @@ def test_a_click_shows_keys_conditions_cost_and_findings(opened: Callable[..., P
         "Keeps commentCount, averageStars and praiseCount on each PostMeta",
         "COMMENT#{createdAt}#{commentId}",
         "POST#{postId}",
-        "hidden is false or is absent.",
+        "hidden is false or hidden is absent.",
         "avg(stars) of Comment",
         "5\nwrite units\na change by itself",
         "≈ 2\nwrite units\neach, in a large batch",

@@ -72,7 +72,7 @@ def tables(ministack_url: str) -> Iterator[Any]:
 def test_the_write_units_of_a_lone_change_are_what_is_charged(tables: Any, case: str) -> None:
     rule, units = CASES[case]
     rules = program(rule)
-    path = path_of(rules.document, "r")
+    path = path_of(rules.typed, "r")
     assert path.alone == units
     assert case.startswith(path.name)
     keys = {"PK": {"S": "EVENT#1"}, "SK": {"S": "E"}}
@@ -98,9 +98,9 @@ def test_the_write_units_of_a_lone_change_are_what_is_charged(tables: Any, case:
 
 def test_an_embed_says_how_children_are_found() -> None:
     own = program("embed: {into: Child, match: {event: '{event}'}, attributes: [size]}")
-    assert path_of(own.document, "r").how.endswith("children are found in their own item collection")
+    assert path_of(own.typed, "r").how.endswith("children are found in their own item collection")
     indexed = program(
         "embed: {into: Other, match: {owner: '{event}'}, attributes: [size]}",
         '  Other: {key: {PK: "OTHER#{other}", SK: O}, index_key: {GSI1PK: "OWNER#{owner}"}}',
     )
-    assert "through GSI1, which lags, so a second pass follows" in path_of(indexed.document, "r").how
+    assert "through GSI1, which lags, so a second pass follows" in path_of(indexed.typed, "r").how

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from projections.inspect.diff.backfill import ASSUMPTIONS
 from projections.inspect.diff.changes import Part
 from projections.inspect.diff.difference import Difference, Hand, RuleDifference
-from projections.inspect.lineage import conditions
+from projections.language.canonical import Measure
+from projections.language.facts import measure_text
 from projections.printable import printable
 from projections.terminal import styled
 
@@ -84,11 +85,10 @@ def _summary(difference: Difference) -> str:
 
 def _rule(difference: Difference, one: RuleDifference) -> Iterator[Line]:
     change = one.change
-    ends = change.after or change.before or {}
     target = change.target_after or change.target_before
     status = f"{change.status} ({change.fate})" if change.fate else change.status
     yield Line(
-        "rule", f"{_code(change.rule)} {status}: {change.kind} of {ends['from']} → {_code(target)}", change.status
+        "rule", f"{_code(change.rule)} {status}: {change.kind} of {change.source} → {_code(target)}", change.status
     )
     if change.moved:
         yield Line("item", f"target: {_code(change.target_before)} → {_code(change.target_after)}")
@@ -134,8 +134,7 @@ def _measure(value: Any) -> str | None:
     """A measure as rules say it, `max(stars)`; None if it is something else."""
     if not isinstance(value, Mapping) or value.keys() != {"function", "expression", "where"}:
         return None
-    text = f"{value['function']}({value['expression']})" if value["expression"] else str(value["function"])
-    return f"{text} where {conditions(value['where'])}" if value["where"] else text
+    return measure_text(Measure(**value))
 
 
 def _plain(value: Any) -> Any:

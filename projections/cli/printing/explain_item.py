@@ -20,7 +20,7 @@ from projections.inspect.explain.words import (
     stream_version,
     version_words,
 )
-from projections.inspect.lineage import EVERY, origins
+from projections.language.facts import EVERY, origins
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.operations.verify.drift import KINDS, REPAIRS
@@ -139,7 +139,7 @@ def print_item(program: Program, told: ItemTold) -> None:
     else:
         of = styled("[yellow]of no entity[/]") if told.image is not None else styled("[yellow]there is no such item[/]")
     _line(out, styled("[bold]{}[/]  {}", key_words(told.key), of))
-    written = origins(program.document)
+    written = origins(program.typed)
     if told.other_rules:
         _line(
             out,

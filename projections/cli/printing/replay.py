@@ -51,12 +51,12 @@ def replay_document(replay: Replay, program: Program, *, internal: bool = False)
     return document
 
 
-def print_replay(replay: Replay, program: Program, document: Mapping[str, Any], *, internal: bool = False) -> None:
+def print_replay(replay: Replay, program: Program, *, internal: bool = False) -> None:
     """The items with what rules wrote on them, and which rule wrote it."""
-    from projections.inspect.lineage import EVERY, creators, origins
+    from projections.language.facts import EVERY, creators, origins
 
     out = console()
-    written, created = origins(document), creators(document)
+    written, created = origins(program.typed), creators(program.typed)
     untouched: Counter[str] = Counter()
     attributes = shown = 0
     for key, image in _in_order(replay.after, program):
@@ -95,7 +95,7 @@ def print_replay(replay: Replay, program: Program, document: Mapping[str, Any], 
     for key in sorted(set(replay.before) - set(replay.after)):
         out.print(styled("[red]- {}[/]  removed", _name(key)), soft_wrap=True)
     if replay.after and not shown:
-        shadow = document["projections"] and all(one["mode"] == "shadow" for one in document["projections"].values())
+        shadow = program.rules and all(rule.mode == "shadow" for rule in program.rules.values())
         why = "all rules are in the shadow" if shadow else "no rule applies to these events"
         out.print(f"Nothing was derived: {why}.")
     _print_problems(out, replay)

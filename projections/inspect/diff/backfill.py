@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from projections.inspect.diff.changes import Change, Part
+from projections.language.canonical import Aggregate, Document, Embed, Index
 from projections.language.embeds import children_of
+from projections.language.facts import creates, indexes_fed
 from projections.language.syntax import LanguageError
 
 __all__ = ["ASSUMPTIONS", "Cost", "cost", "reasons"]
@@ -110,7 +111,7 @@ def _linear(fixed: int, each: int) -> str:
     return " + ".join([*parts, *([f"{each}T"] if each else [])])
 
 
-def cost(document: Mapping[str, Any], name: str) -> Cost:
+def cost(document: Document, name: str) -> Cost:
     """What a backfill takes for one rule, measured of the real one (tests/tools/test_diff_cost.py).
 
     - Aggregate, list, claimed copy: an entry per item is read, and once more, with its item, when the ledger is read
@@ -121,43 +122,24 @@ def cost(document: Mapping[str, Any], name: str) -> Cost:
     - Index: one write, and one to each index.
     - Embed, per child: fence and parent are read once per parent; one write. Through an index every child is read again.
     """
-    rule = document["projections"][name]
-    source = f"{rule['from']} items"
-    if rule["kind"] == "index":
-        return Cost(source, 0, 0, 1000 + 1000 * len(_indexes(document, rule)), 0)
-    if rule["kind"] == "embed":
-        return Cost(f"{rule['into']} items", 0 if _direct(document, name) else 3000, 2, 1000, 0)
-    if rule["kind"] == "copy" and not rule["claimed"]:
+    rule = document.rules[name]
+    source = f"{rule.source} items"
+    if isinstance(rule, Index):
+        return Cost(source, 0, 0, 1000 + 1000 * len(indexes_fed(document, rule)), 0)
+    if isinstance(rule, Embed):
+        return Cost(f"{rule.into} items", 0 if _direct(document, name) else 3000, 2, 1000, 0)
+    if not rule.recorded:
         return Cost(source, 4000, 0, 1000, 0)
     members, queries, sharded = 1, 1, 0
-    if rule["kind"] == "aggregate":
-        extremes = [one for one in rule["set"].values() if one["function"] in ("min", "max")]
-        members = len({(one["expression"], str(one["where"])) for one in extremes})
-        queries, sharded = len(extremes), int(rule["shards"] > 1)
-    made = int(_made_by_group(document, rule))
+    if isinstance(rule, Aggregate):
+        members, queries, sharded = rule.members, len(rule.extremes), int(rule.shards > 1)
+    made = int(creates(document, rule))
     return Cost(source, 3000, (1 + made) * (2 + queries + sharded) + made, 2000 + 2000 * members, 3 + 4 * sharded)
 
 
-def _made_by_group(document: Mapping[str, Any], rule: Mapping[str, Any]) -> bool:
-    """Whether a rule's targets exist because of what its groups say."""
-    copied = {other["into"] for other in document["projections"].values() if other["kind"] == "copy"}
-    return rule["kind"] == "copy" or (document["entities"][rule["into"]]["derived"] and rule["into"] not in copied)
-
-
-def _indexes(document: Mapping[str, Any], rule: Mapping[str, Any]) -> list[str]:
-    """The indexes whose keys an index rule writes."""
-    written = {attribute for case in rule["cases"] for attribute in case["set"]}
-    table = document["tables"][document["entities"][rule["from"]]["table"]]
-    return [
-        index
-        for index, keys in table["indexes"].items()
-        if written & {attribute for attribute, _ in (*keys["partition"], *keys["sort"])}
-    ]
-
-
-def _direct(document: Mapping[str, Any], name: str) -> bool:
+def _direct(document: Document, name: str) -> bool:
     """Whether a parent's children are read in their own collection, not through an index."""
     try:
-        return children_of(document, name).index is None
+        return children_of(document.to_document(), name).index is None
     except LanguageError:
         return False

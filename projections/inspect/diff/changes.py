@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from projections.inspect.lineage import key_text, target_of
+from projections.language.canonical import Document, Rule
+from projections.language.facts import key_text
 
 __all__ = ["Change", "Part", "Status", "Target", "changes", "renamed", "target"]
 
-Document = Mapping[str, Any]
 Status = Literal["new", "changed", "vanished", "retired"]
 
 _OF_TABLES = ("separator", "partition", "sort")
@@ -46,8 +46,8 @@ class Change:
 
     rule: str
     status: Status
-    before: Document | None
-    after: Document | None
+    before: Rule | None
+    after: Rule | None
     target_before: Target | None
     target_after: Target | None
     parts: tuple[Part, ...] = ()
@@ -60,52 +60,65 @@ class Change:
         return None not in (self.target_before, self.target_after) and self.target_before != self.target_after
 
     @property
+    def rule_now(self) -> Rule:
+        """The rule as it is, or as it was if it is gone."""
+        rule = self.after or self.before
+        assert rule is not None
+        return rule
+
+    @property
     def kind(self) -> str:
-        return str((self.after or self.before or {})["kind"])
+        return self.rule_now.kind
+
+    @property
+    def source(self) -> str:
+        return self.rule_now.source
 
 
 def target(document: Document, rule: str) -> Target:
     """What a rule writes to. Keys of a child are its own: an embed does not resolve them."""
-    return Target(target_of(document["projections"][rule]), key_text(document, rule))
+    return Target(document.rules[rule].into, key_text(document, document.rules[rule]))
 
 
 def changes(old: Document, new: Document) -> list[Change]:
     """The rules that differ: in the order of the new file, then those that are gone."""
     found = []
-    for name, after in new["projections"].items():
-        before = old["projections"].get(name)
+    for name, after in new.rules.items():
+        before = old.rules.get(name)
         if before is None:
             found.append(Change(name, "new", None, after, None, target(new, name)))
         elif parts := tuple(_parts(old, new, before, after)):
             found.append(Change(name, "changed", before, after, target(old, name), target(new, name), parts))
-    for name, before in old["projections"].items():
-        if name not in new["projections"]:
-            fate = new["retired"].get(name)
+    for name, before in old.rules.items():
+        if name not in new.rules:
+            fate = new.retired.get(name)
             status: Status = "vanished" if fate is None else "retired"
             found.append(Change(name, status, before, None, target(old, name), None, fate=fate))
     return found
 
 
-def _parts(old: Document, new: Document, before: Document, after: Document) -> Iterator[Part]:
-    yield from _different(before, after)
-    if old["guard_prefix"] != new["guard_prefix"]:
-        yield Part("guard_prefix", old["guard_prefix"], new["guard_prefix"], True)
-    for one, other in dict.fromkeys(((before["from"], after["from"]), (target_of(before), target_of(after)))):
+def _parts(old: Document, new: Document, before: Rule, after: Rule) -> Iterator[Part]:
+    yield from _different(before.to_document(), after.to_document())
+    if old.guard_prefix != new.guard_prefix:
+        yield Part("guard_prefix", old.guard_prefix, new.guard_prefix, True)
+    for one, other in dict.fromkeys(((before.source, after.source), (before.into, after.into))):
         if one == other:  # another entity is told already
-            for field, value in old["entities"][one].items():
-                if value != new["entities"][one][field]:
-                    yield Part(f"{one}.{field}", value, new["entities"][one][field], True)
-    tables = {old["entities"][name]["table"] for name in (before["from"], target_of(before))}
-    for table in sorted(tables & new["tables"].keys()):
+            fields = new.entities[one].to_document()
+            for field, value in old.entities[one].to_document().items():
+                if value != fields[field]:
+                    yield Part(f"{one}.{field}", value, fields[field], True)
+    tables = {old.entities[name].table for name in (before.source, before.into)}
+    for table in sorted(tables & new.tables.keys()):
+        was, is_now = old.tables[table].to_document(), new.tables[table].to_document()
         for field in _OF_TABLES:
-            if (one := old["tables"][table][field]) != (other := new["tables"][table][field]):
-                yield Part(f"{table}.{field}", one, other, True)
+            if was[field] != is_now[field]:
+                yield Part(f"{table}.{field}", was[field], is_now[field], True)
 
 
 _BY_ATTRIBUTE = ("set", "attributes", "values", "match", "bind")
 
 
-def _different(before: Document, after: Document, path: str = "") -> Iterator[Part]:
+def _different(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[Part]:
     """The fields that differ; of those that hold attributes, each attribute for itself."""
     for name in dict.fromkeys((*before, *after)):
         one, other = before.get(name), after.get(name)
@@ -140,12 +153,12 @@ def renamed(old: Document, new: Document, found: list[Change]) -> list[tuple[str
     return pairs
 
 
-def _ends(old: Document, new: Document, rule: Document) -> Iterator[str]:
+def _ends(old: Document, new: Document, rule: Rule) -> Iterator[str]:
     """The entities at the two ends of a rule that differ."""
-    for name in (rule["from"], target_of(rule)):
-        if old["entities"][name] != new["entities"].get(name):
+    for name in (rule.source, rule.into):
+        if old.entities[name] != new.entities.get(name):
             yield name
 
 
-def _role(rule: Document) -> tuple[str, str, str]:
-    return rule["kind"], rule["from"], target_of(rule)
+def _role(rule: Rule) -> tuple[str, str, str]:
+    return rule.kind, rule.source, rule.into

@@ -11,12 +11,11 @@ from projections.inspect.diff.backfill import Cost, cost, reasons
 from projections.inspect.diff.changes import Change, changes, renamed
 from projections.inspect.diff.redeployment import impossible, new_indexes, template_changes
 from projections.inspect.diff.traces import deletions, left_behind
-from projections.inspect.lineage import EVERY, creators, origins
+from projections.language.canonical import Document
+from projections.language.facts import EVERY, creators, origins
 from projections.language.program import Program
 
 __all__ = ["Difference", "Hand", "RuleDifference", "difference"]
-
-Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +68,7 @@ class Difference:
 
     @staticmethod
     def _stands_still(one: RuleDifference) -> bool:
-        rule = one.change.after
-        if rule is None or one.change.status != "changed" or one.change.before is None:
-            return False
-        return rule["kind"] in ("aggregate", "top", "latest") or bool(rule.get("claimed"))
+        return one.change.status == "changed" and one.change.after is not None and one.change.after.recorded
 
     def steps(self) -> Iterator[str]:
         """What is to be done, in this order."""
@@ -97,12 +93,14 @@ class Difference:
             yield f"Run `projections backfill`{more}: {', '.join(filled)}.{until if still else ''}"
 
 
-def difference(old: Document, new: Document) -> Difference:
-    """What changes from one canonical document to another."""
+def difference(before_document: Mapping[str, Any], after_document: Mapping[str, Any]) -> Difference:
+    """Return what changes from one canonical document to another, both as JSON."""
+    programs = [Program.from_document(document) for document in (before_document, after_document)]
+    old, new = (program.typed for program in programs)
     found = changes(old, new)
     pairs = renamed(old, new, found)
     names = {gone: fresh for gone, fresh, _ in pairs}
-    before, after = (Deployment("", Program.from_document(document)) for document in (old, new))
+    before, after = (Deployment("", program) for program in programs)
     return Difference(
         rules=tuple(_rule(old, new, change, names.get(change.rule)) for change in found),
         renamed=tuple(pairs),
@@ -110,7 +108,7 @@ def difference(old: Document, new: Document) -> Difference:
         deployment=tuple(template_changes(before, after)),
         indexes=tuple(new_indexes(before, after)),
         impossible=tuple(impossible(before, after)),
-        unchanged=len(new["projections"]) - sum(change.status in ("new", "changed") for change in found),
+        unchanged=len(new.rules) - sum(change.status in ("new", "changed") for change in found),
     )
 
 
@@ -156,10 +154,10 @@ def _handed(new: Document, before: str | None, after: str | None, made: bool) ->
         return "" if made else "what the application has there is overwritten"
     if after is not None:
         return ""
-    fate = new["retired"].get(before)
+    fate = new.retired.get(before)
     if fate == "remove":
         return "it is removed"
-    if before in new["projections"]:
+    if before in new.rules:
         return "its backfill removes it"
     if fate == "keep":
         return "it stays where it is written, and nobody keeps it up"

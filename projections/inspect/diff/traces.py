@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from projections.inspect.diff.changes import Change
-from projections.inspect.lineage import creators, target_of
+from projections.language.canonical import Copy, Document, Index
+from projections.language.facts import creates
 
 __all__ = ["deletions", "left_behind"]
-
-Document = Mapping[str, Any]
 
 
 def deletions(old: Document, new: Document, change: Change) -> Iterator[str]:
     """The items that a rule made and that a backfill deletes."""
-    if change.before is None or change.target_before is None or not _made(old, change):
+    if change.before is None or change.target_before is None or not creates(old, change.before):
         return
     entity, made = change.target_before.entity, f"`{change.target_before}`"
     others = any(
-        target_of(rule) == entity and name != change.rule and rule["kind"] != "index"
-        for name, rule in new["projections"].items()
+        rule.into == entity and name != change.rule and not isinstance(rule, Index) for name, rule in new.rules.items()
     )
-    if others and change.before["kind"] != "copy":
+    if others and not isinstance(change.before, Copy):
         made += " that no other rule contributes to"
     parts = {part.name.partition(".")[0] for part in change.parts if not part.shared}
     if change.status == "retired" and change.fate == "remove":
@@ -46,21 +43,11 @@ def left_behind(old: Document, change: Change) -> str:
     unrecognised = {f"{entity}.key", f"{entity}.match", f"{entity}.table"} & {part.name for part in change.parts}
     if not unrecognised:
         return ""
-    if not _made(old, change):
+    if not creates(old, change.before):
         return f"What it wrote on items that are no {entity} any more stays there." if change.kind != "index" else ""
-    if change.before["kind"] != "copy" or change.before["claimed"]:
+    if change.before.recorded:
         return ""
     return (
         f"Copies it made are no {entity} any more, so that nothing finds them: give the rule another name and say "
         f"`retired: {{{change.rule}: remove}}`, which deletes them, or delete them yourself."
     )
-
-
-def _made(old: Document, change: Change) -> bool:
-    """Whether a rule made its targets: it copied them, or contributed to derived items."""
-    assert change.before is not None
-    assert change.target_before is not None
-    entity = change.target_before.entity
-    if change.before["kind"] in ("index", "embed") or creators(old).get(entity) is None:
-        return False
-    return change.before["kind"] == "copy" or bool(old["entities"][entity]["derived"])

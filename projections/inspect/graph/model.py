@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from projections.inspect.lineage import Origin, origins, resolved_key, target_of
 from projections.inspect.paths import Path, path_of
+from projections.language.canonical import Aggregate, Copy, Document, Embed, Index, Top
+from projections.language.canonical import Rule as CanonicalRule
+from projections.language.facts import Origin, conditions, copied, indexes_fed, origins, resolved_key
 from projections.language.findings import Finding
 from projections.language.models import Rules
 from projections.language.ownership import chains, follows
-from projections.language.patterns import Pattern, describe
 
 __all__ = ["Entity", "Graph", "Rule", "graph_of"]
 
 _SHORT = 22
 
-Document = Mapping[str, Any]
 Key = tuple[tuple[str, str], ...]
 """(attribute, template) of each attribute of a key."""
 
@@ -104,89 +104,73 @@ class Graph:
 
 def graph_of(rules: Rules, title: str, findings: Sequence[Finding] = ()) -> Graph:
     """The graph of rules without mistakes, with what was found in them."""
-    document = rules.canonical()
-    written = origins(document)
-    copied = {rule["into"] for rule in document["projections"].values() if rule["kind"] == "copy"}
+    document = rules.typed()
+    written, copies = origins(document), copied(document)
     before, passes = follows(rules), chains(rules)
     return Graph(
         title=title,
-        entities={name: _entity(document, name, written[name], name in copied) for name in document["entities"]},
+        entities={name: _entity(document, name, written[name], name in copies) for name in document.entities},
         rules={
             name: Rule(
                 name=name,
-                kind=rule["kind"],
-                source=rule["from"],
-                target=target_of(rule),
-                gist=_gist(rule, _indexes(document, rule)),
-                sentence=_sentence(rule, _indexes(document, rule)),
-                key=tuple(resolved_key(document, name).items()),
-                match=tuple(rule.get("match", {}).items()),
-                where=_words(rule["where"]),
+                kind=rule.kind,
+                source=rule.source,
+                target=rule.into,
+                gist=_gist(rule, indexes_fed(document, rule)),
+                sentence=_sentence(rule, indexes_fed(document, rule)),
+                key=tuple(resolved_key(document, rule).items()),
+                match=tuple(rule.match.items()) if isinstance(rule, Embed) else (),
+                where=conditions(rule.where),
                 each=_each(rule),
-                indexes=_indexes(document, rule),
-                cases=tuple((_words(case["where"]), tuple(case["set"].items())) for case in rule.get("cases", ())),
-                writes=tuple((a, o.how) for a, o in written[target_of(rule)].items() if o.rule == name),
-                mode=rule["mode"],
-                expired=rule["expired"],
+                indexes=indexes_fed(document, rule),
+                cases=_cases(rule),
+                writes=tuple((a, o.how) for a, o in written[rule.into].items() if o.rule == name),
+                mode=rule.mode,
+                expired=rule.expired,
                 path=path_of(document, name),
                 after=before[name],
                 passes=len(passes[name]),
                 findings=tuple(finding for finding in findings if finding.rule == name),
             )
-            for name, rule in document["projections"].items()
+            for name, rule in document.rules.items()
         },
         findings=tuple(finding for finding in findings if finding.rule is None),
     )
 
 
-def _entity(document: Document, name: str, written: Mapping[str, Origin], copied: bool) -> Entity:
-    entity = document["entities"][name]
+def _entity(document: Document, name: str, written: Mapping[str, Origin], is_copy: bool) -> Entity:
+    entity = document.entities[name]
     return Entity(
         name=name,
-        role="copy" if copied else "derived" if entity["derived"] else "application",
-        table=entity["table"],
-        key=tuple(entity["key"].items()),
-        match=_words(entity["match"]),
-        id=entity["id"],
-        expires=entity["expires"],
-        index_key=tuple(entity["index_key"].items()),
+        role="copy" if is_copy else "derived" if entity.derived else "application",
+        table=entity.table,
+        key=tuple(entity.key.items()),
+        match=conditions(entity.match),
+        id=entity.id,
+        expires=entity.expires,
+        index_key=tuple(entity.index_key.items()),
         attributes=tuple((attribute, origin.how, origin.rule) for attribute, origin in written.items()),
     )
 
 
-def _indexes(document: Document, rule: Document) -> tuple[str, ...]:
-    """The indexes that an index rule sets keys of."""
-    if rule["kind"] != "index":
+def _cases(rule: CanonicalRule) -> tuple[tuple[str | None, Key], ...]:
+    if not isinstance(rule, Index):
         return ()
-    written = {attribute for case in rule["cases"] for attribute in case["set"]}
-    table = document["tables"][document["entities"][rule["from"]]["table"]]
-    return tuple(
-        name
-        for name, keys in table["indexes"].items()
-        if written & {attribute for part in (keys["partition"], keys["sort"]) for attribute, _ in part}
-    )
+    return tuple((conditions(case.where), tuple(case.set.items())) for case in rule.cases)
 
 
 # --- in words ---
 
 
-def _words(pattern: Document | None) -> str | None:
-    return describe(Pattern.parse(pattern)) if pattern else None
-
-
-def _gist(rule: Document, indexes: Sequence[str]) -> str:
-    match rule["kind"]:
-        case "copy":
-            if rule["attributes"] == "all":
-                return "all attributes"
-            return _some([*rule["attributes"], *rule["values"]])
-        case "aggregate":
-            return _some(list(rule["set"]))
-        case "top":
-            return f"{rule['limit']} as {rule['as']}"
-        case "index":
+def _gist(rule: CanonicalRule, indexes: Sequence[str]) -> str:
+    match rule:
+        case Copy(attributes=None):
+            return "all attributes"
+        case Top():
+            return f"{rule.limit} as {rule.list_name}"
+        case Index():
             return ", ".join(indexes)
-    return _some(list(rule["attributes"]))
+    return _some(rule.written)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -195,35 +179,31 @@ def _some(names: Sequence[str]) -> str:
     return text if len(names) == 1 or len(text) <= _SHORT else f"{names[0]} and {len(names) - 1} more"
 
 
-def _sentence(rule: Document, indexes: Sequence[str]) -> str:
-    source, target = rule["from"], target_of(rule)
-    match rule["kind"]:
-        case "copy":
-            what = "all attributes of" if rule["attributes"] == "all" else "attributes of"
+def _sentence(rule: CanonicalRule, indexes: Sequence[str]) -> str:
+    source, target = rule.source, rule.into
+    match rule:
+        case Copy():
+            what = "all attributes of" if rule.attributes is None else "attributes of"
             return f"Keeps {what} each {source} under another key, as a {target}."
-        case "aggregate":
-            return f"Keeps {_and(list(rule['set']))} on each {target}, computed from its {source} items."
-        case "top":
-            return f"Lists the {_extreme(rule)} {rule['limit']} {source} items by {rule['by']} on each {target}."
-        case "latest":
-            return f"Keeps attributes of the {source} with the {_extreme(rule)} {rule['by']} on each {target}."
-        case "index":
+        case Aggregate():
+            return f"Keeps {_and(list(rule.set))} on each {target}, computed from its {source} items."
+        case Index():
             return f"Sets the keys of {_and(indexes)} on {source} items, so that they are found there."
-    return f"Keeps attributes of each {source} in all {target} items that reference it."
-
-
-def _extreme(rule: Document) -> str:
-    return "greatest" if rule["order"] == "desc" else "least"
+        case Embed():
+            return f"Keeps attributes of each {source} in all {target} items that reference it."
+    extreme = "greatest" if rule.order == "desc" else "least"
+    if isinstance(rule, Top):
+        return f"Lists the {extreme} {rule.limit} {source} items by {rule.by} on each {target}."
+    return f"Keeps attributes of the {source} with the {extreme} {rule.by} on each {target}."
 
 
 def _and(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _each(rule: Document) -> str | None:
-    each = rule["each"]
-    if each is None:
+def _each(rule: CanonicalRule) -> str | None:
+    if rule.each is None:
         return None
-    if each["ancestors"]:
-        return f"each folder above {each['path']}, as {{{each['variable']}}}"
-    return f"each element of {each['path']}, as {{{each['variable']}}}"
+    if rule.each.ancestors:
+        return f"each folder above {rule.each.path}, as {{{rule.each.variable}}}"
+    return f"each element of {rule.each.path}, as {{{rule.each.variable}}}"

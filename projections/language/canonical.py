@@ -1,0 +1,410 @@
+"""The canonical document as typed values: what the tools read of rules.
+
+The loader makes these of a rule file, and `to_document` gives the JSON document that is deployed and of whose parts
+fingerprints are taken; `from_document` reads it back, and both together change no byte. `program` compiles that JSON
+without this module: a cold start would pay for classes that the engine does not need.
+
+Patterns (`where`, `match`) stay documents here, and templates and expressions texts: `patterns`, `templates` and
+`expressions` parse them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+__all__ = [
+    "FORMAT",
+    "Aggregate",
+    "Case",
+    "Constant",
+    "Copy",
+    "Document",
+    "Each",
+    "Embed",
+    "Entity",
+    "Index",
+    "IndexKeys",
+    "Latest",
+    "Measure",
+    "Rule",
+    "Table",
+    "Top",
+    "rule_of",
+]
+
+FORMAT = 1
+
+Pattern: TypeAlias = Mapping[str, Any]
+Attributes: TypeAlias = tuple[tuple[str, str], ...]
+"""Key attributes, each with its type: S, N or B."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexKeys:
+    """The key attributes of an index."""
+
+    partition: Attributes
+    sort: Attributes
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(name for name, _ in (*self.partition, *self.sort))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    partition: tuple[str, str]
+    sort: tuple[str, str] | None
+    indexes: Mapping[str, IndexKeys]
+    ttl: str | None
+    separator: str
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Table:
+        (partition,) = _attributes([document["partition"]])
+        (sort,) = _attributes([document["sort"]]) if document["sort"] else (None,)
+        indexes = {
+            name: IndexKeys(_attributes(keys["partition"]), _attributes(keys["sort"]))
+            for name, keys in document["indexes"].items()
+        }
+        return cls(partition, sort, indexes, document["ttl"], document["separator"])
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "partition": [*self.partition],
+            "sort": [*self.sort] if self.sort else None,
+            "indexes": {
+                name: {"partition": [[*one] for one in keys.partition], "sort": [[*one] for one in keys.sort]}
+                for name, keys in self.indexes.items()
+            },
+            "ttl": self.ttl,
+            "separator": self.separator,
+        }
+
+
+def _attributes(pairs: Any) -> Attributes:
+    return tuple((name, kind) for name, kind in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A kind of item. `key` and `index_key` have a template for each key attribute."""
+
+    table: str
+    key: Mapping[str, str]
+    match: Pattern | None
+    id: str | None
+    derived: bool
+    expires: bool
+    index_key: Mapping[str, str]
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Entity:
+        return cls(**document)
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "key": dict(self.key),
+            "match": self.match,
+            "id": self.id,
+            "derived": self.derived,
+            "expires": self.expires,
+            "index_key": dict(self.index_key),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """One contribution per element of a list or set, or per ancestor of a path."""
+
+    variable: str
+    path: str
+    ancestors: bool
+    separator: str
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "variable": self.variable,
+            "path": self.path,
+            "ancestors": self.ancestors,
+            "separator": self.separator,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    """The fields of all kinds. `into` is the entity that is written to; of an index rule it is the source."""
+
+    kind: ClassVar[str]
+
+    source: str
+    into: str
+    where: Pattern | None
+    bind: Mapping[str, str]
+    each: Each | None
+    expired: str | None
+    mode: str
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "from": self.source,
+            "where": self.where,
+            "bind": dict(self.bind),
+            "each": self.each.to_document() if self.each else None,
+            "expired": self.expired,
+            "mode": self.mode,
+            **self._action(),
+        }
+
+    def _action(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the ledger records its contributions, and it publishes from there."""
+        return False
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The attributes of the target that it writes by name."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value that is written as it is; a text would be a template."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy(_Rule):
+    """`attributes` has the source's path for each of the target's attributes; it is None for all attributes."""
+
+    kind = "copy"
+
+    attributes: Mapping[str, str] | None
+    values: Mapping[str, str | Constant]
+    claimed: bool
+
+    def _action(self) -> dict[str, Any]:
+        return {
+            "into": self.into,
+            "attributes": "all" if self.attributes is None else dict(self.attributes),
+            "values": {
+                name: {"template": value} if isinstance(value, str) else {"constant": value.value}
+                for name, value in self.values.items()
+            },
+            "claimed": self.claimed,
+        }
+
+    @property
+    def recorded(self) -> bool:
+        return self.claimed
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        return (*(self.attributes or ()), *self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    function: str
+    expression: str | None
+    where: Pattern | None
+
+    def to_document(self) -> dict[str, Any]:
+        return {"function": self.function, "expression": self.expression, "where": self.where}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate(_Rule):
+    kind = "aggregate"
+
+    set: Mapping[str, Measure]
+    shards: int
+
+    def _action(self) -> dict[str, Any]:
+        measures = {name: measure.to_document() for name, measure in self.set.items()}
+        return {"into": self.into, "set": measures, "shards": self.shards}
+
+    @property
+    def recorded(self) -> bool:
+        return True
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        return tuple(self.set)
+
+    @property
+    def extremes(self) -> tuple[Measure, ...]:
+        """The measures that need the members of a group: `min` and `max`."""
+        return tuple(measure for measure in self.set.values() if measure.function in ("min", "max"))
+
+    @property
+    def members(self) -> int:
+        """How many members one contribution has: measures of the same values share one."""
+        return len({(measure.expression, str(measure.where)) for measure in self.extremes})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Top(_Rule):
+    kind = "top"
+
+    list_name: str
+    by: str
+    limit: int
+    order: str
+    attributes: Mapping[str, str]
+
+    def _action(self) -> dict[str, Any]:
+        return {
+            "into": self.into,
+            "as": self.list_name,
+            "by": self.by,
+            "limit": self.limit,
+            "order": self.order,
+            "attributes": dict(self.attributes),
+        }
+
+    @property
+    def recorded(self) -> bool:
+        return True
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        return (self.list_name,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latest(_Rule):
+    kind = "latest"
+
+    by: str
+    order: str
+    attributes: Mapping[str, str]
+
+    def _action(self) -> dict[str, Any]:
+        return {"into": self.into, "by": self.by, "order": self.order, "attributes": dict(self.attributes)}
+
+    @property
+    def recorded(self) -> bool:
+        return True
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        return tuple(self.attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    where: Pattern | None
+    set: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index(_Rule):
+    kind = "index"
+
+    cases: tuple[Case, ...]
+
+    def _action(self) -> dict[str, Any]:
+        return {"cases": [{"where": case.where, "set": dict(case.set)} for case in self.cases]}
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for case in self.cases for name in case.set))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embed(_Rule):
+    kind = "embed"
+
+    match: Mapping[str, str]
+    attributes: Mapping[str, str]
+    on_delete: str
+
+    def _action(self) -> dict[str, Any]:
+        return {
+            "into": self.into,
+            "match": dict(self.match),
+            "attributes": dict(self.attributes),
+            "on_delete": self.on_delete,
+        }
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        return tuple(self.attributes)
+
+
+Rule: TypeAlias = Copy | Aggregate | Top | Latest | Index | Embed
+
+
+def rule_of(document: Mapping[str, Any]) -> Rule:
+    """Return a rule of the canonical document."""
+    common: dict[str, Any] = {
+        "source": document["from"],
+        "into": document.get("into", document["from"]),
+        "where": document["where"],
+        "bind": document["bind"],
+        "each": Each(**document["each"]) if document["each"] else None,
+        "expired": document["expired"],
+        "mode": document["mode"],
+    }
+    match document["kind"]:
+        case "copy":
+            return Copy(
+                **common,
+                attributes=None if document["attributes"] == "all" else document["attributes"],
+                values={
+                    n: v["template"] if "template" in v else Constant(v["constant"])
+                    for n, v in document["values"].items()
+                },
+                claimed=document["claimed"],
+            )
+        case "aggregate":
+            measures = {name: Measure(**measure) for name, measure in document["set"].items()}
+            return Aggregate(**common, set=measures, shards=document["shards"])
+        case "top":
+            order = {name: document[name] for name in ("by", "limit", "order", "attributes")}
+            return Top(**common, list_name=document["as"], **order)
+        case "latest":
+            return Latest(**common, **{name: document[name] for name in ("by", "order", "attributes")})
+        case "index":
+            return Index(**common, cases=tuple(Case(case["where"], case["set"]) for case in document["cases"]))
+    return Embed(**common, **{name: document[name] for name in ("match", "attributes", "on_delete")})
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Rules without mistakes, everything defaulted. Tables, entities and rules are by name, in the order of the file."""
+
+    guard_prefix: str
+    tables: Mapping[str, Table]
+    entities: Mapping[str, Entity]
+    rules: Mapping[str, Rule]
+    retired: Mapping[str, str]
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Document:
+        return cls(
+            document["guard_prefix"],
+            {name: Table.from_document(table) for name, table in document["tables"].items()},
+            {name: Entity.from_document(entity) for name, entity in document["entities"].items()},
+            {name: rule_of(rule) for name, rule in document["projections"].items()},
+            document["retired"],
+        )
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "guard_prefix": self.guard_prefix,
+            "tables": {name: table.to_document() for name, table in self.tables.items()},
+            "entities": {name: entity.to_document() for name, entity in self.entities.items()},
+            "projections": {name: rule.to_document() for name, rule in self.rules.items()},
+            "retired": dict(self.retired),
+        }

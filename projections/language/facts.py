@@ -1,0 +1,161 @@
+"""Facts derived from canonical rules: what a rule writes and how, who creates items, which indexes a rule feeds.
+
+Each question is answered here once, for check, explain, diff, graph and replay. The engine asks the compiled rules
+(`rules.Rule.creates`, `owned`), and the findings ask the rules as they were written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from projections.language.canonical import (
+    Aggregate,
+    Constant,
+    Copy,
+    Document,
+    Embed,
+    Index,
+    Latest,
+    Measure,
+    Rule,
+    Top,
+)
+from projections.language.patterns import Pattern, describe
+
+__all__ = [
+    "EVERY",
+    "Origin",
+    "conditions",
+    "copied",
+    "creates",
+    "creators",
+    "entity_key",
+    "indexes_fed",
+    "key_text",
+    "measure_text",
+    "origins",
+    "resolved_key",
+]
+
+EVERY = "*"
+"""Stands for all attributes, where a rule copies all."""
+
+
+# --- who creates and writes what ---
+
+
+def copied(document: Document) -> frozenset[str]:
+    """Return the entities whose items copy rules create."""
+    return frozenset(rule.into for rule in document.rules.values() if isinstance(rule, Copy))
+
+
+def creates(document: Document, rule: Rule) -> bool:
+    """Return whether a rule's writes create its target item, and delete it when nothing contributes any more."""
+    if isinstance(rule, Copy):
+        return True
+    return rule.recorded and document.entities[rule.into].derived and rule.into not in copied(document)
+
+
+def creators(document: Document) -> dict[str, str]:
+    """Return the entities that exist only because of rules, with the first rule that creates their items."""
+    found: dict[str, str] = {}
+    for name, rule in document.rules.items():
+        if creates(document, rule):
+            found.setdefault(rule.into, name)
+    return found
+
+
+def indexes_fed(document: Document, rule: Rule) -> tuple[str, ...]:
+    """Return the indexes whose key attributes an index rule writes."""
+    if not isinstance(rule, Index):
+        return ()
+    indexes = document.tables[document.entities[rule.source].table].indexes
+    return tuple(name for name, keys in indexes.items() if not keys.names.isdisjoint(rule.written))
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The rule that writes an attribute, and how it makes the value, in the words of the rule file."""
+
+    rule: str
+    how: str
+
+
+def origins(document: Document) -> dict[str, dict[str, Origin]]:
+    """Return for each entity its derived attributes, with their origins."""
+    found: dict[str, dict[str, Origin]] = {name: {} for name in document.entities}
+    for name, rule in document.rules.items():
+        for attribute, how in _written(document, rule):
+            found[rule.into].setdefault(attribute, Origin(name, how))
+    return found
+
+
+def _written(document: Document, rule: Rule) -> Iterator[tuple[str, str]]:
+    source = rule.source
+    match rule:
+        case Copy():
+            if rule.attributes is None:
+                yield EVERY, f"{source}, all attributes"
+            else:
+                for target, path in rule.attributes.items():
+                    yield target, f"{source}.{path}"
+            for target, value in rule.values.items():
+                yield target, str(value.value) if isinstance(value, Constant) else value
+            for attribute in document.entities[rule.into].match or {}:
+                yield attribute, f"marks it as {rule.into}"
+        case Aggregate():
+            for target, measure in rule.set.items():
+                yield target, measure_text(measure, source)
+        case Index():
+            for target in rule.written:
+                templates = [case.set[target] for case in rule.cases if target in case.set]
+                yield target, " or ".join(dict.fromkeys(templates))
+        case Top():
+            yield rule.list_name, f"{rule.limit} of {source} by {rule.by}"
+        case Latest():
+            for target, path in rule.attributes.items():
+                yield target, f"{source}.{path}, latest by {rule.by}"
+        case Embed():
+            for target, path in rule.attributes.items():
+                yield target, f"{source}.{path}"
+
+
+# --- keys ---
+
+
+def entity_key(document: Document, entity: str) -> str:
+    """Return the key of an entity's items, as `USER#{userId} · PROFILE`."""
+    return " · ".join(document.entities[entity].key.values())
+
+
+def key_text(document: Document, rule: Rule) -> str:
+    """Return the key of a rule's target as templates over its source, as `POST#{postId} · METADATA`."""
+    return " · ".join(resolved_key(document, rule).values())
+
+
+def resolved_key(document: Document, rule: Rule) -> dict[str, str]:
+    """Return the key of a rule's target, attribute by attribute, as templates over its source."""
+
+    def resolved(match: re.Match[str]) -> str:
+        return str(rule.bind.get(match[1], match[0]))
+
+    key = document.entities[rule.into].key
+    return {attribute: re.sub(r"\{(\w+)\*?\}", resolved, template) for attribute, template in key.items()}
+
+
+# --- in words ---
+
+
+def conditions(pattern: Mapping[str, Any] | None) -> str | None:
+    """Return a pattern in words, as `hidden is false or hidden is absent`; None if there is no pattern."""
+    return describe(Pattern.parse(pattern)) if pattern else None
+
+
+def measure_text(measure: Measure, source: str | None = None) -> str:
+    """Return a measure in the words of the rule file, as `max(stars) of Review where status is "published"`."""
+    text = f"{measure.function}({measure.expression})" if measure.expression else measure.function
+    text += f" of {source}" if source else ""
+    return f"{text} where {conditions(measure.where)}" if measure.where else text
