@@ -169,6 +169,11 @@ class _Rule:
         return False
 
     @property
+    def members(self) -> int:
+        """How many members of a group one contribution has: one for a list, a latest item or a claim."""
+        return int(self.recorded)
+
+    @property
     def written(self) -> tuple[str, ...]:
         """The attributes of the target that it writes by name."""
         raise NotImplementedError
@@ -247,7 +252,7 @@ class Aggregate(_Rule):
 
     @property
     def members(self) -> int:
-        """How many members one contribution has: measures of the same values share one."""
+        """Measures of the same values share one."""
         return len({(measure.expression, str(measure.where)) for measure in self.extremes})
 
 

@@ -47,7 +47,7 @@ class RuleFacts:
 
     @property
     def into(self) -> str:
-        return str(self.document.get("into", self.document["from"]))
+        return self.rule.into.name
 
     @property
     def writes_targets(self) -> bool:
@@ -57,15 +57,12 @@ class RuleFacts:
     @property
     def ledger(self) -> bool:
         """Whether the ledger keeps its contributions."""
-        return isinstance(self.rule, LedgerRule) and (not isinstance(self.rule, CopyRule) or self.rule.claimed)
+        return self.rule.recorded
 
     @property
     def creates(self) -> bool:
         """Whether publishing brings the target to life."""
-        rule = self.rule
-        return isinstance(rule, CopyRule) or (
-            isinstance(rule, AggregateRule | PickRule) and rule.into.derived and not rule.into.copied
-        )
+        return self.rule.creates
 
     @property
     def members(self) -> int:
@@ -100,11 +97,8 @@ class RuleFacts:
         """How many targets there are at all, where the rule says so: a key without variables, or with buckets alone."""
         if isinstance(self.rule, IndexRule | EmbedRule):
             return None
-        into = getattr(self.rule, "into", None)
-        if into is None:
-            return None
         total = 1
-        for name in {name for pattern in into.patterns for name in pattern.names}:
+        for name in {name for pattern in self.rule.into.patterns for name in pattern.names}:
             found = re.fullmatch(r"\{[\w.-]+\|bucket\((\d+)\)\}", self.document["bind"].get(name, ""))
             if found is None:
                 return None

@@ -11,11 +11,12 @@ from typing import Any
 
 from projections.engine.copies import copies_of
 from projections.errors import BadInput
+from projections.language import canonical
 from projections.language.embeds import EmbedRule
 from projections.language.keys import Value
 from projections.language.patterns import Either, Pattern, Test
 from projections.language.program import Program
-from projections.language.rules import CopyRule, IndexRule, PickRule, Rule
+from projections.language.rules import CopyRule, Each, IndexRule, Rule
 from projections.language.scope import Item, Resolve, resolver
 from projections.language.templates import Template
 from projections.language.values import shown
@@ -92,82 +93,78 @@ def _missing(names: Iterable[str], resolve: Resolve) -> list[str]:
 
 
 def _reasons(program: Program, rule: Rule, item: Item) -> Iterator[str]:
-    document = program.document["projections"][rule.name]
-    if isinstance(rule, IndexRule):
-        yield from _index_reasons(document, item)
-    elif isinstance(rule, EmbedRule):
-        yield from _embed_reasons(document, rule, item)
-    else:
-        yield from _scope_reasons(program, document, rule, item)
+    match typed := program.typed.rules[rule.name]:
+        case canonical.Index():
+            yield from _index_reasons(typed, item)
+        case canonical.Embed():
+            yield from _embed_reasons(typed, item)
+        case _:
+            yield from _scope_reasons(program, typed, rule.each, item)
 
 
-def _where(document: Mapping[str, Any], resolve: Resolve, said: str = "where: ") -> list[str]:
-    if not document["where"]:
-        return []
-    return [said + reason for reason in unmet(Pattern.parse(document["where"]), resolve)]
+def _where(where: Mapping[str, Any] | None, resolve: Resolve, said: str = "where: ") -> list[str]:
+    return [said + reason for reason in unmet(Pattern.parse(where), resolve)] if where else []
 
 
-def _index_reasons(document: Mapping[str, Any], item: Item) -> Iterator[str]:
+def _index_reasons(rule: canonical.Index, item: Item) -> Iterator[str]:
     resolve = resolver(item)
-    failed = _where(document, resolve)
+    failed = _where(rule.where, resolve)
     yield from failed
     if failed:
         return
-    many = len(document["cases"]) > 1
-    for number, case in enumerate(document["cases"], 1):
+    many = len(rule.cases) > 1
+    for number, case in enumerate(rule.cases, 1):
         said = f"case {number}: " if many else ""
-        unfit = _where(case, resolve, said + "where: ")
+        unfit = _where(case.where, resolve, said + "where: ")
         yield from unfit
         if unfit:
             continue
-        lacks = _missing((n for text in case["set"].values() for n in Template.parse(text).names), resolve)
+        lacks = _missing((n for text in case.set.values() for n in Template.parse(text).names), resolve)
         yield f"{said}it fits, but the item has no {' and no '.join(lacks)}"
         return  # the first case that fits applies
 
 
-def _embed_reasons(document: Mapping[str, Any], rule: EmbedRule, item: Item) -> Iterator[str]:
+def _embed_reasons(rule: canonical.Embed, item: Item) -> Iterator[str]:
     resolve = resolver(item)
-    failed = _where(document, resolve)
+    failed = _where(rule.where, resolve)
     yield from failed
     if not failed:
-        yield f"the item has none of {', '.join(path for _, path in rule.picked)}"
+        yield f"the item has none of {', '.join(rule.attributes.values())}"
 
 
-def _scope_reasons(program: Program, document: Mapping[str, Any], rule: Rule, item: Item) -> Iterator[str]:
+def _scope_reasons(program: Program, rule: canonical.Rule, each: Each | None, item: Item) -> Iterator[str]:
     plain = resolver(item)
-    if rule.each is None:
-        yield from _element_reasons(program, document, rule, item, {})
+    if each is None:
+        yield from _element_reasons(program, rule, item, {})
         return
-    elements = list(rule.each.elements(plain))
+    elements = list(each.elements(plain))
     if not elements:
-        value = plain(rule.each.path)
-        yield f"each: {rule.each.path} {'is absent' if value is None else 'has no element to count'}"
+        value = plain(each.path)
+        yield f"each: {each.path} {'is absent' if value is None else 'has no element to count'}"
     for element in elements[:MOST_ELEMENTS]:
-        reasons = "; ".join(_element_reasons(program, document, rule, item, {rule.each.variable: element}))
-        yield f"{rule.each.variable} = {shown(element)}: {reasons}"
+        reasons = "; ".join(_element_reasons(program, rule, item, {each.variable: element}))
+        yield f"{each.variable} = {shown(element)}: {reasons}"
     if len(elements) > MOST_ELEMENTS:
         yield f"and so on for {len(elements) - MOST_ELEMENTS} more elements"
 
 
-def _element_reasons(
-    program: Program, document: Mapping[str, Any], rule: Rule, item: Item, element: Mapping[str, Value]
-) -> Iterator[str]:
+def _element_reasons(program: Program, rule: canonical.Rule, item: Item, element: Mapping[str, Value]) -> Iterator[str]:
     resolve = resolver(item, element) if element else resolver(item)
-    failed = _where(document, resolve)
+    failed = _where(rule.where, resolve)
     yield from failed
     if failed:
         return
     wanted: list[tuple[str, list[str]]] = []
-    bound = document["bind"]
+    bound = rule.bind
     for variable, text in bound.items():
         wanted.append((f"{variable} of the target's key", _missing(Template.parse(text).names, resolve)))
-    into = program.entities[document["into"]]
+    into = program.entities[rule.into]
     free = [name for pattern in into.patterns for name in pattern.names if name not in bound]
     wanted.append((f"the key of {into.name}", _missing(free, resolve)))
-    if isinstance(rule, PickRule):
+    if isinstance(rule, canonical.Top | canonical.Latest):
         wanted.append(("`by`", _missing([rule.by], resolve)))
-    if isinstance(rule, CopyRule):
-        texts = [value["template"] for value in document["values"].values() if "template" in value]
+    if isinstance(rule, canonical.Copy):
+        texts = [value for value in rule.values.values() if isinstance(value, str)]
         wanted.append(("`values`", _missing((n for text in texts for n in Template.parse(text).names), resolve)))
     for what, lacks in wanted:
         if lacks:

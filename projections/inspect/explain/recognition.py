@@ -59,7 +59,7 @@ def _misfits(program: Program, entity: Entity, key: ItemKey, image: Image) -> It
             if variables.setdefault(name, value) != value:
                 fits = False
                 yield f'{name} is "{variables[name]}" in one part of the key and "{value}" in the other'
-    match = program.document["entities"][entity.name]["match"]
+    match = program.typed.entities[entity.name].match
     if fits and match:
         item = Item(entity, key, variables, image)
         yield from (f"match: {reason}" for reason in unmet(Pattern.parse(match), _attribute_first(item)))

@@ -119,7 +119,7 @@ class Facts:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.document: dict[str, Any] = rules.canonical()
+        self.typed = rules.typed()
 
     @property
     def projections(self) -> Mapping[str, Projection]:

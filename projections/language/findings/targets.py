@@ -96,7 +96,7 @@ def _padded(facts: Facts, name: str) -> Iterator[Remark]:
 
 def _claimed(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     """A copy whose key tells one variable of its source: as its `id`, it would need no claim."""
-    if not facts.document["projections"][name]["claimed"] or facts.rules.entities[rule.from_].id is not None:
+    if not facts.typed.rules[name].recorded or facts.rules.entities[rule.from_].id is not None:
         return
     key = facts.target_keys[name]
     slots = [slot for made in (*key.partition, *key.sort) for slot in made.slots]

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 from projections.language.binding import each_variable
 from projections.language.contribution import ENTRY_BYTES
-from projections.language.expressions import Measure
 from projections.language.findings.facts import Facts, KeySet
 from projections.language.findings.finding import Remark
-from projections.language.models import Projection
 
 __all__ = ["transactions"]
 
@@ -26,14 +24,14 @@ def transactions(facts: Facts) -> Iterator[Remark]:
     """
     for name, rule in facts.projections.items():
         variable = each_variable(rule)
-        if rule.each is None or variable is None or not keeps_ledger(facts, name):
+        if rule.each is None or variable is None or not facts.typed.rules[name].recorded:
             continue
         path = rule.each[variable]
         if isinstance(path, dict):
             continue
         key = facts.target_keys[name]
         groups = 1 if _own_target(key, variable) else 0
-        actions = groups + members(rule)
+        actions = groups + facts.typed.rules[name].members
         if not actions:
             continue
         fixed = sum(_fixed(facts, other) for other in facts.projections if facts.projections[other].from_ == rule.from_)
@@ -43,29 +41,11 @@ def transactions(facts: Facts) -> Iterator[Remark]:
             "note",
             ("projections", name, "each"),
             f"more than {most} elements of {path} that change at once take several transactions, of {ACTIONS} actions each; "
-            f"more than about {_entries(name, key, members(rule)):,} in all exceed the limit of one item "
+            f"more than about {_entries(name, key, facts.typed.rules[name].members):,} in all exceed the limit of one item "
             f"({ENTRY_BYTES:,} bytes), and the rule contributes nothing of that item",
             f"keep {path} shorter, or write its elements as items of their own",
             at_key=True,
         )
-
-
-def keeps_ledger(facts: Facts, name: str) -> bool:
-    """Whether a rule's contributions are held in the ledger."""
-    rule = facts.projections[name]
-    return rule.kind in ("aggregate", "top", "latest") or facts.document["projections"][name].get("claimed", False)
-
-
-def members(rule: Projection) -> int:
-    """How many members one contribution has: for each list, claim, or value that a least or greatest is sought of."""
-    if rule.aggregate is None:
-        return 1
-    sought = set()
-    for name, form in rule.aggregate.set.items():
-        measure = Measure.parse(name, form)
-        if measure.function in ("min", "max") and measure.expression is not None:
-            sought.add((measure.expression.text, str(measure.where and measure.where.document)))
-    return len(sought)
 
 
 def _own_target(key: KeySet, variable: str) -> bool:
@@ -75,8 +55,8 @@ def _own_target(key: KeySet, variable: str) -> bool:
 
 def _fixed(facts: Facts, name: str) -> int:
     """The actions of the other rules of the same item, whose contributions change in the same transaction."""
-    rule = facts.projections[name]
-    return 1 + members(rule) if rule.each is None and keeps_ledger(facts, name) else 0
+    rule = facts.typed.rules[name]
+    return 1 + rule.members if rule.each is None and rule.recorded else 0
 
 
 def _entries(rule: str, key: KeySet, members: int) -> int:

@@ -21,6 +21,8 @@ from projections.engine.application import ApplicationItems
 from projections.engine.guards import Guards
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import ConditionFailed, Transient
+from projections.language.canonical import Copy, Document, Index
+from projections.language.facts import creates
 from projections.language.program import Entity, Program
 from projections.language.rules import CopyRule
 from projections.language.scope import Item
@@ -34,23 +36,25 @@ class Past:
     """A rule that is gone, or a former version of one. `definition` is what `Registry.definition` gives."""
 
     def __init__(self, name: str, definition: Mapping[str, Any], today: Program) -> None:
-        rule = definition["rule"]
         self.name = name
         self.rule, _, version = name.partition("@")
-        self.kind: str = rule["kind"]
+        document = {**today.document, **definition, "projections": {self.rule: definition["rule"]}, "retired": {}}
+        then = Document.from_document(document)
+        rule = then.rules[self.rule]
+        self._guarded = not isinstance(rule, Index)
         self.tried: bool = definition.get("tried", False)
         """Whether it was never in force."""
         self.guard: str = definition["guard_prefix"] + self.rule
-        into = definition["entities"][rule.get("into", rule["from"])]
-        self._makes = self.kind == "copy" or (bool(into["derived"]) and self.kind not in ("index", "embed"))
-        self.attributes = _attributes(rule, into)
+        self._makes = creates(then, rule)
+        whole = isinstance(rule, Copy) and rule.attributes is None
+        self.attributes = None if whole else frozenset(rule.written)
         """What it wrote; None for everything an item holds."""
-        self._idle = rule["mode"] == "shadow"
-        self._table: str = into["table"]
-        self._entity: str = rule.get("into", rule["from"])
+        self._idle = rule.mode == "shadow"
+        self._table = then.entities[rule.into].table
+        self._entity = rule.into
         self._changed = bool(version)
         self._today = today
-        self._then = Program.from_document({**today.document, **definition, "projections": {}, "retired": {}})
+        self._then = Program.from_document({**document, "projections": {}})
         self.into = self._then.entities[self._entity]
         """The entity that it wrote to, as it was."""
 
@@ -58,11 +62,11 @@ class Past:
         """Whether an item may bear traces of it. A guard that was cloned or edited is none."""
         if self._idle or key.table != self._table:
             return False
-        if self.kind != "index" and (self.guard not in image or guards.parse(image[self.guard], key) is None):
+        if self._guarded and (self.guard not in image or guards.parse(image[self.guard], key) is None):
             return False
         # The guard alone may be that of the rule as it is now, also on an item that has left the rule's entity: the record
         # of that tells what the rule had set on it, and takes it away if the guard is there.
-        return self._is_its(key, image) or (self.kind != "index" and not (self._changed and self._writes_at(key)))
+        return self._is_its(key, image) or (self._guarded and not (self._changed and self._writes_at(key)))
 
     def _is_its(self, key: ItemKey, image: Image) -> bool:
         """Whether an item is of the entity that it wrote to."""
@@ -212,19 +216,3 @@ def _owned(item: Item | None, today: Program) -> frozenset[str] | None:
 
 def _unguarded(image: Image, today: Program) -> frozenset[str]:
     return frozenset(name for name in image if not name.startswith(today.guard_prefix))
-
-
-def _attributes(rule: Mapping[str, Any], into: Mapping[str, Any]) -> frozenset[str] | None:
-    """The attributes that a rule of this canonical form writes."""
-    kind = rule["kind"]
-    if kind == "index":
-        return frozenset(name for case in rule["cases"] for name in case["set"])
-    if kind == "aggregate":
-        return frozenset(rule["set"])
-    if kind == "top":
-        return frozenset([rule["as"]])
-    if kind == "copy" and rule["attributes"] == "all":
-        return None
-    if kind == "copy":
-        return frozenset([*rule["attributes"], *rule["values"]])
-    return frozenset(rule["attributes"])

@@ -12,6 +12,7 @@ from itertools import islice, product
 from typing import Any
 
 from projections.errors import BadInput
+from projections.language import canonical
 from projections.language.expressions import Expression
 from projections.language.keys import ItemKey, Value, key_text
 from projections.language.patterns import Affix, AnythingBut, Either, Equals, Exists, Numeric, Pattern, Test
@@ -55,11 +56,11 @@ class Pools:
         self._values: dict[str, list[Value]] = {}
         self._reads: dict[str, dict[str, None]] = {name: {} for name in program.entities}
         self._elements: dict[str, dict[str, str]] = {name: {} for name in program.entities}
-        for rule in program.document["projections"].values():
+        for rule in program.typed.rules.values():
             self._rule(rule)
-        for name, entity in program.document["entities"].items():
-            if entity["match"]:
-                self._pattern(name, "", entity["match"])
+        for name, kind in program.entities.items():
+            if kind.pattern is not None:
+                self._pattern(name, "", kind.pattern.document)
         self.meeting: set[str] = set()
         """The variables by which targets are found: with few values of these, items meet."""
         self.targets: list[str] = []
@@ -69,49 +70,54 @@ class Pools:
         self.created = {name: self._kind(name) for name, entity in program.entities.items() if entity.owned_by_rules}
         """What only rules create, as far as the application puts items of its own there."""
         self.matches = {
-            name: [(path, values) for path, values in _examples(Pattern.parse(entity["match"]).conditions)]
-            for name, entity in program.document["entities"].items()
-            if entity["match"]
+            name: list(_examples(entity.pattern.conditions))
+            for name, entity in program.entities.items()
+            if entity.pattern is not None
         }
         """Values that fit `match` of an entity, and values that do not, by path."""
 
     # What rules read
 
-    def _rule(self, rule: Mapping[str, Any]) -> None:
-        source, each = rule["from"], rule["each"]
-        variable = each["variable"] if each else ""
+    def _rule(self, rule: canonical.Rule) -> None:
+        source, each = rule.source, rule.each
+        variable = each.variable if each else ""
         if each:
-            self._elements[source][each["path"]] = "/" if each["ancestors"] else variable
-            if each["ancestors"]:
-                slash = each["separator"]
-                self._add(each["path"], [{"S": slash.join(parts)} for parts in ("abx", "acx", "ax", "x")])
-                self._reads[source][each["path"]] = None
-        if rule["where"]:
-            self._pattern(source, variable, rule["where"])
-        for text in rule["bind"].values():
+            self._elements[source][each.path] = "/" if each.ancestors else variable
+            if each.ancestors:
+                self._add(each.path, [{"S": each.separator.join(parts)} for parts in ("abx", "acx", "ax", "x")])
+                self._reads[source][each.path] = None
+        if rule.where:
+            self._pattern(source, variable, rule.where)
+        for text in rule.bind.values():
             self._template(source, variable, text)
-        for case in rule.get("cases", ()):
-            if case["where"]:
-                self._pattern(source, variable, case["where"])
-            for text in case["set"].values():
-                self._template(source, variable, text)
-        for value in rule.get("values", {}).values():
-            if "template" in value:
-                self._template(source, variable, value["template"])
-        for measure in rule.get("set", {}).values():
-            self._measure(source, variable, measure)
-        if "by" in rule:
-            self._read(source, variable, rule["by"])
-            self._add(rule["by"], [{"N": "1"}, {"N": "20"}, {"N": "-3.5"}, {"S": "a"}, {"S": "b"}])
-        attributes = rule.get("attributes", {})
-        for path in attributes.values() if isinstance(attributes, Mapping) else ():
-            self._read(source, variable, path)
-        if rule["kind"] != "index" and rule["kind"] != "embed":
-            into = self._program.entities[rule["into"]]
-            for pattern in into.patterns:
+        match rule:
+            case canonical.Index():
+                self._cases(source, variable, rule.cases)
+            case canonical.Copy():
+                for value in rule.values.values():
+                    if isinstance(value, str):
+                        self._template(source, variable, value)
+            case canonical.Aggregate():
+                for measure in rule.set.values():
+                    self._measure(source, variable, measure)
+            case canonical.Top() | canonical.Latest():
+                self._read(source, variable, rule.by)
+                self._add(rule.by, [{"N": "1"}, {"N": "20"}, {"N": "-3.5"}, {"S": "a"}, {"S": "b"}])
+        if not isinstance(rule, canonical.Index | canonical.Aggregate):
+            for path in (rule.attributes or {}).values():
+                self._read(source, variable, path)
+        if not isinstance(rule, canonical.Index | canonical.Embed):
+            for pattern in self._program.entities[rule.into].patterns:
                 for name in pattern.names:
-                    if name not in rule["bind"]:
+                    if name not in rule.bind:
                         self._read(source, variable, name)
+
+    def _cases(self, source: str, variable: str, cases: Iterable[canonical.Case]) -> None:
+        for case in cases:
+            if case.where:
+                self._pattern(source, variable, case.where)
+            for text in case.set.values():
+                self._template(source, variable, text)
 
     def _read(self, source: str, variable: str, path: str) -> None:
         if variable and path.split(".", 1)[0] == variable:
@@ -130,13 +136,13 @@ class Pools:
             if field.pipes:
                 self._add(field.name, _piped(field.pipes[0].name))
 
-    def _measure(self, source: str, variable: str, measure: Mapping[str, Any]) -> None:
-        if measure["where"]:
-            self._pattern(source, variable, measure["where"])
-        if not measure["expression"]:
+    def _measure(self, source: str, variable: str, measure: canonical.Measure) -> None:
+        if measure.where:
+            self._pattern(source, variable, measure.where)
+        if not measure.expression:
             return
-        ordered = measure["function"] in ("min", "max")
-        for factor in Expression.parse(measure["expression"], ordered).factors:
+        ordered = measure.function in ("min", "max")
+        for factor in Expression.parse(measure.expression, ordered).factors:
             self._read(source, variable, factor.path)
             texts: list[Value] = [{"S": "2.5"}, {"S": "7"}, {"S": "seven"}]
             numbers: list[Value] = [{"N": "1"}, {"N": "2.5"}, {"N": "-3"}, {"N": "40"}]
@@ -151,20 +157,20 @@ class Pools:
 
     def _bound(self) -> None:
         """What `bind` makes of the sources' values becomes variables of the targets, so that they meet."""
-        for rule in self._program.document["projections"].values():
-            into = self._program.entities[rule.get("into", rule["from"])]
-            if rule["kind"] == "embed":
-                source = self._program.entities[rule["from"]]
+        for rule in self._program.typed.rules.values():
+            into = self._program.entities[rule.into]
+            if isinstance(rule, canonical.Embed):
+                source = self._program.entities[rule.source]
                 self.meeting.update(name for pattern in source.patterns for name in pattern.names)
                 if not source.owned_by_rules and source.name not in self.targets:
                     self.targets.append(source.name)
-                for name, text in rule["match"].items():
-                    self._referenced(rule["into"], name, Template.parse(text))
-            elif rule["kind"] != "index":
+                for name, text in rule.match.items():
+                    self._referenced(rule.into, name, Template.parse(text))
+            elif not isinstance(rule, canonical.Index):
                 self.meeting.update(name for pattern in into.patterns for name in pattern.names)
                 if not into.owned_by_rules and into.name not in self.targets:
                     self.targets.append(into.name)
-            for variable, text in rule["bind"].items():
+            for variable, text in rule.bind.items():
                 template = Template.parse(text)
                 self.meeting.update(template.names)
                 if template.single and not template.fields[0].pipes:
@@ -206,17 +212,17 @@ class Pools:
 
     def _kind(self, name: str) -> Kind:
         entity = self._program.entities[name]
-        document = self._program.document["entities"][name]
+        written = self._program.typed.entities[name]
         types = ("S", "N", "B")
         names = list(dict.fromkeys(n for pattern in entity.patterns for n in pattern.names))
         pools = [self._texts(n, "N" if n in entity.numeric else types[0]) for n in names]
         choices = [dict(zip(names, texts, strict=True)) for texts in product(*pools)]
-        if document["id"]:  # never used under another key: the other variables follow from it
+        if written.id:  # never used under another key: the other variables follow from it
             first: dict[str, dict[str, str]] = {}
-            stride = len(choices) // len(pools[names.index(document["id"])]) + 1
+            stride = len(choices) // len(pools[names.index(written.id)]) + 1
             for position in range(len(choices)):
                 choice = choices[position * stride % len(choices)]
-                first.setdefault(choice[document["id"]], choice)
+                first.setdefault(choice[written.id], choice)
             choices = list(first.values())
         keys = []
         for choice in choices[:_KEYS]:
@@ -235,9 +241,9 @@ class Pools:
                 kind.attributes[path] = self._lists(name, variable)
         for partition, sort in entity.schema.indexes.values():
             names_of = [name for name, _ in (*partition, *sort)]
-            if any(name in document["index_key"] for name in names_of):
+            if any(name in written.index_key for name in names_of):
                 for attribute, tag in (*partition, *sort):  # what is not promised is there all the same
-                    text = document["index_key"].get(attribute, "0")
+                    text = written.index_key.get(attribute, "0")
                     kind.index_key[attribute] = (tag, Template.parse(text).compile())
         for attribute in kind.index_key:
             kind.attributes.pop(attribute, None)
