@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from projections.language.program import Program
     from projections.stores.dynamodb import DynamoDBStore
 
-__all__ = ["Live", "connect", "differences", "real_names"]
+__all__ = ["Live", "connect", "connect_to", "differences", "real_names"]
 
 LEDGER = "ledger"
 
@@ -51,28 +51,36 @@ def connect(
 
     `document` are the canonical rules. With `without_ledger` there need not be one: then `names` has none.
     """
-    from projections.aws.clients import client
-    from projections.language.program import LEDGER_SCHEMA, Program
-    from projections.stores.dynamodb import DynamoDBStore
+    from projections.language.program import Program
 
     program = Program.from_document(document)
     names = real_names(tables, list(program.tables))
     ledger = ledger or os.environ.get("LEDGER_TABLE_NAME")
-    if not ledger and not without_ledger:
-        raise UsageError("which ledger table? Name it with --ledger NAME or LEDGER_TABLE_NAME; `sam deploy` prints it")
-    alone = ledger not in names.values()
     if ledger:
         names[LEDGER] = ledger
+    elif not without_ledger:
+        raise UsageError("which ledger table? Name it with --ledger NAME or LEDGER_TABLE_NAME; `sam deploy` prints it")
+    return connect_to(program, names, endpoint_url, region, threads=threads)
+
+
+def connect_to(
+    program: Program, names: Mapping[str, str], endpoint_url: str | None, region: str | None, *, threads: int
+) -> Live:
+    """Return the tables with these real names, by logical name. Raises UsageError as `connect` does."""
+    from projections.aws.clients import client
+    from projections.language.program import LEDGER_SCHEMA
+    from projections.stores.dynamodb import DynamoDBStore
+
     dynamodb = client(endpoint_url=endpoint_url, region=region, max_pool_connections=threads)
-    schemas = {**program.tables, LEDGER: LEDGER_SCHEMA}
+    schemas = {name: schema for name, schema in {**program.tables, LEDGER: LEDGER_SCHEMA}.items() if name in names}
     described = {logical: _described(dynamodb, name) for logical, name in names.items()}
     wrong = [what for logical in names for what in differences(names[logical], described[logical], schemas[logical])]
-    if not alone:
-        wrong.append(f"--ledger {ledger}: that is an application's table, and the ledger is a table of its own")
+    if names.get(LEDGER) in [name for logical, name in names.items() if logical != LEDGER]:
+        wrong.append(f"--ledger {names[LEDGER]}: that is an application's table, and the ledger is a table of its own")
     if wrong:
         raise UsageError(*wrong)
     return Live(
-        document,
+        program.document,
         program,
         DynamoDBStore(dynamodb, names, schemas),
         dynamodb,

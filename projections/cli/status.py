@@ -16,7 +16,7 @@ import click
 from projections.aws.connection import Live, connect
 from projections.cli.options import as_json, live_options
 from projections.cli.redrive import PREFIX
-from projections.cli.stack import Chosen, Deployed, deployed, stack_option
+from projections.cli.stack import deployed, stack_option
 from projections.errors import StoreError
 from projections.terminal import console, json_text, print_line, print_text, styled
 
@@ -77,7 +77,17 @@ def command(
     document = chosen.document
     live = connect(document, names.tables(tables, document), names.ledger(ledger), endpoint_url, region)
     now = datetime.now(UTC)
-    findings = list(_ledger(live, names, chosen, now))
+    schedule, since = (
+        (names.stack.parameters.get("AuditSchedule"), names.stack.created) if names.stack else (None, None)
+    )
+    recorded = status.ledger(live.program, live.store, now, deployed=chosen.deployed, schedule=schedule, since=since)
+    findings: list[Finding] = []
+    if chosen.note and chosen.about_option:
+        todo = "Without --rules, commands use the deployed rules."
+        findings.append(status.Finding("rule file", status.LOOK, chosen.note, todo))
+    elif chosen.note:
+        print_line(f"note: {chosen.note}.", err=True)
+    findings += recorded.findings
     function = names.name(function, "StreamFunctionName")
     findings += _streams(live, function, stack, region, now)
     findings.append(_lag(function, region, now))
@@ -108,36 +118,16 @@ def command(
         findings = [replace(one, todo=_BACKFILL.sub(f" --stack {stack}", one.todo)) for one in findings]
     attention = any(finding.level in (status.LOOK, status.ACT) for finding in findings)
     if as_json:
-        report = {"attention": attention, "findings": [_plain(finding) for finding in findings], **_registry(live)}
+        report = {
+            "attention": attention,
+            "findings": [_plain(finding) for finding in findings],
+            "epoch": recorded.epoch,
+            "rules": dict(recorded.rules),
+        }
         print_text(json_text(report))
     else:
         _print(findings)
     return 1 if attention else 0
-
-
-def _ledger(live: Live, names: Deployed, chosen: Chosen, now: datetime) -> Iterator[Finding]:
-    """What the ledger tells."""
-    from projections.engine.rebuild import notes
-    from projections.engine.registry import Registry
-    from projections.operations import status
-    from projections.operations.audit import AUDIT
-    from projections.operations.backfill.progress import Progress
-
-    registry = Registry(live.program, live.store)
-    standing = registry.look()
-    states = status.states(live.program, standing, registry.definition) if standing is not None else {}
-    yield from status.rules(live.program, standing, states, deployed=chosen.deployed)
-    if chosen.note and chosen.about_option:
-        todo = "Without --rules, commands use the deployed rules."
-        yield status.Finding("rule file", status.LOOK, chosen.note, todo)
-    elif chosen.note:
-        print_line(f"note: {chosen.note}.", err=True)
-    run = Progress(live.store).run()
-    yield status.backfill(run, status.noted(live.store, run) if run is not None else None, standing, now)
-    yield from status.rebuilds(list(notes(live.store)), now)
-    schedule = names.stack.parameters.get("AuditSchedule") if names.stack else None
-    since = names.stack.created if names.stack else None
-    yield status.audit(live.store.get(AUDIT), now, schedule=schedule, since=since)
 
 
 def _streams(
@@ -239,18 +229,6 @@ def _discarded(name: str | None, prefix: str, region: str | None, stack: str | N
     found = list(islice(Bucket(client("s3", region=region), name or "").pending(prefix), _MOST_OBJECTS))
     todo = f"Look at the function's log for the reason, then run {_redrive(stack, 'bucket', name)}."
     return status.queue("discarded", len(found), "batch", "given up", todo, most=len(found) == _MOST_OBJECTS)
-
-
-def _registry(live: Live) -> dict[str, Any]:
-    """Epoch and rules with their states, as they are now."""
-    from projections.engine.registry import Registry
-    from projections.operations import status
-
-    registry = Registry(live.program, live.store)
-    standing = registry.look()
-    if standing is None:
-        return {"epoch": None, "rules": {}}
-    return {"epoch": standing.epoch, "rules": status.states(live.program, standing, registry.definition)}
 
 
 def _plain(finding: Finding) -> dict[str, Any]:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from projections.aws.connection import Live, connect
+from projections.aws.connection import connect
 from projections.cli.options import as_json, live_options
 from projections.cli.stack import deployed, stack_option
 from projections.errors import UsageError
-
-if TYPE_CHECKING:
-    from projections.operations.verify.repair import Repair
-    from projections.operations.verify.verification import Verification
 
 __all__ = ["command"]
 
@@ -76,7 +70,7 @@ def command(
     from projections.aws.wiring import at_once
     from projections.cli.printing.verify import Progress, print_json, print_table
     from projections.engine.registry import Registry
-    from projections.operations.verify.repair import abandoned
+    from projections.operations.verify.repair import repair_found
     from projections.operations.verify.scope import Scope
     from projections.operations.verify.scratch import Scratch
     from projections.operations.verify.verification import Verification
@@ -108,8 +102,8 @@ def command(
             one.sample(share)
         found = one.suspects.count()
         mended, withheld = None, list[str]()
-        if repair and (found or any(True for _ in one.busy()) or abandoned(scope, live.store)):
-            mended, withheld = _repair(one, live, allow_delete, segments)
+        if repair:
+            mended, withheld = repair_found(one, live.store, allow_delete=allow_delete, threads=segments, run=run)
         progress.end()
         if as_json:
             print_json(one, mended, withheld, share)
@@ -117,22 +111,6 @@ def command(
             print_table(one, mended, withheld, share, found, show)
         left = one.suspects.count()
         return int(bool(left or (mended is not None and (mended.failed or mended.rejected))))
-
-
-def _repair(one: Verification, live: Live, allow_delete: bool, segments: int) -> tuple[Repair, list[str]]:
-    from projections.aws.wiring import at_once
-    from projections.operations.caution import Cautious
-    from projections.operations.verify.repair import Repair
-
-    if not one.compares_sources:
-        one.compare_groups()
-    store = Cautious(live.store, live.program, deletes=allow_delete)
-    mended = Repair(one.scope, store, one.suspects, threads=segments, run=at_once(3 * segments))
-    groups = mended.all()
-    one.suspects.again()
-    one.suspect_groups(groups)
-    one.examine()
-    return mended, list(store.examples)
 
 
 def _share(text: str | None) -> float | None:

@@ -14,12 +14,13 @@ from datetime import datetime
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.rebuild import Note
-from projections.engine.registry import FILLING, LIVE, RETIRING, SHADOW, TRIED, WITHOUT, Standing
+from projections.engine.rebuild import Note, notes
+from projections.engine.registry import FILLING, LIVE, RETIRING, SHADOW, TRIED, WITHOUT, Registry, Standing
 from projections.engine.store import Store
 from projections.language.program import Program
 from projections.language.rules import Rule
-from projections.operations.backfill.progress import MOST_SECONDS, Run
+from projections.operations.audit import AUDIT
+from projections.operations.backfill.progress import MOST_SECONDS, Progress, Run
 
 __all__ = [
     "ACT",
@@ -27,10 +28,12 @@ __all__ = [
     "LOOK",
     "UNKNOWN",
     "Finding",
+    "LedgerStatus",
     "Noted",
     "audit",
     "backfill",
     "lag",
+    "ledger",
     "noted",
     "queue",
     "rebuilds",
@@ -61,6 +64,40 @@ class Finding:
     says: str
     todo: str = ""
     value: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStatus:
+    """What the ledger records: the registry's epoch (None if no function has worked with it), the state of each rule, and
+    findings about rules, backfills, rebuilds and the audit.
+    """
+
+    epoch: int | None
+    rules: Mapping[str, str]
+    findings: tuple[Finding, ...]
+
+
+def ledger(
+    program: Program,
+    store: Store,
+    now: datetime,
+    *,
+    deployed: bool = False,
+    schedule: str | None = None,
+    since: datetime | None = None,
+) -> LedgerStatus:
+    """Read and judge what the ledger records. `deployed` is as in `rules`, `schedule` and `since` are as in `audit`."""
+    registry = Registry(program, store)
+    standing = registry.look()
+    found = states(program, standing, registry.definition) if standing is not None else {}
+    run = Progress(store).run()
+    findings = [
+        *rules(program, standing, found, deployed=deployed),
+        backfill(run, noted(store, run) if run is not None else None, standing, now),
+        *rebuilds(list(notes(store)), now),
+        audit(store.get(AUDIT), now, schedule=schedule, since=since),
+    ]
+    return LedgerStatus(standing.epoch if standing is not None else None, found, tuple(findings))
 
 
 # Rules

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from projections.engine import rebuild
 from projections.engine.application import ApplicationItems
@@ -35,13 +35,17 @@ from projections.errors import InvalidRequest, Misconfigured, Transient, UsageEr
 from projections.language.contribution import Contributions
 from projections.language.keys import decode_key
 from projections.language.rules import CopyRule
+from projections.operations.caution import Cautious
 from projections.operations.fenced import RESERVED, Fenced
 from projections.operations.verify.scanning import Scanner
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.subject import CHILD, COPY, GROUP, INDEX, REBUILD, SOURCE, TARGET, Subject, source_of
 from projections.operations.verify.suspects import AT_ONCE, BUSY, DRIFTS, Suspects
 
-__all__ = ["Repair", "abandoned"]
+if TYPE_CHECKING:
+    from projections.operations.verify.verification import Verification
+
+__all__ = ["Repair", "abandoned", "repair_found"]
 
 _MOST_GROUPS = 100_000
 """Groups rebuilt by one scan of the ledger: what is kept of them in memory is a few hundred bytes each."""
@@ -274,6 +278,27 @@ class Repair:
 def abandoned(scope: Scope, store: Store) -> list[Target]:
     """Return the groups of a scope's rules whose rebuild was begun and not ended."""
     return [note.target for note in rebuild.notes(store) if note.target[0] in scope.grouped]
+
+
+def repair_found(
+    one: Verification, store: Store, *, allow_delete: bool, threads: int, run: Run[Any]
+) -> tuple[Repair | None, list[str]]:
+    """Repair what a verification found, then verify that part again: `one` has what is left.
+
+    Returns the repair, None if there was nothing to repair, and the encoded keys of the first items that were not deleted
+    because `allow_delete` is false.
+    """
+    if not (one.suspects.count() or any(True for _ in one.busy()) or abandoned(one.scope, store)):
+        return None, []
+    if not one.compares_sources:
+        one.compare_groups()
+    cautious = Cautious(store, one.scope.program, deletes=allow_delete)
+    repair = Repair(one.scope, cautious, one.suspects, threads=threads, run=run)
+    groups = repair.all()
+    one.suspects.again()
+    one.suspect_groups(groups)
+    one.examine()
+    return repair, list(cautious.examples)
 
 
 def _effort(sleep: Callable[[float], None]) -> Effort:
