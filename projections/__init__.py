@@ -1,5 +1,8 @@
 """Materialized views for DynamoDB, kept right by rules.
 
+What this package exports is public, and so are `projections.aws` and `projections.testing`: see docs/api.md. All other
+modules may change with every version. They are loaded when they are first used.
+
 Packages, from the ground up. Each imports only from those above it in this list:
 
 - `language`: key templates, patterns, rule models, loader, findings. Knows no AWS.
@@ -16,4 +19,105 @@ Packages, from the ground up. Each imports only from those above it in this list
 - `cli`: the commands, and all that is printed.
 """
 
+TYPE_CHECKING = False  # as type checkers take a variable of this name for true: to import `typing` would cost more
+if TYPE_CHECKING:
+    from projections import aws, testing
+    from projections.api import (
+        BackfillResult,
+        RedriveResult,
+        VerifyResult,
+        backfill,
+        explain_item,
+        from_dict,
+        lint,
+        load,
+        loads,
+        plan,
+        redrive,
+        status,
+        verify,
+    )
+    from projections.engine.store import Store
+    from projections.errors import (
+        Misconfigured,
+        Problem,
+        ProjectionsError,
+        RulesError,
+        StoreError,
+        Transient,
+        UsageError,
+    )
+    from projections.inspect.effects import Effect
+    from projections.inspect.explain.facts import ItemExplanation
+    from projections.language.findings import Finding
+    from projections.language.ruleset import RuleSet
+    from projections.operations.status import LedgerStatus
+    from projections.operations.verify.drift import Drift
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "BackfillResult",
+    "Drift",
+    "Effect",
+    "Finding",
+    "ItemExplanation",
+    "LedgerStatus",
+    "Misconfigured",
+    "Problem",
+    "ProjectionsError",
+    "RedriveResult",
+    "RuleSet",
+    "RulesError",
+    "Store",
+    "StoreError",
+    "Transient",
+    "UsageError",
+    "VerifyResult",
+    "__version__",
+    "aws",
+    "backfill",
+    "explain_item",
+    "from_dict",
+    "lint",
+    "load",
+    "loads",
+    "plan",
+    "redrive",
+    "status",
+    "testing",
+    "verify",
+]
+
+_ELSEWHERE = {
+    "Drift": "operations.verify.drift",
+    "Effect": "inspect.effects",
+    "Finding": "language.findings",
+    "ItemExplanation": "inspect.explain.facts",
+    "LedgerStatus": "operations.status",
+    "RuleSet": "language.ruleset",
+    "Store": "engine.store",
+    **dict.fromkeys(
+        ("Misconfigured", "Problem", "ProjectionsError", "RulesError", "StoreError", "Transient", "UsageError"),
+        "errors",
+    ),
+}
+"""The module of each name that is not in `api`."""
+
+
+if not TYPE_CHECKING:  # else type checkers would take every name for one that exists
+
+    def __getattr__(name):
+        """Load an exported name when it is first used, so that importing the package loads nothing else."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        if name in ("aws", "testing"):
+            return import_module(f"{__name__}.{name}")
+        found = getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'api')}"), name)
+        globals()[name] = found
+        return found
+
+    def __dir__():
+        return sorted({*globals(), *__all__})

@@ -31,7 +31,10 @@ class ProjectionsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a rule file: where it is, what is wrong, what to write instead."""
+    """One mistake in rules: where it is, what is wrong, what to write instead.
+
+    Line and column count from 1; both are 0 for rules that were built in Python, where only `path` says where it is.
+    """
 
     file: str
     line: int
@@ -40,7 +43,8 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}: {self.path}: {self.message}"
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{place}: {self.path}: {self.message}"
 
 
 class RulesError(ProjectionsError):

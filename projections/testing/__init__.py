@@ -20,5 +20,32 @@ or as files `*.projections.yaml`, each case a test:
         when: [{put: {PK: USER#bob, SK: "LIKE#POST#p1"}}]
         then: [{PK: "POST#p1", SK: METADATA, title: Notes, likeCount: 1}]
 
-`then` lists the items on which something is derived. All others must be as the application wrote them.
+`then` lists the items on which something is derived. All others must be as the application wrote them. The fixture is a
+`Scenario`, which needs no pytest:
+
+    from projections.testing import Scenario
+
+    scenario = Scenario(projections.load("rules.yaml"))
+    scenario.put({"PK": "USER#bob", "SK": "LIKE#POST#p1"})
+    assert scenario.item(["POST#p1", "METADATA"]) == …
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from projections.testing.scenario import Scenario
+
+__all__ = ["Scenario"]
+
+
+if not TYPE_CHECKING:  # else type checkers would take every name for one that exists
+
+    def __getattr__(name):
+        """Load `Scenario` when it is first used: pytest imports this package in every run, for the plugin."""
+        if name != "Scenario":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from projections.testing.scenario import Scenario
+
+        return Scenario

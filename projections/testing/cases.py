@@ -34,7 +34,7 @@ from projections.errors import Problem, UsageError
 from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.source import Source, UnreadableError, read
 from projections.language.syntax import suggest
-from projections.testing.trial import Trial
+from projections.testing.scenario import Scenario
 
 __all__ = ["Case", "Suite", "read_cases"]
 
@@ -53,16 +53,16 @@ class Case:
     line: int
     content: Mapping[str, Any]
 
-    def play(self, trial: Trial) -> None:
+    def play(self, scenario: Scenario) -> None:
         """Raises AssertionError if it ends otherwise than it says, UsageError if it cannot be played under these rules."""
         __tracebackhide__ = True
-        for table, items in _by_table(trial, self.content.get("given", ())):
-            trial.given(*items, table=table)
+        for table, items in _by_table(scenario, self.content.get("given", ())):
+            scenario.given(*items, table=table)
         for step in self.content.get("when", ()):
-            _do(trial, step)
-        trial.then_all(
-            dict(_by_table(trial, self.content.get("then", ()))),
-            gone=dict(_by_table(trial, self.content.get("gone", ()))),
+            _do(scenario, step)
+        scenario.then_all(
+            dict(_by_table(scenario, self.content.get("then", ()))),
+            gone=dict(_by_table(scenario, self.content.get("gone", ()))),
             quarantined=self.content.get("quarantined", ()),
         )
 
@@ -191,23 +191,23 @@ def _names(data: Mapping[str, Any], path: Location, known: set[str] | frozenset[
             yield Mistake((*path, name), f"unknown{hint}", at_key=True)
 
 
-def _by_table(trial: Trial, content: Any) -> Iterator[tuple[str, list[Any]]]:
+def _by_table(scenario: Scenario, content: Any) -> Iterator[tuple[str, list[Any]]]:
     if isinstance(content, Mapping):
         yield from content.items()
     elif content:
-        tables = list(trial.program.tables)
+        tables = list(scenario.program.tables)
         if len(tables) > 1:
             raise UsageError(f"the rules have {', '.join(tables)}: give items by table, as `{tables[0]}: […]`")
         yield tables[0], content
 
 
-def _do(trial: Trial, step: Mapping[str, Any]) -> None:
+def _do(scenario: Scenario, step: Mapping[str, Any]) -> None:
     table = step.get("table")
     if "put" in step:
-        trial.put(step["put"], table=table)
+        scenario.put(step["put"], table=table)
     elif "delete" in step:
-        trial.delete(step["delete"], table=table)
+        scenario.delete(step["delete"], table=table)
     elif "expire" in step:
-        trial.expire(step["expire"], table=table)
+        scenario.expire(step["expire"], table=table)
     else:
-        trial.update(step["update"], remove=step.get("remove", ()), add=step.get("add"), table=table)
+        scenario.update(step["update"], remove=step.get("remove", ()), add=step.get("add"), table=table)

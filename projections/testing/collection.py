@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from projections.errors import ProjectionsError
+from projections.language.ruleset import RuleSet
 from projections.printable import printable
 from projections.testing.cases import Suite, read_cases
 from projections.testing.plugin import redeliver_for, rules_for
-from projections.testing.rulebook import Rulebook
+from projections.testing.scenario import Scenario
 from projections.testing.simulated import assert_simulation
-from projections.testing.trial import Trial
 
 __all__ = ["CaseFile", "CaseItem"]
 
@@ -30,13 +30,13 @@ class CaseFile(pytest.File):
         redeliver = redeliver_for(self.config, suite.redeliver)
         for case in suite.cases:
 
-            def play(rules: Rulebook, case: Any = case) -> None:
-                case.play(Trial(rules, redeliver=redeliver))
+            def play(rules: RuleSet, case: Any = case) -> None:
+                case.play(Scenario(rules, redeliver=redeliver))
 
             yield CaseItem.from_parent(self, name=case.about, suite=suite, play=play, line=case.line)
         if suite.simulate:
 
-            def simulate(rules: Rulebook) -> None:
+            def simulate(rules: RuleSet) -> None:
                 assert_simulation(rules, suite.simulate)
 
             yield CaseItem.from_parent(self, name="simulation", suite=suite, play=simulate, line=1)
@@ -45,7 +45,7 @@ class CaseFile(pytest.File):
 class CaseItem(pytest.Item):
     """One test of a case file."""
 
-    def __init__(self, *, suite: Suite, play: Callable[[Rulebook], None], line: int, **settings: Any) -> None:
+    def __init__(self, *, suite: Suite, play: Callable[[RuleSet], None], line: int, **settings: Any) -> None:
         super().__init__(**settings)
         self._suite = suite
         self._play = play

@@ -20,8 +20,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from projections.testing.rulebook import Rulebook
-    from projections.testing.trial import Trial
+    from projections.language.ruleset import RuleSet
+    from projections.testing.scenario import Scenario
 
 __all__ = ["projections"]
 
@@ -51,19 +51,19 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 @pytest.fixture
-def projections(request: pytest.FixtureRequest) -> Trial:
+def projections(request: pytest.FixtureRequest) -> Scenario:
     """Empty tables under the rules: given(…), put, update, delete, expire, then(…), item, items, assert_simulation."""
     marker = request.node.get_closest_marker("projections")
     settings = _settings(marker) if marker is not None else {}
     from projections.errors import ProjectionsError
     from projections.printable import printable
-    from projections.testing.trial import Trial
+    from projections.testing.scenario import Scenario
 
     try:
         rules = rules_for(request.config, settings.get("rules"), request.path.parent)
     except ProjectionsError as error:
         raise pytest.fail.Exception(printable(str(error), lines=True), pytrace=False) from None
-    return Trial(rules, redeliver=redeliver_for(request.config, settings.get("redeliver")))
+    return Scenario(rules, redeliver=redeliver_for(request.config, settings.get("redeliver")))
 
 
 def _settings(marker: pytest.Mark) -> Mapping[str, Any]:
@@ -73,15 +73,15 @@ def _settings(marker: pytest.Mark) -> Mapping[str, Any]:
     return settings
 
 
-def rules_for(config: pytest.Config, own: str | Path | Mapping[str, Any] | None, beside: Path) -> Rulebook:
+def rules_for(config: pytest.Config, own: str | Path | Mapping[str, Any] | None, beside: Path) -> RuleSet:
     """The rules of a test that names `own`, a path relative to `beside`, or none. Raises ProjectionsError."""
-    from projections.testing.rulebook import rulebook
+    from projections.testing.rules_under_test import rules_of
 
     if own is not None:
-        return rulebook(own, beside)
+        return rules_of(own, beside)
     if given := config.getoption("projections_rules"):
-        return rulebook(given, config.invocation_params.dir)
-    return rulebook(config.getini("projections_rules") or None, config.rootpath)
+        return rules_of(given, config.invocation_params.dir)
+    return rules_of(config.getini("projections_rules") or None, config.rootpath)
 
 
 def redeliver_for(config: pytest.Config, own: bool | None) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from projections.language.ruleset import RuleSet
 from projections.printable import printable
-from projections.testing.rulebook import Rulebook
 
 __all__ = ["assert_simulation"]
 
@@ -16,7 +16,7 @@ LONGEST = 300
 """Characters of a line."""
 
 
-def assert_simulation(rules: Rulebook, histories: int = 200, *, seed: int = 0) -> None:
+def assert_simulation(rules: RuleSet, histories: int = 200, *, seed: int = 0) -> None:
     """Plays random histories of the rules' entities, those of the seeds from `seed` on, with every fault there is.
 
     Raises AssertionError with the first seed that ends wrong, its problems and trace, and how to play it again.

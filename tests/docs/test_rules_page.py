@@ -10,8 +10,8 @@ import pytest
 from guide import DOCS, Example, examples, headings, said
 from ruamel.yaml import YAML
 
+import projections
 from projections.language.findings import CODES
-from projections.language.loader import loads
 from projections.language.models import KINDS, Entity, Projection, Rules, Table
 from projections.language.patterns import Pattern
 from projections.language.pipes import PIPES
@@ -19,18 +19,13 @@ from projections.language.templates import Template
 from projections.language.values import lookup, plain_item, wire
 from projections.testing.cases import Case
 from projections.testing.items import value_of, wire_item
-from projections.testing.rulebook import Rulebook
-from projections.testing.trial import Trial
+from projections.testing.scenario import Scenario
 from tests.operations.backfill.stage import Stage
 
 PAGE = (DOCS / "rules.md").read_text()
 EXAMPLES = list(examples(PAGE))
 
 of_examples = pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: f"{one.heading}-{one.line}")
-
-
-def rulebook(example: Example) -> Rulebook:
-    return Rulebook(loads(example.rules).canonical(), None)
 
 
 def plain(text: str) -> Any:
@@ -49,7 +44,9 @@ def test_check_says_of_an_example_what_the_page_says_and_else_nothing(example: E
 def test_an_example_makes_of_items_what_the_page_shows(example: Example, redeliver: bool) -> None:
     assert example.case is not None
     assert example.case.keys() >= {"when", "then"}
-    Case(example.heading, example.line, example.case).play(Trial(rulebook(example), redeliver=redeliver))
+    Case(example.heading, example.line, example.case).play(
+        Scenario(projections.loads(example.rules), redeliver=redeliver)
+    )
 
 
 @pytest.mark.parametrize("example", [one for one in EXAMPLES if one.before], ids=lambda one: one.heading)

@@ -17,7 +17,7 @@ from projections.engine.processor import Processor
 from projections.engine.registry import Registry
 from projections.engine.store import Delete, ItemKey, Update
 from projections.errors import UsageError
-from projections.inspect.explain.facts import ItemTold
+from projections.inspect.explain.facts import ItemExplanation
 from projections.inspect.explain.item import tell_item
 from projections.inspect.explain.keys import read_key
 from projections.inspect.rehearsal.recorder import RecordingStore
@@ -51,11 +51,11 @@ def tables(social: Program) -> MemoryTables:
     return made
 
 
-def rules_of(told: ItemTold) -> dict[str, Any]:
+def rules_of(told: ItemExplanation) -> dict[str, Any]:
     return {one.rule.name: one for one in told.derived}
 
 
-def shown(told: ItemTold) -> dict[str, tuple[Any, Any]]:
+def shown(told: ItemExplanation) -> dict[str, tuple[Any, Any]]:
     return {
         attribute.name: (attribute.shown, attribute.expected) for one in told.derived for attribute in one.attributes
     }

@@ -19,7 +19,7 @@ from projections.engine.guards import Guards
 from projections.engine.registry import Registry
 from projections.engine.store import Image, ItemKey
 from projections.errors import InvalidRequest
-from projections.inspect.explain.facts import ItemTold
+from projections.inspect.explain.facts import ItemExplanation
 from projections.inspect.explain.item import tell_item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -77,7 +77,7 @@ def of_item(drifts: list[Drift], key: str) -> set[Shown]:
     }
 
 
-def unknown(told: ItemTold) -> set[str]:
+def unknown(told: ItemExplanation) -> set[str]:
     """The rules under which `explain` says that it could not compare the item."""
     return {one.rule.name for one in told.derived if not one.compared}
 

@@ -17,6 +17,7 @@ import pytest
 
 from projections.language.keys import ItemKey
 from projections.language.loader import load, loads
+from projections.language.ruleset import RuleSet
 from projections.testing.cases import read_cases
 from projections.testing.items import wire_item
 from projections.testing.oracle import Difference, Oracle, compare, expected
@@ -25,8 +26,7 @@ from projections.testing.oracle.patterns import pattern
 from projections.testing.oracle.scope import Scope
 from projections.testing.oracle.templates import KeyTemplate, Template
 from projections.testing.oracle.values import Missing, Unfit, normal, plain
-from projections.testing.rulebook import Rulebook
-from projections.testing.trial import Trial
+from projections.testing.scenario import Scenario
 
 HERE = Path(__file__).parent
 LANGUAGE = HERE.parent / "language"
@@ -66,14 +66,14 @@ def test_case(document: Item, case: Item) -> None:
 @pytest.mark.parametrize("redeliver", [False, True], ids=["once", "again"])
 @pytest.mark.parametrize(("document", "case"), list(_cases()))
 def test_the_engine_ends_where_the_oracle_says(document: Item, case: Item, redeliver: bool) -> None:
-    trial = Trial(Rulebook(document, None), redeliver=redeliver)
-    trial.given(*case.get("before", ()), *case["given"])
+    scenario = Scenario(RuleSet(document, None), redeliver=redeliver)
+    scenario.given(*case.get("before", ()), *case["given"])
     for item in case.get("before", ()):
-        trial.delete(item)
+        scenario.delete(item)
     for _, item in case.get("settled", ()):
-        trial.put(item).settle()
-        trial.expire(item)
-    trial.then(*case.get("then", ()), gone=case.get("gone", ()), quarantined="any")
+        scenario.put(item).settle()
+        scenario.expire(item)
+    scenario.then(*case.get("then", ()), gone=case.get("gone", ()), quarantined="any")
 
 
 def test_the_oracle_shares_no_code_with_what_it_judges() -> None:

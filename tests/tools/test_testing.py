@@ -13,8 +13,8 @@ import pytest
 
 from projections.errors import RulesError, UsageError
 from projections.testing.cases import read_cases
-from projections.testing.rulebook import rulebook
-from projections.testing.trial import Trial
+from projections.testing.rules_under_test import rules_of
+from projections.testing.scenario import Scenario
 
 pytest_plugins = ["pytester"]
 
@@ -60,9 +60,9 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.fixture
-def trial(tmp_path: Path) -> Trial:
+def scenario(tmp_path: Path) -> Scenario:
     (tmp_path / "rules.yaml").write_text(RULES)
-    return Trial(rulebook("rules.yaml", tmp_path))
+    return Scenario(rules_of("rules.yaml", tmp_path))
 
 
 def told(result: pytest.RunResult) -> str:
@@ -119,7 +119,7 @@ def test_unexpected(projections):
     assert "(of no entity, so no rule sees them: USER#a · LIKES#1)" in text
     assert "POST#1 · METADATA  (Meta) is missing, rule byId should create it:" in text
     assert "MONTH#2025-05 · STATS  (Month) is there, created by rule months, but should not be:" in text
-    assert "trial.py" not in text, "a failure points at the test, not into the plugin"
+    assert "scenario.py" not in text, "a failure points at the test, not into the plugin"
 
 
 def test_what_rules_refuse_fails_a_test_that_does_not_expect_it(run: Run) -> None:
@@ -307,68 +307,68 @@ def test_the_entry_point_is_the_module_that_is_named() -> None:
     assert any(package.startswith("pytest") for package in project["optional-dependencies"]["test"])
 
 
-def test_wrong_use_is_told(trial: Trial) -> None:
+def test_wrong_use_is_told(scenario: Scenario) -> None:
     for wrong, message in (
-        (lambda: trial.put({"PK": "x"}), r"put: the key is PK \(text\) and SK \(text\), this has PK \"x\", no SK"),
-        (lambda: trial.put({"PK": "x", "SK": 1}), r"put: the key is .* this has PK \"x\", SK 1"),
-        (lambda: trial.put({"PK": "x", "SK": "y", "a": object()}), "put: a: object has no form in DynamoDB"),
-        (lambda: trial.delete(["x"]), "delete: the key is .* this has 1 parts"),
-        (lambda: trial.expire(["x", "y"]), "expire x · y: there is no such item that could expire"),
+        (lambda: scenario.put({"PK": "x"}), r"put: the key is PK \(text\) and SK \(text\), this has PK \"x\", no SK"),
+        (lambda: scenario.put({"PK": "x", "SK": 1}), r"put: the key is .* this has PK \"x\", SK 1"),
+        (lambda: scenario.put({"PK": "x", "SK": "y", "a": object()}), "put: a: object has no form in DynamoDB"),
+        (lambda: scenario.delete(["x"]), "delete: the key is .* this has 1 parts"),
+        (lambda: scenario.expire(["x", "y"]), "expire x · y: there is no such item that could expire"),
         (
-            lambda: trial.put({"PK": "x", "SK": "y"}, table="other"),
+            lambda: scenario.put({"PK": "x", "SK": "y"}, table="other"),
             "put: the rules have no table 'other'; they have main",
         ),
-        (lambda: trial.update(["x", "y"], add={"n": "text"}), "update x · y: "),
-        (lambda: trial.then({"PK": "x", "SK": "y"}, {"PK": "x", "SK": "y"}), "then: x · y stands there twice"),
+        (lambda: scenario.update(["x", "y"], add={"n": "text"}), "update x · y: "),
+        (lambda: scenario.then({"PK": "x", "SK": "y"}, {"PK": "x", "SK": "y"}), "then: x · y stands there twice"),
     ):
         with pytest.raises(UsageError, match=message):
             wrong()  # type: ignore[no-untyped-call]
 
 
-def test_update_sets_the_attributes_beside_the_key(trial: Trial) -> None:
+def test_update_sets_the_attributes_beside_the_key(scenario: Scenario) -> None:
     """As the same step in a case file does. They were dropped without a word."""
-    trial.given({"PK": "x", "SK": "y", "kept": 1, "category": "a"})
-    trial.update({"PK": "x", "SK": "y", "category": "b", "tags": {"p"}}, {"more": 2}, remove=["kept"])
-    trial.update({"PK": {"S": "x"}, "SK": {"S": "y"}, "wire": {"M": {}}}, add={"more": 1})
-    trial.update(["x", "z"], {"category": "c"})
-    assert trial.item(["x", "y"]) == {
+    scenario.given({"PK": "x", "SK": "y", "kept": 1, "category": "a"})
+    scenario.update({"PK": "x", "SK": "y", "category": "b", "tags": {"p"}}, {"more": 2}, remove=["kept"])
+    scenario.update({"PK": {"S": "x"}, "SK": {"S": "y"}, "wire": {"M": {}}}, add={"more": 1})
+    scenario.update(["x", "z"], {"category": "c"})
+    assert scenario.item(["x", "y"]) == {
         "PK": "x", "SK": "y", "category": "b", "tags": ["p"], "more": 3, "wire": {}
     }  # fmt: skip
-    assert trial.item(["x", "z"]) == {"PK": "x", "SK": "z", "category": "c"}
+    assert scenario.item(["x", "z"]) == {"PK": "x", "SK": "z", "category": "c"}
     item = {"PK": "x", "SK": "y", "category": "b", "more": 3, "tags": {"p"}}
-    trial.update(item, {"category": "c"}, remove=["tags"], add={"more": 1})
-    assert trial.item(["x", "y"]) == {"PK": "x", "SK": "y", "category": "c", "more": 4, "wire": {}}
+    scenario.update(item, {"category": "c"}, remove=["tags"], add={"more": 1})
+    assert scenario.item(["x", "y"]) == {"PK": "x", "SK": "y", "category": "c", "more": 4, "wire": {}}
 
 
-def test_values_are_compared_as_dynamodb_has_them(trial: Trial) -> None:
+def test_values_are_compared_as_dynamodb_has_them(scenario: Scenario) -> None:
     """Numbers by value, sets without order, binary, nested; an item may be in wire form too."""
     written = {"n": 1.5, "d": Decimal("0.10"), "s": {2, 1}, "b": b"x", "m": {"l": [None, True, {"SS": ["a"]}]}}
-    trial.put({"PK": "x", "SK": "1", **written})
-    trial.put({"PK": {"S": "x"}, "SK": {"S": "2"}, "n": {"N": "1.0"}})
-    trial.then(
+    scenario.put({"PK": "x", "SK": "1", **written})
+    scenario.put({"PK": {"S": "x"}, "SK": {"S": "2"}, "n": {"N": "1.0"}})
+    scenario.then(
         {"PK": "x", "SK": "1", "n": Decimal("1.50"), "d": 0.1, "s": {1, 2}, "b": b"x", "m": {"l": [None, True, {"a"}]}},
         {"PK": "x", "SK": "2", "n": 1},
     )
     with pytest.raises(AssertionError, match=r"n  is 1  expected \"1\""):
-        trial.then({"PK": "x", "SK": "2", "n": "1"})
+        scenario.then({"PK": "x", "SK": "2", "n": "1"})
 
 
-def test_a_push_of_more_than_a_page_is_finished_by_the_worker(trial: Trial) -> None:
+def test_a_push_of_more_than_a_page_is_finished_by_the_worker(scenario: Scenario) -> None:
     comments = [
         {"PK": "POST#1", "SK": f"COMMENT#{number:04}", "userId": "a", "GSI1PK": "AUTHOR#a"} for number in range(1100)
     ]
-    trial.given(*comments)
-    trial.put({"PK": "USER#a", "SK": "PROFILE", "name": "Ann"})
-    trial.then(*({**comment, "userName": "Ann"} for comment in comments))
+    scenario.given(*comments)
+    scenario.put({"PK": "USER#a", "SK": "PROFILE", "name": "Ann"})
+    scenario.then(*({**comment, "userName": "Ann"} for comment in comments))
 
 
-def test_guards_are_seen_when_asked_for(trial: Trial) -> None:
-    trial.given({"PK": "USER#a", "SK": "POST#1"})
+def test_guards_are_seen_when_asked_for(scenario: Scenario) -> None:
+    scenario.given({"PK": "USER#a", "SK": "POST#1"})
     meta = {"PK": "POST#1", "SK": "METADATA", "likeCount": 0}
-    trial.then(meta)
+    scenario.then(meta)
     with pytest.raises(AssertionError, match=r"~likes .* rule likes"):
-        trial.then(meta, guards=True)
-    seen = trial.item(["POST#1", "METADATA"], guards=True)
+        scenario.then(meta, guards=True)
+    seen = scenario.item(["POST#1", "METADATA"], guards=True)
     assert seen is not None
     assert {"~likes", "~byId"} <= seen.keys()
 
@@ -382,25 +382,25 @@ def test_rules_in_python_and_of_several_tables(tmp_path: Path) -> None:
         },
         "projections": {"orders": {"from": "Order", "aggregate": {"into": "Customer", "set": {"orders": "count"}}}},
     }
-    trial = Trial(rulebook(rules, tmp_path))
-    trial.given({"number": 7}, table="customers")
-    trial.put({"id": "o", "customer": 7}, table="orders")
-    trial.then({"number": 7, "orders": 1}, table="customers")
+    scenario = Scenario(rules_of(rules, tmp_path))
+    scenario.given({"number": 7}, table="customers")
+    scenario.put({"id": "o", "customer": 7}, table="orders")
+    scenario.then({"number": 7, "orders": 1}, table="customers")
     with pytest.raises(AssertionError, match=r"customers: 7  \(Customer\)"):
-        trial.then_all({"customers": [{"number": 7, "orders": 2}], "orders": [{"id": "o", "customer": 7}]})
+        scenario.then_all({"customers": [{"number": 7, "orders": 2}], "orders": [{"id": "o", "customer": 7}]})
     with pytest.raises(UsageError, match="put: in which table"):
-        trial.put({"id": "p"})
+        scenario.put({"id": "p"})
     file = tmp_path / "x.projections.yaml"
     file.write_text(
         "cases: [{about: tables, given: {customers: [{number: 7}]}, when: [{table: orders, put: {id: o, customer: 7}}],"
         " then: {customers: [{number: 7, orders: 1}]}}]"
     )
-    read_cases(file).cases[0].play(Trial(rulebook(rules, tmp_path)))
+    read_cases(file).cases[0].play(Scenario(rules_of(rules, tmp_path)))
 
 
 def test_rules_with_mistakes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RulesError, match="rules in the test"):
-        rulebook({"table": {"key": ["PK"]}}, tmp_path)
+        rules_of({"table": {"key": ["PK"]}}, tmp_path)
     with pytest.raises(UsageError, match="which rules"):
-        rulebook(None, tmp_path)
-    assert rulebook("social", tmp_path).path is not None
+        rules_of(None, tmp_path)
+    assert rules_of("social", tmp_path).path is not None

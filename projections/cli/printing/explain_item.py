@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from projections.cli.printing.verify import difference
 from projections.engine.registry import LIVE
-from projections.inspect.explain.facts import Attribute, Copied, Derived, ItemTold, Source
+from projections.inspect.explain.facts import Attribute, Copied, Derived, ItemExplanation, Source
 from projections.inspect.explain.sources import contribution_words
 from projections.inspect.explain.words import (
     encoded_words,
@@ -40,7 +40,7 @@ SEQUENCES_HAVE_NO_TIME = (
 # For programs
 
 
-def item_document(told: ItemTold) -> dict[str, Any]:
+def item_document(told: ItemExplanation) -> dict[str, Any]:
     """What `explain --item --json` prints."""
     return {
         "key": encode_key(told.key),
@@ -130,7 +130,7 @@ def _source(one: Source) -> dict[str, Any]:
 # On the terminal
 
 
-def print_item(program: Program, told: ItemTold) -> None:
+def print_item(program: Program, told: ItemExplanation) -> None:
     """Values first, then where they are from; then what the item gives."""
     out = console()
     if told.item is not None:
@@ -163,7 +163,7 @@ def print_item(program: Program, told: ItemTold) -> None:
         _line(out, line)
 
 
-def _verdict(told: ItemTold) -> Iterator[Styled]:
+def _verdict(told: ItemExplanation) -> Iterator[Styled]:
     """Whether what was compared agrees, and what was not compared."""
     grouped = any(one.contributions is not None and one.compared for one in told.derived)
     if told.drifts:

@@ -14,7 +14,7 @@ from projections.language.scope import Item
 from projections.language.values import plain
 from projections.operations.verify.drift import Drift
 
-__all__ = ["Attribute", "Contribution", "Copied", "Derived", "ItemTold", "Source", "attributes_of"]
+__all__ = ["Attribute", "Contribution", "Copied", "Derived", "ItemExplanation", "Source", "attributes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemTold:
+class ItemExplanation:
     """All that is known of one item. `drifts` is what `verify` reports of it."""
 
     key: ItemKey

@@ -23,7 +23,7 @@ from projections.engine.ledger_items import entry_key, fence_key
 from projections.engine.registry import REGISTRY, Standing
 from projections.engine.store import Image, ItemKey, Page, Store, Value
 from projections.inspect.explain.derived import derived
-from projections.inspect.explain.facts import ItemTold
+from projections.inspect.explain.facts import ItemExplanation
 from projections.inspect.explain.given import source
 from projections.inspect.explain.readings import Readings
 from projections.language.keys import decode_key, encode_key
@@ -38,7 +38,7 @@ from projections.stores.wrapped import WrappedStore
 __all__ = ["tell_item"]
 
 
-def tell_item(program: Program, store: Store, key: ItemKey) -> ItemTold:
+def tell_item(program: Program, store: Store, key: ItemKey) -> ItemExplanation:
     """Reads what there is to know of an item. Raises what a store raises."""
     text = encode_key(key)
     once = _ReadOnce(store)
@@ -66,7 +66,7 @@ def tell_item(program: Program, store: Store, key: ItemKey) -> ItemTold:
     drifts = tuple(drift for finding in read.found.values() for drift in finding.drifts)
     left = tuple(drift for drift in drifts if drift.kind == LEFT_OVER)
     drifts = tuple(drift for drift in drifts if drift.kind != LEFT_OVER)
-    return ItemTold(key, image, item, derived(read), source(read, stored, versions), drifts, left, outdated)
+    return ItemExplanation(key, image, item, derived(read), source(read, stored, versions), drifts, left, outdated)
 
 
 def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:

@@ -40,7 +40,7 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding with its place: line and column count from 1.
+    """A finding with its place: line and column count from 1, and are 0 for rules that were built in Python.
 
     `code` names what was found, as `hot-partition`; a mistake is `mistake`, and its way out is part of the reason.
     """
@@ -57,6 +57,5 @@ class Finding:
 
     def __str__(self) -> str:
         way_out = f" → {self.instead}" if self.instead else ""
-        return (
-            f"{self.file}:{self.line}:{self.column}: {self.path}: {self.severity} [{self.code}]: {self.reason}{way_out}"
-        )
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{place}: {self.path}: {self.severity} [{self.code}]: {self.reason}{way_out}"

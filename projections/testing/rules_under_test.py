@@ -1,4 +1,4 @@
-"""Rules under test: a file, a name of rules that ship, or rules written in Python. Each is compiled once."""
+"""Rules under test: a file, a name of rules that ship, or rules written in Python. Each is loaded once."""
 
 from __future__ import annotations
 
@@ -8,28 +8,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from projections.api import load, loads
 from projections.errors import UsageError
-from projections.language.loader import load, loads
-from projections.language.program import Program
+from projections.language.ruleset import RuleSet
 
-__all__ = ["DEFAULTS", "Rulebook", "rulebook"]
+__all__ = ["DEFAULTS", "rules_of"]
 
 DEFAULTS = ("rules.yaml", "rules.yml", "rules.json")
 
 SHIPPED = Path(__file__).parents[1] / "rules"
 
 
-class Rulebook:
-    """Compiled rules; `path` is where they are from, None if they were written in Python."""
-
-    def __init__(self, document: dict[str, Any], path: Path | None) -> None:
-        self.document = document
-        self.program = Program.from_document(document)
-        self.path = path
-
-
-def rulebook(rules: str | Path | Mapping[str, Any] | None, beside: Path) -> Rulebook:
-    """The rules that are meant; a relative path begins at `beside`, where the default `rules.yaml` is looked for too.
+def rules_of(rules: str | Path | Mapping[str, Any] | None, beside: Path) -> RuleSet:
+    """Return the rules of a test; a relative path begins at `beside`, where the default `rules.yaml` is looked for too.
 
     Raises UsageError if there is no such file, RulesError with every mistake in it.
     """
@@ -40,13 +31,13 @@ def rulebook(rules: str | Path | Mapping[str, Any] | None, beside: Path) -> Rule
 
 
 @lru_cache
-def _of_text(text: str) -> Rulebook:
-    return Rulebook(loads(text, "<rules in the test>").canonical(), None)
+def _of_text(text: str) -> RuleSet:
+    return loads(text, "<rules in the test>")
 
 
 @lru_cache
-def _of_file(path: Path, changed: int) -> Rulebook:
-    return Rulebook(load(path).canonical(), path)
+def _of_file(path: Path, changed: int) -> RuleSet:
+    return load(path)
 
 
 def _found(rules: str | Path | None, beside: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A trial: the application writes, the deployed functions run in memory until nothing changes, and items are compared."""
+"""A scenario: the application writes, the deployed functions run in memory until nothing changes, and items are compared."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from projections.engine.store import Image, ItemKey, Update
 from projections.errors import InvalidRequest, UsageError
 from projections.language.keys import decode_key
 from projections.language.program import Program
+from projections.language.ruleset import RuleSet
 from projections.language.values import plain_item
 from projections.local.event_source import Discard, Settings, Stream
 from projections.local.event_source import Mapping as EventSourceMapping
@@ -19,34 +20,33 @@ from projections.printable import printable
 from projections.stores.memory import MemoryStore
 from projections.testing.comparison import Comparison
 from projections.testing.items import key_of, key_words, wire_item
-from projections.testing.rulebook import Rulebook
 from projections.testing.simulated import assert_simulation
 
-__all__ = ["Trial"]
+__all__ = ["Scenario"]
 
 ROUNDS = 200
 """Rounds after which items are taken never to settle. One round is one hop from a rule to one that reads its result."""
 
 NOW = 1_735_689_600.0
-"""The time in a trial: 2025-01-01. Rules never see it; the ledger keeps it of what is gone."""
+"""The time in a scenario: 2025-01-01. Rules never see it; the ledger keeps it of what is gone."""
 
 Item = Mapping[str, Any]
 Key = Mapping[str, Any] | Sequence[Any]
 Refused = Mapping[str, Any]
 
 
-class Trial:
+class Scenario:
     """Tables in memory under rules. An item is a mapping of plain Python values (or in wire form).
 
-    What the application writes takes effect when the trial settles, which every reading and `then` begin with. With
+    What the application writes takes effect when the scenario settles, which every reading and `then` begin with. With
     `redeliver` every batch is delivered twice, and in the end the whole stream once more: nothing may count twice.
 
     Where rules have several tables, `table` names the one that is meant.
     """
 
-    def __init__(self, rulebook: Rulebook, *, redeliver: bool = False) -> None:
-        self.rules = rulebook
-        self.program: Program = rulebook.program
+    def __init__(self, rules: RuleSet, *, redeliver: bool = False) -> None:
+        self.rules = rules
+        self.program: Program = rules.program
         self._redeliver = redeliver
         self._tables = MemoryTables(schemas(self.program), [])
         assert isinstance(self._tables.store, MemoryStore)
@@ -69,7 +69,7 @@ class Trial:
             queue=queue,
             writes_per_second=float("inf"),
         )
-        self._stream = Stream("trial")
+        self._stream = Stream("scenario")
         self._mapping = EventSourceMapping(
             self._stream,
             Settings(report_batch_item_failures=True, bisect=True, max_retries=2, retention=float("inf")),
@@ -79,14 +79,14 @@ class Trial:
 
     # What the application writes
 
-    def given(self, *items: Item, table: str | None = None) -> Trial:
-        """Items that the application wrote before, in this order; they have settled. Gives the trial itself."""
+    def given(self, *items: Item, table: str | None = None) -> Scenario:
+        """Items that the application wrote before, in this order; they have settled. Gives the scenario itself."""
         for item in items:
             self._put("given", item, table)
         self.settle()
         return self
 
-    def put(self, item: Item, *, table: str | None = None) -> Trial:
+    def put(self, item: Item, *, table: str | None = None) -> Scenario:
         """PutItem: the item replaces what was there."""
         self._put("put", item, table)
         return self
@@ -99,7 +99,7 @@ class Trial:
         remove: Iterable[str] = (),
         add: Item | None = None,
         table: str | None = None,
-    ) -> Trial:
+    ) -> Scenario:
         """UpdateItem: SET, REMOVE and ADD of top-level attributes; creates the item where there is none.
 
         Attributes beside the key in `key` are set, as in case files: `update({"PK": "A", "SK": "B", "title": "New"})`. So
@@ -122,12 +122,12 @@ class Trial:
                 raise UsageError(f"update {self._name(update.key)}: {error}") from None
         return self
 
-    def delete(self, key: Key, *, table: str | None = None) -> Trial:
+    def delete(self, key: Key, *, table: str | None = None) -> Scenario:
         """DeleteItem."""
         self._remove("delete", key, table, by_ttl=False)
         return self
 
-    def expire(self, key: Key, *, table: str | None = None) -> Trial:
+    def expire(self, key: Key, *, table: str | None = None) -> Scenario:
         """The deletion of an expired item by DynamoDB's TTL, which rules may treat differently (`expired`)."""
         self._remove("expire", key, table, by_ttl=True)
         return self
@@ -151,6 +151,12 @@ class Trial:
         self._written.remove(found)
 
     # What comes of it
+
+    @property
+    def store(self) -> MemoryStore:
+        """The tables and the ledger, for operations on them (`projections.verify` and others). They have settled."""
+        self.settle()
+        return self._store
 
     def settle(self) -> None:
         """Runs the functions until nothing changes any more. Raises AssertionError if records fail, or never settle."""

@@ -1,0 +1,338 @@
+"""The functions of the public Python API, which `projections` exports: see docs/api.md.
+
+Each is a thin layer over the packages below. Operations take a store and rules, and return frozen data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from projections.errors import Problem, RulesError
+from projections.language.ruleset import RuleSet
+
+if TYPE_CHECKING:
+    from projections.engine.plan import Rejected
+    from projections.engine.store import Store
+    from projections.inspect.effects import Effect
+    from projections.inspect.explain.facts import ItemExplanation
+    from projections.language.findings import Finding
+    from projections.operations.status import LedgerStatus
+    from projections.operations.verify.drift import Drift
+
+__all__ = [
+    "BackfillResult",
+    "RedriveResult",
+    "VerifyResult",
+    "backfill",
+    "explain_item",
+    "from_dict",
+    "lint",
+    "load",
+    "loads",
+    "plan",
+    "redrive",
+    "status",
+    "verify",
+]
+
+_LEDGER = "ledger"
+
+
+# Rules
+
+
+def load(path: str | Path) -> RuleSet:
+    """Load the rules of a YAML or JSON file. Raises RulesError, whose `problems` are all mistakes in it."""
+    from projections.language.loader import text_of
+
+    return replace(loads(text_of(path), str(path)), path=Path(path))
+
+
+def loads(text: str, file: str = "<rules>") -> RuleSet:
+    """Load the rules of a YAML or JSON text; `file` is its name in messages. Raises RulesError as `load` does."""
+    from projections.language import loader
+
+    return RuleSet(loader.loads(text, file).canonical(), text=text, file=file)
+
+
+def from_dict(rules: Mapping[str, Any], file: str = "<python>") -> RuleSet:
+    """Make rules of the mapping that a rule file would contain, of plain Python values.
+
+    It is checked as a rule file is. Raises RulesError, whose problems have a path, and 0 for line and column.
+    """
+    if wrong := list(_not_plain(rules, "")):
+        raise RulesError([Problem(file, 0, 0, path, reason) for path, reason in wrong])
+    try:
+        return replace(loads(json.dumps(rules, ensure_ascii=False), file), lines=False)
+    except RulesError as error:
+        raise RulesError([replace(one, line=0, column=0) for one in error.problems]) from None
+
+
+def _not_plain(value: object, path: str) -> Iterable[tuple[str, str]]:
+    """The path of each value that a rule file cannot contain, and what it is."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            if not isinstance(name, str):
+                yield path or "(top)", f"the name {name!r} is not text"
+            else:
+                yield from _not_plain(inner, f"{path}.{name}".removeprefix("."))
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from _not_plain(inner, f"{path}[{number}]")
+    elif not isinstance(value, str | int | float | None):
+        yield path or "(top)", f"expected text, a number, a boolean, a list or a mapping, found {type(value).__name__}"
+
+
+def lint(rules: RuleSet) -> tuple[Finding, ...]:
+    """Return what may be wrong with rules that can be used, in the order of the file: what `projections check` prints."""
+    from projections.language.review import reviewed
+
+    findings = reviewed(rules.text, rules.file).findings
+    return findings if rules.lines else tuple(replace(one, line=0, column=0) for one in findings)
+
+
+def plan(rules: RuleSet, records: Sequence[Mapping[str, Any]]) -> tuple[Effect, ...]:
+    """Return what the engine would write for a batch of stream records, which are as in a Lambda event. Reads no store."""
+    from projections.inspect.effects import effects
+
+    return effects(rules.program, records)
+
+
+# Operations
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillResult:
+    """What a backfill did, or with `dry_run` would do.
+
+    `complete` is false if it stopped early: the next call continues it. `rules` has the state of each rule afterwards,
+    `counts` what was read and written, `by_rule` what was created, changed, deleted by each rule. `failed` (by encoded
+    key, with reasons), `rejected` and `withheld` (deletions that need `allow_delete`) have the first 20 items.
+    """
+
+    complete: bool
+    rules: Mapping[str, str]
+    counts: Mapping[str, int]
+    by_rule: Mapping[str, Mapping[str, int]]
+    failed: Mapping[str, str]
+    rejected: tuple[Rejected, ...]
+    withheld: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is complete and there is nothing to look at."""
+        return self.complete and not (self.failed or self.rejected or self.withheld)
+
+
+def backfill(
+    store: Store,
+    rules: RuleSet,
+    *,
+    only: Iterable[str] = (),
+    segments: int = 4,
+    rate: int | None = None,
+    wait: float = 60.0,
+    allow_delete: bool = False,
+    restart: bool = False,
+    dry_run: bool = False,
+) -> BackfillResult:
+    """Project the items that the tables contain already, while the application writes.
+
+    `only` names some of the rules. `rate` limits the writes per second, `wait` is how many seconds a function runs at most,
+    which is how long changed rules wait for functions that use the old ones. Raises Misconfigured.
+    """
+    from projections.aws.wiring import at_once
+    from projections.operations.backfill.backfill import Backfill
+    from projections.operations.backfill.pages import PAGE
+    from projections.operations.backfill.runner import Runner
+    from projections.operations.pacing import Pacer
+
+    one = Backfill(
+        rules.program,
+        store,
+        now=lambda: datetime.now(UTC),
+        run=at_once(3 * segments),
+        page=min(PAGE, 12 * rate) if rate else PAGE,
+        pace=Pacer(rate) if rate else (lambda writes: None),
+        dry=dry_run,
+    )
+    runner = Runner(one)
+    if dry_run:
+        phases = runner.rehearse(one.rehearsed(tuple(only), segments))
+        complete, standing = not runner.failed, one.registry.preview()
+    else:
+        run = one.begin(rules=tuple(only), segments=segments, wait=wait, allow_delete=allow_delete, restart=restart)
+        run = runner.work(run)
+        phases, complete, standing = one.report(run), run.done, one.registry.standing()
+    by_rule: dict[str, Counter[str]] = {}
+    counts: Counter[str] = Counter()
+    for name, number in (pair for counted in phases.values() for pair in counted.items()):
+        what, _, rule = name.partition("|")
+        (by_rule.setdefault(rule, Counter()) if rule else counts)[what] += number
+    return BackfillResult(
+        complete,
+        {name: known.state for name, known in standing.rules.items()},
+        dict(counts),
+        {name: dict(counted) for name, counted in by_rule.items()},
+        dict(runner.failed),
+        tuple(runner.rejected),
+        tuple(runner.withheld),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """What a verification found; after a repair, what is left.
+
+    `drifts` are differences, `busy` what kept changing while it was examined, `left_over` attributes that no rule corrects
+    any more. `read` counts the items read by table. After a repair, `repaired` counts by kind what was repaired, and
+    `failed`, `rejected` (with reasons) and `withheld` have the first encoded keys of what was not.
+    """
+
+    drifts: tuple[Drift, ...]
+    busy: tuple[Drift, ...]
+    left_over: tuple[Drift, ...]
+    read: Mapping[str, int]
+    repaired: Mapping[str, int]
+    failed: Mapping[str, str]
+    rejected: Mapping[str, str]
+    withheld: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no drift, and everything was repaired that was to be."""
+        return not (self.drifts or self.failed or self.rejected)
+
+
+def verify(
+    store: Store,
+    rules: RuleSet,
+    *,
+    only: Iterable[str] = (),
+    sample: float | None = None,
+    repair: bool = False,
+    allow_delete: bool = False,
+    patience: float = 20.0,
+    segments: int = 4,
+) -> VerifyResult:
+    """Compare the stored values with what the rules make of the items, while the application writes.
+
+    `sample` is the share of the tables to read, as 0.01. What differs is examined again after `patience` seconds, since a
+    change may be on its way. Writes only with `repair`. All drift is returned at once: for tables with millions of
+    differences use the command. Raises Misconfigured, and UsageError if there is nothing to repair yet.
+    """
+    from projections.aws.wiring import at_once
+    from projections.engine.registry import Registry
+    from projections.errors import UsageError
+    from projections.operations.verify.repair import repair_found
+    from projections.operations.verify.scope import Scope
+    from projections.operations.verify.scratch import Scratch
+    from projections.operations.verify.verification import Verification
+
+    if sample is not None and not 0 < sample <= 1:
+        raise UsageError(f"sample is {sample}. It is a share of the tables: above 0, and 1 at most")
+    standing = Registry(rules.program, store).look() if _has_ledger(store) else None
+    scope = Scope(rules.program, standing, only)
+    if repair and scope.offline:
+        raise UsageError("there is nothing to repair yet: deploy these rules, or run a backfill")
+    run = at_once(3 * segments)
+    with Scratch() as scratch:
+        one = Verification(scope, store, scratch, threads=segments, patience=patience, run=run)
+        if sample is None:
+            one.all()
+        else:
+            one.sample(sample)
+        repaired, withheld = None, list[str]()
+        if repair:
+            repaired, withheld = repair_found(one, store, allow_delete=allow_delete, threads=segments, run=run)
+        return VerifyResult(
+            tuple(one.drifts()),
+            tuple(one.busy()),
+            tuple(one.left_over()),
+            dict(one.counts),
+            dict(repaired.counts) if repaired is not None else {},
+            dict(repaired.failed) if repaired is not None else {},
+            dict(repaired.rejected) if repaired is not None else {},
+            tuple(withheld),
+        )
+
+
+def _has_ledger(store: Store) -> bool:
+    from projections.errors import Misconfigured
+
+    try:
+        store.schema(_LEDGER)
+    except Misconfigured:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveResult:
+    """What a redrive did: how many `items` were refreshed and parents pushed, and what is left.
+
+    `left` has the reasons by the position of each message that was not redriven. All others may be deleted.
+    """
+
+    items: int
+    pushes: int
+    left: Mapping[int, tuple[str, ...]]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all messages were redriven."""
+        return not self.left
+
+
+def redrive(
+    store: Store,
+    rules: RuleSet,
+    messages: Iterable[str | bytes],
+    *,
+    tables: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> RedriveResult:
+    """Refresh the items that messages are about: bodies of the quarantine or of dead letters, or discarded batches.
+
+    Images in messages are not written: each item is read again. `tables` has the real name of each table, which is in the
+    ARNs of discarded records; without it, the logical names. Raises UsageError if other rules are active.
+    """
+    from projections.aws.wiring import at_once
+    from projections.operations.dry import DryStore
+    from projections.operations.redrive.letters import Reader
+    from projections.operations.redrive.redrive import Redrive
+
+    program = rules.program
+    reader = Reader(program.tables, tables or {name: name for name in program.tables})
+    work = Redrive(program, DryStore(store, program) if dry_run else store, run=at_once(10), dry=dry_run)
+    answers = work.work(reader.text(text, f"message {number}") for number, text in enumerate(messages))
+    left = {
+        number: tuple(f"{about}: {reason}" if about else reason for about, said in one.left.items() for reason in said)
+        for number, one in enumerate(answers)
+        if one.left
+    }
+    return RedriveResult(work.items, work.pushes, left)
+
+
+def status(store: Store, rules: RuleSet) -> LedgerStatus:
+    """Return what the ledger records: which rules are active, how far backfills are, and what to do about it."""
+    from projections.operations.status import ledger
+
+    return ledger(rules.program, store, datetime.now(UTC))
+
+
+def explain_item(store: Store, rules: RuleSet, key: str) -> ItemExplanation:
+    """Return where each derived value of an item comes from, and its differences. Raises UsageError for an invalid key.
+
+    `key` is as in `projections explain --item`: `PK=POST#p1,SK=METADATA`, or encoded, `main|POST#p1|METADATA`.
+    """
+    from projections.inspect.explain.item import tell_item
+    from projections.inspect.explain.keys import read_key
+
+    return tell_item(rules.program, store, read_key(rules.program, key))

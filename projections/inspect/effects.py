@@ -1,0 +1,138 @@
+"""The plan of a batch as data: what the engine would write for stream records, by rule and target. No store is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias
+
+from projections.engine.ledger import Change
+from projections.engine.plan import Plan, Rejected, plan
+from projections.engine.processor import _in_order
+from projections.engine.records import Record, decode
+from projections.errors import BadInput
+from projections.language.contribution import Contributed
+from projections.language.keys import encode_key
+from projections.language.ordering import decode_order
+from projections.language.program import Program
+from projections.language.rules import AggregateRule, LedgerRule, PickRule
+from projections.language.values import number_text, plain, plain_item
+from projections.local.replay import logical_names
+
+__all__ = ["Effect", "EffectKind", "effects"]
+
+EffectKind: TypeAlias = Literal[
+    "contribution", "retain", "copy", "index", "push", "pull", "refresh", "release", "quarantine"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing that the engine would write for a batch.
+
+    | kind | what the engine writes | `values` |
+    | --- | --- | --- |
+    | contribution | the contribution of `source` to `target`, then the target's new values | by measure or attribute |
+    | retain | nothing more: `source` expired, and its contribution to `target` stays (`expired: keep`) | None |
+    | copy | the copy of `source` under `target` | its attributes |
+    | index | index attributes of `target`, which is the source itself | None for each that is removed |
+    | push | the attributes of `source` onto all its children | None |
+    | pull | the attributes of the parent onto `target` | None |
+    | refresh | values of `target` that another writer changed or removed | None |
+    | release | `target` has left its entity: the attributes that `rules` set are removed | None |
+    | quarantine | a message: `rules` cannot use the record of `source`, for the `reason` | None |
+
+    For contributions and copies, `values` is None if the contribution or copy is removed. Keys are encoded, as
+    `main|POST#p1|METADATA`. Without the rules' ledger the totals of a target are unknown, so contributions have what the
+    source gives, not what the target will show.
+    """
+
+    kind: EffectKind
+    rules: tuple[str, ...]
+    target: str | None
+    source: str | None
+    values: Mapping[str, Any] | None = field(default=None, hash=False)
+    reason: str = ""
+
+
+def effects(program: Program, records: Sequence[Mapping[str, Any]]) -> tuple[Effect, ...]:
+    """Return the effects of a batch of stream records, as Lambda passes them. Raises UsageError for unknown tables."""
+    tables = logical_names(program, records)
+    refused: list[Rejected] = []
+    decoded: list[Record] = []
+    for record in records:
+        try:
+            decoded.append(decode(record, tables, program.tables))
+        except BadInput as error:
+            refused.append(Rejected(None, str(error)))
+    made = plan(program, _in_order(decoded))
+    made.rejected[:0] = refused
+    return tuple(_effects(program, made))
+
+
+def _effects(program: Program, made: Plan) -> Iterator[Effect]:
+    for change in (change for round_ in made.changes for change in round_):
+        yield from _contributions(program, change)
+    for write in made.copies:
+        for key, image in write.copies.items():
+            yield Effect("copy", (write.rule.name,), encode_key(key), write.source, plain_item(image))
+        for key in sorted(write.others - write.copies.keys()):
+            yield Effect("copy", (write.rule.name,), encode_key(key), write.source)
+    for one in made.indexes:
+        key_text = encode_key(one.key)
+        values = {name: None if value is None else plain(value) for name, value in one.values.items()}
+        yield Effect("index", one.rules, key_text, key_text, values)
+    for push in made.pushes:
+        yield Effect("push", (push.rule,), None, push.parent)
+    for rule, key in made.pulls:
+        yield Effect("pull", (rule,), encode_key(key), None)
+    for rule, target in made.heals:
+        yield Effect("refresh", (rule,), target, None)
+    for heal in made.copy_heals:
+        yield Effect("refresh", (heal.rule.name,), encode_key(heal.target), None)
+    for release in made.releases:
+        guarded = tuple(name for name in program.rules if program.guard(name) in release.guards)
+        yield Effect("release", guarded, encode_key(release.key), None)
+    for no in made.rejected:
+        rules = (no.rule,) if no.rule is not None else tuple(program.rules)
+        yield Effect("quarantine", rules, no.target, no.key, reason=no.reason)
+
+
+def _contributions(program: Program, change: Change) -> Iterator[Effect]:
+    """What a source contributes to each target where that differs from before."""
+    after = change.after.contributions
+    for name in sorted(change.before.keys() | after.keys()):
+        rule = program.rules[name]
+        assert isinstance(rule, LedgerRule)
+        old, new = change.before.get(name, {}), after.get(name, {})
+        for target in sorted(old.keys() | new.keys()):
+            if target in change.settle.get(name, {}):
+                yield Effect("retain", (name,), target, change.source)
+            elif old.get(target) != new.get(target):
+                values = None if target not in new else _values(rule, target, new[target], change)
+                yield Effect("contribution", (name,), target, change.source, values)
+
+
+def _values(rule: LedgerRule, target: str, contributed: Contributed, change: Change) -> dict[str, Any]:
+    """What is contributed, by the measure or by the attribute that it is published as."""
+    if not isinstance(rule, AggregateRule):  # of the first member in the rule's order, if `each` makes several
+        first = max if isinstance(rule, PickRule) and rule.descending else min
+        member = first(contributed["+"])
+        return plain_item(change.after.payloads[rule.name, target, member])
+    found: dict[str, Any] = {}
+    for measure in rule.measures:
+        amount = contributed.get("=" + measure.slot)
+        if measure.function == "count" and measure.where is None:
+            found[measure.name] = contributed["n"]
+        elif measure.function in ("min", "max"):
+            held = [one for one in contributed.get("+", ()) if one.startswith(measure.slot + "|")]
+            if held:
+                chosen = min(held) if measure.function == "min" else max(held)
+                found[measure.name] = plain(decode_order(chosen.removeprefix(measure.slot + "|")))
+        elif amount is not None:
+            number = Decimal(amount)
+            if measure.function == "avg":
+                number /= contributed["#" + measure.slot]
+            found[measure.name] = plain({"N": number_text(number)})
+    return found

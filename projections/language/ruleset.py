@@ -1,0 +1,47 @@
+"""Rules as callers hold them: free of mistakes, in canonical form, compiled when they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from projections.language.program import Program
+
+__all__ = ["RuleSet"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RuleSet:
+    """Rules without mistakes. `projections.load`, `loads` and `from_dict` make them.
+
+    `document` is their canonical form: plain JSON with all defaults, which is what `projections compile` prints and what a
+    function reads as `rules.json`. `path` is the file that they were read from, if any, `text` what was read, and `file`
+    the name of it in messages. With `lines`, line numbers of `text` mean something to its author.
+    """
+
+    document: Mapping[str, Any]
+    path: Path | None = None
+    text: str = ""
+    file: str = "<rules>"
+    lines: bool = True
+
+    def __repr__(self) -> str:
+        return f"RuleSet({self.file!r}, names={list(self.names)})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the rules, in the order of the file."""
+        return tuple(self.document["projections"])
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The logical names of the application's tables; `main` if the rules set `table:`."""
+        return tuple(self.document["tables"])
+
+    @cached_property
+    def program(self) -> Program:
+        """What the engine executes."""
+        return Program.from_document(self.document)

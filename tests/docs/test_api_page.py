@@ -1,0 +1,95 @@
+"""docs/api.md: its examples print what it shows, and it names all that is public."""
+
+from __future__ import annotations
+
+import doctest
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from guide import DOCS, blocks
+
+import projections
+import projections.testing
+from projections.aws.clients import client, create_table, delete_table
+from projections.language.keys import Schema
+from projections.language.program import LEDGER_SCHEMA
+
+PAGE = (DOCS / "api.md").read_text(encoding="utf-8")
+EXAMPLES = [block for block in blocks(PAGE) if block.language == "python"]
+
+
+class Context:
+    """Lambda's, as far as handlers read it."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 60_000
+
+
+@pytest.fixture
+def live_tables(dynamodb_local_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The tables that the page names; rules are written into a directory of the test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynamodb_local_url)
+    dynamodb = client()
+    create_table(dynamodb, "posts", Schema(("PK", "S"), ("SK", "S")))
+    create_table(dynamodb, "posts-ledger", LEDGER_SCHEMA, stream=False)
+    yield
+    for name in ("posts", "posts-ledger"):
+        delete_table(dynamodb, name)
+
+
+@pytest.mark.usefixtures("live_tables")
+def test_the_examples_print_what_the_page_shows() -> None:
+    """One after the other in one namespace, as a reader types them."""
+    names: dict[str, object] = {"context": Context()}
+    runner = doctest.DocTestRunner(verbose=False)
+    said: list[str] = []
+    for block in EXAMPLES:
+        test = doctest.DocTestParser().get_doctest(block.text, names, block.heading, "docs/api.md", block.line)
+        runner.run(test, out=said.append, clear_globs=False)
+        names.update(test.globs)
+    assert not said, "".join(said)
+    assert runner.summarize(verbose=False).attempted > 20
+
+
+def test_the_page_names_all_that_is_public() -> None:
+    public = [*projections.__all__, *projections.aws.__all__, *projections.testing.__all__]
+    assert [name for name in public if name not in PAGE and name != "__version__"] == []
+
+
+SCRIPT = """
+import projections
+from projections.testing import Scenario
+
+rules: projections.RuleSet = projections.load("rules.yaml")
+places: list[tuple[str, int]] = [(finding.file, finding.line) for finding in projections.lint(rules)]
+kinds = {effect.kind for effect in projections.plan(rules, [])}
+store: projections.Store = projections.aws.store(rules, {"main": "posts"}, "ledger")
+drift: projections.Drift
+for drift in projections.verify(store, rules, sample=0.01).drifts:
+    print(drift.rule, drift.target)
+done: projections.BackfillResult = projections.backfill(Scenario(rules).store, rules, only=["likes"])
+explained: projections.ItemExplanation = projections.explain_item(store, rules, "PK=a,SK=b")
+recorded: projections.LedgerStatus = projections.status(store, rules)
+handler = projections.aws.stream_handler({"TABLE_NAME": "posts"}, observe=lambda outcome: print(outcome.counts))
+"""
+
+WRONG = """
+projections.lod("rules.yaml")
+projections.backfill(store, rules, sgements=3)
+len(done)
+"""
+
+
+def test_a_users_script_is_checked_by_mypy(tmp_path: Path) -> None:
+    """As strictly as mypy can: what is right passes, and each wrong use is reported."""
+    (tmp_path / "right.py").write_text(SCRIPT)
+    (tmp_path / "wrong.py").write_text(SCRIPT + WRONG)
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "right.py", "wrong.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    wrong = len(SCRIPT.splitlines()) + 1
+    lines = [line.partition(": error:")[0] for line in done.stdout.splitlines() if ": error:" in line]
+    assert lines == [f"wrong.py:{wrong + number}" for number in range(1, 4)], done.stdout
