@@ -40,6 +40,12 @@ def test_the_package_itself_loads_nothing_else() -> None:
     assert loaded("projections") == {"projections"}
 
 
+def test_the_public_functions_load_what_they_need_when_they_are_called() -> None:
+    modules = loaded("projections.api", "projections.aws", "projections.testing")
+    assert packages(modules) & (COMMAND_LINE | AWS) == set()
+    assert not [name for name in modules if name.startswith(("projections.engine", "projections.operations"))]
+
+
 def test_the_engine_loads_neither_the_command_line_nor_aws() -> None:
     modules = loaded(*under(projections.engine))
     assert packages(modules) & (COMMAND_LINE | AWS) == set()
