@@ -219,6 +219,14 @@ WORKLOADS = [
         lambda: [item("POST#0", "METADATA", title="New")], before=both(posts(1), comments(60)),
         assumptions=assume(children={"": 60}, item_bytes={"Comment": 170}),
     ),
+    *(
+        Workload(
+            f"a parent of {many} children in its own collection is renamed", ROOM,
+            {Flow("Post", EDIT, frozenset({"title"})): 1}, lambda: [item("POST#0", "METADATA", title="New")],
+            before=both(posts(1), comments(many)), assumptions=assume(children={"": many}, item_bytes={"Comment": 182}),
+        )
+        for many in (1000, 1001)
+    ),
     Workload("a parent appears", AUTHOR, {Flow("User", INSERT): 1}, lambda: [user(0, name="Ada")]),
     Workload(
         "a social post", "social", {Flow("Post", INSERT): 1}, lambda: [social_post()],

@@ -37,8 +37,6 @@ class BatchCost:
     tasks: float = 0.0
     entry_bytes: float = 0.0
     """Of the largest kind of ledger entry that it writes."""
-    targets: dict[str, float] = field(default_factory=dict)
-    """Different targets published on, by rule."""
     pieces: dict[str, float] = field(default_factory=dict)
     """Contributions that changed, by rule."""
 

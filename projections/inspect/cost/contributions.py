@@ -151,7 +151,6 @@ def _publish(
             cost.terms.append(Term((rule,), "in vain", others, why, write_units=1, calls=float(facts.alone)))
             unsure[rule] = unsure.get(rule, 0.0) + others
         sharing.append(rule)
-        cost.targets[rule] = cost.targets.get(rule, 0.0) + number
         cost.pieces[rule] = cost.pieces.get(rule, 0.0) + sum(shapes[shape] for shape in concerned)
         own = at.different(facts) is None
         fresh = own and facts.creates and all(owner[shape].kind == INSERT for shape in concerned)

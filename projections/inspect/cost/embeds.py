@@ -56,13 +56,15 @@ def _push(
     entity = facts.into
     size = at.assumed.bytes_of(entity)
     indexed = rule.children.index is not None
-    pages = max(1.0, math.ceil(children / CHILDREN_PER_PAGE))
+    full, rest = divmod(children, CHILDREN_PER_PAGE)
+    pages = full + 1  # a full page does not say that it is the last: an empty one may follow
     passes = 2 if indexed else 1
     name = (facts.name,)
     cost.terms.append(Term(name, "fence", count, "one for each parent that changes", write_units=1, calls=1))
     why = f"{pages:.4g} pages of at most {CHILDREN_PER_PAGE} children" + (", twice: an index lags" if indexed else "")
-    query = read_units(round(size * children / pages), consistent=not indexed)
-    reads = pages * (1 + at.read(rule.source.name) + query)  # the fence, the parent, the children
+    queries = full * read_units(round(size * CHILDREN_PER_PAGE), consistent=not indexed)
+    queries += read_units(round(size * rest), consistent=not indexed)
+    reads = pages * (1 + at.read(rule.source.name)) + queries  # the fence and the parent for each page, the children
     cost.terms.append(Term(name, "page", count * passes, why, read_units=reads, calls=3 * pages))
     cost.tasks += count * (pages * passes - 1)
     if not children:
@@ -70,8 +72,7 @@ def _push(
     inside = at.settled(entity)
     table = write_units(round(size))
     units = table + at.index_units(entity, inside, facts.writes)
-    per_page = min(children, CHILDREN_PER_PAGE)
-    calls = pages * math.ceil(per_page / BATCH_STATEMENTS)
+    calls = full * math.ceil(CHILDREN_PER_PAGE / BATCH_STATEMENTS) + math.ceil(rest / BATCH_STATEMENTS)
     why = f"one for each of {children:.4g} children, {BATCH_STATEMENTS} a call"
     cost.terms.append(Term(name, "embed", count * children, why, write_units=units))
     cost.terms.append(Term(name, "embed", count * calls, why, calls=1))

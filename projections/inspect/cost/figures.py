@@ -37,9 +37,6 @@ PARTITION_WRITE_UNITS = 1000
 GROUP_WRITES_PER_SECOND = 500
 """Transactional writes of one item: each takes two units of its partition."""
 
-STREAM_RECORDS_PER_SECOND = 1000
-"""Of one shard of a stream, as its table writes them."""
-
 # What the engine does once per invocation, whatever is in it.
 
 REGISTRY_READ_UNITS = 1.0

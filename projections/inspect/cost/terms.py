@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,12 +72,4 @@ def totals(terms: Iterable[Term]) -> Totals:
         found.all.add(term)
         for rule in term.rules or ("",):
             found.rules.setdefault(rule, Sum()).add(term, 1 / max(1, len(term.rules)))
-    return found
-
-
-def by_what(terms: Iterable[Term]) -> Mapping[str, Sum]:
-    """Sums by kind of term."""
-    found: dict[str, Sum] = {}
-    for term in terms:
-        found.setdefault(term.what, Sum()).add(term)
     return found
