@@ -22,8 +22,10 @@ metrics = Metrics(service=logger.service, namespace=os.environ.get("POWERTOOLS_M
 throttles = Throttles()
 
 
-def tell(counts: Mapping[str, float], rejected: Iterable[Rejected], failed: Mapping[str, str]) -> None:
-    """Counts become metrics, reasons logs, those in `failed` by what is to be retried.
+def tell(
+    counts: Mapping[str, float], rejected: Iterable[Rejected], failed: Mapping[str, str], internal: Iterable[str] = ()
+) -> None:
+    """Counts become metrics, reasons logs, those in `failed` by what is to be retried. Internal errors have their traces.
 
     Keys are told; of contents only the value that a reason is about, up to 40 characters. Throttled requests are counted by
     the limit and the table or index.
@@ -34,6 +36,10 @@ def tell(counts: Mapping[str, float], rejected: Iterable[Rejected], failed: Mapp
     for one in rejected:
         where = {"rule": one.rule, "table": one.table, "key": one.key, "target": one.target, "fault": one.fault}
         logger.warning("rejected: %s", one.reason, extra={**where, "triggeredBy": one.triggered_by[:MOST_TRIGGERS]})
+        if one.trace:
+            logger.error("internal error at an item, which is not the cause", extra={**where, "trace": one.trace})
+    for trace in internal:
+        logger.error("internal error in a batch, which was then applied record by record", extra={"trace": trace})
     for reason, requests in throttled.items():
         logger.warning("throttled: %s", reason, extra={"requests": requests})
     limits = f"; throttled: {', '.join(throttled)}" if throttled else ""

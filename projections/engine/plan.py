@@ -33,8 +33,8 @@ Reject = Callable[[Record, str, str, str | None], None]
 """Takes a complaint: the record, the rule, the reason, and the reason for which the old image was complained of."""
 
 
-ITEM, TARGET, GROUP = "item", "target", "group"
-"""Where the cause of a rejection is."""
+ITEM, TARGET, GROUP, INTERNAL = "item", "target", "group", "internal"
+"""Where the cause of a rejection is. INTERNAL: in this program, not in the data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Rejected:
     """A record that a rule could not use: permanent. `rule` is None if no rule could use it at all.
 
     `key` is the item to refresh once the cause is removed. `fault` says where the cause is: in that "item" itself, in the
-    "target" item, or in the "group" that the ledger keeps for the target. The sources whose records only led there are in
-    `triggered_by`. Keys are encoded.
+    "target" item, in the "group" that the ledger keeps for the target, or in this program ("internal"; then `trace` has the
+    places in its code, without values). The sources whose records only led there are in `triggered_by`. Keys are encoded.
     """
 
     rule: str | None
@@ -55,6 +55,7 @@ class Rejected:
     target: str | None = None
     fault: str = ITEM
     triggered_by: tuple[str, ...] = ()
+    trace: str = field(default="", compare=False)
 
 
 class _Checked(list[T]):

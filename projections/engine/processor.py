@@ -21,12 +21,12 @@ from projections.engine.guards import Guards
 from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.ledger import Change, Ledger
 from projections.engine.ledger_items import Entry, Target
-from projections.engine.plan import Plan, Rejected, plan
+from projections.engine.plan import INTERNAL, Plan, Rejected, plan
 from projections.engine.publishing import Publisher, unpublished
 from projections.engine.recent import forget, owing, relieved
 from projections.engine.records import Record, decode, is_sequence
 from projections.engine.registry import LIVE, Registry, Standing
-from projections.engine.rejections import distinct, of_child, refused, rejected_by
+from projections.engine.rejections import distinct, internal, is_internal, of_child, refused, rejected_by, trace_of
 from projections.engine.store import ItemKey, Store
 from projections.engine.tally import Tally
 from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreError, Transient
@@ -60,13 +60,15 @@ class Outcome:
     """What became of a batch.
 
     `failed` is the lowest sequence number to be delivered again, None if everything was done. `rejected` is what no
-    delivery will ever achieve. `counts` are for metrics.
+    delivery will ever achieve. `counts` are for metrics. `internal` are the traces of unexpected exceptions of the whole
+    batch that did not occur again when each record was applied for itself; where they did, they are in `rejected`.
     """
 
     failed: str | None
     failed_reason: str | None
     rejected: tuple[Rejected, ...]
     counts: Mapping[str, int]
+    internal: tuple[str, ...] = ()
 
 
 class Processor:
@@ -135,12 +137,13 @@ class Processor:
         # Also where there is nothing to do: what means nothing to these rules may mean something to those in force.
         if not batch.admitted(records):
             return batch.outcome()
+        made = None
         try:
             made = plan(self._program, decoded, batch.guards, batch.settles, batch.effort)
         except OutOfTime:
             raise
-        except Exception:
-            made = None
+        except Exception as error:
+            batch.unexpected(error)
         if made is not None and made.idle and not batch.rejected:
             batch.tally.add("ignored", made.ignored)
             return batch.outcome()
@@ -152,7 +155,8 @@ class Processor:
                 batch.apply(made)
         except Misconfigured:
             raise
-        except Exception:
+        except Exception as error:
+            batch.unexpected(error)
             batch.apply_singly(decoded)
         return batch.outcome()
 
@@ -169,6 +173,7 @@ class _Batch:
         self._standing: Standing | None = None
         self.failures: dict[str, str] = {}
         self.rejected: list[Rejected] = []
+        self.internal: list[str] = []
         self.tally = Tally()
 
     def admitted(self, records: Sequence[Any]) -> bool:
@@ -219,9 +224,9 @@ class _Batch:
             try:
                 decoded.append(self._decode(record))
             except BadInput as reason:
-                change = record.get("dynamodb") if isinstance(record, Mapping) else None
-                sequence = change.get("SequenceNumber") if isinstance(change, Mapping) else None
-                self.rejected.append(Rejected(None, str(reason), sequence=sequence if is_sequence(sequence) else None))
+                self.rejected.append(Rejected(None, str(reason), sequence=_sequence(record)))
+            except Exception as error:
+                self.rejected.append(internal(error, None, _sequence(record)))
         return _in_order(decoded)
 
     def _decode(self, record: Any) -> Record:
@@ -260,12 +265,17 @@ class _Batch:
     def _undigested(self, record: Record, error: Exception) -> None:
         if isinstance(error, Transient):
             return self._fail([record.sequence], str(error))
-        reason = str(error)
-        if not isinstance(error, InvalidRequest):
-            reason = f"the rules cannot be evaluated on this item: {type(error).__name__}: {error}; please report this"
         key = encode_key(record.key)
-        self.rejected.append(Rejected(None, reason, key, record.sequence, record.key.table, record.event))
+        if is_internal(error):
+            self.rejected.append(internal(error, key, record.sequence, event=record.event))
+        else:
+            self.rejected.append(Rejected(None, str(error), key, record.sequence, record.key.table, record.event))
         return None
+
+    def unexpected(self, error: Exception) -> None:
+        """Notes an error of the batch as a whole, if it is an internal one. The record that has it is found singly."""
+        if is_internal(error):
+            self.internal.append(trace_of(error))
 
     def _steps(self, made: Plan) -> Iterator[Callable[[], None]]:
         """What a plan asks for, in order."""
@@ -515,11 +525,15 @@ class _Batch:
                     self._fail([""], reason)  # no sequence number to name: the whole batch
         lowest = min(self.failures, key=lambda sequence: (len(sequence), sequence), default=None)
         self.tally.add("rejected", len(rejected))
+        at_records = sum(one.fault == INTERNAL for one in rejected)
+        internal = () if at_records else tuple(self.internal)
+        self.tally.add("internal", at_records or len(internal))
         return Outcome(
             failed=lowest,
             failed_reason=self.failures[lowest] if lowest is not None else None,
             rejected=tuple(rejected),
             counts=self.tally.counts,
+            internal=internal,
         )
 
 
@@ -529,11 +543,16 @@ def _slices(some: Iterable[T]) -> Iterator[list[T]]:
         yield part
 
 
+def _sequence(record: Any) -> str | None:
+    """The sequence number of a record as it came, if it has one."""
+    change = record.get("dynamodb") if isinstance(record, Mapping) else None
+    sequence = change.get("SequenceNumber") if isinstance(change, Mapping) else None
+    return sequence if is_sequence(sequence) else None
+
+
 def _sequences(records: Sequence[Any]) -> list[str]:
     """The sequence numbers of records as they came; the whole batch, as Lambda takes it, where there is none."""
-    changes = [record.get("dynamodb") if isinstance(record, Mapping) else None for record in records]
-    found = [change.get("SequenceNumber") for change in changes if isinstance(change, Mapping)]
-    return [sequence for sequence in found if is_sequence(sequence)] or [""]
+    return [sequence for sequence in map(_sequence, records) if sequence is not None] or [""]
 
 
 def _in_order(records: list[Record]) -> list[Record]:

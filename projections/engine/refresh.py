@@ -37,7 +37,7 @@ from projections.engine.publishing import Publisher, unpublished
 from projections.engine.recent import TOMBSTONE_SECONDS, forget, owing, relieved
 from projections.engine.records import Record
 from projections.engine.registry import SHADOW, Standing
-from projections.engine.rejections import refused, rejected_by
+from projections.engine.rejections import internal, internal_reason, is_internal, refused, rejected_by, rejection
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.tally import Tally
 from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient
@@ -48,7 +48,7 @@ from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.language.scope import Item
 
-__all__ = ["Refresher", "Told", "goal_of", "rejection"]
+__all__ = ["Refresher", "Told", "goal_of"]
 
 _MOST_ROUNDS = 20
 
@@ -272,11 +272,16 @@ class Refresher:
         def heal(some: Sequence[Target]) -> None:
             failures.update(self._publisher.heal(some, effort))
 
+        broken: dict[Target, StoreError] = {}
         for target, error in self._apart(list(targets), heal):
-            failures[target] = InvalidRequest(rejection(error))
+            if is_internal(error):
+                self.rejected[internal(error, target[1])] = None
+                broken[target] = InvalidRequest(internal_reason(error))
+            else:
+                failures[target] = InvalidRequest(str(error))
         for (rule, key), failure in failures.items():
             self._note(rule, key, failure)
-        return failures
+        return failures | broken
 
     # The ledger
 
@@ -584,7 +589,7 @@ class Refresher:
     def _isolated(self, things: Sequence[T], work: Callable[[Sequence[T]], object], key: Callable[[T], str]) -> None:
         """Do work on many things; one that causes an unexpected error is rejected, and the others are done without it."""
         for thing, error in self._apart(things, work):
-            self._reject(None, rejection(error), key(thing))
+            self.rejected[rejection(error, key(thing))] = None
 
     def _apart(self, things: Sequence[T], work: Callable[[Sequence[T]], object]) -> Iterator[tuple[T, Exception]]:
         """Do work on many things, on fewer where it fails unexpectedly. Yield the things that fail alone.
@@ -648,13 +653,6 @@ class Refresher:
 
         self._isolated(list(images.items()), recognise, lambda one: encode_key(one[0]))
         return found
-
-
-def rejection(error: Exception) -> str:
-    """Return why an item is rejected that caused an unexpected error."""
-    if isinstance(error, InvalidRequest):
-        return refusal(str(error))
-    return f"the rules cannot be evaluated on this item: {type(error).__name__}: {error}; please report this"
 
 
 def _key_of(item: Item) -> str:

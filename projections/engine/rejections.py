@@ -1,19 +1,38 @@
-"""Rejections as they are reported: each names the cause, and what only led there beside it."""
+"""Rejections as they are reported: each names the cause, and what only led there beside it.
+
+An exception that no code raises on purpose is an internal error. It is a rejection like the others, so that the stream goes
+on, but with its own `fault`: without it, the reader of the message would search the item for a mistake. Its trace has the
+places in the code only. The text of an exception may quote values; it is in the reason, which is redacted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from traceback import format_tb
 
 from projections.engine.embeds import Push
 from projections.engine.ledger import Change
 from projections.engine.limits import refusal
-from projections.engine.plan import GROUP, ITEM, TARGET, Rejected
+from projections.engine.plan import GROUP, INTERNAL, ITEM, TARGET, Rejected
 from projections.engine.store import ItemKey
-from projections.errors import DamagedGroup, InvalidRequest
+from projections.errors import BadInput, DamagedGroup, InvalidRequest, Misconfigured, Transient
 from projections.language.keys import encode_key
 
-__all__ = ["distinct", "of_child", "refused", "rejected_by"]
+__all__ = [
+    "distinct",
+    "internal",
+    "internal_reason",
+    "is_internal",
+    "of_child",
+    "refused",
+    "rejected_by",
+    "rejection",
+    "trace_of",
+]
+
+_MOST_FRAMES = 30
+"""Calls of a trace, the innermost ones: those of an endless recursion are a thousand."""
 
 
 def refused(change: Change, rule: str, reason: str, sequence: str | None = None) -> Rejected:
@@ -46,6 +65,49 @@ def rejected_by(
     source = source or key
     led = (source,) if target is not None and source != target else ()
     return Rejected(rule, refusal(str(error)), key, sequence, _table(key), target=target, fault=fault, triggered_by=led)
+
+
+def is_internal(error: Exception) -> bool:
+    """Return whether an exception is a mistake of this program: neither a rule nor a store raises it on purpose."""
+    return not isinstance(error, BadInput | InvalidRequest | Transient | Misconfigured)
+
+
+def internal(
+    error: Exception,
+    key: str | None,
+    sequence: str | None = None,
+    *,
+    table: str | None = None,
+    event: str | None = None,
+) -> Rejected:
+    """Return the rejection of an item at which this program failed with an exception that is a mistake of its own."""
+    if table is None and key is not None:
+        table = _table(key)
+    reason, trace = internal_reason(error), trace_of(error)
+    return Rejected(None, reason, key, sequence, table, event, fault=INTERNAL, trace=trace)
+
+
+def rejection(error: Exception, key: str) -> Rejected:
+    """Return the rejection of an item at which work failed with any error that is not transient."""
+    return internal(error, key) if is_internal(error) else Rejected(None, refusal(str(error)), key, table=_table(key))
+
+
+def internal_reason(error: Exception) -> str:
+    """Return what messages report of an internal error."""
+    return (
+        f"internal error of projections, the item is not the cause: {type(error).__name__}: {error}. "
+        "The function's log has the trace. Please report it, and redrive when a corrected version is deployed"
+    )
+
+
+def trace_of(error: BaseException) -> str:
+    """Return the places in the code through which an exception and those that led to it came, without their messages."""
+    found = []
+    one: BaseException | None = error
+    while one is not None:
+        found.append("".join([*format_tb(one.__traceback__, -_MOST_FRAMES), type(one).__name__]))
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    return "\n\n".join(reversed(found))
 
 
 def of_child(push: Push, key: ItemKey, reason: str, sequence: str | None = None) -> Rejected:

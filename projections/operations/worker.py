@@ -19,7 +19,7 @@ from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import CHILDREN_PER_PAGE, Embedder, Push
 from projections.engine.guards import Guards
 from projections.engine.leases import name_of_lease
-from projections.engine.plan import Rejected
+from projections.engine.plan import INTERNAL, Rejected
 from projections.engine.processor import OUTDATED, SETTLE_SECONDS
 from projections.engine.registry import LIVE, Registry, Standing
 from projections.engine.rejections import of_child
@@ -297,5 +297,7 @@ class _Invocation:
 
     def outcome(self) -> Work:
         rejected = tuple(self._handler._rejected)
-        counts = {**self._counts, "embedded": self._tally.counts["embedded"], "rejected": len(rejected)}
+        internal = sum(one.fault == INTERNAL for one in rejected)
+        embedded = self._tally.counts["embedded"]
+        counts = {**self._counts, "embedded": embedded, "rejected": len(rejected), "internal": internal}
         return Work(self.failed, rejected, counts)

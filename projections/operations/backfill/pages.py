@@ -23,10 +23,11 @@ from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.ledger_items import CLOSED, Target
 from projections.engine.plan import Rejected
-from projections.engine.refresh import Refresher, rejection
+from projections.engine.refresh import Refresher
 from projections.engine.registry import FILLING, Registry, Standing
+from projections.engine.rejections import rejection
 from projections.engine.store import Image, ItemKey, Store
-from projections.errors import InvalidRequest, Misconfigured, Transient
+from projections.errors import Misconfigured, Transient
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule
@@ -215,7 +216,9 @@ class _Work:
             try:
                 key = decode_key(text)
             except ValueError as error:
-                self.refresher.rejected[Rejected(None, rejection(error), text)] = None
+                self.refresher.rejected[Rejected(None, f"the key of a ledger entry cannot be read: {error}", text)] = (
+                    None
+                )
                 continue
             if key.table in self._program.tables:  # else nobody can say what became of it
                 found.append(key)
@@ -243,7 +246,7 @@ class _Work:
             try:
                 item: Item | None = self._program.recognise(key, image)
             except Exception as error:
-                self.refresher.rejected[Rejected(None, rejection(error), encode_key(key), table=key.table)] = None
+                self.refresher.rejected[rejection(error, encode_key(key))] = None
                 continue
             text = encode_key(key)
             if item is not None and item.entity.name in into:
@@ -292,8 +295,7 @@ class _Work:
                 except Misconfigured:
                     raise
                 except Exception as error:
-                    reason = str(error) if isinstance(error, InvalidRequest) else rejection(error)
-                    self.refresher.rejected[Rejected(None, reason, encode_key(key), table=key.table)] = None
+                    self.refresher.rejected[rejection(error, encode_key(key))] = None
                     break
                 else:
                     break

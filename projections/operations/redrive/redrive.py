@@ -16,8 +16,9 @@ from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
 from projections.engine.embeds import Push
 from projections.engine.groups import Generations
 from projections.engine.processor import SETTLE_SECONDS
-from projections.engine.refresh import Refresher, Told, rejection
+from projections.engine.refresh import Refresher, Told
 from projections.engine.registry import Registry, Standing
+from projections.engine.rejections import internal_reason
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.tally import Tally
 from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient, UsageError
@@ -279,7 +280,7 @@ class Redrive:
 
 
 def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, StoreError) else rejection(error)
+    return str(error) if isinstance(error, StoreError) else internal_reason(error)
 
 
 def _name(task: Task) -> str:

@@ -28,8 +28,9 @@ from projections.engine.leases import name_of_lease
 from projections.engine.ledger_items import LEDGER, Target
 from projections.engine.plan import GROUP as IN_GROUP
 from projections.engine.plan import Rejected
-from projections.engine.refresh import Refresher, rejection
+from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, Standing
+from projections.engine.rejections import internal_reason
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, Misconfigured, Transient, UsageError
 from projections.language.contribution import Contributions
@@ -265,7 +266,7 @@ class Repair:
                     return self._note(self.failed, {key: str(error)})
                 effort.pause(attempt)
             except Exception as error:
-                reason = str(error) if isinstance(error, InvalidRequest) else rejection(error)
+                reason = str(error) if isinstance(error, InvalidRequest) else internal_reason(error)
                 return self._note(self.rejected, {key: reason})
 
     def _note(self, where: dict[str, str], reasons: Mapping[str, str]) -> None:
