@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 __all__ = [
     "BadInput",
@@ -17,6 +17,7 @@ __all__ = [
     "Problem",
     "ProjectionsError",
     "Reason",
+    "ReasonKind",
     "RulesError",
     "StoreError",
     "TransactionCancelled",
@@ -117,14 +118,14 @@ class ConditionFailed(StoreError):
         self.item = item
 
 
+ReasonKind = Literal["condition", "conflict", "throttled", "invalid"]
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why one action of a cancelled transaction failed.
+    """Why one action of a cancelled transaction failed. `item` is what a condition found, None if there was no item."""
 
-    `kind` is "condition" (then `item` is the stored item, None if there was none), "conflict", "throttled" or "invalid".
-    """
-
-    kind: str
+    kind: ReasonKind
     item: Mapping[str, Mapping[str, Any]] | None = None
     message: str = ""
 

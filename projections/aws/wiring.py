@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from projections.engine.effort import Run
 from projections.engine.processor import Outcome, Processor, Rejected
-from projections.engine.records import stream_label
-from projections.engine.registry import FILLING, LIVE
+from projections.engine.records import WHOLE_BATCH, stream_label
+from projections.engine.registry import FILLING, LIVE, RuleState
 from projections.engine.store import Store
 from projections.errors import Misconfigured, StoreError, Transient
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 __all__ = [
     "MAIN",
     "THREADS",
-    "WHOLE_BATCH",
     "Settings",
     "StreamHandler",
     "Throttles",
@@ -60,9 +59,6 @@ __all__ = [
     "stream_from_environment",
     "worker_from_environment",
 ]
-
-WHOLE_BATCH = ""
-"""An identifier that Lambda does not know: it takes the whole batch for failed."""
 
 MAIN = "main"
 """The logical name of the one table of rules that say `table:`."""
@@ -99,7 +95,7 @@ class Settings:
     rules: Path
     stream_arns: Mapping[str, str]
     stream_label: str
-    new_rules: str
+    new_rules: RuleState
     quarantine_url: str | None
     task_url: str | None
     push_writes_per_second: int

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
+from typing import Literal
 
 from projections.engine.culprits import refusing_group
 from projections.engine.delta import (
@@ -90,6 +91,11 @@ _NOTHING_BEFORE = Equal(("contributions",), {"S": "{}"})
 _NOTHING_OWED = Missing(("recent",))
 
 
+ChangeState = Literal["pending", "applied", "duplicate", "moved", "failed"]
+"""What became of a change. Pending: nothing yet. Duplicate: the entry is as new as the change. Moved: a refresh whose entry
+is not as it was read. Failed: not done, and `error` has the reason."""
+
+
 @dataclass(slots=True, eq=False)
 class Change:
     """What one source item contributed before and contributes after some records, as of a version.
@@ -123,8 +129,7 @@ class Change:
 
     entry: Entry | None = None
     known: bool = False
-    state: str = "pending"
-    """Then "applied", "duplicate", "moved" or "failed"."""
+    state: ChangeState = "pending"
     error: StoreError | None = None
     rejected: list[tuple[str, str]] = field(default_factory=list)
     """Rules whose contribution the ledger cannot hold, with the reason."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from projections.engine.application import Release
 from projections.engine.copies import CopyHeal, CopyWrite, freed_by, heals_of, writes_of
@@ -33,8 +33,13 @@ Reject = Callable[[Record, str, str, str | None], None]
 """Takes a complaint: the record, the rule, the reason, and the reason for which the old image was complained of."""
 
 
-ITEM, TARGET, GROUP, INTERNAL = "item", "target", "group", "internal"
-"""Where the cause of a rejection is. INTERNAL: in this program, not in the data."""
+Fault = Literal["item", "target", "group", "internal"]
+"""Where the cause of a rejection is; "internal": in this program, not in the data."""
+
+ITEM: Fault = "item"
+TARGET: Fault = "target"
+GROUP: Fault = "group"
+INTERNAL: Fault = "internal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ class Rejected:
     table: str | None = None
     event: str | None = None
     target: str | None = None
-    fault: str = ITEM
+    fault: Fault = ITEM
     triggered_by: tuple[str, ...] = ()
     trace: str = field(default="", compare=False)
 

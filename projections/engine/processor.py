@@ -19,13 +19,13 @@ from projections.engine.embeds import Embedder, Push
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.indexes import IndexWrite, write_index
-from projections.engine.ledger import Change, Ledger
+from projections.engine.ledger import Change, ChangeState, Ledger
 from projections.engine.ledger_items import Entry, Target
 from projections.engine.plan import INTERNAL, Plan, Rejected, plan
 from projections.engine.publishing import Publisher, unpublished
 from projections.engine.recent import forget, owing, relieved
-from projections.engine.records import Record, decode, is_sequence
-from projections.engine.registry import LIVE, Registry, Standing
+from projections.engine.records import WHOLE_BATCH, Record, decode, is_sequence
+from projections.engine.registry import LIVE, Registry, RuleState, Standing
 from projections.engine.rejections import distinct, internal, is_internal, of_child, refused, rejected_by, trace_of
 from projections.engine.store import ItemKey, Store
 from projections.engine.tally import Tally
@@ -49,6 +49,8 @@ SETTLE_SECONDS = 5.0
 _PART = 1000
 """Targets or items that are read or published together: some tens of milliseconds of computing."""
 
+_COUNTED: Mapping[ChangeState, str] = {"applied": "applied", "duplicate": "duplicates"}
+
 _LARGE = 100
 """Records from which a batch is large."""
 
@@ -59,9 +61,9 @@ T = TypeVar("T")
 class Outcome:
     """What became of a batch.
 
-    `failed` is the lowest sequence number to be delivered again, None if everything was done. `rejected` is what no
-    delivery will ever achieve. `counts` are for metrics. `internal` are the traces of unexpected exceptions of the whole
-    batch that did not occur again when each record was applied for itself; where they did, they are in `rejected`.
+    `failed` is the lowest sequence number to be delivered again (or WHOLE_BATCH), None if everything was done. `rejected` is
+    what no delivery will ever achieve. `counts` are for metrics. `internal` are the traces of unexpected exceptions of the
+    whole batch that did not occur again when each record was applied for itself; where they did, they are in `rejected`.
     """
 
     failed: str | None
@@ -99,7 +101,7 @@ class Processor:
         margin: float = 1.0,
         tasks: Callable[[Push, float], None] | None = None,
         pace: Callable[[int], None] = lambda writes: None,
-        new_rules: str = LIVE,
+        new_rules: RuleState = LIVE,
     ) -> None:
         self._program = program
         self._store = store
@@ -398,7 +400,7 @@ class _Batch:
                 for rule, reason in change.rejected:
                     self.rejected.append(refused(change, rule, reason, change.sequences[-1]))
             for state, number in Counter(change.state for change in changes).items():
-                self.tally.add({"applied": "applied", "duplicate": "duplicates"}.get(state, "failed"), number)
+                self.tally.add(_COUNTED.get(state, "failed"), number)
             done = [change for change in changes if change.state != "failed"]
             if done:
                 self._publish(done, publisher)
@@ -522,7 +524,7 @@ class _Batch:
             if quarantine is None:
                 self._fail([r.sequence for r in rejected if r.sequence is not None], reason)
                 if any(r.sequence is None for r in rejected):
-                    self._fail([""], reason)  # no sequence number to name: the whole batch
+                    self._fail([WHOLE_BATCH], reason)
         lowest = min(self.failures, key=lambda sequence: (len(sequence), sequence), default=None)
         self.tally.add("rejected", len(rejected))
         at_records = sum(one.fault == INTERNAL for one in rejected)
@@ -552,7 +554,7 @@ def _sequence(record: Any) -> str | None:
 
 def _sequences(records: Sequence[Any]) -> list[str]:
     """The sequence numbers of records as they came; the whole batch, as Lambda takes it, where there is none."""
-    return [sequence for sequence in map(_sequence, records) if sequence is not None] or [""]
+    return [sequence for sequence in map(_sequence, records) if sequence is not None] or [WHOLE_BATCH]
 
 
 def _in_order(records: list[Record]) -> list[Record]:

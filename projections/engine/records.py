@@ -11,7 +11,10 @@ from typing import Any, NamedTuple, TypeGuard
 from projections.errors import BadInput
 from projections.language.keys import Image, ItemKey, Schema
 
-__all__ = ["Record", "decode", "is_sequence", "is_value", "stream_label", "version_of"]
+__all__ = ["WHOLE_BATCH", "Record", "decode", "is_sequence", "is_value", "stream_label", "version_of"]
+
+WHOLE_BATCH = ""
+"""In place of a sequence number: the whole batch failed. Lambda knows no such record and delivers all of them again."""
 
 _DEEPEST = 40
 """Levels of nesting. DynamoDB takes 32."""

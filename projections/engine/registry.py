@@ -25,7 +25,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 from projections.engine.leases import close_leases
@@ -58,17 +58,19 @@ __all__ = [
     "Registered",
     "Registry",
     "Replaced",
+    "RuleState",
     "Standing",
     "former",
     "rule_key",
 ]
 
-SHADOW = "shadow"
-FILLING = "filling"
-LIVE = "live"
-RETIRING = "retiring"
+RuleState = Literal["shadow", "filling", "live", "retiring", "tried"]
+SHADOW: RuleState = "shadow"
+FILLING: RuleState = "filling"
+LIVE: RuleState = "live"
+RETIRING: RuleState = "retiring"
 """Of a rule that is gone, or of another version of one, whose traces a backfill is to remove."""
-TRIED = "tried"
+TRIED: RuleState = "tried"
 """Of a version of a rule that functions have worked with and that was not in force."""
 
 WITHOUT = "-"
@@ -106,7 +108,7 @@ class Registered:
     """A rule in the registry: the fingerprint under which it is in force, and its state."""
 
     fingerprint: str
-    state: str
+    state: RuleState
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ class Standing:
         found = {name: one for name, one in self.rules.items() if one.state == TRIED}
         return {_base(name): one for name, one in found.items() if own.get(_base(name), WITHOUT) != one.fingerprint}
 
-    def state(self, rule: Rule) -> str:
+    def state(self, rule: Rule) -> RuleState:
         """`shadow`, `filling` or `live`."""
         if rule.mode == SHADOW:
             return SHADOW
@@ -198,7 +200,7 @@ class Standing:
 class Registry:
     """Reads and changes the registry. `new_rules` is the state of rules that an empty one has: `live` or `filling`."""
 
-    def __init__(self, program: Program, store: Store, new_rules: str = LIVE) -> None:
+    def __init__(self, program: Program, store: Store, new_rules: RuleState = LIVE) -> None:
         self._program = program
         self._store = store
         self._new_rules = new_rules

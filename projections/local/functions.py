@@ -14,7 +14,7 @@ from typing import Any, Literal
 from projections.aws.wiring import StreamHandler
 from projections.engine.effort import Run, one_by_one
 from projections.engine.processor import Outcome, Processor, Rejected
-from projections.engine.registry import LIVE
+from projections.engine.registry import LIVE, RuleState
 from projections.engine.store import Store
 from projections.language.program import Program
 from projections.operations.pacing import Pacer
@@ -127,7 +127,7 @@ class Functions:
         sleep: Callable[[float], None] = time.sleep,
         chance: Callable[[], float] = random.random,
         queue: LocalQueue | None = None,
-        new_rules: str = LIVE,
+        new_rules: RuleState = LIVE,
         writes_per_second: float = WRITES_PER_SECOND,
     ) -> None:
         self.queue = LocalQueue() if queue is None else queue

@@ -15,7 +15,7 @@ from typing import Any
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.rebuild import Note, notes
-from projections.engine.registry import FILLING, LIVE, RETIRING, SHADOW, TRIED, WITHOUT, Registry, Standing
+from projections.engine.registry import FILLING, LIVE, RETIRING, SHADOW, TRIED, WITHOUT, Registry, RuleState, Standing
 from projections.engine.store import Store
 from projections.language.program import Program
 from projections.language.rules import Rule
@@ -105,7 +105,7 @@ def ledger(
 
 def states(
     program: Program, standing: Standing, definition: Callable[[str], Mapping[str, Any] | None]
-) -> dict[str, str]:
+) -> dict[str, RuleState]:
     """Return the state of each rule in the registry, `shadow` for those that publish nothing.
 
     The mode of a rule whose active version is not that of `program` is in its `definition`, as the registry keeps it.

@@ -21,7 +21,8 @@ from projections.engine.guards import Guards
 from projections.engine.leases import name_of_lease
 from projections.engine.plan import INTERNAL, Rejected
 from projections.engine.processor import OUTDATED, SETTLE_SECONDS
-from projections.engine.registry import LIVE, Registry, Standing
+from projections.engine.records import WHOLE_BATCH
+from projections.engine.registry import LIVE, Registry, RuleState, Standing
 from projections.engine.rejections import of_child
 from projections.engine.store import Store
 from projections.engine.tally import Tally
@@ -76,7 +77,7 @@ class WorkerHandler:
         chance: Callable[[], float] = random.random,
         children_per_page: int = CHILDREN_PER_PAGE,
         items_per_page: int | None = None,
-        new_rules: str = LIVE,
+        new_rules: RuleState = LIVE,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         named: Callable[[], str] = name_of_lease,
     ) -> None:
@@ -220,8 +221,8 @@ class _Invocation:
     def receive(self, event: Any) -> None:
         messages = event.get("Records") if isinstance(event, Mapping) else None
         if not isinstance(messages, list) or not all(isinstance(m, Mapping) and m.get("messageId") for m in messages):
-            self.failed[""] = "the event has no messages, so no SQS queue sent it; remove that trigger"
-            return  # an identifier that Lambda does not know: it takes the whole batch for failed
+            self.failed[WHOLE_BATCH] = "the event has no messages, so no SQS queue sent it; remove that trigger"
+            return
         self._counts["tasks"] = len(messages)
         for message in messages:
             try:

@@ -43,6 +43,7 @@ from projections.errors import (
     InvalidRequest,
     Misconfigured,
     Reason,
+    ReasonKind,
     StoreError,
     TransactionCancelled,
     Transient,
@@ -667,7 +668,7 @@ _OF_STATEMENTS = {
     "ValidationError": "ValidationException",
 }
 
-_REASONS = {
+_REASONS: Mapping[str, ReasonKind] = {
     "ConditionalCheckFailed": "condition",
     "DuplicateItem": "condition",
     "TransactionConflict": "conflict",

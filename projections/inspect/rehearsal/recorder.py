@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from projections.engine.store import Check, Image, ItemKey, Page, Schema, Update, Value, Write, rounds
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled
@@ -19,7 +19,11 @@ __all__ = ["Action", "Read", "RecordingStore", "Request", "Spent"]
 KEYS_PER_REQUEST = 100
 """Of one BatchGetItem."""
 
-DONE, CONDITION, CANCELLED, REFUSED = "done", "condition", "cancelled", "refused"
+ActionOutcome = Literal["done", "condition", "cancelled", "refused"]
+DONE: ActionOutcome = "done"
+CONDITION: ActionOutcome = "condition"
+CANCELLED: ActionOutcome = "cancelled"
+REFUSED: ActionOutcome = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class Action:
     before: Image | None
     after: Image | None
     units: Units
-    outcome: str
+    outcome: ActionOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Request:
     factor: int = 1
 
     @property
-    def outcome(self) -> str:
+    def outcome(self) -> ActionOutcome:
         """The worst of its actions'."""
         outcomes = {action.outcome for action in self.actions}
         return next((o for o in (REFUSED, CONDITION, CANCELLED) if o in outcomes), DONE)

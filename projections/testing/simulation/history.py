@@ -24,7 +24,7 @@ from projections.engine.effort import Run, one_by_one
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import Target
 from projections.engine.processor import SETTLE_SECONDS, Processor, Rejected
-from projections.engine.registry import FILLING, LIVE, TRIED, Registry, Replaced
+from projections.engine.registry import FILLING, LIVE, TRIED, Registry, Replaced, RuleState
 from projections.engine.store import Delete, Image, ItemKey, Store, Write
 from projections.errors import Misconfigured, Transient, UsageError
 from projections.language.keys import encode_key
@@ -459,7 +459,7 @@ class History:
         return not self._cast.change and not any(others)
 
     @property
-    def _new_rules(self) -> str:
+    def _new_rules(self) -> RuleState:
         return FILLING if self._odds.fill else LIVE
 
     def _begin(self, invocation: Invocation, work: Callable[[], Any], what: str) -> None:

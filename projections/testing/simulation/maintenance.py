@@ -20,7 +20,7 @@ from projections.engine.ledger_items import Entry, Target
 from projections.engine.plan import Rejected
 from projections.engine.processor import SETTLE_SECONDS
 from projections.engine.refresh import Refresher
-from projections.engine.registry import Registry
+from projections.engine.registry import Registry, RuleState
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Transient
 from projections.language.keys import decode_key
@@ -89,7 +89,7 @@ class Bench:
         run: Run[Any],
         chance: Callable[[], float],
         now: Callable[[], datetime],
-        new_rules: str,
+        new_rules: RuleState,
         generations: Generations,
         tasks: Tasks | None,
         quarantine: Callable[[Sequence[Rejected]], None],

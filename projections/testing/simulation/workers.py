@@ -13,7 +13,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.store import Action, Image, ItemKey, Page, Schema, Store, Update, Value, Write
-from projections.errors import ConditionFailed, Reason, StoreError, TransactionCancelled, Transient
+from projections.errors import ConditionFailed, Reason, ReasonKind, StoreError, TransactionCancelled, Transient
 from projections.stores.statements import require_items
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ __all__ = ["CONFLICT", "LOST", "THROTTLED", "Invocation", "SteppedStore", "Threa
 
 THROTTLED = "throttled"
 """The call is refused before it does anything."""
-CONFLICT = "conflict"
+CONFLICT: ReasonKind = "conflict"
 """A transaction meets another one: cancelled."""
 LOST = "answer lost"
 """The call is carried out, and nobody hears of it."""
