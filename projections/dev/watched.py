@@ -12,8 +12,6 @@ from projections.engine.ledger_items import LEDGER
 from projections.engine.store import Action, Check, Delete, Image, ItemKey, Store, Update, Value, Write
 from projections.errors import ConditionFailed, StoreError
 from projections.language.program import Program
-from projections.language.rules import IndexRule, Rule
-from projections.stores.conditions import paths
 from projections.stores.wrapped import WrappedStore
 
 __all__ = ["Seen", "WatchedStore", "Written"]
@@ -102,22 +100,11 @@ class WatchedStore(WrappedStore):
     def _told(self, write: Write) -> Written:
         prefix = self._program.guard_prefix
         if isinstance(write, Delete):
-            guards = sorted(
-                {path[0].removeprefix(prefix) for path in paths(write.condition) if path[0].startswith(prefix)} - {""}
-            )
-            return Written(write.key, tuple(guards), {}, (), True)
-        touched = [*write.set, *write.remove]
-        rules = [name.removeprefix(prefix) for name in touched if name.startswith(prefix) and name != prefix]
-        rules = rules or [rule.name for rule in self._program.rules.values() if _sets(rule, touched)]
+            return Written(write.key, write.purpose.rules, {}, (), True)
         return Written(
             write.key,
-            tuple(dict.fromkeys(rules)),
+            write.purpose.rules,
             {name: value for name, value in write.set.items() if not name.startswith(prefix)},
             tuple(name for name in write.remove if not name.startswith(prefix)),
             False,
         )
-
-
-def _sets(rule: Rule, touched: Sequence[str]) -> bool:
-    """Whether these are attributes of an index rule, whose writes have no guard."""
-    return isinstance(rule, IndexRule) and any(name in touched for name in rule.owned())

@@ -25,19 +25,23 @@ from projections.engine.store import (
     Image,
     ItemKey,
     Missing,
+    Purpose,
     Store,
     Update,
     Value,
 )
 from projections.errors import BadInput, ConditionFailed, Occupied, Transient
+from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key
 from projections.language.program import Entity, Program
 from projections.language.rules import CopyRule, Rule
 from projections.language.values import same
 
-__all__ = ["ApplicationItems", "Release", "occupied"]
+__all__ = ["ApplicationItems", "Release", "occupied", "purpose_of"]
 
 _MOST_TRIES = 20
+
+_RESTORE = Purpose("restore")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class Release:
     after: Image = field(default_factory=dict)
     whole: bool = False
     """Whether nothing is removed unless the item shows such a value in each of these attributes, and no other value."""
+    rules: tuple[str, ...] = ()
+    """The rules that set what is removed."""
 
 
 def occupied(entity: Entity) -> Occupied:
@@ -70,6 +76,13 @@ def occupied(entity: Entity) -> Occupied:
         f"occupied: there is an item of another kind under this key, so that no {entity.name} is created. It is created as "
         "soon as that item is removed"
     )
+
+
+def purpose_of(rule: Rule) -> Purpose:
+    """Return why a rule writes to the items that its guard is on."""
+    if isinstance(rule, EmbedRule):
+        return Purpose("embed", (rule.name,))
+    return Purpose("copy" if isinstance(rule, CopyRule) and not rule.claimed else "publish", (rule.name,))
 
 
 class ApplicationItems:
@@ -141,13 +154,13 @@ class ApplicationItems:
     def exists(self, key: ItemKey) -> Condition:
         return Exists((self._store.schema(key.table).partition[0],))
 
-    def create(self, key: ItemKey, values: Mapping[str, Value | None]) -> None:
+    def create(self, key: ItemKey, values: Mapping[str, Value | None], rule: Rule) -> None:
         """Creates an item where there is none, and marks it. Raises ConditionFailed with the item that is there."""
-        self._put(key, {**values, self.guards.mark: self.guards.mark_of(key)})
+        self._put(key, {**values, self.guards.mark: self.guards.mark_of(key)}, purpose_of(rule))
 
-    def _put(self, key: ItemKey, values: Mapping[str, Value | None]) -> None:
+    def _put(self, key: ItemKey, values: Mapping[str, Value | None], why: Purpose) -> None:
         absent = Missing((self._store.schema(key.table).partition[0],))
-        self._store.write(Update(key, set=_present(values), condition=absent))
+        self._store.write(Update(key, set=_present(values), condition=absent, purpose=why))
 
     def change(
         self,
@@ -155,6 +168,7 @@ class ApplicationItems:
         key: ItemKey,
         values: Mapping[str, Value | None],
         condition: Condition,
+        why: Purpose,
         image: Image | None = None,
     ) -> Update | None:
         """An update of an item that exists and is of the entity; None values are removed.
@@ -175,19 +189,26 @@ class ApplicationItems:
             set=_present(values),
             remove=tuple(sorted(name for name, value in values.items() if value is None)),
             condition=AllOf((self.exists(key), *kind, condition)),
+            purpose=why,
         )
 
     def change_as_read(
-        self, entity: Entity, key: ItemKey, values: Mapping[str, Value | None], condition: Condition, image: Image
+        self,
+        entity: Entity,
+        key: ItemKey,
+        values: Mapping[str, Value | None],
+        condition: Condition,
+        why: Purpose,
+        image: Image,
     ) -> None:
         """Changes an item that exists, and of which what `match` reads is as in `image`. Raises ConditionFailed."""
-        update = self.change(entity, key, values, condition, image)
+        update = self.change(entity, key, values, condition, why, image)
         assert update is not None
         self._store.write(update)
 
     def write(self, entity: Entity, key: ItemKey, values: Mapping[str, Value | None], rule: Rule, image: Image) -> None:
         """Changes an item as it was read: its kind and the rule's guard are as in `image`. Raises ConditionFailed."""
-        self.change_as_read(entity, key, values, self.guards.as_read(rule.name, image), image)
+        self.change_as_read(entity, key, values, self.guards.as_read(rule.name, image), purpose_of(rule), image)
 
     def delete(
         self,
@@ -206,7 +227,8 @@ class ApplicationItems:
         names = {name for name in image if self.guards.is_guard(name)} | {self.guards.name(rule) for rule in rules}
         guards = [as_read(name, image.get(name)) for name in sorted(names)]
         condition = AllOf((self.exists(key), *kind_as_read((entity,), image), *guards))
-        removed = self._store.write(Delete(key, condition))
+        why = Purpose("delete", tuple(rule for rule in self._program.rules if self.guards.name(rule) in names))
+        removed = self._store.write(Delete(key, condition, why))
         added = self.foreign(entity, removed) if removed is not None else {}
         added = {name: value for name, value in added.items() if name not in set(without)}
         if removed is None or not added:
@@ -215,7 +237,7 @@ class ApplicationItems:
         failure: Transient | None = None
         for _ in range(_MOST_TRIES):
             try:
-                return self._put(key, {**constants, **added})
+                return self._put(key, {**constants, **added}, _RESTORE)
             except ConditionFailed as failed:
                 return self._put_back(key, added, failed.item)
             except Transient as error:
@@ -232,19 +254,26 @@ class ApplicationItems:
         absent = [Missing((name,)) for name in sorted(added)]
         condition = AllOf((self.exists(key), as_read(self.guards.mark, item[self.guards.mark]), *absent))
         with suppress(ConditionFailed):
-            self._store.write(Update(key, set=added, condition=condition))
+            self._store.write(Update(key, set=added, condition=condition, purpose=_RESTORE))
 
     def remove(
-        self, key: ItemKey, names: Iterable[str], image: Image, entities: Iterable[Entity], guards: Iterable[str]
+        self,
+        key: ItemKey,
+        names: Iterable[str],
+        image: Image,
+        entities: Iterable[Entity],
+        guards: Iterable[str],
+        rules: Iterable[str],
     ) -> None:
-        """Removes attributes from an item as it was read: they, these guards and what these entities' `match` reads are
-        unchanged. Raises ConditionFailed.
+        """Removes attributes that `rules` set from an item as it was read: they, these guards and what these entities'
+        `match` reads are unchanged. Raises ConditionFailed.
         """
         gone = [name for name in names if name in image]
         read = sorted({*gone, *(name for name in guards if name in image)})
         unchanged = [Equal((name,), image[name]) for name in read]
         condition = AllOf((self.exists(key), *kind_as_read(entities, image), *unchanged))
-        self._store.write(Update(key, remove=tuple(gone), condition=condition))
+        why = Purpose("release", tuple(rules))
+        self._store.write(Update(key, remove=tuple(gone), condition=condition, purpose=why))
 
     def release(self, release: Release) -> bool:
         """Removes from an item what the rules of an entity set on it that it has left. Whether anything was removed."""
@@ -289,7 +318,7 @@ class ApplicationItems:
             if not names and not guards:
                 return False
             with suppress(ConditionFailed):
-                self.remove(key, sorted([*names, *guards]), image, (entity,), ())
+                self.remove(key, sorted([*names, *guards]), image, (entity,), (), release.rules)
                 return True
         raise Transient("an item kept changing while what rules set on it was removed")
 

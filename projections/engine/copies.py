@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from projections.engine.application import ApplicationItems, occupied
+from projections.engine.application import ApplicationItems, occupied, purpose_of
 from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.guards import Guard, Guards, needs_healing
 from projections.engine.ledger_items import waiting_key
 from projections.engine.records import Record
-from projections.engine.store import Delete, Image, ItemKey, Store, Update, Value
+from projections.engine.store import Delete, Image, ItemKey, Purpose, Store, Update, Value
 from projections.engine.tally import Tally
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.keys import decode_key, encode_key
@@ -225,7 +225,7 @@ class Copier:
         try:
             if target in copy.known:
                 condition = self._guards.older_or_foreign(rule.name, target, copy.source, copy.version)
-                update = self._items.change(rule.into, target, wanted, condition)
+                update = self._items.change(rule.into, target, wanted, condition, purpose_of(rule))
                 if update is None:
                     item = self._store.get(target)
                 else:
@@ -252,7 +252,7 @@ class Copier:
         """Brings an item, as it was read, to a version of its source. Raises ConditionFailed, Occupied."""
         rule = copy.rule
         if item is None:
-            self._items.create(target, wanted)
+            self._items.create(target, wanted, rule)
             return self._tally.add("copies")
         if not self._items.may_write(rule, rule.into, target, item):
             self._wait(rule, target, copy.source)
@@ -324,7 +324,9 @@ class Copier:
 
         The note is written before the item is read again: whoever removes it later finds the note.
         """
-        self._store.write(Update(waiting_key(rule.name, encode_key(target)), set={"source": {"S": source}}))
+        text = encode_key(target)
+        why = Purpose("wait", (rule.name,), text)
+        self._store.write(Update(waiting_key(rule.name, text), set={"source": {"S": source}}, purpose=why))
         item = self._store.get(target)
         if item is None or self._items.may_write(rule, rule.into, target, item):
             raise ConditionFailed(item)
@@ -355,7 +357,7 @@ class Copier:
                 source, image, wanted = found
                 if item is None:
                     stamp = self._guards.stamp(target, heal.sources.get(source, ""), by=source)
-                    self._items.create(target, {**wanted, name: stamp})
+                    self._items.create(target, {**wanted, name: stamp}, rule)
                     self._tally.add("healed")
                     healed = True
                     continue  # round again: the guard as just written, and the source as it is now
@@ -380,7 +382,9 @@ class Copier:
 
     def _waits_no_more(self, heal: CopyHeal, waiting: str) -> None:
         if waiting:
-            self._store.write(Delete(waiting_key(heal.rule.name, encode_key(heal.target))))
+            text = encode_key(heal.target)
+            why = Purpose("wait", (heal.rule.name,), text)
+            self._store.write(Delete(waiting_key(heal.rule.name, text), purpose=why))
 
     def refresh(self, items: Iterable[Item], effort: Effort) -> list[tuple[CopyRule, ItemKey, StoreError]]:
         """Makes the copies of items what their sources say now; `items` were read just now. Few requests for many items.
@@ -458,7 +462,7 @@ class Copier:
             wanted: dict[str, Value | None] = {**attributes, self._guards.name(name): stamp}
             try:
                 if item is None:
-                    self._items.create(target, wanted)
+                    self._items.create(target, wanted, rule)
                     created.append((name, target, source))
                 else:
                     owned = self._guards.owned(rule, target, item, image)

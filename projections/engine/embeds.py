@@ -24,11 +24,23 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
-from projections.engine.application import ApplicationItems
+from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.guards import Guards, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
-from projections.engine.store import AllOf, AnyOf, Below, Condition, Image, ItemKey, Missing, Store, Update, Value
+from projections.engine.store import (
+    AllOf,
+    AnyOf,
+    Below,
+    Condition,
+    Image,
+    ItemKey,
+    Missing,
+    Purpose,
+    Store,
+    Update,
+    Value,
+)
 from projections.engine.tally import Tally
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.embeds import EmbedRule
@@ -192,7 +204,8 @@ class Embedder:
         if push.last:
             values["last"] = {"S": push.last}
         try:
-            self._store.write(Update(fence_key(push.rule, push.parent), set=values, condition=lower))
+            why = Purpose("fence", (push.rule,), push.parent)
+            self._store.write(Update(fence_key(push.rule, push.parent), set=values, condition=lower, purpose=why))
         except ConditionFailed:
             return  # a newer change was here
 
@@ -282,7 +295,8 @@ class Embedder:
             stamp = self._guards.stamp(child.key, fence, by=by)
             wanted = {**nothing, **_given(rule, child, offer), name: stamp}
             older = self._guards.older_or_foreign(rule.name, child.key, by, fence)
-            update = self._items.change(rule.into, child.key, wanted, AllOf((*_references(rule, child), older)))
+            condition = AllOf((*_references(rule, child), older))
+            update = self._items.change(rule.into, child.key, wanted, condition, purpose_of(rule))
             if update is not None:
                 writes.append(update)
             else:
@@ -374,7 +388,7 @@ class Embedder:
     def _update_as_read(self, rule: EmbedRule, child: Item, wanted: Mapping[str, Value | None]) -> Update:
         """The update of a child of which everything that matters is as it was read."""
         unchanged = AllOf((*_references(rule, child), self._guards.as_read(rule.name, child.image)))
-        update = self._items.change(rule.into, child.key, wanted, unchanged, child.image)
+        update = self._items.change(rule.into, child.key, wanted, unchanged, purpose_of(rule), child.image)
         assert update is not None
         return update
 

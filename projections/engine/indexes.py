@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from projections.engine.application import ApplicationItems
 from projections.engine.guards import as_read
-from projections.engine.store import AllOf, Image, ItemKey, Value
+from projections.engine.store import AllOf, Image, ItemKey, Purpose, Value
 from projections.errors import BadInput, ConditionFailed
 from projections.language.program import Entity, Program
 from projections.language.rules import IndexRule
@@ -68,7 +68,8 @@ def write_index(items: ApplicationItems, write: IndexWrite) -> bool:
     """Writes index attributes. False if the item has changed since, or is gone."""
     read = [as_read(name, value) for name, value in sorted(write.reads.items())]
     try:
-        items.change_as_read(write.entity, write.key, write.values, AllOf(tuple(read)), write.image)
+        why = Purpose("index", write.rules)
+        items.change_as_read(write.entity, write.key, write.values, AllOf(tuple(read)), why, write.image)
     except ConditionFailed:
         return False
     return True

@@ -61,6 +61,7 @@ from projections.engine.store import (
     Image,
     ItemKey,
     Missing,
+    Purpose,
     Store,
     Update,
     Value,
@@ -463,7 +464,8 @@ class Ledger:
                 values["refused"] = {"M": {rule: {"S": reason[:_LONGEST_REASON]} for rule, reason in change.rejected}}
             else:
                 remove.append("refused")
-        return Update(key, set=values, add=add, remove=remove, condition=_entry_condition(change))
+        why = Purpose("entry", (), change.source)
+        return Update(key, set=values, add=add, remove=remove, condition=_entry_condition(change), purpose=why)
 
     def _group_write(
         self, target: Target, totals: dict[str, Decimal], extremes: Iterable[ItemKey], generation: int
@@ -478,7 +480,8 @@ class Ledger:
         if any(extreme.partition == key.partition for extreme in extremes):
             values["extremes"] = {"BOOL": True}
         there = self._remembered(target, generation) and shard == 0
-        return Update(key, set=values, add=add, condition=_OPEN_AND_THERE if there else _OPEN)
+        why = Purpose("group", target[:1], target[1])
+        return Update(key, set=values, add=add, condition=_OPEN_AND_THERE if there else _OPEN, purpose=why)
 
     def _remembered(self, target: Target, generation: int) -> bool:
         """Whether a generation is only remembered: the ledger may have been restored since, and not have it."""
@@ -495,7 +498,9 @@ class Ledger:
             there = _OPEN_AND_THERE if self._remembered(target, generation) else _OPEN
             fewer = AllOf((there, AnyOf((Missing(path), Below(path, count)))))
             try:
-                self._store.write(Update(group_key(*target, generation), set={SHARD_COUNT: count}, condition=fewer))
+                why = Purpose("shards", target[:1], target[1])
+                key = group_key(*target, generation)
+                self._store.write(Update(key, set={SHARD_COUNT: count}, condition=fewer, purpose=why))
             except ConditionFailed as failed:  # as many or more are known, or it is closed
                 if failed.item is None or CLOSED in failed.item:
                     # Which the commit finds closed, or missing; who closed it knew of no more shards than it counted.
@@ -506,8 +511,9 @@ class Ledger:
     def _member_writes(self, change: Change, target: Target, piece: Piece) -> Iterable[Write]:
         rule, text = target
         generation = change.opened.of(target)
+        why = Purpose("member", (rule,), text)
         for member in piece.removes:
-            yield Delete(member_key(rule, text, generation, member, change.source))
+            yield Delete(member_key(rule, text, generation, member, change.source), purpose=why)
         for member in piece.puts:
             order = member.partition("|")[2].partition(" ")[0]
             values: dict[str, Value] = {"s": {"S": change.source}}
@@ -517,7 +523,8 @@ class Ledger:
             if payload:
                 values["a"] = {"M": payload}
             remove = () if payload else ("a",)
-            yield Update(member_key(rule, text, generation, member, change.source), set=values, remove=remove)
+            key = member_key(rule, text, generation, member, change.source)
+            yield Update(key, set=values, remove=remove, purpose=why)
 
     def _settle_extremes(self, change: Change, target: Target, piece: Piece, into: dict[ItemKey, Update]) -> None:
         rule, text = target
@@ -545,6 +552,7 @@ class Ledger:
                         "which": {"S": which},
                     },
                     condition=AnyOf((Missing(path), beaten)),
+                    purpose=Purpose("extreme", (rule,), text),
                 )
 
     # A single change that does not fit into one transaction, or that DynamoDB refuses.

@@ -259,6 +259,7 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
     name, image = left.entity.name, left.image
     values: dict[str, list[tuple[str | None, Value]]] = {}
     held: dict[str, Value] = {}
+    setters: list[str] = []
     copied: tuple[CopyRule, str] | None = None
     copier = program.copy_rule_into.get(name)
     rules: list[LedgerRule | EmbedRule] = [*program.ledger_rules_into.get(name, ()), *program.embeds_into.get(name, ())]
@@ -268,6 +269,7 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
             continue
         mark = guards.name(rule.name)
         held[mark] = image[mark]
+        setters.append(rule.name)
         if guards.created(record.key, image):
             for attribute, constant in left.entity.constants.items():
                 values.setdefault(attribute, []).append((mark, constant))
@@ -282,11 +284,16 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
             # the rule's, though it may show what other attributes said before
             known = [(None, one) for one in (value, image.get(attribute)) if one is not None]
             values.setdefault(attribute, []).extend(known)
+        if any(attribute in values for attribute, _, _ in index.attributes):
+            setters.append(index.name)
     if guards.created(record.key, image):
         held[guards.mark] = image[guards.mark]
+        if not setters:  # the mark alone: whichever of them created it
+            setters = [rule.name for rule in (*rules, copier) if rule is not None and rule.creates]
     if not held and not values:
         return None
-    return Release(record.key, left.entity, held, values, record.sequence, copied, record.new)
+    by = tuple(name for name in program.rules if name in setters)
+    return Release(record.key, left.entity, held, values, record.sequence, copied, record.new, rules=by)
 
 
 def freed_targets(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:

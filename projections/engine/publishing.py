@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from projections.engine.application import ApplicationItems, Release, occupied
+from projections.engine.application import ApplicationItems, Release, occupied, purpose_of
 from projections.engine.culprits import damaged_group
 from projections.engine.effort import Effort, Run, one_by_one, write_all
 from projections.engine.groups import Generations, Group, read_groups, read_members
@@ -155,7 +155,8 @@ class Publisher:
         wanted = self._wanted(rule, key, group, members)
         if isinstance(rule, CopyRule):
             wanted = {**{name: None for name in sorted(rule.owned()) if name not in wanted}, **wanted}
-        return self._items.change(rule.into, key, wanted, self._guards.older(rule.name, key, group.at))
+        older = self._guards.older(rule.name, key, group.at)
+        return self._items.change(rule.into, key, wanted, older, purpose_of(rule))
 
     def _publish_one(self, rule: LedgerRule, target: Target, group: Group) -> None:
         key = decode_key(target[1])
@@ -286,7 +287,7 @@ class Publisher:
             if not makes or not contributed:
                 return False
             constants = {} if isinstance(rule, CopyRule) else rule.into.constants
-            self._items.create(key, {**constants, **self._wanted(rule, key, group, members)})
+            self._items.create(key, {**constants, **self._wanted(rule, key, group, members)}, rule)
             return True
         guard = self._items.guard(rule, key, item)
         if not self._items.may_write(rule, rule.into, key, item):
@@ -331,7 +332,8 @@ class Publisher:
         guard = self._guards.name(rule.name)
         values = {name: [(guard, value)] if value is not None else [] for name, value in published.items()}
         held = (guard, self._guards.mark) if created else (guard,)
-        return Release(key, rule.into, {name: item[name] for name in held}, values, after=item, whole=True)
+        guards = {name: item[name] for name in held}
+        return Release(key, rule.into, guards, values, after=item, whole=True, rules=(rule.name,))
 
     def _apply_elsewhere(self, rule: LedgerRule, key: ItemKey, group: Group, item: Image, *, heals: bool) -> bool:
         """Under a key of another entity, which another version of the rule recorded: it owns no attribute there.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from projections.engine.effort import UNLIMITED, Effort, Run, one_by_one, write_all
 from projections.engine.ledger import Change
 from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, recent_element
-from projections.engine.store import AllOf, Equal, Exists, Store, Update, Value
+from projections.engine.store import AllOf, Equal, Exists, Purpose, Store, Update, Value
 from projections.errors import ConditionFailed, StoreError, Transient
 
 __all__ = ["TOMBSTONE_SECONDS", "forget", "owing", "relieved"]
@@ -97,6 +97,7 @@ def forget(
             remove=("recent",) if done and not some else (),
             discard={"recent": {"SS": sorted(done)}} if some else {},
             condition=AllOf((exists, Equal(("revision",), {"N": str(entry.revision)}))),
+            purpose=Purpose("forget", (), source),
         )
     answers = write_all(store, list(updates.values()), effort, run)
     return {

@@ -38,6 +38,7 @@ from projections.engine.store import (
     Image,
     ItemKey,
     Missing,
+    Purpose,
     Store,
     Update,
     Value,
@@ -63,6 +64,8 @@ __all__ = [
     "former",
     "rule_key",
 ]
+
+_WHY = Purpose("registry")
 
 RuleState = Literal["shadow", "filling", "live", "retiring", "tried"]
 SHADOW: RuleState = "shadow"
@@ -392,9 +395,12 @@ class Registry:
     ) -> bool:
         """Writes the registry and definitions of rules, and deletes those that are `gone`. False if the condition fails."""
         definitions: list[Write] = [
-            Update(rule_key(name), set={"definition": {"S": text}}) for name, text in (texts or {}).items()
+            Update(rule_key(name), set={"definition": {"S": text}}, purpose=_WHY)
+            for name, text in (texts or {}).items()
         ]
-        definitions += [Delete(rule_key(name)) for name in sorted(gone)[: _AT_ONCE - len(definitions) % _AT_ONCE]]
+        definitions += [
+            Delete(rule_key(name), purpose=_WHY) for name in sorted(gone)[: _AT_ONCE - len(definitions) % _AT_ONCE]
+        ]
         values: dict[str, Value] = {
             "epoch": {"N": str(standing.epoch)},
             "program": {"S": standing.program},
@@ -405,7 +411,8 @@ class Registry:
             values["since"] = {"N": str(standing.since)}
         if standing.past:
             values["past"] = {"SS": sorted(standing.past)}
-        update = Update(REGISTRY, set=values, remove=() if standing.past else ("past",), condition=condition)
+        remove = () if standing.past else ("past",)
+        update = Update(REGISTRY, set=values, remove=remove, condition=condition, purpose=_WHY)
         try:
             while len(definitions) > _AT_ONCE:
                 self._store.transact(definitions[:_AT_ONCE])

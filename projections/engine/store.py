@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from projections.errors import StoreError
 from projections.language.keys import Image, ItemKey, Schema, Value, key_text
@@ -30,6 +30,8 @@ __all__ = [
     "NotEqual",
     "Page",
     "Path",
+    "Purpose",
+    "Role",
     "Schema",
     "Store",
     "Update",
@@ -101,6 +103,29 @@ class AnyOf:
 Condition: TypeAlias = Exists | Missing | Equal | NotEqual | Below | Above | AllOf | AnyOf
 
 
+Role = Literal[
+    "entry", "forget", "group", "member", "extreme", "shards", "fence", "registry", "publish", "copy", "embed", "index",
+    "release", "restore", "wait", "delete", "other",
+]  # fmt: skip
+"""What a write does; `inspect.rehearsal.roles.ROLES` has each in words."""
+
+
+class Purpose(NamedTuple):
+    """Why a write is made: what it does, the rules it does it for, and the encoded key it is about.
+
+    It is for those who observe writes, and never part of what is written or compared. Whoever makes a write knows why;
+    to find it out afterwards from the prefixes of keys and the names of guards goes wrong when either changes. An entry is
+    for all rules of its source, so it names none. Without `about` it is the item that is written.
+    """
+
+    kind: Role
+    rules: tuple[str, ...] = ()
+    about: str = ""
+
+
+OTHER = Purpose("other")
+
+
 @dataclass(frozen=True, slots=True)
 class Update:
     """One UpdateItem: creates the item where it is absent, unless the condition forbids it.
@@ -115,6 +140,7 @@ class Update:
     add: Mapping[str, Value] = field(default_factory=dict)
     discard: Mapping[str, Value] = field(default_factory=dict)
     condition: Condition | None = None
+    purpose: Purpose = field(default=OTHER, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +149,7 @@ class Delete:
 
     key: ItemKey
     condition: Condition | None = None
+    purpose: Purpose = field(default=OTHER, compare=False, repr=False)
 
 
 Write: TypeAlias = Update | Delete

@@ -28,7 +28,7 @@ from projections.dev.in_force import InForce
 from projections.dev.rules_file import RulesFile
 from projections.dev.watched import WatchedStore
 from projections.engine.registry import Registry
-from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Schema, Update
+from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Purpose, Schema, Update
 from projections.errors import ConditionFailed, ProjectionsError, Transient, UsageError
 from projections.inspect.explain.records import tell_record
 from projections.inspect.rehearsal.rehearse import Decoded
@@ -510,14 +510,14 @@ def test_a_watched_store_tells_what_was_written_by_which_rule(rules: Path) -> No
     store = WatchedStore(MemoryStore({**known.tables, "ledger": LEDGER_SCHEMA}), known)
     key = ItemKey("main", "POST#1", "METADATA")
     here, guard = Exists(("PK",)), {"~likes": {"M": {}}}
-    store.write(Update(key, set={"likeCount": {"N": "1"}, **guard}))
+    store.write(Update(key, set={"likeCount": {"N": "1"}, **guard}, purpose=Purpose("publish", ("likes",))))
     store.transact([Update(ItemKey("ledger", "p", "s"), set={"n": {"N": "1"}})])
-    done = Update(key, set={"B": {"S": "BOARD"}}, remove=("R",), condition=here)
+    done = Update(key, set={"B": {"S": "BOARD"}}, remove=("R",), condition=here, purpose=Purpose("index", ("board",)))
     needless = Update(key, condition=AllOf((here, Missing(("B",)))))
     assert store.write_each([done, needless])[0] is None
     with pytest.raises(ConditionFailed):
         store.write(Update(key, condition=Missing(("PK",))))
-    store.write(Delete(key, condition=Exists(("~likes",))))
+    store.write(Delete(key, condition=Exists(("~likes",)), purpose=Purpose("delete", ("likes",))))
     seen = store.taken()
     assert [(one.rules, dict(one.set), one.removed, one.deleted) for one in seen.written] == [
         (("likes",), {"likeCount": {"N": "1"}}, (), False),

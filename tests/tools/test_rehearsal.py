@@ -16,7 +16,7 @@ from projections.errors import ConditionFailed, TransactionCancelled
 from projections.inspect.rehearsal.capacity import read_units, write_units, written
 from projections.inspect.rehearsal.recorder import Action, RecordingStore, Spent
 from projections.inspect.rehearsal.rehearse import rehearse
-from projections.inspect.rehearsal.roles import ROLES, role_of
+from projections.inspect.rehearsal.roles import ROLES, purpose_of
 from projections.language.program import Program
 from projections.local.events import read
 from projections.stores.dynamodb import DynamoDBStore, Meter
@@ -203,7 +203,7 @@ def test_every_write_has_a_role(path: Path) -> None:
         for batch in rehearse(program, random_records(program, seed, 40), batch_size=25).batches:
             for request in batch.requests:
                 for action in request.actions:
-                    role = role_of(program, action)
+                    role = purpose_of(action.write)
                     assert role.kind in ROLES.keys() - {"other"}
                     assert role.rules or role.kind in ("entry", "forget", "restore")
                     assert set(role.rules) <= set(program.rules)

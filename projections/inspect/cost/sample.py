@@ -9,7 +9,7 @@ from typing import Any
 
 from projections.engine.ledger_items import LEDGER, read_recent
 from projections.engine.registry import REGISTRY
-from projections.engine.store import Update
+from projections.engine.store import Purpose, Update
 from projections.inspect.cost.context import BatchCost
 from projections.inspect.cost.estimate import Estimate, by_hand_ways, milliseconds, our_way
 from projections.inspect.cost.hot import HotKey
@@ -20,7 +20,7 @@ from projections.inspect.explain.records import tell_record
 from projections.inspect.explain.words import encoded_words
 from projections.inspect.rehearsal.recorder import DONE, Action, Read, Request
 from projections.inspect.rehearsal.rehearse import Rehearsal, rehearse
-from projections.inspect.rehearsal.roles import ROLES, Role, role_of
+from projections.inspect.rehearsal.roles import ROLES, purpose_of
 from projections.language.program import Program
 from projections.stores.limits import item_size
 
@@ -41,7 +41,7 @@ def sample_estimate(
     size = round(delivery.batch or delivery.batch_size)
     rehearsal = rehearse(program, records, batch_size=size, projections=assumed.projections)
     batches = [batch for batch in rehearsal.batches if batch.round == 0]
-    cost = _cost(program, rehearsal)
+    cost = _cost(rehearsal)
     number = len(batches)
     events = len(records) / number
     terms = tuple(
@@ -69,7 +69,7 @@ def sample_estimate(
         ways=(our_way(mean, events, spent, assumed), *by_hand_ways(by_hand, events, assumed)),
         rules=totals(terms).rules,
         naive_rules=by_hand.rules,
-        hot=_hot(program, rehearsal, len(records), events_per_second),
+        hot=_hot(rehearsal, len(records), events_per_second),
         assumptions=assumed,
         delivery=delivery,
         entry_bytes=max(_entry_sizes(rehearsal), default=0.0),
@@ -98,7 +98,7 @@ def _changes(program: Program, rehearsal: Rehearsal) -> dict[str, float]:
     return {name: float(number) for name, number in found.most_common()}
 
 
-def _cost(program: Program, rehearsal: Rehearsal) -> BatchCost:
+def _cost(rehearsal: Rehearsal) -> BatchCost:
     """Every request as a term; equal ones together."""
     cost = BatchCost()
     found: Counter[tuple[Any, ...]] = Counter()
@@ -110,7 +110,7 @@ def _cost(program: Program, rehearsal: Rehearsal) -> BatchCost:
                 cost.transactions += 1
                 cost.row += 1
                 cost.actions += len(request.actions)
-            for term in _terms(program, request):
+            for term in _terms(request):
                 found[term] += 1
             cost.records += sum(a.write.key.table != LEDGER and a.outcome == DONE for a in request.actions)
     for (rules, what, why, write_units, read_units, calls), count in found.items():
@@ -118,7 +118,7 @@ def _cost(program: Program, rehearsal: Rehearsal) -> BatchCost:
     return cost
 
 
-def _terms(program: Program, request: Request) -> list[tuple[Any, ...]]:
+def _terms(request: Request) -> list[tuple[Any, ...]]:
     """Rules, what, why, write units, read units and calls of each part of a request."""
     if not request.actions:
         rules = tuple(dict.fromkeys(rule for read in request.reads for rule in _asking(read)))
@@ -126,9 +126,9 @@ def _terms(program: Program, request: Request) -> list[tuple[Any, ...]]:
     terms: list[tuple[Any, ...]] = []
     told: list[tuple[str, ...]] = []
     for action in request.actions:
-        role = role_of(program, action)
+        role = purpose_of(action.write)
         rules = _rules(action, role)
-        what = role.kind if action.outcome == DONE else "in vain"
+        what: str = role.kind if action.outcome == DONE else "in vain"
         units = float(request.factor * action.units.total)
         terms.append((rules, what, ROLES[role.kind], units, 0.0, 0.0))
         told.append(rules)
@@ -145,7 +145,7 @@ def _asking(read: Read) -> tuple[str, ...]:
     return (members.partition("|")[0],) if members else ()
 
 
-def _rules(action: Action, role: Role) -> tuple[str, ...]:
+def _rules(action: Action, role: Purpose) -> tuple[str, ...]:
     """The rules a write is for; of an entry those that it has contributions of, or owed publications of."""
     write = action.write
     if role.rules or not isinstance(write, Update):
@@ -165,7 +165,7 @@ def _by_hand(program: Program, rehearsal: Rehearsal, number: int) -> NaiveCost:
     for batch in rehearsal.batches:
         for request in batch.requests:
             for action in request.actions:
-                role = role_of(program, action)
+                role = purpose_of(action.write)
                 if role.kind in ("publish", "copy", "index", "embed", "delete", "release", "restore"):
                     for rule in role.rules:
                         sizes.setdefault(rule, []).append(action.units.total)
@@ -192,13 +192,13 @@ def _by_hand(program: Program, rehearsal: Rehearsal, number: int) -> NaiveCost:
     return cost
 
 
-def _hot(program: Program, rehearsal: Rehearsal, events: int, events_per_second: float | None) -> tuple[HotKey, ...]:
+def _hot(rehearsal: Rehearsal, events: int, events_per_second: float | None) -> tuple[HotKey, ...]:
     """The items that took most units, at the rate of the events or, without one, in the sample itself."""
     found: Counter[tuple[str, str, tuple[str, ...]]] = Counter()
     for batch in rehearsal.batches:
         for request in batch.requests:
             for action in request.actions:
-                role = role_of(program, action)
+                role = purpose_of(action.write)
                 if role.kind in ("entry", "forget"):
                     continue  # each source has its own
                 key = encoded_words(role.about)

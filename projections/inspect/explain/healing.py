@@ -15,7 +15,6 @@ from projections.engine.plan import emptied, freed_targets, release_of
 from projections.engine.records import Record
 from projections.engine.store import Image
 from projections.inspect.explain.words import encoded_words, key_words, version_words
-from projections.inspect.rehearsal.roles import creators
 from projections.language.embeds import EmbedRule
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
@@ -120,16 +119,7 @@ def freed_reason(program: Program, rule: LedgerRule, record: Record, old: Item |
 
 def released(program: Program, release: Release) -> list[Rule]:
     """The rules that set what a release removes."""
-    indexes = program.index_rules.get(release.entity.name, ())
-    found = [
-        rule
-        for rule in program.rules.values()
-        if program.guard(rule.name) in release.guards
-        or (rule in indexes and any(name in release.values for name, _, _ in rule.attributes))
-    ]
-    if not found and program.guard_prefix in release.guards:  # the mark alone
-        found = [program.rules[name] for name in creators(program, [release.entity])]
-    return found
+    return [program.rules[name] for name in release.rules]
 
 
 def release_reason(

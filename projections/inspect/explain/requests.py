@@ -10,13 +10,13 @@ from typing import Any
 
 from projections.engine.delta import SETTLED
 from projections.engine.guards import by_of
-from projections.engine.store import Delete, Image, Update, Value
+from projections.engine.store import Delete, Image, Purpose, Update, Value
 from projections.inspect.explain.healing import released
 from projections.inspect.explain.sources import contribution_words
 from projections.inspect.explain.words import condition_words, encoded_words, failing, key_words, short, value_words
 from projections.inspect.rehearsal.recorder import CANCELLED, DONE, Action, Read, Request
 from projections.inspect.rehearsal.rehearse import Batch
-from projections.inspect.rehearsal.roles import Role, role_of
+from projections.inspect.rehearsal.roles import purpose_of
 from projections.language.keys import encode_key
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import number_text, same
@@ -28,7 +28,7 @@ __all__ = ["ActionTold", "RequestTold", "coalesced", "tell_requests"]
 class ActionTold:
     """One write. `records` are the numbers (from 1, within the batch) of the records that it is for."""
 
-    role: Role
+    role: Purpose
     on: str
     does: str
     condition: str
@@ -134,7 +134,7 @@ class _Causes:
         for sequence in sequences:
             into.setdefault(key, []).extend(self._numbers.get(sequence, ()))
 
-    def of(self, role: Role, action: Action) -> tuple[int, ...]:
+    def of(self, role: Purpose, action: Action) -> tuple[int, ...]:
         if role.kind in ("entry", "forget"):
             found: Collection[int] = self._sources.get(role.about, ())
         elif role.kind == "index":
@@ -149,7 +149,7 @@ class _Causes:
 
 
 def _action(program: Program, action: Action, factor: int, causes: _Causes) -> ActionTold:
-    write, role = action.write, role_of(program, action)
+    write, role = action.write, purpose_of(action.write)
     schema = program.tables.get(write.key.table, LEDGER_SCHEMA)
     why = ""
     if action.outcome == CANCELLED:
@@ -169,7 +169,7 @@ def _action(program: Program, action: Action, factor: int, causes: _Causes) -> A
     )
 
 
-def _does(program: Program, role: Role, action: Action) -> str:
+def _does(program: Program, role: Purpose, action: Action) -> str:
     write, before = action.write, action.before or {}
     if isinstance(write, Delete):
         return {"member": "the member goes", "wait": "the source waits no more"}.get(role.kind, "deletes the item")

@@ -174,7 +174,8 @@ def _remove(
         return ()
     if gone and not makers and guards.created(key, image):
         names |= {guards.mark}  # no rule of today makes such items
-    items.remove(key, sorted(names), image, {one.into for one in traces}, {one.guard for one in traces})
+    guarded = {one.guard for one in traces}
+    items.remove(key, sorted(names), image, {one.into for one in traces}, guarded, [one.rule for one in traces])
     if item is not None and makers:  # what kept a created item there, to which nothing contributes, may just have gone
         left = {name: value for name, value in image.items() if name not in names}
         created_by_rules = items.created(key, left) and not _held(left, set(), makers, today)
