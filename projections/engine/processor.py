@@ -1,4 +1,23 @@
-"""A batch of stream records from decoding to the answer: gather, decide, apply."""
+"""The way of a batch of stream records: decode → admit → plan → commit → publish → forget.
+
+    decode    records as they came → `Record`s, by item in the order of their versions
+    admit     the registry → `Standing`: may these rules be applied now? Else the whole batch is delivered again
+    plan      records → `Plan`, pure (`engine.plan`)
+    commit    changes of contributions → the ledger, many source items per transaction (`engine.ledger`)
+    publish   what groups say → their targets (`engine.publishing`)
+    forget    what was published → no longer owed by the entries (`engine.recent`)
+    others    copies, indexes, releases, heals, pushes and pulls: one conditional write each, in no order among them
+
+Invariants:
+
+- Nothing is planned before the rules are admitted: what means nothing to old rules may mean something to those in force.
+- An entry owes its publications from the commit on, until they are made. Whoever dies in between leaves that written down,
+  and the records come again. With publish before commit, a lost commit would leave a value that no entry accounts for; with
+  forget before publish, a death in between would leave a target wrong for good, because the redelivery is a duplicate.
+- A record is reported as failed, rejected or done; never two of these without the earlier records of its item.
+- A batch is applied as a whole first, because that takes the fewest requests. If that fails in a way that names no record,
+  each record is applied for itself, so that one bad record does not stop the shard. What was done before is found done.
+"""
 
 from __future__ import annotations
 
@@ -73,6 +92,26 @@ class Outcome:
     internal: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Setup:
+    """What every batch of a processor works with; see `Processor` for the fields. It outlives the batches."""
+
+    program: Program
+    store: Store
+    tables: Mapping[str, str]
+    labels: Mapping[str, str]
+    fixed_label: str
+    quarantine: Callable[[Sequence[Rejected]], None] | None
+    run: Run[Any]
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    chance: Callable[[], float]
+    tasks: Callable[[Push, float], None] | None
+    pace: Callable[[int], None]
+    generations: Generations
+    registry: Registry
+
+
 class Processor:
     """Applies batches of stream records under a program of rules.
 
@@ -103,74 +142,49 @@ class Processor:
         pace: Callable[[int], None] = lambda writes: None,
         new_rules: RuleState = LIVE,
     ) -> None:
-        self._program = program
-        self._store = store
-        self._tables = dict(tables)
-        self._labels = dict(labels or {})
-        self._fixed_label = fixed_label
-        self._quarantine = quarantine
-        self._run = in_few_pieces(run)
-        self._clock = clock
-        self._sleep = sleep
-        self._chance = chance
         self._margin = margin
-        self._tasks = tasks
-        self._pace = pace
-        self._generations = Generations()
-        self._registry = Registry(program, store, new_rules)
+        self._setup = _Setup(
+            program=program,
+            store=store,
+            tables=dict(tables),
+            labels=dict(labels or {}),
+            fixed_label=fixed_label,
+            quarantine=quarantine,
+            run=in_few_pieces(run),
+            clock=clock,
+            sleep=sleep,
+            chance=chance,
+            tasks=tasks,
+            pace=pace,
+            generations=Generations(),
+            registry=Registry(program, store, new_rules),
+        )
 
     def process(self, records: Sequence[Any], *, remaining: Callable[[], float]) -> Outcome:
         """Applies a batch. `remaining` gives the seconds until the invocation is stopped.
 
         Raises `errors.Misconfigured` if the tables cannot be used at all; nothing else.
         """
-        effort = Effort(remaining, margin=self._margin, sleep=self._sleep, chance=self._chance)
-        batch = _Batch(self, effort)
+        setup = self._setup
+        effort = Effort(remaining, margin=self._margin, sleep=setup.sleep, chance=setup.chance)
+        batch = _Batch(setup, effort)
         batch.tally.add("records", len(records))
         try:
             with full_collections.postponed() if len(records) >= _LARGE else nullcontext():
-                return self._process(records, batch)
+                batch.process(records)
         except OutOfTime as error:
             batch.give_up(records, str(error))
-            return batch.outcome()
-
-    def _process(self, records: Sequence[Any], batch: _Batch) -> Outcome:
-        decoded = batch.decode(records)
-        # Also where there is nothing to do: what means nothing to these rules may mean something to those in force.
-        if not batch.admitted(records):
-            return batch.outcome()
-        made = None
-        try:
-            made = plan(self._program, decoded, batch.guards, batch.settles, batch.effort)
-        except OutOfTime:
-            raise
-        except Exception as error:
-            batch.unexpected(error)
-        if made is not None and made.idle and not batch.rejected:
-            batch.tally.add("ignored", made.ignored)
-            return batch.outcome()
-        try:
-            if made is None:
-                batch.apply_singly(decoded)
-            else:
-                batch.tally.add("ignored", made.ignored)
-                batch.apply(made)
-        except Misconfigured:
-            raise
-        except Exception as error:
-            batch.unexpected(error)
-            batch.apply_singly(decoded)
         return batch.outcome()
 
 
 class _Batch:
     """One batch on its way: what failed, what was rejected, what was done."""
 
-    def __init__(self, processor: Processor, effort: Effort) -> None:
-        self._processor = processor
-        self._program = processor._program
-        self._store = processor._store
-        self._run = processor._run
+    def __init__(self, setup: _Setup, effort: Effort) -> None:
+        self._setup = setup
+        self._program = setup.program
+        self._store = setup.store
+        self._run = setup.run
         self.effort = effort
         self._standing: Standing | None = None
         self.failures: dict[str, str] = {}
@@ -178,11 +192,41 @@ class _Batch:
         self.internal: list[str] = []
         self.tally = Tally()
 
+    def process(self, records: Sequence[Any]) -> None:
+        """Takes the records through all stages. Raises OutOfTime, Misconfigured."""
+        decoded = self.decode(records)
+        if not self.admitted(records):
+            return None
+        made = self.plan(decoded)
+        if made is None:
+            return self.apply_singly(decoded)
+        self.tally.add("ignored", made.ignored)
+        if made.idle and not self.rejected:
+            return None
+        try:
+            self.apply(made)
+        except Misconfigured:
+            raise
+        except Exception as error:
+            self.unexpected(error)
+            self.apply_singly(decoded)
+        return None
+
+    def plan(self, decoded: Sequence[Record]) -> Plan | None:
+        """What the records ask for together; None if no plan can be made of all of them. Raises OutOfTime."""
+        try:
+            return plan(self._program, decoded, self.guards, self.settles, self.effort)
+        except OutOfTime:
+            raise
+        except Exception as error:
+            self.unexpected(error)
+            return None
+
     def admitted(self, records: Sequence[Any]) -> bool:
         """Whether the rules are in force; if not, or if that cannot be told now, all records are reported as failed."""
         reason = OUTDATED
         try:
-            self._standing = self._patiently(self._processor._registry.admit)
+            self._standing = self._patiently(self._setup.registry.admit)
             if not self._standing.outdated(self._program):
                 return True
         except Misconfigured:
@@ -232,8 +276,8 @@ class _Batch:
         return _in_order(decoded)
 
     def _decode(self, record: Any) -> Record:
-        one = self._processor
-        return decode(record, one._tables, self._program.tables, one._labels, one._fixed_label)
+        setup = self._setup
+        return decode(record, setup.tables, self._program.tables, setup.labels, setup.fixed_label)
 
     def apply(self, made: Plan) -> None:
         self.rejected.extend(made.rejected)
@@ -306,10 +350,10 @@ class _Batch:
                 self._failed([heals[target]], error, rule=target[0], key=target[1], target=target[1])
 
     def _embed(self, made: Plan) -> None:
-        processor = self._processor
+        setup = self._setup
         # many parents at once, or the children of one: never both, because what runs at once must not wait for itself
         inner = self._run if len(made.pushes) == 1 else one_by_one
-        embedder = Embedder(self._program, self._store, self.guards, pace=processor._pace, tally=self.tally, run=inner)
+        embedder = Embedder(self._program, self._store, self.guards, pace=setup.pace, tally=self.tally, run=inner)
         waiting: list[tuple[Push, str]] = []
         self._run_all([partial(self._push, embedder, push, first, waiting) for push, first in made.pushes.items()])
         self._run_all([partial(self._pull, embedder, *pull, first) for pull, first in made.pulls.items()])
@@ -318,12 +362,12 @@ class _Batch:
                 for push, first in waiting:
                     self._fail([first], f"{push.rule}: too little time to wait until the index has settled")
                 return
-            processor._sleep(SETTLE_SECONDS)
+            setup.sleep(SETTLE_SECONDS)
             self._run_all([partial(self._push, embedder, push, first, waiting) for push, first in waiting[:]])
 
     def _push(self, embedder: Embedder, push: Push, first: str, waiting: list[tuple[Push, str]]) -> None:
         """The first page at once; the rest as tasks, or at once where there is no queue."""
-        tasks = self._processor._tasks
+        tasks = self._setup.tasks
 
         def one(page: Push) -> Push | None:
             if page is push and not push.again:
@@ -363,7 +407,7 @@ class _Batch:
         return Publisher(
             self._program,
             self._store,
-            self._processor._generations,
+            self._setup.generations,
             guards=self.guards,
             run=run or self._run,
             tally=self.tally,
@@ -373,13 +417,13 @@ class _Batch:
     # Aggregates: commit, publish, and only then forget what was to be published.
 
     def _ledger(self, waves: Sequence[Sequence[Change]]) -> None:
-        processor = self._processor
+        setup = self._setup
         ledger = Ledger(
             self._program,
             self._store,
             run=self._run,
-            chance=processor._chance,
-            generations=processor._generations,
+            chance=setup.chance,
+            generations=setup.generations,
             tally=self.tally,
             relieve=self._relieve,
         )
@@ -407,7 +451,7 @@ class _Batch:
 
     def _relieve(self, source: str, entry: Entry, effort: Effort) -> Entry | None:
         publish = self._publisher(one_by_one).publish  # it may be one of the pieces that run at once
-        return relieved(self._store, publish, source, entry, self._processor._clock(), effort)
+        return relieved(self._store, publish, source, entry, self._setup.clock(), effort)
 
     def _publish(self, changes: Sequence[Change], publisher: Publisher) -> None:
         """Publishes the targets of changes, in parts: between two of them the time is looked at."""
@@ -442,7 +486,7 @@ class _Batch:
         if self.effort.over:  # what they owe stays written down
             return self._fail([change.sequences[0] for change, _ in indebted], late)
         published = [(change.source, entry, entry.owed & done) for change, entry in indebted]
-        owing_still = forget(self._store, published, self._processor._clock(), self.effort, self._run)
+        owing_still = forget(self._store, published, self._setup.clock(), self.effort, self._run)
         for change, _ in indebted:
             if change.source in owing_still:
                 self._failed(change.sequences[:1], owing_still[change.source], rule=None, key=change.source)
@@ -510,7 +554,7 @@ class _Batch:
             self.failures.setdefault(sequence, reason)
 
     def outcome(self) -> Outcome:
-        quarantine = self._processor._quarantine
+        quarantine = self._setup.quarantine
         rejected = distinct(self.rejected)
         if rejected:
             reason = (

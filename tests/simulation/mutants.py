@@ -685,18 +685,19 @@ class Kindless:
     def __init__(self, items: application.ApplicationItems) -> None:
         self._items = items
 
-    def change(self, entity: Any, key: Any, values: Any, condition: Any, image: Any = None) -> Update:
+    def change(self, entity: Any, key: Any, values: Any, condition: Any, why: Any, image: Any = None) -> Update:
         """As `ApplicationItems.change`, by what the caller alone asks for."""
         given = {name: value for name, value in values.items() if value is not None}
         gone = tuple(sorted(values.keys() - given.keys()))
         return Update(key, set=given, remove=gone, condition=AllOf((self._items.exists(key), condition)))
 
-    def change_as_read(self, entity: Any, key: Any, values: Any, condition: Any, image: Any) -> None:
-        self._items._store.write(self.change(entity, key, values, condition))
+    def change_as_read(self, entity: Any, key: Any, values: Any, condition: Any, why: Any, image: Any) -> None:
+        self._items._store.write(self.change(entity, key, values, condition, why))
 
     def write(self, entity: Any, key: Any, values: Any, rule: Any, image: Any, *, all_guards: bool = False) -> None:
         guard = self._items.guards.name(rule.name)
-        self._items._store.write(self.change(entity, key, values, as_read(guard, image.get(guard))))
+        why = application.purpose_of(rule)
+        self._items._store.write(self.change(entity, key, values, as_read(guard, image.get(guard)), why))
 
 
 def kindless(owner: Any, name: str, *changes: str) -> Any:
