@@ -1,4 +1,4 @@
-"""The figures the README quotes, exact and asserted: units and calls of batches of events, and per child of a push.
+"""The figures that docs/cost.md quotes, exact and asserted: units and calls of batches of events, and per child of a push.
 
 Of events they are what DynamoDB charges for the requests made, of pushes what MiniStack and DynamoDB Local report.
 """

@@ -1,22 +1,36 @@
-"""What the README shows is what a reader gets."""
+"""The README and docs/start.md: what they show is what a reader gets."""
 
 from __future__ import annotations
 
+import importlib
 import re
+import shlex
 import subprocess
 import sys
-import textwrap
 import tomllib
 from pathlib import Path
+
+import pytest
 
 from projections.language.loader import load, loads
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
+START = (ROOT / "docs/start.md").read_text()
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+def test_the_readme_is_at_most_700_words() -> None:
+    assert len(README.split()) <= 700
+
+
+def test_its_test_command_is_the_one_that_ci_runs() -> None:
+    """`.ci/run` runs what a newcomer would."""
+    assert "make test\n" in blocks("sh")
+    assert re.search(r"\bmake test\b", (ROOT / ".ci/run").read_text())
 
 
 def test_the_output_it_shows_is_the_demos() -> None:
@@ -43,16 +57,32 @@ def test_every_make_target_it_names_exists() -> None:
     assert set(re.findall(r"make ([a-z-]+)", "\n".join(blocks("sh")))) <= targets
 
 
-def test_the_test_it_shows_passes(tmp_path: Path) -> None:
-    (shown,) = blocks("python")
-    (tmp_path / "test_rules.py").write_text(textwrap.dedent(shown))
+def test_the_test_that_start_shows_passes(tmp_path: Path) -> None:
+    (shown,) = blocks("python", START)
+    (tmp_path / "test_rules.py").write_text(shown)
     (tmp_path / "rules.yaml").write_text((ROOT / "projections/rules/social.yaml").read_text())
     done = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout
 
 
+COMMANDS_OF_START = sorted(
+    {
+        line
+        for line in [*"\n".join(blocks("sh", START)).splitlines(), *re.findall(r"`([^`]+)`", START)]
+        if line.startswith("projections ") and "NAME" not in line
+    }
+)
+
+
+@pytest.mark.parametrize("line", COMMANDS_OF_START)
+def test_a_command_has_the_options_that_start_gives_it(line: str) -> None:
+    name, *arguments = shlex.split(line.partition(" > ")[0])[1:]
+    command = importlib.import_module(f"projections.cli.{name}").command
+    command.make_context(name, arguments, resilient_parsing=True)
+
+
 def test_every_extra_that_a_page_names_exists() -> None:
-    """And the other way round: the README names every extra for users."""
+    """Conversely, docs/start.md names every extra for users."""
     extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("projections/init/files/*")]
     named = {
@@ -62,10 +92,10 @@ def test_every_extra_that_a_page_names_exists() -> None:
         for extra in extras_named.split(",")
     }
     assert named <= extras
-    assert set(re.findall(r"pip install '\.\[(\w+)\]'", README)) == extras - {"dev"}
+    assert set(re.findall(r"pip install '\.\[(\w+)\]'", START)) == extras - {"dev"}
 
 
 def test_every_make_target_of_the_other_pages_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for name in ("CONTRIBUTING.md", "SECURITY.md", "docs/licences.md"):
+    for name in ("CONTRIBUTING.md", "SECURITY.md", "docs/cost.md", "docs/licences.md"):
         assert set(re.findall(r"`make ([a-z-]+)", (ROOT / name).read_text())) <= targets, name
