@@ -78,7 +78,7 @@ COMMANDS_OF_START = sorted(
 def test_a_command_has_the_options_that_start_gives_it(line: str) -> None:
     name, *arguments = shlex.split(line.partition(" > ")[0])[1:]
     command = importlib.import_module(f"projections.cli.{name}").command
-    command.make_context(name, arguments, resilient_parsing=True)
+    command.make_context(name, arguments, resilient_parsing=True, help_option_names=["-h", "--help"])
 
 
 def test_every_extra_that_a_page_names_exists() -> None:

@@ -131,7 +131,7 @@ def test_a_command_has_the_options_the_page_gives_it(arguments: list[str]) -> No
     name, *rest = arguments
     assert name in COMMANDS
     command = importlib.import_module(f"projections.cli.{name}").command
-    command.make_context(name, rest)
+    command.make_context(name, rest, help_option_names=["-h", "--help"])
 
 
 def operation(service: str, words: str) -> Any:
