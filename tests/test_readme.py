@@ -17,6 +17,7 @@ from projections.language.loader import load, loads
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 START = (ROOT / "docs/start.md").read_text()
+PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 
 def blocks(language: str, page: str = README) -> list[str]:
@@ -99,3 +100,20 @@ def test_every_make_target_of_the_other_pages_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for name in ("CONTRIBUTING.md", "SECURITY.md", "docs/cost.md", "docs/licences.md"):
         assert set(re.findall(r"`make ([a-z-]+)", (ROOT / name).read_text())) <= targets, name
+
+
+GENERATED = {"cli.md", "findings.md"}
+"""Pages in docs/ that a program writes."""
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{p.name}" for p in PAGES)])
+def test_links_of_a_page_lead_to_files_and_headings(page: str) -> None:
+    text = (ROOT / page).read_text()
+    for path, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([\w-]+))?\)", text):
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.name in GENERATED or target.exists(), path
+        if anchor:
+            assert anchor in {
+                re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+                for heading in re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+            }, anchor
