@@ -106,6 +106,28 @@ class Effort:
             raise self.out_of_time
         self._sleep(seconds)
 
+    def retry(self, work: Callable[[], T], *, tries: int | None = None) -> T:
+        """Return what `work` returns. While it raises Transient, call it again after a pause, at most `tries` times in all.
+
+        Raises the last Transient when tries or time are up, OutOfTime only if nothing failed before; other errors at once.
+        """
+        reason: Transient | None = None
+        attempt = 0
+        while True:
+            try:
+                self.check()
+                return work()
+            except Transient as error:
+                if reason is None or not isinstance(error, OutOfTime):
+                    reason = error
+            attempt += 1
+            if attempt == tries:
+                raise reason
+            try:
+                self.pause(attempt)
+            except OutOfTime:
+                raise reason from None
+
 
 UNLIMITED = Effort(lambda: math.inf)
 """For work that nobody waits for."""
@@ -161,21 +183,22 @@ def write_all(
 def _write_some(store: Store, writes: Sequence[Update], effort: Effort) -> list[StoreError | None]:
     answers: list[StoreError | None] = [None] * len(writes)
     left = list(range(len(writes)))
-    attempt = 0
-    while True:
+
+    def write_left() -> None:
         told: Sequence[StoreError | None]
         try:
-            effort.check()
             told = store.write_each([writes[place] for place in left])
         except Transient as error:
             told = [error] * len(left)
         for place, answer in zip(left, told, strict=True):
             answers[place] = answer
-        left = [place for place, answer in zip(left, told, strict=True) if isinstance(answer, Transient)]
-        if not left:
-            return answers
-        attempt += 1
-        try:
-            effort.pause(attempt)
-        except OutOfTime:
-            return answers
+        left[:] = [place for place in left if isinstance(answers[place], Transient)]
+        if left:
+            raise Transient(str(answers[left[0]]))
+
+    try:
+        effort.retry(write_left)
+    except Transient as error:
+        for place in left:
+            answers[place] = answers[place] or error
+    return answers

@@ -339,36 +339,30 @@ class Ledger:
         return None
 
     def _transact(self, changes: list[Change], effort: Effort) -> None:
-        attempt = 0
-        while True:
-            try:
-                effort.check()
-                writes, roles = self._writes(changes)
-                self._tally.add("transactions")
-                self._store.transact(writes)
-            except TransactionCancelled as cancelled:
-                kinds = {reason.kind for reason in cancelled.reasons if reason is not None}
-                if "invalid" in kinds and "condition" not in kinds:
-                    return self._bisect(changes, effort)
-                if "condition" in kinds:
-                    self._learn(cancelled, roles)
-                    return None
-                error: Transient = Transient(str(cancelled))
-            except InvalidRequest:
-                return self._bisect(changes, effort)
-            except Transient as transient:
-                if not (attempt and isinstance(transient, OutOfTime)):  # else what failed before says more
-                    error = transient
-            else:
-                for change in changes:
-                    change.state = "applied"
-                return None
-            attempt += 1
-            try:
-                effort.pause(attempt)
-            except Transient:
-                _fail(changes, error)
-                return None
+        try:
+            effort.retry(partial(self._transact_once, changes))
+        except InvalidRequest:
+            self._bisect(changes, effort)
+        except Transient as error:
+            _fail(changes, error)
+
+    def _transact_once(self, changes: Sequence[Change]) -> None:
+        """Makes one transaction of changes. Those that it finds otherwise than predicted stay pending.
+
+        Raises Transient, and InvalidRequest if an action is refused.
+        """
+        writes, roles = self._writes(changes)
+        self._tally.add("transactions")
+        try:
+            self._store.transact(writes)
+        except TransactionCancelled as cancelled:
+            kinds = {reason.kind for reason in cancelled.reasons if reason is not None}
+            if "condition" in kinds:
+                self._learn(cancelled, roles)
+                return
+            raise (InvalidRequest if "invalid" in kinds else Transient)(str(cancelled)) from cancelled
+        for change in changes:
+            change.state = "applied"
 
     def _bisect(self, changes: list[Change], effort: Effort) -> None:
         if len(changes) > 1:
@@ -682,7 +676,9 @@ class Ledger:
         change.goal, change.text = step, canonical_text(step)
         change.pieces = difference(before, step, settled, change.settling, change.opened.of)
         change.retracted = _retracted(before, step, settled)
-        attempt = 0
+        return effort.retry(partial(self._advance_once, change, step, last, effort))
+
+    def _advance_once(self, change: Change, step: Contributions, last: bool, effort: Effort) -> bool:
         while True:
             effort.check()
             writes, roles = self._writes([change])
@@ -703,12 +699,10 @@ class Ledger:
                         continue
                     message = next(r.message for r in cancelled.reasons if r is not None and r.kind == "invalid")
                     raise InvalidRequest(message) from cancelled
+                raise Transient(str(cancelled)) from cancelled
             except InvalidRequest:
                 if not self._relieved(change, effort):
                     raise
-                continue
-            except Transient:
-                pass
             else:
                 old = change.entry
                 change.entry = Entry(
@@ -721,8 +715,6 @@ class Ledger:
                 )
                 change.touched |= change.entry.targets
                 return True
-            attempt += 1
-            effort.pause(attempt)
 
     def _relieved(self, change: Change, effort: Effort) -> bool:
         """Whether the entry owes less than before, which may have been what made it too large."""

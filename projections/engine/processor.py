@@ -226,7 +226,7 @@ class _Batch:
         """Whether the rules are in force; if not, or if that cannot be told now, all records are reported as failed."""
         reason = OUTDATED
         try:
-            self._standing = self._patiently(self._setup.registry.admit)
+            self._standing = self.effort.retry(self._setup.registry.admit)
             if not self._standing.outdated(self._program):
                 return True
         except Misconfigured:
@@ -246,16 +246,6 @@ class _Batch:
         """Reports all records as failed, and none as rejected: they are delivered again."""
         self.rejected.clear()
         self._fail(_sequences(records), reason)
-
-    def _patiently(self, work: Callable[[], Standing]) -> Standing:
-        attempt = 0
-        while True:
-            try:
-                self.effort.check()
-                return work()
-            except Transient:
-                attempt += 1
-                self.effort.pause(attempt)
 
     def _publishes(self, rule: Rule) -> bool:
         return self._standing is None or self._standing.publishes(rule)
@@ -517,19 +507,10 @@ class _Batch:
     def _attempt(self, work: Callable[[], None], sequence: str, rule: str, key: str) -> None:
         if self.effort.over:
             return self._fail([sequence], str(self.effort.out_of_time))
-        attempt = 0
-        while True:
-            try:
-                self.effort.check()
-                return work()
-            except Transient as error:
-                attempt += 1
-                try:
-                    self.effort.pause(attempt)
-                except Transient:
-                    return self._failed([sequence], error, rule=rule, key=key)
-            except InvalidRequest as error:
-                return self._failed([sequence], error, rule=rule, key=key)
+        try:
+            self.effort.retry(work)
+        except (Transient, InvalidRequest) as error:
+            self._failed([sequence], error, rule=rule, key=key)
 
     # The answer.
 

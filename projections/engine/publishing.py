@@ -127,20 +127,10 @@ class Publisher:
     def _try(
         self, target: Target, work: Callable[[], None], effort: Effort, failures: dict[Target, StoreError]
     ) -> None:
-        attempt = 0
-        while True:
-            try:
-                effort.check()
-                return work()
-            except (Transient, InvalidRequest) as error:
-                attempt += 1
-                try:
-                    if isinstance(error, InvalidRequest):
-                        raise
-                    effort.pause(attempt)
-                except StoreError:
-                    failures[target] = error
-                    return None
+        try:
+            effort.retry(work)
+        except (Transient, InvalidRequest) as error:
+            failures[target] = error
 
     def _rule(self, target: Target) -> LedgerRule | None:
         rule = self._program.rules.get(target[0])

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 from projections.engine.application import ApplicationItems
 from projections.engine.copies import Copier, CopyHeal, copies_of
 from projections.engine.delta import SETTLED, unmarked, without_mark
-from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
+from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.embeds import Embedder, Push
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
@@ -614,23 +614,13 @@ class Refresher:
 
     def _attempt(self, what: str, effort: Effort, work: Callable[[], Any], rule: str | None = None) -> Any:
         """The result of a piece of work, of one rule perhaps; None if it failed, which is noted."""
-        attempt, reason = 0, ""
-        while True:
-            try:
-                effort.check()
-                return work()
-            except Transient as error:
-                if not (attempt and isinstance(error, OutOfTime)):  # else what failed before says more
-                    reason = str(error)
-                attempt += 1
-                try:
-                    effort.pause(attempt)
-                except Transient:
-                    self.failed[what] = reason
-                    return None
-            except InvalidRequest as error:
-                self.rejected[rejected_by(error, rule, what)] = None
-                return None
+        try:
+            return effort.retry(work)
+        except Transient as error:
+            self.failed[what] = str(error)
+        except InvalidRequest as error:
+            self.rejected[rejected_by(error, rule, what)] = None
+        return None
 
     def _note(self, rule: str, key: str, error: StoreError) -> None:
         if isinstance(error, InvalidRequest):

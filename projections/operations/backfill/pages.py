@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from projections.engine import rebuild
@@ -278,27 +279,18 @@ class _Work:
         past = self._pages.past(self._run.retiring)
         if not past:
             return
-        attempt = 0
         guards = Guards(self._program, self._standing.ledger)
         withhold = self._store.withhold if not self._run.allow_delete else None
         for key, image in images.items():
-            while True:
-                try:
-                    self.counts.update(retire(past, {key: image}, self._program, self._store, guards, withhold))
-                except Transient as error:
-                    attempt += 1
-                    try:
-                        self._effort.pause(attempt)
-                    except Transient:
-                        self.refresher.failed[encode_key(key)] = str(error)
-                        break
-                except Misconfigured:
-                    raise
-                except Exception as error:
-                    self.refresher.rejected[rejection(error, encode_key(key))] = None
-                    break
-                else:
-                    break
+            work = partial(retire, past, {key: image}, self._program, self._store, guards, withhold)
+            try:
+                self.counts.update(self._effort.retry(work))
+            except Misconfigured:
+                raise
+            except Transient as error:
+                self.refresher.failed[encode_key(key)] = str(error)
+            except Exception as error:
+                self.refresher.rejected[rejection(error, encode_key(key))] = None
 
 
 def rebuilds(store: Store, run: Run) -> list[rebuild.Note]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
+from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.embeds import Push
 from projections.engine.groups import Generations
 from projections.engine.processor import SETTLE_SECONDS
@@ -195,7 +195,7 @@ class Redrive:
         again: list[Push] = []
         for push in pushes:
             try:
-                self._patiently(partial(refresher.embedder.raise_fence, push))
+                self._effort().retry(partial(refresher.embedder.raise_fence, push))
                 self.pushes += 1
                 if self._send is not None:
                     self._send.send([(push, 0.0)])
@@ -223,7 +223,7 @@ class Redrive:
         """All pages of one pass; the second one goes to `again`."""
         page: Push | None = push
         while page is not None:
-            more, hopeless = self._patiently(partial(self._page, page, refresher))
+            more, hopeless = self._effort().retry(partial(self._page, page, refresher))
             for key, reason in hopeless:
                 yield push, f"{push.rule}: {encode_key(key)}: {reason}"
             following = refresher.embedder.following(page, more)
@@ -235,20 +235,6 @@ class Redrive:
 
     def _page(self, push: Push, refresher: Refresher) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
         return refresher.embedder.push_page(push, self._effort())
-
-    def _patiently(self, work: Callable[[], Any]) -> Any:
-        effort, attempt = self._effort(), 0
-        while True:
-            try:
-                return work()
-            except OutOfTime:
-                raise
-            except Transient as error:
-                attempt += 1
-                try:
-                    effort.pause(attempt)
-                except OutOfTime:
-                    raise error from None
 
     # Dead letters of the task queue
 

@@ -253,21 +253,16 @@ class Repair:
                 self._note(self.rejected, {one.key or "": one.reason})
 
     def _attempt(self, key: str, work: Callable[[Effort], object]) -> None:
-        attempt, effort = 0, _effort(self._sleep)
-        while True:
-            try:
-                work(effort)
-                return None
-            except Misconfigured:
-                raise
-            except Transient as error:
-                attempt += 1
-                if attempt == _MOST_TRIES:
-                    return self._note(self.failed, {key: str(error)})
-                effort.pause(attempt)
-            except Exception as error:
-                reason = str(error) if isinstance(error, InvalidRequest) else internal_reason(error)
-                return self._note(self.rejected, {key: reason})
+        effort = _effort(self._sleep)
+        try:
+            effort.retry(partial(work, effort), tries=_MOST_TRIES)
+        except Misconfigured:
+            raise
+        except Transient as error:
+            self._note(self.failed, {key: str(error)})
+        except Exception as error:
+            reason = str(error) if isinstance(error, InvalidRequest) else internal_reason(error)
+            self._note(self.rejected, {key: reason})
 
     def _note(self, where: dict[str, str], reasons: Mapping[str, str]) -> None:
         self.counts["failed" if where is self.failed else "rejected"] += len(reasons)

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from projections.engine.effort import Effort
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import LIVE, RETIRING, TRIED, WITHOUT, Registry, former
-from projections.engine.store import Image, ItemKey
+from projections.engine.store import Image, ItemKey, Write
 from projections.errors import Misconfigured, UsageError
+from tests.engine.world import throttled
 from tests.operations.backfill.stage import (
     ALL,
     AUTHOR,
@@ -357,6 +359,31 @@ def test_a_retired_rule(fate: str) -> None:
     assert copy is tag is after.item("SEEN#4#1", "X") is None
     assert all(json.loads(entry["contributions"]) == {} for entry in after.ledger("E|"))
     assert all(Registry(after.program, after.store).definition(name) is None for name in ("likes", "tags", "listed"))
+
+
+def test_each_item_that_a_retired_rule_wrote_on_begins_with_a_short_pause() -> None:
+    after = lived(ALL).under(AUTHOR, "{likes: remove, tags: remove, names: remove, seen: remove, listed: remove}")
+    backfill = after.backfill(page=100)
+    run = backfill.begin(segments=1, allow_delete=True)
+    while run.phase != "targets":
+        after.phase(backfill, run)
+        run, _ = backfill.forward(run)
+    refused: set[ItemKey] = set()
+    write = after.store.write
+
+    def refuse_once(one: Write) -> Image | None:
+        if one.key.table == "main" and one.key not in refused:
+            refused.add(one.key)
+            raise throttled()
+        return write(one)
+
+    after.store.write = refuse_once  # type: ignore[method-assign]
+    pauses: list[float] = []
+    for segment in backfill.segments(run):
+        done = backfill.page(run, segment, Effort(lambda: 900.0, sleep=pauses.append, chance=lambda: 1.0))
+        assert done.failed == {}
+    assert len(refused) > 5
+    assert pauses == [0.04] * len(refused)
 
 
 def test_children_are_freed_of_a_retired_embed() -> None:
