@@ -7,13 +7,15 @@ from typing import Any
 
 from projections.language.canonical import Aggregate, Copy, Document, Index, Latest, Top
 from projections.language.embeds import children_of
+from projections.language.facts import indexes_fed
 
 __all__ = ["Path", "path_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How a rule writes. Write units are those of items of up to 1 KB, without what secondary indexes charge.
+    """How a rule writes. Write units are those of items of up to 1 KB, and of the index entries that an index rule makes;
+    other entries of the target in secondary indexes cost one more each.
 
     `alone` is what one change costs that comes by itself and concerns one target (one child, for an embed); `shared` what
     each of many costs that come in one batch and concern one target, where that is less.
@@ -57,7 +59,10 @@ def _live_path(document: Document, name: str) -> Path:
         case Latest():
             return _ledger("latest", 1, 1)
         case Index():
-            return Path("index", "1 conditional write on the item itself, if its key changes", 1)
+            indexes = indexes_fed(document, rule)
+            entries = f"1 entry in {' and 1 in '.join(indexes)}"
+            how = f"1 conditional write on the item itself, which makes {entries}, if its key changes"
+            return Path("index", how, 1 + len(indexes))
     children = children_of(document.to_document(), name)
     found = (
         "children are found in their own item collection"

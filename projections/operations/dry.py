@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from math import ceil
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
@@ -15,6 +14,7 @@ from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.operations.adoption import Adoption
 from projections.operations.caution import MOST_EXAMPLES, Effects
+from projections.stores.capacity import TRANSACTIONAL, read_units, write_units, written
 from projections.stores.conditions import holds
 from projections.stores.limits import item_size
 
@@ -55,7 +55,7 @@ class DryStore:
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
         found = self._store.get_many(keys)
         with self._lock:
-            self.done["read units"] += sum(_read_units(found.get(key, {})) for key in keys)
+            self.done["read units"] += sum(_read_units([found.get(key, {})]) for key in keys)
             for key in keys:
                 self._seen.setdefault(key, found.get(key))
             return {key: dict(image) for key in keys if (image := self._seen[key]) is not None}
@@ -68,7 +68,7 @@ class DryStore:
 
     def _counted(self, page: Page) -> Page:
         with self._lock:
-            self.done["read units"] += ceil(sum(map(item_size, page.items)) / 4096)
+            self.done["read units"] += _read_units(page.items)
         return page
 
     # Writes
@@ -80,7 +80,7 @@ class DryStore:
     def transact(self, writes: Sequence[Action]) -> None:
         with self._lock:
             for write in writes:
-                self.done["write units"] += 2 * _write_units(_size(write))
+                self.done["write units"] += TRANSACTIONAL * write_units(_size(write))
                 if about := self._effects.of(write):
                     self.done[about] += 1
 
@@ -103,7 +103,7 @@ class DryStore:
 
     def _rehearse(self, write: Write) -> Image | None:
         if write.key.table == LEDGER:
-            self.done["write units"] += _write_units(_size(write))
+            self.done["write units"] += write_units(_size(write))
             if about := self._effects.of(write):
                 self.done[about] += 1
             return None
@@ -121,7 +121,7 @@ class DryStore:
         self.done[f"{what}|{rule}"] += 1
         if self._adoption is not None and before is not None:
             self._adoption.written(rule, write.key, before, after or {})
-        self.done["write units"] += self._cost(write.key.table, before or {}, after or {})
+        self.done["write units"] += written(before, after, self._store.schema(write.key.table)).total
         if after is None and len(self.examples) < MOST_EXAMPLES:
             self.examples[encode_key(write.key)] = rule
         return before if after is None else None
@@ -132,23 +132,9 @@ class DryStore:
         image = before if before is not None else self._store.schema(write.key.table).wire(write.key)
         return {**{name: value for name, value in image.items() if name not in write.remove}, **write.set}
 
-    def _cost(self, table: str, before: Image, after: Image) -> int:
-        units = _write_units(max(item_size(before), item_size(after)))
-        for partition, sort in self._store.schema(table).indexes.values():
-            names = [name for name, _ in (*partition, *sort)]
-            places = [[image[name] for name in names] for image in (before, after) if all(n in image for n in names)]
-            if places:  # an item that moves within an index is written twice
-                moved = len(places) == 2 and places[0] != places[1]
-                units += (2 if moved else 1) * _write_units(item_size(after or before))
-        return units
 
-
-def _read_units(image: Mapping[str, Value]) -> int:
-    return max(1, ceil(item_size(image) / 4096))
-
-
-def _write_units(size: int) -> int:
-    return max(1, ceil(size / 1024))
+def _read_units(images: Iterable[Image]) -> int:
+    return int(read_units(sum(map(item_size, images))))
 
 
 def _size(write: Action) -> int:

@@ -13,12 +13,13 @@ from metered import Metered
 from projections.aws.clients import client, create_table, delete_table
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Schema, Update
 from projections.errors import ConditionFailed, TransactionCancelled
-from projections.inspect.rehearsal.capacity import read_units, write_units, written
 from projections.inspect.rehearsal.recorder import Action, RecordingStore, Spent
 from projections.inspect.rehearsal.rehearse import rehearse
 from projections.inspect.rehearsal.roles import ROLES, purpose_of
 from projections.language.program import Program
 from projections.local.events import read
+from projections.operations.dry import DryStore
+from projections.stores.capacity import read_units, write_units, written
 from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import Oracle
@@ -95,6 +96,18 @@ def swaps_halves_of_a_key(action: Action) -> bool:
         if had != has and had < names and has < names:
             return True
     return False
+
+
+def test_a_dry_run_counts_the_same_units_of_single_writes() -> None:
+    program = compiled(RULES[0])
+    recorder, dry = RecordingStore(MemoryStore({"main": SCHEMA})), DryStore(MemoryStore({"main": SCHEMA}), program)
+    for number, write in enumerate(random_writes(Random(7))):
+        recorder.write(write)
+        (request,) = recorder.taken()
+        dry.done.clear()
+        dry.write(write)
+        if request.actions[0].before is not None or isinstance(write, Update):  # deleting nothing is not counted
+            assert dry.done["write units"] == request.write_units, (number, write)
 
 
 def test_units_of_reads_are_what_dynamodb_local_reports(dynamodb_local_url: str) -> None:

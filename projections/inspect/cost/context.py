@@ -12,9 +12,9 @@ from projections.inspect.cost.flow import REMOVE, Flow
 from projections.inspect.cost.packing import Pieces
 from projections.inspect.cost.terms import Term
 from projections.inspect.cost.workload import Assumptions
-from projections.inspect.rehearsal.capacity import read_units, write_units
 from projections.language.program import Program
 from projections.language.rules import CopyRule, IndexRule
+from projections.stores.capacity import read_units, write_units
 
 __all__ = ["LITTLE", "BatchCost", "Context", "Effects"]
 

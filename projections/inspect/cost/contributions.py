@@ -11,9 +11,9 @@ from projections.inspect.cost.facts import RuleFacts
 from projections.inspect.cost.flow import EDIT, INSERT, REMOVE, Flow
 from projections.inspect.cost.packing import Packed, Pieces, Shape, pack
 from projections.inspect.cost.terms import Term
-from projections.inspect.rehearsal.capacity import TRANSACTIONAL, read_units, write_units
 from projections.inspect.rehearsal.recorder import KEYS_PER_REQUEST
 from projections.language.rules import CopyRule, PickRule
+from projections.stores.capacity import TRANSACTIONAL, read_units, write_units
 from projections.stores.statements import BATCH_STATEMENTS
 
 __all__ = ["batched", "contribute", "queried"]

@@ -9,8 +9,8 @@ from projections.inspect.cost.contributions import batched, queried
 from projections.inspect.cost.facts import RuleFacts, index_keys
 from projections.inspect.cost.flow import EDIT, INSERT, REMOVE, Flow
 from projections.inspect.cost.terms import Term
-from projections.inspect.rehearsal.capacity import write_units
 from projections.language.rules import CopyRule, IndexRule
+from projections.stores.capacity import write_units
 
 __all__ = ["copy", "heal", "healing_calls", "index"]
 

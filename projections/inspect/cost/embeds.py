@@ -9,8 +9,8 @@ from projections.inspect.cost.context import BatchCost, Context, Effects
 from projections.inspect.cost.facts import RuleFacts
 from projections.inspect.cost.flow import EDIT, INSERT, REMOVE, Flow
 from projections.inspect.cost.terms import Term
-from projections.inspect.rehearsal.capacity import read_units, write_units
 from projections.language.embeds import EmbedRule
+from projections.stores.capacity import read_units, write_units
 from projections.stores.statements import BATCH_STATEMENTS
 
 __all__ = ["embed"]

@@ -11,8 +11,8 @@ from typing import Any
 from projections.inspect.cost.context import BatchCost, Context
 from projections.inspect.cost.facts import RuleFacts, index_keys
 from projections.inspect.cost.figures import GROUP_WRITES_PER_SECOND, PARTITION_WRITE_UNITS
-from projections.inspect.rehearsal.capacity import TRANSACTIONAL, write_units
 from projections.language.rules import AggregateRule, IndexRule
+from projections.stores.capacity import TRANSACTIONAL, write_units
 
 __all__ = ["HotKey", "hot_keys"]
 

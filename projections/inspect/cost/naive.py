@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from projections.inspect.cost.context import LITTLE, Context
 from projections.inspect.cost.facts import RuleFacts, index_keys
 from projections.inspect.cost.flow import EDIT, INSERT, REMOVE, Flow
-from projections.inspect.rehearsal.capacity import read_units, write_units
 from projections.language.embeds import EmbedRule
 from projections.language.rules import CopyRule, IndexRule
+from projections.stores.capacity import read_units, write_units
 
 __all__ = ["NaiveCost", "naive"]
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from projections.engine.store import Check, Image, ItemKey, Page, Schema, Update, Value, Write, rounds
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled
-from projections.inspect.rehearsal.capacity import TRANSACTIONAL, Projections, Units, read_units, written
+from projections.stores.capacity import TRANSACTIONAL, Projections, Units, read_units, written
 from projections.stores.limits import item_size
 from projections.stores.memory import MemoryStore
 from projections.stores.statements import BATCH_STATEMENTS

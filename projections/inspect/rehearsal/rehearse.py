@@ -13,7 +13,6 @@ from projections.engine.records import Record, decode
 from projections.engine.registry import Registry
 from projections.engine.store import ItemKey
 from projections.errors import BadInput, ProjectionsError
-from projections.inspect.rehearsal.capacity import Projections
 from projections.inspect.rehearsal.invocation import Invocation
 from projections.inspect.rehearsal.recorder import RecordingStore, Request, Spent
 from projections.inspect.rehearsal.stage import set_stage
@@ -21,6 +20,7 @@ from projections.language.program import Program
 from projections.local.event_source.stream import created_at
 from projections.local.replay import ROUNDS, logical_names
 from projections.local.tables import LEDGER, MemoryTables, schemas
+from projections.stores.capacity import Projections
 from projections.stores.memory import MemoryStore
 
 __all__ = ["Batch", "Decoded", "Rehearsal", "rehearse"]

@@ -1,7 +1,7 @@
 """What DynamoDB charges for one request: write units and read units, of the table and of its indexes.
 
 Source: "Read/write capacity mode" and "Global secondary indexes" in DynamoDB's developer guide; the same as MiniStack and
-DynamoDB Local report (tests/tools/test_capacity.py).
+DynamoDB Local report (tests/tools/test_rehearsal.py).
 """
 
 from __future__ import annotations
