@@ -374,7 +374,7 @@ def test_the_json_has_rules_with_keys_paths_and_findings(capsys: pytest.CaptureF
     assert len(document["rules"]) == len(load(FILES[0]).projections)
     rule = next(rule for rule in document["rules"] if rule["name"] == "listed")
     assert rule["findings"][0]["code"] == "hot-partition"
-    assert rule["path"]["alone"] == 1
+    assert rule["path"]["alone"] == 2
 
 
 def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
