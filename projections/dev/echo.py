@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from projections.engine.store import Image
 from projections.inspect.explain.records import RecordTold
 from projections.language.program import Program
-from projections.language.values import same
+from projections.language.values import changed_attributes
 
 __all__ = ["is_own"]
 
@@ -15,7 +14,7 @@ def is_own(program: Program, told: RecordTold) -> bool:
     record = told.record
     if record is None or told.entity is None:
         return False
-    changed = _changed(record.old, record.new)
+    changed = changed_attributes(record.old, record.new)
     guarded = any(name.startswith(program.guard_prefix) for name in changed)
     owned = program.entities[told.entity].owned_by_rules
     if owned and guarded and record.old is None:
@@ -26,8 +25,3 @@ def is_own(program: Program, told: RecordTold) -> bool:
         return True
     derived = program.derived_attributes(told.entity)
     return bool(changed) and all(name in derived or name.startswith(program.guard_prefix) for name in changed)
-
-
-def _changed(old: Image | None, new: Image | None) -> list[str]:
-    before, after = old or {}, new or {}
-    return [name for name in {*before, *after} if not same(before.get(name), after.get(name))]

@@ -25,7 +25,7 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule
 from projections.language.scope import Item
-from projections.language.values import same
+from projections.language.values import differing
 
 __all__ = ["Copier", "CopyHeal", "CopyWrite", "copies_of", "freed_by", "heals_of", "writes_of"]
 
@@ -367,7 +367,7 @@ class Copier:
                 owned = self._guards.owned(rule, target, item, image)
                 stamp = self._guards.stamp(target, at, by=source)
                 desired: dict[str, Value | None] = {**dict.fromkeys(sorted(owned)), **wanted, name: stamp}
-                if not all(same(item.get(each), value) for each, value in desired.items()):
+                if differing(item, desired):
                     self._items.write(rule.into, target, desired, rule, item)
                     self._tally.add("healed", 0 if healed else 1)
                 return self._waits_no_more(heal, waiting)
@@ -427,7 +427,7 @@ class Copier:
             return False
         owned = self._guards.owned(rule, target, item)
         desired: dict[str, Value | None] = {**dict.fromkeys(owned), **attributes}
-        return all(same(item.get(attribute), value) for attribute, value in desired.items())
+        return not differing(item, desired)
 
     def _renew(
         self,

@@ -47,7 +47,7 @@ from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.scope import Item
-from projections.language.values import same
+from projections.language.values import differing, same
 
 __all__ = ["CHILDREN_PER_PAGE", "Embedder", "Fence", "Push", "last_offer", "needs_pull", "reference_of"]
 
@@ -368,7 +368,7 @@ class Embedder:
             fence = Fence.read(raised.get(fences[rule.name, key])) if key is not None else Fence()
             image = images.get(key) if key is not None else None
             wanted = self.wanted(rule, child, key, fence, image)
-            if not all(same(child.image.get(name), value) for name, value in wanted.items()):
+            if differing(child.image, wanted):
                 writes.append((rule, child, self._update_as_read(rule, child, wanted)))
         slices = [writes[start : start + _AT_ONCE] for start in range(0, len(writes), _AT_ONCE)]
         answers = self._run([partial(self._paced, [write for _, _, write in some]) for some in slices])
@@ -428,7 +428,7 @@ class Embedder:
                 fence = self._fence(rule.name, by)
                 parent_image = self._store.get(reference)
             wanted = self.wanted(rule, child, reference, fence, parent_image)
-            if all(same(child.image.get(name), value) for name, value in wanted.items()):
+            if not differing(child.image, wanted):
                 return
             try:
                 self._store.write(self._update_as_read(rule, child, wanted))

@@ -15,7 +15,7 @@ from projections.errors import BadInput, ConditionFailed
 from projections.language.program import Entity, Program
 from projections.language.rules import IndexRule
 from projections.language.scope import Item
-from projections.language.values import same
+from projections.language.values import differing
 
 __all__ = ["IndexWrite", "index_attributes", "index_write", "write_index"]
 
@@ -54,7 +54,7 @@ def index_write(program: Program, item: Item, sequence: str) -> tuple[IndexWrite
         desired, problem = index_attributes(rule, item)
         if problem is not None:
             problems.append((rule.name, problem))
-        wrong = {name: value for name, value in desired.items() if not same(item.image.get(name), value)}
+        wrong = differing(item.image, desired)
         if wrong:
             values.update(wrong)
             names.append(rule.name)

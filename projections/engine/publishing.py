@@ -24,7 +24,7 @@ from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreE
 from projections.language.keys import decode_key
 from projections.language.program import Entity, Program
 from projections.language.rules import CopyRule, LedgerRule, Members, PickRule
-from projections.language.values import same
+from projections.language.values import differing
 
 __all__ = ["Publisher", "shares_calls", "unpublished"]
 
@@ -305,7 +305,7 @@ class Publisher:
             wanted = {**{name: None for name in sorted(owned) if name not in wanted}, **wanted}
         elif makes:
             wanted = {**rule.into.constants, **wanted}
-        shown = all(same(item.get(name), value) for name, value in wanted.items())
+        shown = not differing(item, wanted)
         if not shown:
             self._items.write(rule.into, key, wanted, rule, item)
         if makes and n == 0:
@@ -351,7 +351,7 @@ class Publisher:
             for one in entities:
                 others |= self._program.derived_attributes(one.name) | one.constants.keys()
             wanted |= {name: None for name in rule.attributes if name not in others}
-        shown = all(same(item.get(name), value) for name, value in wanted.items())
+        shown = not differing(item, wanted)
         if not shown:
             self._items.write(entity, key, wanted, rule, item)
         if n == 0:
@@ -390,7 +390,7 @@ class Publisher:
         owned = rule.owned() - rule.into.constants.keys()
         stamp = self._guards.stamp(key, group.at, n=0)
         wanted: dict[str, Value | None] = {**dict.fromkeys(sorted(owned)), self._guards.name(rule.name): stamp}
-        if all(same(item.get(name), value) for name, value in wanted.items()):
+        if not differing(item, wanted):
             return False
         self._items.write(rule.into, key, wanted, rule, item)
         return True

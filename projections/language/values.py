@@ -18,7 +18,9 @@ __all__ = [
     "Resolver",
     "Value",
     "canonical",
+    "changed_attributes",
     "decimal_of",
+    "differing",
     "kind_of",
     "lookup",
     "number_text",
@@ -259,3 +261,15 @@ def same(a: Value | None, b: Value | None) -> bool:
         case "M":
             return ours.keys() == theirs.keys() and all(same(ours[name], theirs[name]) for name in ours)
     return False
+
+
+def differing(image: Image | None, wanted: Mapping[str, Value | None]) -> dict[str, Value | None]:
+    """Return the attributes of `wanted` that an item does not hold as given there; None stands for an absent attribute."""
+    held = image or {}
+    return {name: value for name, value in wanted.items() if not same(held.get(name), value)}
+
+
+def changed_attributes(before: Image | None, after: Image | None) -> list[str]:
+    """Return the names of the attributes that differ between two images of an item; None stands for no item."""
+    old, new = before or {}, after or {}
+    return [name for name in dict.fromkeys([*new, *old]) if not same(old.get(name), new.get(name))]

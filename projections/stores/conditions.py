@@ -28,8 +28,9 @@ from projections.engine.store import (
     Update,
     Value,
 )
+from projections.language.values import same
 
-__all__ = ["Expressions", "expressed", "expressions", "holds", "operands", "paths", "projection", "same", "shape"]
+__all__ = ["Expressions", "expressed", "expressions", "holds", "operands", "paths", "projection", "shape"]
 
 ORDERED = frozenset("SNB")
 """The types that have an order; DynamoDB refuses `<` on others."""
@@ -71,28 +72,6 @@ def holds(condition: Condition, item: Image | None) -> bool:
             return found is not None and _less(found, condition.value)
         case Above():
             return found is not None and _less(condition.value, found)
-
-
-def same(one: Value, other: Value) -> bool:
-    """Equality as DynamoDB has it: numbers by value, sets and maps without order, never across types."""
-    if one == other:
-        return True
-    ((kind, a),) = one.items()
-    ((other_kind, b),) = other.items()
-    if kind != other_kind:
-        return False
-    match kind:
-        case "N":
-            return Decimal(a) == Decimal(b)
-        case "NS":
-            return {Decimal(text) for text in a} == {Decimal(text) for text in b}
-        case "SS" | "BS":
-            return set(a) == set(b)
-        case "L":
-            return len(a) == len(b) and all(map(same, a, b))
-        case "M":
-            return a.keys() == b.keys() and all(same(value, b[name]) for name, value in a.items())
-    return False
 
 
 def operands(condition: Condition) -> list[tuple[Value, bool]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.facts import EVERY, creators, origins
 from projections.language.program import Program
-from projections.language.values import same
+from projections.language.values import changed_attributes
 from projections.printable import printable
 from projections.testing.items import key_words, value_words
 
@@ -56,8 +56,7 @@ class Comparison:
         else:
             rows = [
                 (name, value_words(actual.get(name)), value_words(expected.get(name)), self._rule(entity, name))
-                for name in sorted(actual.keys() | expected.keys())
-                if not same(actual.get(name), expected.get(name))
+                for name in sorted(changed_attributes(expected, actual))
             ]
             if rows:
                 yield title + ("" if listed else "  is not in `then`, so it should be as the application wrote it")

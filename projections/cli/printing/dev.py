@@ -16,7 +16,7 @@ from projections.inspect.diff.difference import Difference
 from projections.inspect.explain.records import RecordTold
 from projections.inspect.explain.words import encoded_words, key_words, value_words
 from projections.language.findings import Finding
-from projections.language.values import plain_item, same
+from projections.language.values import changed_attributes, plain_item
 from projections.terminal import Styled, console, count, print_line, styled
 
 __all__ = ["Teller"]
@@ -226,6 +226,6 @@ def _changed(old: Image | None, new: Image | None, prefix: str) -> str:
         return "deleted"
     if old is None:
         return "created"
-    names = [n for n in dict.fromkeys([*new, *old]) if not n.startswith(prefix) and not same(old.get(n), new.get(n))]
+    names = [name for name in changed_attributes(old, new) if not name.startswith(prefix)]
     parts = [f"{n} {value_words(old.get(n), 24)} → {value_words(new.get(n), 24)}" for n in names]
     return ", ".join(parts) or "its guard"

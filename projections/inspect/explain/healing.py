@@ -20,7 +20,7 @@ from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule
 from projections.language.scope import Item
-from projections.language.values import same
+from projections.language.values import changed_attributes, same
 
 __all__ = ["copy_reason", "freed_reason", "group_reason", "healing_reason", "pull_reason", "release_reason", "released"]
 
@@ -46,9 +46,7 @@ def healing_reason(
             "something put an old state of the item back"
         )
     known = {*ours, guard}
-    foreign = sorted(
-        name for name in old.keys() | new.keys() if name not in known and not same(old.get(name), new.get(name))
-    )
+    foreign = sorted(set(changed_attributes(old, new)) - known)
     return f"the guard {guard} changed together with {', '.join(foreign[:5])}: something put the whole item back"
 
 

@@ -21,7 +21,7 @@ from projections.language.ordering import decode_order
 from projections.language.program import Program
 from projections.language.rules import CopyRule, IndexRule, LedgerRule, Rule
 from projections.language.scope import Item
-from projections.language.values import same
+from projections.language.values import changed_attributes
 
 __all__ = ["RuleTold", "contribution_words", "tell_source"]
 
@@ -179,15 +179,9 @@ def _copy(program: Program, rule: CopyRule, old: Item | None, new: Item | None) 
         return RuleTold(rule.name, rule.kind, "source", effect, f"takes its copy {names} away", reasons, changes)
     if not before:
         return RuleTold(rule.name, rule.kind, "source", "copies", f"gets a copy, {names}", (), changes)
-    differing = sorted({name for target in after for name in _differing(before.get(target), after[target])})
+    differing = sorted({name for target in after for name in changed_attributes(before.get(target), after[target])})
     what = f"brings its copy {names} up to date: {', '.join(differing)}"
     return RuleTold(rule.name, rule.kind, "source", "copies", what, (), changes)
-
-
-def _differing(before: Image | None, after: Image) -> list[str]:
-    if before is None:
-        return sorted(after)
-    return [name for name in before.keys() | after.keys() if not same(before.get(name), after.get(name))]
 
 
 def _image_words(image: Image | None) -> str:

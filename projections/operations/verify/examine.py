@@ -21,14 +21,13 @@ from projections.engine.groups import Generations, read_groups, read_members
 from projections.engine.indexes import index_attributes
 from projections.engine.ledger_items import Entry, entry_key, fence_key
 from projections.engine.refresh import goal_of
-from projections.engine.store import Image, ItemKey, Store, Value
+from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Misconfigured, Transient
 from projections.language.contribution import Contributions, canonical_text
 from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key, encode_key
 from projections.language.rules import CopyRule, LedgerRule
 from projections.language.scope import Item
-from projections.language.values import same
 from projections.operations.verify import published, showing
 from projections.operations.verify.drift import LEFT_OVER, Drift
 from projections.operations.verify.left import left_on
@@ -215,7 +214,9 @@ class Examiner:
             source, wanted = made
             common = replace(common, source=source)
             common = replace(common, kind="copy stale")
-            drifts = _wrong(common, item, {name: wanted.get(name) for name in sorted(names | wanted.keys())})
+            drifts = published.wrong_values(
+                common, item, {name: wanted.get(name) for name in sorted(names | wanted.keys())}
+            )
             by = guard.by if guard is not None else None
             if not drifts and not shadow and by != source:
                 drifts = [replace(common, kind="guard", attribute=name, actual=by, expected=source)]
@@ -233,7 +234,7 @@ class Examiner:
             for rule in self._scope.indexes.get(item.entity.name, ()) if item is not None else ():
                 assert item is not None
                 common = Drift("index", rule.name, subject.key, source=subject.key, shadow=self._scope.shadow(rule))
-                drifts += _wrong(common, item.image, index_attributes(rule, item)[0])
+                drifts += published.wrong_values(common, item.image, index_attributes(rule, item)[0])
             found[subject] = Finding(_state([drift.text() for drift in drifts]), tuple(drifts), _image(images.get(key)))
         return found
 
@@ -274,7 +275,9 @@ class Examiner:
             return Finding()
         wanted = self._embedder.wanted(rule, child, parent, fence, image)
         common = Drift("embed", rule.name, encode_key(child.key), at=at or None, source=by, shadow=shadow)
-        drifts = _wrong(common, child.image, {each: wanted[each] for each in rule.attributes if each in wanted})
+        drifts = published.wrong_values(
+            common, child.image, {each: wanted[each] for each in rule.attributes if each in wanted}
+        )
         state = _state(held, [drift.text() for drift in drifts], fence.version)
         late = bool(drifts) and own and at < fence.version
         if not shadow:
@@ -385,15 +388,6 @@ def _image(item: Image | None) -> str:
     """What stands for a whole item."""
     text = "" if item is None else json.dumps(item, sort_keys=True)
     return blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def _wrong(common: Drift, item: Image, desired: Mapping[str, Value | None]) -> list[Drift]:
-    """The attributes that are not as they should be; what they have in common is given."""
-    return [
-        replace(common, attribute=name, actual=showing.value(item.get(name)), expected=showing.value(value))
-        for name, value in desired.items()
-        if not same(item.get(name), value)
-    ]
 
 
 def _both(one: Finding, other: Finding) -> Finding:

@@ -8,15 +8,15 @@ from dataclasses import replace
 from projections.engine.groups import Group, first_members, summed
 from projections.engine.guards import Guard
 from projections.engine.ledger_items import CLOSED
-from projections.engine.store import Image, ItemKey
+from projections.engine.store import Image, ItemKey, Value
 from projections.language.keys import encode_key, escape
 from projections.language.rules import AggregateRule, CopyRule, LedgerRule, Member, PickRule, Totals
-from projections.language.values import number_text, same
+from projections.language.values import differing, number_text
 from projections.operations.verify import showing
 from projections.operations.verify.drift import Drift
 from projections.operations.verify.scope import Scope
 
-__all__ = ["amounts_of", "differences", "gathered", "lacks_first_part"]
+__all__ = ["amounts_of", "differences", "gathered", "lacks_first_part", "wrong_values"]
 
 
 def differences(
@@ -53,21 +53,18 @@ def differences(
         values = {**{name: None for name in owned if name not in values}, **values}
     elif makes:
         values = {**rule.into.constants, **values}
-    found = [
-        replace(
-            common,
-            kind="value",
-            attribute=name,
-            actual=showing.value(item.get(name)),
-            expected=showing.value(value),
-            raw=raw,
-        )
-        for name, value in values.items()
-        if not same(item.get(name), value)
-    ]
+    found = wrong_values(replace(common, kind="value", raw=raw), item, values)
     if not shadow:
         found += _guard(rule, scope.program.guard(rule.name), common, guard, group, members, bool(found))
     return found
+
+
+def wrong_values(common: Drift, item: Image, desired: Mapping[str, Value | None]) -> list[Drift]:
+    """Return a drift for each attribute that is not as desired; `common` has what they have in common."""
+    return [
+        replace(common, attribute=name, actual=showing.value(item.get(name)), expected=showing.value(value))
+        for name, value in differing(item, desired).items()
+    ]
 
 
 def _guard(

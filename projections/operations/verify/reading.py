@@ -22,7 +22,7 @@ from projections.language.keys import ItemKey, encode_key, escape, key_text
 from projections.language.ordering import decode_order, encode_order
 from projections.language.rules import CopyRule, LedgerRule
 from projections.language.scope import Item, resolver
-from projections.language.values import canonical, number_text, same
+from projections.language.values import canonical, differing, number_text
 from projections.operations.verify import facts
 from projections.operations.verify.facts import Page, residues, slot_residues
 from projections.operations.verify.left import left_on
@@ -109,7 +109,7 @@ class Reading:
             self._copied(made, item, key, page)
         for index in scope.indexes.get(entity, ()):
             desired = index_attributes(index, item)[0]
-            if not all(same(item.image.get(name), value) for name, value in desired.items()):
+            if differing(item.image, desired):
                 wrong.append(subject_text(INDEX, "", key))
                 break
         for into in scope.published_into.get(entity, ()):
