@@ -14,6 +14,7 @@ from projections.deploy.cloudformation import Document
 from projections.deploy.comparison import STREAM, Comparison, Pair, variables
 from projections.deploy.delivery import delivery_findings
 from projections.deploy.finding import Finding, Severity
+from projections.deploy.kinds import ENVIRONMENT, FUNCTIONS, KEYS, NOT_JUDGED, RECURSION, VERSIONS
 from projections.deploy.naming import TABLE
 from projections.deploy.needs import MAIN, Deployment
 from projections.deploy.permissions import permission_findings
@@ -64,7 +65,7 @@ def _functions(both: Comparison) -> Iterator[Finding]:
             severity: Severity = "error" if ours.properties["Handler"] == STREAM else "warning"
             reason = f"no function here has the handler {ours.properties['Handler']}"
             instead = f"take {ours.id} from what `projections template` writes"
-            yield both.finding(severity, "functions", ("Resources",), reason, instead)
+            yield both.finding(FUNCTIONS, ("Resources",), reason, instead, rated=severity)
 
 
 def _recursion(both: Comparison, pair: Pair) -> Iterator[Finding]:
@@ -76,7 +77,7 @@ def _recursion(both: Comparison, pair: Pair) -> Iterator[Finding]:
             f"Lambda stops {pair.theirs.id} after about 16 messages to its own queue, so long pushes end in the middle"
         )
         path = pair.theirs.path("RecursiveLoop") if "RecursiveLoop" in pair.theirs.properties else pair.theirs.path()
-        yield both.finding("error", "recursion", path, reason, "RecursiveLoop: Allow")
+        yield both.finding(RECURSION, path, reason, "RecursiveLoop: Allow")
 
 
 _NOT_OF_A_VERSION = (
@@ -108,14 +109,14 @@ def _versions(both: Comparison, pair: Pair) -> Iterator[Finding]:
             f"SAM publishes no version of {function.id} for most of its properties, so its alias keeps the old ones"
         )
         instead = "AutoPublishAliasAllProperties: true"
-        yield both.finding("warning", "versions", function.path("AutoPublishAlias"), reason, instead)
+        yield both.finding(VERSIONS, function.path("AutoPublishAlias"), reason, instead)
     if missing:
         reason = (
             f"if only {', '.join(sorted(missing))} change{'' if len(missing) > 1 else 's'}, SAM publishes no version of "
             f"{function.id}, so its alias keeps the old value{'s' if len(missing) > 1 else ''}"
         )
         instead = "refer to it in VersionDescription, as `projections template --gradual` does"
-        yield both.finding("warning", "versions", function.path("AutoPublishAlias"), reason, instead)
+        yield both.finding(VERSIONS, function.path("AutoPublishAlias"), reason, instead)
 
 
 # The environment
@@ -127,18 +128,18 @@ def _environment(both: Comparison, pair: Pair) -> Iterator[Finding]:
     streams = [part for part in given.get("STREAM_ARN", "").split(",") if both.names.judged(part)]
     if given.get("TABLES", "").startswith("${"):
         reason = f"TABLES of {function.id} is {given['TABLES']}, so nothing can be said of these tables"
-        yield both.finding("note", "not-judged", _place(both, function, "TABLES"), reason)
+        yield both.finding(NOT_JUDGED, _place(both, function, "TABLES"), reason)
     else:
         try:
             Settings.read({**given, "STREAM_ARN": ",".join(streams)})
         except Misconfigured as error:
-            yield both.finding("error", "environment", _place(both, function), f"{function.id}: {error}")
+            yield both.finding(ENVIRONMENT, _place(both, function), f"{function.id}: {error}")
         yield from _table_names(both, function, given)
     for name, value in variables(pair.ours).items():
         if name not in given and not name.startswith(_HOW) and name not in (*_NAMED, "RULES_FILE"):
             reason = f"{function.id} has no environment variable {name}"
             instead = f"`projections template` sets it to {value}"
-            yield both.finding("warning", "environment", _place(both, function), reason, instead)
+            yield both.finding(ENVIRONMENT, _place(both, function), reason, instead, rated="warning")
 
 
 def _new_rules(both: Comparison, pair: Pair) -> Iterator[Finding]:
@@ -147,7 +148,7 @@ def _new_rules(both: Comparison, pair: Pair) -> Iterator[Finding]:
     if existing and both.text(variables(pair.theirs).get("NEW_RULES", "live")) == "live":
         reason = f"NEW_RULES is live, but {existing[0]} is not made in this template: rules overwrite values in it"
         path = _place(both, pair.theirs, "NEW_RULES")
-        yield both.finding("warning", "environment", path, reason, "NEW_RULES: fill, then `projections backfill`")
+        yield both.finding(ENVIRONMENT, path, reason, "NEW_RULES: fill, then `projections backfill`", rated="warning")
 
 
 def _table_names(both: Comparison, function: Resource, given: dict[str, str]) -> Iterator[Finding]:
@@ -164,7 +165,7 @@ def _table_names(both: Comparison, function: Resource, given: dict[str, str]) ->
         reason = f"TABLES does not fit the rules: missing are [{lacking}], unknown are [{strange}]"
         instead = "name each table of the rules, and no other"
     path = _place(both, function, "TABLES" if "TABLES" in given else "TABLE_NAME")
-    yield both.finding("error", "environment", path, f"{function.id}: {reason}", instead)
+    yield both.finding(ENVIRONMENT, path, f"{function.id}: {reason}", instead)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -194,11 +195,11 @@ def _stored(both: Comparison, schema: Schema, name: str, called: str, *, streams
     for simple in both.theirs.of_type("AWS::Serverless::SimpleTable"):
         if name == f"${{{simple.id}}}":
             reason = f"{called} is a SimpleTable, which has no sort key, no stream and no indexes"
-            yield both.finding("error", "keys", ("Resources", simple.id), reason, "make it an AWS::DynamoDB::Table")
+            yield both.finding(KEYS, ("Resources", simple.id), reason, "make it an AWS::DynamoDB::Table")
             return
     keys = " and ".join(f"{key} ({kind})" for key, kind in (schema.partition, schema.sort or ("", "")) if key)
     more = [f"indexes {', '.join(schema.indexes)}"] if schema.indexes else []
     more += ["a stream with NEW_AND_OLD_IMAGES"] if streams else []
     reason = f"{called}, {name}, is not made in this template, so its keys, indexes, stream and TTL cannot be judged"
     instead = f"it needs the key {keys}{''.join(f', {one}' for one in more)}: see `aws dynamodb describe-table`"
-    yield both.finding("note", "not-judged", ("Resources",), reason, instead)
+    yield both.finding(NOT_JUDGED, ("Resources",), reason, instead)

@@ -18,6 +18,7 @@ from projections.deploy.needs import MAIN, Deployment
 from projections.deploy.resolution import FUNCTION, Resolution, Resource, placeholders
 from projections.deploy.streams import mappings_of
 from projections.deploy.template import sam_template
+from projections.language.findings import Kind
 from projections.language.mistakes import Location
 
 __all__ = ["STREAM", "Comparison", "Pair", "variables"]
@@ -44,8 +45,10 @@ class Comparison:
         self.our_names = Naming(self.ours)
         self.names = Naming(self.theirs)
 
-    def finding(self, severity: Severity, code: str, path: Location, reason: str, instead: str = "") -> Finding:
-        return found(self.document, severity, code, path, reason, instead)
+    def finding(
+        self, kind: Kind, path: Location, reason: str, instead: str = "", rated: Severity | None = None
+    ) -> Finding:
+        return found(self.document, kind, path, reason, instead, rated)
 
     @cached_property
     def pairs(self) -> list[Pair]:

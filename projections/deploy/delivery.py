@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from projections.deploy.comparison import Comparison
 from projections.deploy.finding import Finding
+from projections.deploy.kinds import DELIVERY, FILTERS, NOT_JUDGED
 from projections.deploy.needs import TableNeeds
 from projections.deploy.resolution import placeholders
 from projections.deploy.streams import StreamMapping, mappings_of, patterns_of
@@ -33,7 +34,7 @@ def delivery_findings(both: Comparison) -> Iterator[Finding]:
         if name is None:
             unknown = True
             reason = f"whose stream this is cannot be judged from here: {mapping.stream}"
-            yield both.finding("note", "not-judged", mapping.path, reason)
+            yield both.finding(NOT_JUDGED, mapping.path, reason)
         else:
             read.setdefault(name, []).append(mapping)
     for table in both.deployment.tables:
@@ -41,7 +42,7 @@ def delivery_findings(both: Comparison) -> Iterator[Finding]:
             yield from _filters(both, table, read[table.name])
         elif table.name in both.tables and not unknown:
             reason = f"no event source mapping brings the records of table {table.name} to {function.id}"
-            yield both.finding("error", "delivery", function.path("Events"), reason, "map its stream")
+            yield both.finding(DELIVERY, function.path("Events"), reason, "map its stream")
 
 
 def _table(both: Comparison, mapping: StreamMapping) -> str | None:
@@ -62,26 +63,26 @@ def _settings(both: Comparison, mapping: StreamMapping) -> Iterator[Finding]:
     try:
         settings = Settings.from_properties(known)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
-        yield both.finding("error", "delivery", mapping.path, f"Lambda refuses this mapping: {error}")
+        yield both.finding(DELIVERY, mapping.path, f"Lambda refuses this mapping: {error}")
         return
     if not settings.report_batch_item_failures:
         reason = "without ReportBatchItemFailures Lambda takes every batch for done, also what failed in it"
         instead = "FunctionResponseTypes: [ReportBatchItemFailures]"
-        yield both.finding("error", "delivery", (*mapping.path, "FunctionResponseTypes"), reason, instead)
+        yield both.finding(DELIVERY, (*mapping.path, "FunctionResponseTypes"), reason, instead)
     if mapping.properties.get("TumblingWindowInSeconds"):
         reason = "with a tumbling window Lambda expects a state in the answer, and ours has none"
-        yield both.finding("error", "delivery", (*mapping.path, "TumblingWindowInSeconds"), reason, "leave it out")
+        yield both.finding(DELIVERY, (*mapping.path, "TumblingWindowInSeconds"), reason, "leave it out")
     if settings.starting_position == "LATEST":
         reason = "LATEST misses what is written while the mapping is being made"
         path = (*mapping.path, "StartingPosition")
-        yield both.finding("warning", "delivery", path, reason, "StartingPosition: TRIM_HORIZON")
+        yield both.finding(DELIVERY, path, reason, "StartingPosition: TRIM_HORIZON", rated="warning")
     if not mapping.properties.get("DestinationConfig"):
         reason = "records that Lambda gives up are lost: there is no on-failure destination"
-        yield both.finding("warning", "delivery", mapping.path, reason, "DestinationConfig with an S3 bucket")
+        yield both.finding(DELIVERY, mapping.path, reason, "DestinationConfig with an S3 bucket", rated="warning")
     elif mapping.destination and mapping.destination.startswith("arn:") and mapping.bucket is None:
         reason = "a queue or topic is told the sequence numbers of what Lambda gave up, and not the records"
         path = (*mapping.path, "DestinationConfig")
-        yield both.finding("note", "delivery", path, reason, "the ARN of a bucket, which gets the records too")
+        yield both.finding(DELIVERY, path, reason, "the ARN of a bucket, which gets the records too", rated="note")
 
 
 def _filters(both: Comparison, table: TableNeeds, mappings: Sequence[StreamMapping]) -> Iterator[Finding]:
@@ -92,16 +93,16 @@ def _filters(both: Comparison, table: TableNeeds, mappings: Sequence[StreamMappi
         filters, unusable = patterns_of(mapping, both.document)
         for wrong in unusable:
             unknown = unknown or wrong.unknown
-            code = "not-judged" if wrong.unknown else "filters"
-            yield both.finding("note" if wrong.unknown else "error", code, wrong.path, wrong.reason)
+            kind = NOT_JUDGED if wrong.unknown else FILTERS
+            yield both.finding(kind, wrong.path, wrong.reason)
         if not filters and not unusable:
             return  # everything arrives
         for attribute in _numeric(filters):
             reason = f"`numeric` never fits the key attribute {attribute}: an event holds numbers as text"
-            yield both.finding("error", "filters", path, reason, "leave this condition out")
+            yield both.finding(FILTERS, path, reason, "leave this condition out")
         if len(filters) > ALLOWED:
             reason = f"{len(filters)} filters: Lambda takes {ALLOWED} of a mapping, unless a higher quota was granted"
-            yield both.finding("note", "filters", path, reason)
+            yield both.finding(FILTERS, path, reason, rated="note")
         every += filters
     path = (*mappings[0].path, "FilterCriteria")
     ours = [json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns]
@@ -110,7 +111,7 @@ def _filters(both: Comparison, table: TableNeeds, mappings: Sequence[StreamMappi
         if unknown:
             reason += ", unless filters do that cannot be judged"
         instead = f"`projections template` writes {', '.join(ours)}" if ours else "no filters: leave FilterCriteria out"
-        yield both.finding("note" if unknown else "error", "filters", path, reason, instead)
+        yield both.finding(FILTERS, path, reason, instead, rated="note" if unknown else "error")
 
 
 def _numeric(filters: Sequence[Filter]) -> Iterator[str]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from projections.deploy.cloudformation import Document
-from projections.language.findings import Finding, Severity
+from projections.language.findings import Finding, Kind, Severity
 from projections.language.mistakes import Location, dotted
 
 __all__ = ["Finding", "Severity", "found"]
 
 
-def found(document: Document, severity: Severity, code: str, path: Location, reason: str, instead: str = "") -> Finding:
-    """A finding at a path of a template."""
+def found(
+    document: Document, kind: Kind, path: Location, reason: str, instead: str = "", rated: Severity | None = None
+) -> Finding:
+    """Return a finding at a path of a template; `rated` is its severity where that is not the usual one of its kind."""
     line, column = document.place(path)
-    return Finding(severity, code, document.file, line, column, dotted(path), None, reason, instead)
+    severity = rated or kind.severities[0]
+    return Finding(severity, kind.code, document.file, line, column, dotted(path), None, reason, instead)

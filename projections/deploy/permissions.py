@@ -9,6 +9,7 @@ from typing import Any
 
 from projections.deploy.comparison import Comparison, Pair
 from projections.deploy.finding import Finding
+from projections.deploy.kinds import NOT_JUDGED, PERMISSIONS
 from projections.deploy.naming import Naming, covers
 from projections.deploy.resolution import FUNCTION, Resolution, Resource, placeholders
 from projections.language.mistakes import Location
@@ -101,18 +102,18 @@ def permission_findings(both: Comparison, pair: Pair) -> Iterator[Finding]:
     function = pair.theirs
     grants = grants_of(function, both.theirs, both.names)
     for reason, path in grants.unknown:
-        yield both.finding("note", "not-judged", path, f"not all that {function.id} may do can be judged: {reason}")
+        yield both.finding(NOT_JUDGED, path, f"not all that {function.id} may do can be judged: {reason}")
     lacking: dict[str, list[str]] = {}
     names = {f"${{{name}}}" for name in (*both.theirs.resources, *placeholders(list(both.known.values())))}
     for need in needs_of(pair.ours, both.ours, both.our_names, both.known):
         if (denied := grants.denies(need)) is not None:
             reason = f"{function.id} is denied {need.action} on {_short(need.resource)}, which it needs"
-            yield both.finding("error", "permissions", denied.path, reason, "take it out of this statement")
+            yield both.finding(PERMISSIONS, denied.path, reason, "take it out of this statement")
         elif not grants.allows(need) and not grants.may_allow(need, names):
             lacking.setdefault(need.resource, []).append(need.action)
     for resource, actions in lacking.items():
         reason = f"{function.id} may not {', '.join(actions)} on {_short(resource)}"
-        yield both.finding("error", "permissions", grants.path, reason, "allow it there")
+        yield both.finding(PERMISSIONS, grants.path, reason, "allow it there")
 
 
 def _short(arn: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from projections.deploy.cloudformation import Document
 from projections.deploy.finding import Finding, found
+from projections.deploy.kinds import INDEXES, KEYS, NOT_JUDGED, STREAM, TTL
 from projections.deploy.naming import judged
 from projections.deploy.resolution import Resource
 from projections.language.keys import Schema
@@ -36,16 +37,11 @@ def _key(
     path = table.path("KeySchema")
     have, want = _keys(table.properties.get("KeySchema"), types), _wanted([schema.partition], schema.sort)
     if have is None:
-        yield found(document, "note", "not-judged", path, f"the key of {called} cannot be judged from here")
+        yield found(document, NOT_JUDGED, path, f"the key of {called} cannot be judged from here")
     elif have != want:
         reason = f"the key of {called} is {_shown(have)}, the rules say {_shown(want)}"
         yield found(
-            document,
-            "error",
-            "keys",
-            path,
-            reason,
-            "the key of a table cannot be changed: mend the rules, or make another table",
+            document, KEYS, path, reason, "the key of a table cannot be changed: mend the rules, or make another table"
         )
 
 
@@ -56,9 +52,7 @@ def _indexes(
     for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
         listed = table.properties.get(kind, [])
         if not isinstance(listed, list):
-            yield found(
-                document, "note", "not-judged", table.path(kind), f"{kind} of {called} cannot be judged from here"
-            )
+            yield found(document, NOT_JUDGED, table.path(kind), f"{kind} of {called} cannot be judged from here")
             return
         for number, index in enumerate(listed):
             if isinstance(index, Mapping):
@@ -69,17 +63,15 @@ def _indexes(
         want = [(*key, "HASH") for key in partition] + [(*key, "RANGE") for key in sort]
         if name not in found_indexes:
             reason = f"{called} has no index {name}, which the rules name: {_shown(want)}"
-            yield found(document, "error", "indexes", table.path("GlobalSecondaryIndexes"), reason, "add it")
+            yield found(document, INDEXES, table.path("GlobalSecondaryIndexes"), reason, "add it")
             continue
         written, path, _ = found_indexes[name]
         have = _keys(written, types)
         if have is None:
-            yield found(document, "note", "not-judged", path, f"the key of index {name} cannot be judged from here")
+            yield found(document, NOT_JUDGED, path, f"the key of index {name} cannot be judged from here")
         elif have != want:
             reason = f"the key of index {name} is {_shown(have)}, the rules say {_shown(want)}"
-            yield found(
-                document, "error", "indexes", path, reason, "an index cannot be changed: give the new one another name"
-            )
+            yield found(document, INDEXES, path, reason, "an index cannot be changed: give the new one another name")
 
 
 def _stream(document: Document, table: Resource, called: str) -> Iterator[Finding]:
@@ -89,23 +81,21 @@ def _stream(document: Document, table: Resource, called: str) -> Iterator[Findin
     if kind == "NEW_AND_OLD_IMAGES":
         return
     if isinstance(kind, str) and not judged(kind):
-        yield found(document, "note", "not-judged", path, f"the stream of {called} cannot be judged from here: {kind}")
+        yield found(document, NOT_JUDGED, path, f"the stream of {called} cannot be judged from here: {kind}")
         return
     reason = (
         f"{called} has no stream"
         if not kind
         else f"the stream of {called} carries {kind}, so that changes cannot be told"
     )
-    yield found(
-        document, "error", "stream", path, reason, "StreamSpecification: { StreamViewType: NEW_AND_OLD_IMAGES }"
-    )
+    yield found(document, STREAM, path, reason, "StreamSpecification: { StreamViewType: NEW_AND_OLD_IMAGES }")
 
 
 def _ttl(document: Document, table: Resource, schema: Schema, called: str) -> Iterator[Finding]:
     ttl = table.properties.get("TimeToLiveSpecification")
     path = table.path("TimeToLiveSpecification")
     if isinstance(ttl, str) or (isinstance(ttl, Mapping) and not judged(dict(ttl))):
-        yield found(document, "note", "not-judged", path, f"the TTL of {called} cannot be judged from here")
+        yield found(document, NOT_JUDGED, path, f"the TTL of {called} cannot be judged from here")
         return
     enabled = isinstance(ttl, Mapping) and str(ttl.get("Enabled")).lower() in ("true", "yes", "on")
     attribute = ttl.get("AttributeName") if isinstance(ttl, Mapping) and enabled else None
@@ -115,16 +105,16 @@ def _ttl(document: Document, table: Resource, schema: Schema, called: str) -> It
         reason = f"items of {called} expire by {attribute}, and the rules do not know it"
         yield found(
             document,
-            "warning",
-            "ttl",
+            TTL,
             path,
             reason,
             f"say `ttl: {attribute}` there, and `expires: true` of the entities",
+            rated="warning",
         )
     else:
         reason = f"items of {called} expire by {attribute or 'nothing'}, the rules say {schema.ttl}"
         instead = f"TimeToLiveSpecification: {{ AttributeName: {schema.ttl}, Enabled: true }}"
-        yield found(document, "error", "ttl", path, reason, instead)
+        yield found(document, TTL, path, reason, instead)
 
 
 def _types(definitions: Any) -> Mapping[str, str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from projections.errors import RulesError
 from projections.language.findings import CODES, SEVERITIES, Finding, Remark, remarks
+from projections.language.findings.kinds import MISTAKE, UNUSED_IGNORE
 from projections.language.loader import problems, source_of, text_of, understand
 from projections.language.mistakes import Mistake, dotted
 from projections.language.models import Rules
@@ -71,13 +72,15 @@ def _mistaken(error: RulesError) -> Iterator[Finding]:
     for one in error.problems:
         first, _, rest = one.path.partition(".")
         rule = rest.split(".")[0].split("[")[0] if first == "projections" and rest else None
-        yield Finding("error", "mistake", one.file, one.line, one.column, one.path, rule, one.message, "")
+        yield Finding("error", MISTAKE.code, one.file, one.line, one.column, one.path, rule, one.message, "")
 
 
 def _placed(remark: Remark, source: Source, file: str) -> Finding:
     line, column = source.position(Mistake(remark.path, "", remark.offset, remark.at_key))
     path = dotted(remark.path)
-    return Finding(remark.severity, remark.code, file, line, column, path, remark.rule, remark.reason, remark.instead)
+    return Finding(
+        remark.severity, remark.kind.code, file, line, column, path, remark.rule, remark.reason, remark.instead
+    )
 
 
 # --- accepted findings ---
@@ -95,12 +98,12 @@ def _accepted(text: str, file: str, found: Iterable[Finding]) -> Iterator[Findin
             yield finding
     for line, column, code in dict.fromkeys(place for places in comments.values() for place in places):
         if (line, code) not in used:
-            reason = (
-                f"there is no {code} here to ignore"
-                if code in CODES
-                else f'there is no finding "{code}"{suggest(code, CODES)}'
-            )
-            yield Finding("note", "unused-ignore", file, line, column, "(comment)", None, reason, "remove the comment")
+            if code in CODES:
+                reason, instead = f"there is no finding {code} here", "remove the comment"
+            else:
+                reason = f'there is no finding "{code}"{suggest(code, CODES)}'
+                instead = "correct the code, which docs/findings.md explains, or remove the comment"
+            yield Finding("note", UNUSED_IGNORE.code, file, line, column, "(comment)", None, reason, instead)
 
 
 def _comments(text: str) -> dict[int, list[tuple[int, int, str]]]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-__all__ = ["DOCS", "ROOT", "Block", "Example", "blocks", "examples", "headings", "said"]
+__all__ = ["DOCS", "ROOT", "Block", "Example", "added", "blocks", "examples", "headings", "said"]
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -82,7 +82,7 @@ def examples(page: str) -> Iterator[Example]:
                 before = found[-1] if block.text.startswith(LATER) else None
                 found.append(Example(base, block.line, block.heading, before))
             elif data.keys() & {"entities", "projections"}:
-                found.append(Example(_added(base, data), block.line, block.heading))
+                found.append(Example(added(base, data), block.line, block.heading))
             else:
                 assert found[-1].case is None, f"line {block.line}: a second case for one rule file"
                 found[-1].case = data
@@ -92,10 +92,11 @@ def examples(page: str) -> Iterator[Example]:
     return iter(found)
 
 
-def _added(base: str, data: dict[str, Any]) -> str:
+def added(base: str, data: dict[str, Any]) -> str:
+    """Return a rule file with more entities and rules, as JSON."""
     document = YAML(typ="safe").load(base)
-    for part, added in data.items():
-        document[part] = {**document.get(part, {}), **added}
+    for part, more in data.items():
+        document[part] = {**document.get(part, {}), **more}
     return json.dumps(document, indent=1)
 
 

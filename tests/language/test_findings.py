@@ -290,7 +290,7 @@ def test_a_comment_that_accepts_nothing_says_so() -> None:
     (one,) = reviewed(BASE + "  # check: ignore hot-partitions\n").findings
     assert str(one) == (
         f'<rules>:{FIRST}:3: (comment): note [unused-ignore]: there is no finding "hot-partitions" '
-        '(did you mean "hot-partition"?) → remove the comment'
+        '(did you mean "hot-partition"?) → correct the code, which docs/findings.md explains, or remove the comment'
     )
 
 

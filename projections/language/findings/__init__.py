@@ -1,5 +1,7 @@
 """Findings: what a careful reviewer would say of rules that make sense. Each family is a function from facts to remarks.
 
+`kinds` lists and explains what can be found.
+
 | module | is about |
 | --- | --- |
 | `names` | names that nothing binds, and names that differ by case |
@@ -25,8 +27,9 @@ from projections.language.findings.chains import chains
 from projections.language.findings.conditions import conditions
 from projections.language.findings.expiry import expiry
 from projections.language.findings.facts import Facts
-from projections.language.findings.finding import SEVERITIES, Finding, Remark, Severity
+from projections.language.findings.finding import Finding, Remark
 from projections.language.findings.indexes import indexes
+from projections.language.findings.kinds import CODES, KINDS, SEVERITIES, Kind, Severity
 from projections.language.findings.lengths import lengths
 from projections.language.findings.names import names
 from projections.language.findings.partitions import partitions
@@ -35,38 +38,9 @@ from projections.language.findings.targets import targets
 from projections.language.findings.transactions import transactions
 from projections.language.models import Rules
 
-__all__ = ["CODES", "SEVERITIES", "Finding", "Remark", "Severity", "remarks"]
+__all__ = ["CODES", "KINDS", "SEVERITIES", "Finding", "Kind", "Remark", "Severity", "remarks"]
 
 _FAMILIES = (names, conditions, sorting, lengths, partitions, transactions, chains, targets, indexes, expiry)
-
-CODES = (
-    "unknown-attribute",
-    "other-case",
-    "never-recognised",
-    "never-fits",
-    "unpadded-number",
-    "padded-number",
-    "number-does-not-fit",
-    "date-order",
-    "long-key",
-    "hot-partition",
-    "hot-group",
-    "many-contributions",
-    "long-chain",
-    "shared-key",
-    "not-derived",
-    "claimed-copy",
-    "copied-index-key",
-    "copied-ttl",
-    "large-list",
-    "large-lists",
-    "wrong-type",
-    "half-an-index-key",
-    "unreachable-case",
-    "expiry-undecided",
-    "no-ttl",
-)
-"""What a finding can be, beside `mistake`."""
 
 
 def remarks(rules: Rules) -> Iterator[Remark]:

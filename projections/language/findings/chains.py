@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
+from projections.language.findings.kinds import LONG_CHAIN
 from projections.language.ownership import chains as chains_of
 
 __all__ = ["chains"]
@@ -19,8 +20,7 @@ def chains(facts: Facts) -> Iterator[Remark]:
         if len(chain) < _LONG:
             continue
         yield Remark(
-            "long-chain",
-            "note",
+            LONG_CHAIN,
             ("projections", name),
             f"its effect comes {len(chain)} passes through the stream after the application's write "
             f"({' → '.join(chain)}): about {len(chain)} times the lag of one rule, a second or so and the batching window",

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
+from projections.language.findings.kinds import NEVER_FITS
 from projections.language.findings.numbers import Numbers
 from projections.language.findings.reads import Tested, tests
 from projections.language.patterns import Affix, Alternative, Equals, Numeric
@@ -30,8 +31,7 @@ def conditions(facts: Facts) -> Iterator[Remark]:
 
 def _remark(tested: Tested, is_: str, why: str, compared: str, instead: str) -> Remark:
     return Remark(
-        "never-fits",
-        "warning",
+        NEVER_FITS,
         tested.place,
         f"{tested.test.name} is {is_} ({why}), and {compared} never fits it",
         instead,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
+from projections.language.findings.kinds import EXPIRY_UNDECIDED, NO_TTL
 from projections.language.mistakes import Location
 
 __all__ = ["expiry"]
@@ -24,8 +25,7 @@ def expiry(facts: Facts) -> Iterator[Remark]:
         place: Location = ("table",) if rules.table is not None else ("tables", name)
         if table.ttl is not None and sources_here and not expiring:
             yield Remark(
-                "expiry-undecided",
-                "note",
+                EXPIRY_UNDECIDED,
                 (*place, "ttl"),
                 f"no entity says that its items expire, so a deletion by {table.ttl} counts like any other: what the item "
                 f"contributed is taken back",
@@ -36,8 +36,7 @@ def expiry(facts: Facts) -> Iterator[Remark]:
         if table.ttl is None:
             for entity in expiring:
                 yield Remark(
-                    "no-ttl",
-                    "warning",
+                    NO_TTL,
                     ("entities", entity, "expires"),
                     f"items of {entity} expire, and their table names no attribute for it",
                     "add `ttl: expiresAt` to the table, with the name of that attribute",

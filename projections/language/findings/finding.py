@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
+from projections.language.findings.kinds import Kind, Severity
 from projections.language.mistakes import Location
 
-__all__ = ["SEVERITIES", "Finding", "Remark", "Severity"]
-
-Severity: TypeAlias = Literal["error", "warning", "note"]
-
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-"""From the gravest on.
-
-- error: the rules cannot be used, or a rule can never do what it says.
-- warning: it will go wrong for items or a load that are to be expected.
-- note: worth knowing, and often meant so.
-"""
+__all__ = ["Finding", "Remark"]
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A finding before it is known on which line it stands. `path`, `offset` and `at_key` are as `Mistake` has them."""
+    """A finding before its line is known. `path`, `offset` and `at_key` are as `Mistake` has them.
 
-    code: str
-    severity: Severity
+    `rated` is its severity where that is not the usual one of its kind.
+    """
+
+    kind: Kind
     path: Location
     reason: str
     instead: str
     offset: int | None = None
     at_key: bool = False
+    rated: Severity | None = None
+
+    @property
+    def severity(self) -> Severity:
+        return self.rated or self.kind.severities[0]
 
     @property
     def rule(self) -> str | None:
@@ -42,7 +39,7 @@ class Remark:
 class Finding:
     """A finding with its place: line and column count from 1, and are 0 for rules that were built in Python.
 
-    `code` names what was found, as `hot-partition`; a mistake is `mistake`, and its way out is part of the reason.
+    `code` is that of its kind, as `hot-partition`. A `mistake` has its way out in the reason.
     """
 
     severity: Severity

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.findings.facts import Facts, KeySet
-from projections.language.findings.finding import Remark, Severity
+from projections.language.findings.finding import Remark
+from projections.language.findings.kinds import HALF_AN_INDEX_KEY, UNREACHABLE_CASE, Severity
 from projections.language.findings.names import known_attributes
 from projections.language.findings.reads import reads
 from projections.language.ownership import written
@@ -26,8 +27,7 @@ def indexes(facts: Facts) -> Iterator[Remark]:
         for place, where, _ in cases(rule.index):
             if where in earlier:
                 yield Remark(
-                    "unreachable-case",
-                    "warning",
+                    UNREACHABLE_CASE,
                     ("projections", name, "index", *place),
                     "never applies: a case before it has the same `where`, and the first that fits applies",
                     "put both into one case, or change one of the conditions",
@@ -53,7 +53,7 @@ def _half(facts: Facts, key: KeySet) -> Iterator[Remark]:
         instead = f"set {lacking} here too, or say what the application writes with `index_key` on {key.entity}"
     place = next(one.place for one in (*key.partition, *key.sort))
     reason = f"an item is in {key.index} only if it has {lacking} as well, and {who}"
-    yield Remark("half-an-index-key", severity, place, reason, instead, at_key=True)
+    yield Remark(HALF_AN_INDEX_KEY, place, reason, instead, at_key=True, rated=severity)
 
 
 def _others(facts: Facts, key: KeySet) -> set[str]:

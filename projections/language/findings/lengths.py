@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.findings.facts import Facts, KeySet, Made, Slot
-from projections.language.findings.finding import Remark, Severity
+from projections.language.findings.finding import Remark
+from projections.language.findings.kinds import LONG_KEY, Severity
 from projections.language.findings.numbers import Numbers
 from projections.language.pipes import Pipe
 
@@ -79,7 +80,7 @@ def _made(facts: Facts, numbers: Numbers, key: KeySet, made: Made, most: int) ->
 
 def _remark(made: Made, severity: Severity, reason: str, instead: str, slot: Slot | None = None) -> Remark:
     place, offset = (made.place, None) if slot is None else (slot.place, slot.offset)
-    return Remark("long-key", severity, place, reason, instead, offset)
+    return Remark(LONG_KEY, place, reason, instead, offset, rated=severity)
 
 
 def _is_free(facts: Facts, numbers: Numbers, key: KeySet, slot: Slot) -> bool:

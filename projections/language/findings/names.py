@@ -8,6 +8,7 @@ from projections.language.binding import each_variable
 from projections.language.entities import attribute_types
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
+from projections.language.findings.kinds import NEVER_RECOGNISED, OTHER_CASE, UNKNOWN_ATTRIBUTE
 from projections.language.findings.reads import Read, reads
 from projections.language.ownership import written
 from projections.language.patterns import Exists, Pattern, Test
@@ -72,7 +73,7 @@ def _unknown(facts: Facts, read: Read) -> Remark:
         into = facts.projections[read.rule].into
         reason = f"the key of {into} needs {{{read.root}}}, and {reason}"
         ways.insert(0, f'say what it is, with bind: {{{read.root}: "…"}}')
-    return Remark("unknown-attribute", "warning", read.place, reason, ", or ".join(ways), read.offset, read.at_key)
+    return Remark(UNKNOWN_ATTRIBUTE, read.place, reason, ", or ".join(ways), read.offset, read.at_key)
 
 
 def _once(found: list[Read]) -> Iterator[Read]:
@@ -99,8 +100,7 @@ def _never_recognised(facts: Facts) -> Iterator[Remark]:
             if condition.name in facts.variables(name):
                 continue
             yield Remark(
-                "never-recognised",
-                "warning",
+                NEVER_RECOGNISED,
                 ("entities", name, "match", condition.name.split(".")[0]),
                 f"only rules write {name} items, and none writes {condition.name}: "
                 f"what they create is not recognised as {name}",
@@ -150,4 +150,4 @@ def _misspelt(read: Read, other: str, what: str, bound: bool) -> Remark:
     else:
         reason = f"{read.root} of {read.entity} is another name than {other}, {what}: case counts"
         instead = f"if that is meant, write {other}"
-    return Remark("other-case", "warning", read.place, reason, instead, read.offset, read.at_key)
+    return Remark(OTHER_CASE, read.place, reason, instead, read.offset, read.at_key)

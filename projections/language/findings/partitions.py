@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import prod
 
 from projections.language.findings.facts import Facts, KeySet, Made
-from projections.language.findings.finding import Remark, Severity
+from projections.language.findings.finding import Remark
+from projections.language.findings.kinds import HOT_GROUP, HOT_PARTITION, Severity
 from projections.language.mistakes import Location
 from projections.language.models import Projection
 from projections.language.shapes import index_attributes, key_attributes
@@ -96,11 +97,11 @@ def _index(facts: Facts, key: KeySet) -> Iterator[Remark]:
     if few is not None and facts.variables(key.source):
         made = key.partition[0]
         yield Remark(
-            "hot-partition",
-            few.severity,
+            HOT_PARTITION,
             made.place,
             f"{few.share(str(key.index))}; beyond that the index throttles writes to the table itself",
             _bucketed(facts, key, made),
+            rated=few.severity,
         )
 
 
@@ -126,13 +127,13 @@ def _inverted(facts: Facts) -> Iterator[Remark]:
                 continue
             text = template[keys[1]]
             yield Remark(
-                "hot-partition",
-                "note",
+                HOT_PARTITION,
                 ("entities", entity, "key", keys[1]),
                 f'{index} is the table turned round, and every {entity} has {keys[1]} "{text}": all are in one partition '
                 f"of it, which takes {PARTITION_UNITS:,} write units a second; beyond that the index throttles writes to "
                 f"the table itself",
                 f"if writes may come faster, give {index} a partition key of its own, which only items have that it is for",
+                rated="note",
             )
 
 
@@ -141,7 +142,7 @@ def _target(facts: Facts, key: KeySet) -> Iterator[Remark]:
     bounded = all(slot.name in key.listed or slot.piped("date", "bucket") for made in key.sort for slot in made.slots)
     if few is not None and not bounded and facts.variables(key.source):
         made = key.partition[0]
-        yield Remark("hot-partition", few.severity, made.place, few.share("the table"), _bucketed(facts, key, made))
+        yield Remark(HOT_PARTITION, made.place, few.share("the table"), _bucketed(facts, key, made), rated=few.severity)
 
 
 def _group(facts: Facts, rule: Projection, key: KeySet, few: _Few) -> Iterator[Remark]:
@@ -165,11 +166,11 @@ def _group(facts: Facts, rule: Projection, key: KeySet, few: _Few) -> Iterator[R
             f"{{{facts.telling(rule.from_)}|bucket({_BUCKETS})}}, and merge when reading"
         )
     yield Remark(
-        "hot-group",
-        few.severity if rule.aggregate is not None else "note",
+        HOT_GROUP,
         place,
         f"{few.items} go into {into}, {its} about {GROUP_TRANSACTIONS} transactions a second, each of up to 99 changes "
         f"that come in one batch",
         instead,
         at_key=rule.aggregate is not None,
+        rated=few.severity if rule.aggregate is not None else "note",
     )

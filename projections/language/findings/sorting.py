@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from projections.language.findings.facts import Facts, KeySet, Made, Slot
 from projections.language.findings.finding import Remark
+from projections.language.findings.kinds import DATE_ORDER, NUMBER_DOES_NOT_FIT, UNPADDED_NUMBER
 from projections.language.findings.numbers import Numbers
 
 __all__ = ["sorting"]
@@ -31,8 +32,7 @@ def _slot(numbers: Numbers, key: KeySet, made: Made, slot: Slot) -> Iterator[Rem
         order = [_SIGNIFICANCE[code] for code in _codes(pipe.arguments[0])]
         if order != sorted(order):
             yield Remark(
-                "date-order",
-                "warning",
+                DATE_ORDER,
                 slot.place,
                 f"{made.attribute} sorts as text, and {pipe} does not put the greatest unit first: "
                 f"the order will not be that of time",
@@ -55,13 +55,13 @@ def _slot(numbers: Numbers, key: KeySet, made: Made, slot: Slot) -> Iterator[Rem
     else:
         instead = f"write {slot.rewritten('pad(10)')}, or invert(10) for the greatest first"
     yield Remark(
-        "unpadded-number",
-        "warning" if certain else "note",
+        UNPADDED_NUMBER,
         slot.place,
         f"{made.attribute} sorts as text, and {slot.name} {'is' if certain else 'seems to be'} a number ({why}): "
         f"10 would come before 9",
         instead,
         slot.offset,
+        rated="warning" if certain else "note",
     )
 
 
@@ -70,8 +70,7 @@ def _padded(numbers: Numbers, key: KeySet, made: Made, slot: Slot, digits: int) 
     what = {"avg": "an average, which is seldom whole", "negative": "a sum of negative amounts"}.get(function)
     if what is not None:
         yield Remark(
-            "number-does-not-fit",
-            "warning",
+            NUMBER_DOES_NOT_FIT,
             slot.place,
             f"{slot.name} is {what}, and pad and invert take whole numbers of 0 or more: "
             f"all other values are bad input, and the rule does nothing for them",
@@ -80,13 +79,13 @@ def _padded(numbers: Numbers, key: KeySet, made: Made, slot: Slot, digits: int) 
         )
     elif function == "count" and digits < _FEW_DIGITS:
         yield Remark(
-            "number-does-not-fit",
-            "note",
+            NUMBER_DOES_NOT_FIT,
             slot.place,
             f"{slot.name} is a count, and {digits} digits end at {10**digits - 1:,}: "
             f"from there on it is bad input, and the rule does nothing for the item",
             "give it room for 10 digits",
             slot.offset,
+            rated="note",
         )
 
 

@@ -9,6 +9,17 @@ from projections.language.binding import each_variable
 from projections.language.entities import attribute_types, shared_key
 from projections.language.findings.facts import Facts
 from projections.language.findings.finding import Remark
+from projections.language.findings.kinds import (
+    CLAIMED_COPY,
+    COPIED_INDEX_KEY,
+    COPIED_TTL,
+    LARGE_LIST,
+    LARGE_LISTS,
+    NOT_DERIVED,
+    PADDED_NUMBER,
+    SHARED_KEY,
+    WRONG_TYPE,
+)
 from projections.language.findings.lengths import LONG_TEXTS
 from projections.language.findings.numbers import Numbers
 from projections.language.mistakes import Location
@@ -49,8 +60,7 @@ def _shared_key(facts: Facts, name: str) -> Iterator[Remark]:
             continue
         if key := shared_key(facts.rules, table, name, other):
             yield Remark(
-                "shared-key",
-                "warning",
+                SHARED_KEY,
                 ("entities", name),
                 f"rules create {name} items, and under a key such as {key} the application may have a {other}: then no "
                 f"{name} is created until that item is removed (`occupied` in the quarantine and in `verify`)",
@@ -67,8 +77,7 @@ def _not_derived(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     computed = next((slot for slot in slots if slot.piped("bucket", "date") is not None), None)
     if computed is not None:
         yield Remark(
-            "not-derived",
-            "warning",
+            NOT_DERIVED,
             computed.place,
             f"{computed} is computed by this rule, and {rule.into} items must exist before it sets anything on them: "
             f"the application would have to create one for each value",
@@ -84,8 +93,7 @@ def _padded(facts: Facts, name: str) -> Iterator[Remark]:
         slot = next((slot for slot in made.slots if slot.piped("pad", "invert")), None)
         if made.kind == "N" and slot is not None:
             yield Remark(
-                "padded-number",
-                "warning",
+                PADDED_NUMBER,
                 slot.place,
                 f"{made.attribute} is a number, and {slot} has leading zeros for small values: such text is bad input, "
                 f"because a number has one text in a target's key",
@@ -105,8 +113,7 @@ def _claimed(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     if len(told) == 1 and not others:
         (variable,) = told
         yield Remark(
-            "claimed-copy",
-            "note",
+            CLAIMED_COPY,
             ("projections", name, "copy"),
             f"two {rule.from_} items with the same {variable} would claim one {rule.into}, so the copy goes through the "
             f"ledger: 7 write units instead of 1",
@@ -137,8 +144,7 @@ def _index_keys(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     if carried:
         attributes, indexes = " and ".join(carried), " and ".join(dict.fromkeys(map(str, carried.values())))
         yield Remark(
-            "copied-index-key",
-            "warning",
+            COPIED_INDEX_KEY,
             ("projections", name, "copy", "attributes"),
             f"`all` takes {attributes} along: each {rule.into} appears in {indexes} beside the {rule.from_} it was made of",
             "list the attributes to copy; if the copy is to be found there, give it an index rule of its own",
@@ -156,8 +162,7 @@ def _expiry(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     if form != "all":
         place = (*place, form.index(ttl) if isinstance(form, list) else ttl)
     yield Remark(
-        "copied-ttl",
-        "note",
+        COPIED_TTL,
         place,
         f"the copy has {ttl} as well, and expires by itself: if DynamoDB deletes it before its {rule.from_}, it is put back "
         f"until that is gone too",
@@ -177,8 +182,7 @@ def _long_list(name: str, rule: Projection) -> Iterator[Remark]:
     of = f" with {' and '.join(texts)}" if texts else ""
     guess = f", if a text has {_TEXT_BYTES:,} bytes" if texts else ""
     yield Remark(
-        "large-list",
-        "note",
+        LARGE_LIST,
         ("projections", name, "top", "limit"),
         f"{rule.top.limit} elements{of} may have {size // 1024} KB{guess}: a list holds {LIST_BYTES // 1024} KB, and the "
         f"elements that exceed it are left out; each change rewrites the list, for about {LIST_BYTES // 1024} write units",
@@ -193,8 +197,7 @@ def _together(facts: Facts, name: str) -> Iterator[Remark]:
     if size <= _ALL_LISTS:
         return
     yield Remark(
-        "large-lists",
-        "warning",
+        LARGE_LISTS,
         ("projections", next(iter(lists)), "top"),
         f"the lists of {', '.join(lists)} may together have {size // 1024} KB on one {name} item, of the 400 KB that it "
         f"holds with all that the application writes: beyond, the application's own updates of the item fail",
@@ -221,8 +224,7 @@ def _wrong_type(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
         why = numbers.number(rule.from_, path)
         if types.get(target) == "S" and why is not None:
             yield Remark(
-                "wrong-type",
-                "error",
+                WRONG_TYPE,
                 ("projections", name, "copy", "attributes", target if isinstance(form, dict) else position),
                 f"{target} is the key of an index of type S and {path} is a number ({why}): DynamoDB refuses such an item",
                 f"declare {target} as a number, with type N under `indexes`, or make it text with "

@@ -8,6 +8,7 @@ from projections.language.binding import each_variable
 from projections.language.contribution import ENTRY_BYTES
 from projections.language.findings.facts import Facts, KeySet
 from projections.language.findings.finding import Remark
+from projections.language.findings.kinds import MANY_CONTRIBUTIONS
 
 __all__ = ["transactions"]
 
@@ -37,8 +38,7 @@ def transactions(facts: Facts) -> Iterator[Remark]:
         fixed = sum(_fixed(facts, other) for other in facts.projections if facts.projections[other].from_ == rule.from_)
         most = max((ACTIONS - 1 - fixed - (1 - groups)) // actions, 1)
         yield Remark(
-            "many-contributions",
-            "note",
+            MANY_CONTRIBUTIONS,
             ("projections", name, "each"),
             f"more than {most} elements of {path} that change at once take several transactions, of {ACTIONS} actions each; "
             f"more than about {_entries(name, key, facts.typed.rules[name].members):,} in all exceed the limit of one item "

@@ -1,0 +1,488 @@
+"""The kinds of findings that rules can have, as `docs/findings.md` shows them. A finding has its code from here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+__all__ = ["BASE", "CODES", "KINDS", "SEVERITIES", "Kind", "Severity"]
+
+Severity: TypeAlias = Literal["error", "warning", "note"]
+
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+"""The gravest first.
+
+- error: the rules cannot be used, or a rule can never work.
+- warning: the rules will fail for items or a load that must be expected.
+- note: worth knowing, and often intended.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of finding. Its first severity is the usual one.
+
+    `example` has a finding of this kind: rules that are added to `BASE`, or a whole rule file if it has a table.
+    """
+
+    code: str
+    severities: tuple[Severity, ...]
+    summary: str
+    why: str
+    fix: str
+    example: str
+
+
+BASE = """\
+table:
+  key: [PK, SK]
+  indexes:
+    GSI1: [GSI1PK, GSI1SK]
+    Ranking: {board: S, score: N}
+entities:
+  User: {key: {PK: "USER#{user}", SK: PROFILE}}
+  Post: {key: {PK: "USER#{user}", SK: "POST#{post}"}, id: post}
+  Like: {key: {PK: "POST#{post}", SK: "LIKE#{user}"}}
+  Meta: {key: {PK: "POST#{post}", SK: META}}
+  Total: {key: {PK: TOTAL, SK: "{what}"}}
+projections:
+  meta: {from: Post, copy: {into: Meta, attributes: [title, state]}}
+  likes: {from: Like, aggregate: {into: Meta, set: {likes: count, stars: avg(stars)}}}
+"""
+"""The rule file that examples are added to. It has no findings."""
+
+
+# Names
+
+UNKNOWN_ATTRIBUTE = Kind(
+    "unknown-attribute",
+    ("warning",),
+    summary="A rule reads an attribute that its source items never have.",
+    why="Only rules write these items, and no rule writes this attribute. A condition on it never matches, and a key or a "
+    "sum made of it never gets a value. Most often the name is misspelt.",
+    fix="Correct the name, add the attribute to the rule that writes the items, or remove it from this rule.",
+    example="""\
+projections:
+  open:
+    from: Meta
+    where: {sate: [open]}
+    index: {GSI1PK: "{post}", GSI1SK: "{post}"}
+""",
+)
+OTHER_CASE = Kind(
+    "other-case",
+    ("warning",),
+    summary="Two names differ only in upper and lower case.",
+    why="DynamoDB distinguishes `State` from `state`. A rule that reads the wrong one finds no value.",
+    fix="Use one spelling. For a variable of the target's key, bind it to the name that the source has.",
+    example="""\
+projections:
+  open:
+    from: Post
+    where: {State: [open]}
+    aggregate: {into: User, set: {openPosts: count}}
+""",
+)
+NEVER_RECOGNISED = Kind(
+    "never-recognised",
+    ("warning",),
+    summary="Items that rules create do not match their own entity.",
+    why="The entity's `match` requires an attribute that no rule writes, so rules that read this entity ignore the items.",
+    fix="Give the attribute one value in `match`, which is then written on items that rules create, or remove it from "
+    "`match`.",
+    example="""\
+entities:
+  Archived: {key: {PK: "ARCHIVED#{post}", SK: A}, match: {type: [article, video]}}
+projections:
+  archive: {from: Post, copy: {into: Archived, attributes: [title]}}
+""",
+)
+NEVER_FITS = Kind(
+    "never-fits",
+    ("warning",),
+    summary="A condition compares a number with text, or text with a number.",
+    why="A number never equals a text: `5` and `'5'` are different values. The condition never matches.",
+    fix="Write numbers without quotes and text in quotes.",
+    example="""\
+projections:
+  popular:
+    from: Meta
+    where: {likes: ["100"]}
+    index: {GSI1PK: "{post}", GSI1SK: "{post}"}
+""",
+)
+
+# Sort keys
+
+UNPADDED_NUMBER = Kind(
+    "unpadded-number",
+    ("warning", "note"),
+    summary="A sort key of type S contains a number without leading zeros.",
+    why="Text sorts character by character, so 10 comes before 9. A note instead of a warning means that the attribute "
+    "only seems to be a number, because a rule adds it up or compares it.",
+    fix="Pad the number with `pad(10)`, or with `invert(10)` for the greatest first. Averages and negative numbers cannot "
+    "be padded: use a sort key of type N.",
+    example="""\
+projections:
+  ranking:
+    from: Meta
+    index: {GSI1PK: "{post|bucket(4)}", GSI1SK: "{likes}#{post}"}
+""",
+)
+PADDED_NUMBER = Kind(
+    "padded-number",
+    ("warning",),
+    summary="A key attribute of type N is made of a padded number.",
+    why="A number in a key has exactly one text, without leading zeros. Padded text is rejected as bad input.",
+    fix="Remove the pipe. Keys of type N sort by value.",
+    example="""\
+table: {key: {PK: S, rank: N}}
+entities:
+  Player: {key: {PK: "PLAYER#{player}", rank: "{level}"}}
+  Ranked: {key: {PK: "RANKED#{player}", rank: "{position}"}, derived: true}
+projections:
+  ranked:
+    from: Player
+    bind: {position: "{score|pad(8)}"}
+    aggregate: {into: Ranked, set: {players: count}}
+""",
+)
+NUMBER_DOES_NOT_FIT = Kind(
+    "number-does-not-fit",
+    ("warning", "note"),
+    summary="A number is padded that can be negative, fractional, or too long.",
+    why="`pad` and `invert` take whole numbers of 0 or more, of at most the given number of digits. Other values are bad "
+    "input: the rule does nothing for the item, and the record is quarantined.",
+    fix="Use a sort key of type N for averages and negative numbers. Give counts 10 digits.",
+    example="""\
+projections:
+  ranking:
+    from: Meta
+    index: {GSI1PK: "{post|bucket(4)}", GSI1SK: "{stars|pad(4)}"}
+""",
+)
+DATE_ORDER = Kind(
+    "date-order",
+    ("warning",),
+    summary="A date in a sort key does not begin with its greatest unit.",
+    why="Text sorts from the left, so `31.01.2026` comes after `01.12.2026`. The items are not in the order of time.",
+    fix="Write the year first and the smallest unit last: `date(%Y-%m-%d)`.",
+    example="""\
+projections:
+  byDay:
+    from: Like
+    index: {GSI1PK: "{user}", GSI1SK: "{at|date(%d.%m.%Y)}"}
+""",
+)
+
+# Limits
+
+LONG_KEY = Kind(
+    "long-key",
+    ("note", "warning", "error"),
+    summary="A key can be longer than DynamoDB allows.",
+    why="A partition key has at most 2,048 bytes and a sort key 1,024. If a value makes the key longer, the rule does "
+    "nothing for the item, and the record is quarantined. It is a warning if the constant text alone needs most of the "
+    "limit, and an error if it exceeds the limit.",
+    fix="Cut long values with `truncate`, which counts characters of up to 4 bytes, or shorten the constant text.",
+    example="""\
+projections:
+  byTitle:
+    from: Post
+    index: {GSI1PK: "{user}", GSI1SK: "{title}"}
+""",
+)
+HOT_PARTITION = Kind(
+    "hot-partition",
+    ("warning", "note"),
+    summary="All items of an entity share one partition, or a few.",
+    why="A partition takes 1,000 write units a second. Beyond that DynamoDB throttles writes. Throttling of an index "
+    "throttles writes to its table, too: the application's own.",
+    fix="Spread the items over several partitions with `bucket`. Readers then query each of them and merge the results. If "
+    "there are few writes, accept the finding.",
+    example="""\
+projections:
+  newest:
+    from: Meta
+    index: {GSI1PK: ALL, GSI1SK: "{post}"}
+""",
+)
+HOT_GROUP = Kind(
+    "hot-group",
+    ("warning", "note"),
+    summary="All items of an entity contribute to one target, or to a few.",
+    why="The ledger keeps one item for each target, which takes about 500 transactions a second, each of up to 99 changes "
+    "of one batch. Beyond that the stream's function falls behind.",
+    fix="Spread an aggregate with `shards`; its target stays one item. For `top` and `latest`, put a bucket into the "
+    "target's key. If there are few changes, accept the finding.",
+    example="""\
+projections:
+  allLikes:
+    from: Like
+    bind: {what: likes}
+    aggregate: {into: Total, set: {likes: count}}
+""",
+)
+MANY_CONTRIBUTIONS = Kind(
+    "many-contributions",
+    ("note",),
+    summary="An item with a long list contributes to many targets.",
+    why="A transaction has at most 100 actions, so a long list takes several transactions. The record of an item's "
+    "contributions is limited to 190,000 bytes. Beyond that the rule contributes nothing for the item.",
+    fix="Keep the list shorter, or write its elements as items of their own.",
+    example="""\
+entities:
+  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}
+projections:
+  tags:
+    from: Post
+    each: {tag: tags}
+    aggregate: {into: Tag, set: {posts: count}}
+""",
+)
+LONG_CHAIN = Kind(
+    "long-chain",
+    ("note",),
+    summary="A rule's effect takes three or more passes through the stream.",
+    why="A rule that reads what another rule writes runs when that write arrives in the stream. Each pass adds the lag of "
+    "one rule: about a second and the batching window.",
+    fix="Read what the first rule reads, if the delay is too long.",
+    example="""\
+projections:
+  total:
+    from: Meta
+    bind: {what: "{post}"}
+    aggregate: {into: Total, set: {likes: sum(likes)}}
+  ranking:
+    from: Total
+    index: {board: "{what}", score: "{likes}"}
+""",
+)
+
+# Targets
+
+SHARED_KEY = Kind(
+    "shared-key",
+    ("warning",),
+    summary="Rules create items under keys that the application's items can have.",
+    why="A key has one item. If the application's item is there, the derived item is not created until that item is "
+    "removed. The quarantine and `projections verify` report it as `occupied`.",
+    fix="Give derived items keys that no other entity has.",
+    example="""\
+entities:
+  Info: {key: {PK: "POST#{info}", SK: STATS}, match: {type: Info}}
+  Stats: {key: {PK: "POST#{post}", SK: STATS}, match: {type: Stats}, derived: true}
+projections:
+  stats: {from: Like, aggregate: {into: Stats, set: {likes: count}}}
+""",
+)
+NOT_DERIVED = Kind(
+    "not-derived",
+    ("warning",),
+    summary="A rule computes its target's key, but does not create the target.",
+    why="Without `derived: true` a rule only sets attributes on items that exist. The application would have to create one "
+    "item for each computed value, as for each day.",
+    fix="Add `derived: true` to the entity if only rules write its items.",
+    example="""\
+entities:
+  Day: {key: {PK: "DAY#{user}", SK: "{day}"}}
+projections:
+  perDay:
+    from: Like
+    bind: {day: "{at|date(%Y-%m-%d)}"}
+    aggregate: {into: Day, set: {likes: count}}
+""",
+)
+CLAIMED_COPY = Kind(
+    "claimed-copy",
+    ("note",),
+    summary="A copy goes through the ledger because two sources could have the same target.",
+    why="If several sources can have one target, the ledger decides which of them is copied. That costs 7 write units "
+    "instead of 1.",
+    fix="If the variable identifies the source item, declare it as the entity's `id`.",
+    example="""\
+entities:
+  Liked: {key: {PK: "LIKED#{user}", SK: L}}
+projections:
+  liked: {from: Like, copy: {into: Liked, attributes: [at]}}
+""",
+)
+COPIED_INDEX_KEY = Kind(
+    "copied-index-key",
+    ("warning",),
+    summary="`attributes: all` also copies the keys of an index.",
+    why="Each copy then appears in the index beside its source, and queries of the index return both.",
+    fix="List the attributes to copy. If copies belong in the index, write an index rule for them.",
+    example="""\
+entities:
+  Public: {key: {PK: "PUBLIC#{user}", SK: P}}
+projections:
+  byName: {from: User, index: {GSI1PK: "{user}", GSI1SK: "{user}"}}
+  public: {from: User, copy: {into: Public, attributes: all}}
+""",
+)
+COPIED_TTL = Kind(
+    "copied-ttl",
+    ("note",),
+    summary="A copy gets the TTL attribute of its source.",
+    why="DynamoDB then deletes the copy on its own. If it deletes the copy before the source, the rule creates the copy "
+    "again.",
+    fix="Do not copy the attribute. A rule removes the copy when its source expires.",
+    example="""\
+table: {key: [PK, SK], ttl: expiresAt}
+entities:
+  Session: {key: {PK: "SESSION#{session}", SK: S}, id: session, expires: true}
+  Device: {key: {PK: "DEVICE#{session}", SK: D}}
+projections:
+  devices:
+    from: Session
+    expired: retract
+    copy: {into: Device, attributes: [name, expiresAt]}
+""",
+)
+LARGE_LIST = Kind(
+    "large-list",
+    ("note",),
+    summary="A list can exceed 32 KB.",
+    why="A list that a rule maintains holds 32 KB; elements beyond that are left out. Each change writes the whole list, "
+    "for about 32 write units.",
+    fix="List fewer elements, or leave out attributes that readers can look up.",
+    example="""\
+projections:
+  newest:
+    from: Like
+    top: {into: Meta, as: newest, by: at, limit: 50, attributes: [at, text]}
+""",
+)
+LARGE_LISTS = Kind(
+    "large-lists",
+    ("warning",),
+    summary="Several lists on one item can together exceed 100 KB.",
+    why="An item holds 400 KB, including all that the application writes. Beyond that the application's own updates of the "
+    "item fail.",
+    fix="List fewer elements, or put lists on an item of their own: an entity with `derived: true`.",
+    example="""\
+projections:
+  a: {from: Like, top: {into: Meta, as: newest, by: at, limit: 16, attributes: [text]}}
+  b: {from: Like, top: {into: Meta, as: best, by: stars, limit: 16, attributes: [text]}}
+  c: {from: Like, top: {into: Meta, as: longest, by: length, limit: 16, attributes: [text]}}
+  d: {from: Like, top: {into: Meta, as: oldest, by: age, limit: 16, attributes: [text]}}
+""",
+)
+WRONG_TYPE = Kind(
+    "wrong-type",
+    ("error",),
+    summary="A number is copied to an index key of type S.",
+    why="DynamoDB rejects an item whose key attribute has another type, so no copy is ever written.",
+    fix="Declare the key with type N under `indexes`, or write text with `values` and `pad`.",
+    example="""\
+entities:
+  Card: {key: {PK: "CARD#{post}", SK: C}}
+projections:
+  cards: {from: Meta, copy: {into: Card, attributes: {GSI1PK: likes, GSI1SK: title}}}
+""",
+)
+
+# Indexes
+
+HALF_AN_INDEX_KEY = Kind(
+    "half-an-index-key",
+    ("warning", "note"),
+    summary="A rule sets only a part of an index's key.",
+    why="DynamoDB puts an item into an index only if it has all key attributes of the index. It is a note if the "
+    "application may write the rest.",
+    fix="Set the other attribute in the same rule. If the application writes it, declare that with `index_key` on the "
+    "entity.",
+    example="""\
+projections:
+  byPost: {from: Meta, index: {GSI1PK: "{post}"}}
+""",
+)
+UNREACHABLE_CASE = Kind(
+    "unreachable-case",
+    ("warning",),
+    summary="A case of an index rule never applies.",
+    why="The first case that matches applies, and an earlier case has the same `where`.",
+    fix="Merge the cases, or change one of the conditions.",
+    example="""\
+projections:
+  byState:
+    from: Post
+    index:
+      - {where: {state: [open]}, GSI1PK: "OPEN#{user}", GSI1SK: "{post}"}
+      - {where: {state: [open]}, GSI1PK: "TODO#{user}", GSI1SK: "{post}"}
+""",
+)
+
+# TTL
+
+EXPIRY_UNDECIDED = Kind(
+    "expiry-undecided",
+    ("note",),
+    summary="A table has a TTL attribute, but no entity declares that its items expire.",
+    why="A deletion by TTL then counts like any other deletion: the item's contributions are retracted, and counters go "
+    "down.",
+    fix="Add `expires: true` to the entities whose items expire, and `expired: keep` or `expired: retract` to their rules.",
+    example="""\
+table: {key: [PK, SK], ttl: expiresAt}
+entities:
+  Session: {key: {PK: "USER#{user}", SK: "SESSION#{session}"}}
+  User: {key: {PK: "USER#{user}", SK: PROFILE}}
+projections:
+  sessions: {from: Session, aggregate: {into: User, set: {sessions: count}}}
+""",
+)
+NO_TTL = Kind(
+    "no-ttl",
+    ("warning",),
+    summary="Items of an entity expire, but their table has no TTL attribute.",
+    why="The template that `projections template` writes enables TTL only for tables with `ttl`, so nothing expires.",
+    fix="Add `ttl` to the table, with the name of the TTL attribute.",
+    example="""\
+table: {key: [PK, SK]}
+entities:
+  Session: {key: {PK: "USER#{user}", SK: "SESSION#{session}"}, expires: true}
+  User: {key: {PK: "USER#{user}", SK: PROFILE}}
+projections:
+  sessions: {from: Session, expired: keep, aggregate: {into: User, set: {sessions: count}}}
+""",
+)
+
+# The rule file itself
+
+MISTAKE = Kind(
+    "mistake",
+    ("error",),
+    summary="The rule file is invalid.",
+    why="Rules with a mistake cannot be loaded, so nothing can be deployed with them. Other kinds of findings appear when "
+    "all mistakes are corrected.",
+    fix="The message names the place and the correct form. [rules.md](rules.md) describes the format.",
+    example="""\
+projections:
+  byUser: {from: Posts, aggregate: {into: User, set: {posts: count}}}
+""",
+)
+UNUSED_IGNORE = Kind(
+    "unused-ignore",
+    ("note",),
+    summary="A comment `# check: ignore …` accepts nothing.",
+    why="There is no such finding at this place, or the code is misspelt. The comment would hide a finding that appears "
+    "later.",
+    fix="Remove the comment, or correct the code.",
+    example="""\
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Post: {key: {PK: "USER#{user}", SK: "POST#{post}"}}
+projections:
+  byDay:
+    from: Post
+    index: {GSI1PK: "POST#{post}", GSI1SK: "{user}"} # check: ignore hot-partition
+""",
+)
+
+KINDS: Mapping[str, Kind] = {kind.code: kind for kind in list(vars().values()) if isinstance(kind, Kind)}
+"""All of the above, by code."""
+
+CODES = tuple(code for code in KINDS if code not in (MISTAKE.code, UNUSED_IGNORE.code))
+"""The kinds that `# check: ignore` can name."""
