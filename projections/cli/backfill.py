@@ -22,10 +22,15 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
 @live_options
 @stack_option
 @as_json
-@click.option("--rule", "only", multiple=True, metavar="NAME", help="Only for this rule; may be repeated.")
-@click.option("--segments", type=click.IntRange(1, 200), default=4, show_default=True, help="Segments scanned at once.")
+@click.option("--rule", "only", multiple=True, metavar="NAME", help="Backfill only this rule; repeatable.")
 @click.option(
-    "--rate", type=click.IntRange(1), metavar="WRITES_PER_SECOND", help="Write no faster. [default: as fast as it goes]"
+    "--segments", type=click.IntRange(1, 200), default=4, show_default=True, help="Segments to scan in parallel."
+)
+@click.option(
+    "--rate",
+    type=click.IntRange(1),
+    metavar="WRITES_PER_SECOND",
+    help="Maximum writes per second. [default: unlimited]",
 )
 @click.option(
     "--wait",
@@ -33,22 +38,24 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long a function runs at most, its Timeout: changed rules wait for functions that know the old ones.",
+    help="Timeout of the functions: changed rules wait until functions with the old rules have ended.",
 )
 @click.option(
     "--allow-delete",
     is_flag=True,
-    help="Delete copies and derived items that nothing stands for any more, and attributes that rolled back rules may have "
-    "written.",
+    help="Delete copies and derived items that no source item supports any more, and attributes that rolled back rules may "
+    "have written.",
 )
-@click.option("--restart", is_flag=True, help="Begin anew instead of going on where the last run stopped.")
-@click.option("--dry-run", is_flag=True, help="Write nothing; say what would be written, and about what it would cost.")
+@click.option("--restart", is_flag=True, help="Start again instead of continuing where the last run stopped.")
+@click.option(
+    "--dry-run", is_flag=True, help="Write nothing; print what would be written, and an estimate of its cost."
+)
 @click.option(
     "--queue",
     is_flag=False,
     flag_value=_ENVIRONMENT,
     metavar="[URL]",
-    help="Leave the work to the worker function, by its task queue. [without URL: of --stack, or $TASK_QUEUE_URL]",
+    help="Let the worker function do the work, through its task queue. [without URL: of --stack, or $TASK_QUEUE_URL]",
 )
 def command(
     rules: str | None,
@@ -67,13 +74,19 @@ def command(
     dry_run: bool,
     queue: str | None,
 ) -> int:
-    """Make projections right for what the tables hold already, while the application writes.
+    """Project the items that tables already hold, and activate new or changed rules.
 
-    Run it when rules are new, changed or retired, and when the stream was off for longer than 24 hours. Rules go live
-    when all items have been read; until then nothing partial is published. It may be stopped at any time: the same
-    command goes on where it was. Nothing of yours is deleted without --allow-delete.
+    Run it after rules are added, changed or retired, and if the stream was disabled for longer than 24 hours. The
+    application may write meanwhile. Rules become active when all items have been read; until then nothing partial is
+    published. It can be interrupted: the same command continues where it stopped. Nothing of yours is deleted without
+    --allow-delete.
 
     Exits with 1 if anything failed, was rejected, or was not deleted.
+
+    \b
+    Examples:
+      projections backfill --stack shop --dry-run
+      projections backfill --stack shop --queue
     """
     from projections.aws.wiring import at_once
     from projections.cli.printing.backfill import Told, report, report_dry

@@ -29,7 +29,7 @@ COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
     "--template",
     "template",
     metavar="FILE",
-    help="A SAM or CloudFormation template: say instead where it does not agree with the rules.",
+    help="Compare this SAM or CloudFormation template with the rules instead.",
 )
 @as_json
 @click.option(
@@ -37,23 +37,28 @@ COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
     type=click.Choice(["error", "warning", "note"]),
     default="warning",
     show_default=True,
-    help="The least severity that makes the exit code 1.",
+    help="Lowest severity that makes the exit code 1.",
 )
 def command(file: str | None, rules: str | None, template: str | None, as_json: bool, fail_on: str) -> int:
-    """Say whether a rule file makes sense, what each rule does, and what may go wrong with it.
+    """Validate and lint a rule file, or compare a template with it.
 
-    Prints each rule with its source, the key of its target, what it writes there, the path it takes and what that costs;
-    below it what was found: errors (the rules cannot be used, or a rule can never work), warnings (it will go wrong
-    for items or a load that are to be expected) and notes (worth knowing, and often meant so).
+    Prints each rule with its source, the key of its target, what it writes, the path of the write and its cost, and below it
+    the findings: errors (the rules cannot be used, or a rule can never work), warnings (the rules will fail for items or a
+    load that must be expected) and notes (worth knowing, and often intended). docs/findings.md explains each code.
 
-    Exits with 1 if there are errors or warnings; --fail-on error lets warnings pass, --fail-on note lets nothing pass. A
-    comment accepts a warning or note, on its line or above it:
+    Exits with 1 if there are errors or warnings; --fail-on changes that. A comment accepts a warning or note, on its line
+    or above it:
 
     \b
-    GSI1PK: BOARD  # check: ignore hot-partition
+      GSI1PK: BOARD  # check: ignore hot-partition
 
-    With --template: keys, indexes, stream, TTL, filters, environment and permissions of a template. Notes say what cannot
-    be judged from it.
+    With --template, compares keys, indexes, stream, TTL, filters, environment and permissions of a template with the rules.
+    Notes list what cannot be checked there.
+
+    \b
+    Examples:
+      projections check rules.yaml
+      projections check rules.yaml --template template.yaml
     """
     from projections.language.review import review
 

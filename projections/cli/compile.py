@@ -13,11 +13,15 @@ __all__ = ["command"]
 @click.command("compile")
 @rules_argument
 @as_json
-@click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), help="Write here instead.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), help="Write to this file.")
 def command(file: str | None, rules: str | None, as_json: bool, output: str | None) -> None:
-    """Print the canonical JSON of a rule file, as the deployed function reads it.
+    """Print the canonical JSON of a rule file, as the deployed functions read it.
 
-    It needs neither pydantic nor a YAML parser to be loaded; `sam build` puts it into the package.
+    Loading it requires neither pydantic nor a YAML parser. `sam build` puts it into the functions' package.
+
+    \b
+    Example:
+      projections compile rules.yaml -o rules.json
     """
     from pathlib import Path
 

@@ -15,43 +15,67 @@ __all__ = ["command"]
 @click.argument("events", nargs=-1, metavar="[EVENTS…]")
 @rules_option
 @as_json
-@click.option("--events-per-second", "total", type=click.FloatRange(0, min_open=True), metavar="N", help="All changes.")
+@click.option(
+    "--events-per-second",
+    "total",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="Changes per second, of all entities.",
+)
 @click.option(
     "--rate",
     "rates",
     multiple=True,
     metavar="ENTITY=N",
-    help="New items a second; ENTITY:removed=N, or ENTITY:attribute,…=N for edits.",
+    help="New items per second; ENTITY:removed=N for removed ones, ENTITY:attribute,…=N for edits.",
 )
-@click.option("--why", is_flag=True, help="Show the terms that each number is made of.")
+@click.option("--why", is_flag=True, help="Print the terms of each number.")
 @click.option(
-    "--targets", multiple=True, metavar="RULE=N", help="Different targets in a batch. [default: each its own]"
+    "--targets", multiple=True, metavar="RULE=N", help="Different targets in a batch. [default: one for each event]"
 )
-@click.option("--hottest", multiple=True, metavar="RULE=SHARE", help="Share of events its busiest target gets.")
-@click.option("--matching", multiple=True, metavar="RULE=SHARE", help="Share of items it applies to. [default: 1]")
-@click.option("--elements", multiple=True, metavar="RULE=N", help="Elements of an `each`. [default: 3]")
+@click.option("--hottest", multiple=True, metavar="RULE=SHARE", help="Share of events that the busiest target gets.")
+@click.option("--matching", multiple=True, metavar="RULE=SHARE", help="Share of items that it applies to. [default: 1]")
+@click.option("--elements", multiple=True, metavar="RULE=N", help="Elements of the list in `each`. [default: 3]")
 @click.option("--children", multiple=True, metavar="RULE=N", help="Children of a parent. [default: 100]")
-@click.option("--item-bytes", multiple=True, metavar="ENTITY=N", help="Size of an item. [default: 500]")
+@click.option("--item-bytes", multiple=True, metavar="ENTITY=N", help="Size of an item in bytes. [default: 500]")
 @click.option(
     "--projection",
     multiple=True,
     metavar="INDEX=WHAT",
-    help="It projects all, keys or names. [default: all]",
+    help="Projection of an index: all, keys, or names of attributes. [default: all]",
 )
-@click.option("--batch", type=click.FloatRange(1), metavar="N", help="Events in a batch, instead of rate times window.")
+@click.option("--batch", type=click.FloatRange(1), metavar="N", help="Events in a batch. [default: rate times window]")
 @click.option(
-    "--batch-size", type=click.IntRange(1, 10_000), default=500, show_default=True, help="As in the template."
+    "--batch-size",
+    type=click.IntRange(1, 10_000),
+    default=500,
+    show_default=True,
+    help="BatchSize of the event source mapping.",
 )
 @click.option(
     "--window", type=click.FloatRange(0, 300), default=1.0, show_default=True, help="Batching window in seconds."
 )
 @click.option("--shards", type=click.IntRange(1), default=1, show_default=True, help="Shards of the stream.")
 @click.option(
-    "--parallelization", type=click.IntRange(1, 10), default=1, show_default=True, help="ParallelizationFactor."
+    "--parallelization",
+    type=click.IntRange(1, 10),
+    default=1,
+    show_default=True,
+    help="ParallelizationFactor of the event source mapping.",
 )
-@click.option("--memory", type=click.IntRange(128, 10_240), default=1024, show_default=True, help="MB of the function.")
-@click.option("--call-ms", type=click.FloatRange(0), default=None, help="A round trip to DynamoDB. [default: 5]")
-@click.option("--price", "prices", multiple=True, metavar="WHAT=DOLLARS", help="write, read, request, gb-second, sqs.")
+@click.option(
+    "--memory", type=click.IntRange(128, 10_240), default=1024, show_default=True, help="Memory of the function, in MB."
+)
+@click.option(
+    "--call-ms", type=click.FloatRange(0), default=None, help="Milliseconds of a DynamoDB request. [default: 5]"
+)
+@click.option(
+    "--price",
+    "prices",
+    multiple=True,
+    metavar="WHAT=DOLLARS",
+    help="Price of write, read, request, gb-second or sqs.",
+)
 def command(
     events: tuple[str, ...],
     rules: str | None,
@@ -75,17 +99,22 @@ def command(
     call_ms: float | None,
     prices: tuple[str, ...],
 ) -> int:
-    """Say what rules cost on AWS, beside a handler written by hand, and which key gets hot.
+    """Estimate what rules cost on AWS, compared with a handler written by hand, and find hot keys.
 
-    By rates: --events-per-second N is spread evenly over the entities that rules read; --rate Like=500 says how many of
-    which, --rate Like:removed=20 how many go, --rate Post:title=3 how many edits there are of an attribute. By formulas that
-    are tested against DynamoDB's consumed capacity.
+    From rates: --events-per-second N is spread evenly over the entities that rules read. --rate Like=500 sets the new items
+    of an entity per second, --rate Like:removed=20 the removed ones, and --rate Post:title=3 the edits of an attribute. The
+    formulas are tested against DynamoDB's consumed capacity.
 
-    By a sample: EVENTS are recorded stream events, as `replay` takes them; they are played through the real handler on
-    tables in memory, --batch of them at a time, and every request is counted. With --events-per-second the sample is taken
-    for typical of so many.
+    From a sample: EVENTS are recorded stream events, as for `replay`. They run through the real handler on tables in
+    memory, in batches of --batch, and every request is counted. With --events-per-second the result is scaled to that rate.
 
-    Options that take NAME=VALUE may be given several times; a value alone is for all names.
+    Options that take NAME=VALUE can be repeated; a value without a name applies to all names.
+
+    \b
+    Examples:
+      projections cost --rules social --events-per-second 100
+      projections cost --rules social --rate Like=500 --rate Post:title=3
+      projections cost --rules social events/social.json
     """
     from projections.cli.printing.cost import estimate_document, print_estimate
     from projections.inspect.cost.figures import CALL_MS, PRICES, TRANSACTION_MS

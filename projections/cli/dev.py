@@ -20,22 +20,22 @@ __all__ = ["command"]
     "--from",
     "start",
     type=click.Choice(["now", "start"]),
-    help="Begin with what is written from now on, or with all the stream holds. [default: now; start with --until-idle]",
+    help="Start with new records, or with all records in the stream. [default: now; start with --until-idle]",
 )
-@click.option("--create", is_flag=True, help="On an emulator, create what is missing: table, indexes, stream.")
-@click.option("--until-idle", "--once", is_flag=True, help="End when the stream is read and all is done.")
+@click.option("--create", is_flag=True, help="Create missing tables, indexes and streams; on emulators only.")
+@click.option("--until-idle", "--once", is_flag=True, help="Stop when the stream is read and all work is done.")
 @click.option(
     "--backfill/--no-backfill",
     default=None,
-    help="Make right what the tables hold already, when rules are new or change. [default: yes; at AWS, to be said]",
+    help="Backfill rules that are new or change. [default: yes; required at AWS]",
 )
 @click.option(
     "--batch-size",
     type=click.IntRange(1, 10_000),
     metavar="N",
-    help="Records per delivery at most. [default: 1 while few wait, so that each is told with its cost; else 100]",
+    help="Maximum records per delivery. [default: 1 while few wait, to print the cost of each; else 100]",
 )
-@click.option("--aws", is_flag=True, help="Allow real tables at AWS: this writes to them.")
+@click.option("--aws", is_flag=True, help="Allow tables at AWS. This writes to them.")
 def command(
     rules: str | None,
     tables: tuple[str, ...],
@@ -50,17 +50,18 @@ def command(
     batch_size: int | None,
     aws: bool,
 ) -> int:
-    """Follow a table's stream and project live, with what is deployed running in this process.
+    """Run rules on a table's stream, and reload them when they change.
 
-    For DynamoDB Local, MiniStack, LocalStack and others. Every record is told with the rules it concerns, what they wrote
-    and what that cost by the endpoint's own account; what a rule refuses is told with the reason. The rule file may be
-    edited meanwhile: what changed is told and backfilled at once; with mistakes in it the old rules stay. The ledger is
-    --ledger, or a table named as the first with -ledger behind it, which is created.
+    Runs the code of the deployed functions in this process, for DynamoDB Local, MiniStack, LocalStack and others. Prints
+    every record with its rules, what they wrote and the capacity that the endpoint reports; for a rejected record, the
+    reason. When the rule file changes, the changed rules are printed and backfilled at once; if it has mistakes, the old
+    rules stay active. Without --ledger, the ledger is a table named after the first one, as app-ledger, which is created.
+
+    Press Ctrl-C to stop. With --until-idle, exits with 1 if records were quarantined or discarded.
 
     \b
-    projections dev --rules rules.yaml --table app --endpoint-url http://localhost:8000 --create
-
-    Ctrl-C ends it. With --until-idle, exits with 1 if records were quarantined or given up.
+    Example:
+      projections dev --rules rules.yaml --table app --endpoint-url http://localhost:8000 --create
     """
     from projections.aws.clients import client
     from projections.cli.printing.dev import Teller

@@ -25,17 +25,18 @@ __all__ = ["command"]
     type=click.Choice(["text", "markdown", "json"]),
     default="text",
     show_default=True,
-    help="markdown is for a comment on a pull request.",
+    help="Output format; markdown is for comments on pull requests.",
 )
 @as_json
 def command(old: str, new: str | None, rules: str | None, form: str, as_json: bool) -> int:
-    """Say what a change of rules means: targets, owners, deletions, backfills and their cost, the template.
+    """Show what a change of rules requires: backfills, deletions, cost and redeployment.
 
-    OLD and NEW are rule files, or the rules.json of a deployed package; NEW is --rules if it is left out. Exits with 1
-    if anything needs doing, 0 if not.
+    OLD and NEW are rule files, or the rules.json of a deployed package. NEW defaults to --rules. Also prints which targets
+    change, and which attributes get another owner. Exits with 1 if anything needs to be done.
 
     \b
-    git show main:rules.yaml > /tmp/old.yaml && projections diff /tmp/old.yaml rules.yaml
+    Example:
+      git show main:rules.yaml > /tmp/old.yaml && projections diff /tmp/old.yaml rules.yaml
     """
     from projections.cli.printing.diff import as_data, as_markdown, print_difference
     from projections.inspect.diff.difference import difference

@@ -18,15 +18,15 @@ __all__ = ["command"]
 @live_options
 @stack_option
 @as_json
-@click.option("--item", metavar="KEY", help="Explain an item of a live table instead, as PK=POST#p1,SK=METADATA.")
+@click.option("--item", metavar="KEY", help="Explain this item of a live table instead, as PK=POST#p1,SK=METADATA.")
 @click.option(
     "--batch-size",
     type=click.IntRange(1, 10_000),
     default=100,
     show_default=True,
-    help="Of EVENTS: records per delivery at most.",
+    help="Maximum records per delivery of EVENTS.",
 )
-@click.option("--reads", is_flag=True, help="Of EVENTS: show what is read, too.")
+@click.option("--reads", is_flag=True, help="Print the reads of EVENTS, too.")
 def command(
     events: tuple[str, ...],
     rules: str | None,
@@ -40,20 +40,25 @@ def command(
     batch_size: int,
     reads: bool,
 ) -> int:
-    """Say why records do what they do, or where the derived values of an item come from.
+    """Explain what rules do with stream records, or where the derived values of an item come from.
 
-    EVENTS are recorded stream events, as `replay` takes them. Of each record: its entity, or what of the nearest
-    templates does not fit; what each rule makes of it, or why nothing. Then what the batch comes to: every write of the
-    real handler on tables in memory, with its condition in words, the records it is for and its units; then what follows
-    from the tables' own stream.
+    EVENTS are recorded stream events, as for `replay`. Prints the entity of each record, or why none matches, and what each
+    rule does with it, or why nothing. Then prints every write of the batch, as the real handler makes it on tables in
+    memory, with its condition, its records and its capacity units, and the effects of these writes through the tables' own
+    stream.
 
-    --item KEY looks at one item of a live table and writes nothing: every derived value with its rule, guard and sources,
-    and the differences that `verify` finds on it; what the item itself contributes, and whether it should. Whether a group
-    in the ledger is what all source items give, only `verify` tells. KEY may also be encoded, as
-    logs and the quarantine show it: main|POST#p1|METADATA. A character that does not show is printed as \\u001b; KEY may
-    have it so, too. KEY may be a hash, as logs show it under Redact: key:5f2a09…, which is looked for in all tables.
+    --item KEY explains one item of a live table, and writes nothing. Prints every derived value with its rule, guard and
+    sources, the differences that `verify` finds on the item, and what the item itself contributes. Only `verify` checks
+    whether a group in the ledger matches all its source items. KEY is PK=POST#p1,SK=METADATA, or the form that logs and the
+    quarantine show: main|POST#p1|METADATA, with \\u001b for a character that cannot be printed. It can also be a hash that
+    logs show with the parameter Redact: key:5f2a09…, which is searched for in all tables.
 
-    Exits with 1 if records were quarantined or failed, or if something of the item does not agree.
+    Exits with 1 if records were quarantined or failed, or if something on the item differs.
+
+    \b
+    Examples:
+      projections explain --rules social events/like.json
+      projections explain --stack shop --item PK=POST#p1,SK=METADATA
     """
     if bool(events) == bool(item):
         raise UsageError("explain what? Name event files, or an item with --item KEY")

@@ -22,20 +22,18 @@ ENDINGS = {".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "dot", ".gv": "dot"
     "--format",
     "form",
     type=click.Choice(["mermaid", "dot", "html"]),
-    help="Which picture. [default: by the ending of the output file, else mermaid]",
+    help="Output format. [default: by the suffix of the output file, else mermaid]",
 )
-@click.option(
-    "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write it here, not to the screen."
-)
+@click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write to this file.")
 def command(file: str | None, rules: str | None, as_json: bool, form: str | None, output: str | None) -> None:
-    """Draw entities and rules.
+    """Draw entities and rules as Mermaid, Graphviz DOT or an HTML page.
 
-    As a Mermaid flowchart, in DOT for Graphviz, or as an HTML page that needs no network and shows for each rule its
-    keys, conditions and cost:
+    The HTML page requires no network, and shows the keys, conditions and cost of each rule.
 
     \b
-    projections graph rules.yaml -o rules.html
-    projections graph rules.yaml --format dot | dot -Tsvg > rules.svg
+    Examples:
+      projections graph rules.yaml -o rules.html
+      projections graph rules.yaml --format dot | dot -Tsvg > rules.svg
     """
     from projections.inspect.graph import dot, graph_of, mermaid, page
     from projections.language.loader import load

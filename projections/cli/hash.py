@@ -23,9 +23,7 @@ __all__ = ["command"]
 @live_options
 @stack_option
 @as_json
-@click.option(
-    "--quarantine", metavar="URL", help="The quarantine queue. [default: of --stack, or $QUARANTINE_QUEUE_URL]"
-)
+@click.option("--quarantine", metavar="URL", help="Quarantine queue. [default: of --stack, or $QUARANTINE_QUEUE_URL]")
 def command(
     key: str,
     rules: str | None,
@@ -37,14 +35,19 @@ def command(
     as_json: bool,
     quarantine: str | None,
 ) -> int:
-    """Print the hash that logs show for a key, or the key and the quarantined messages of a hash.
+    """Print the hash that logs show for a key, or find the key of a hash and its quarantined messages.
 
-    With the parameter Redact, logs have hashes instead of keys, as key:5f2a09….
+    With the parameter Redact, logs show hashes instead of keys, such as key:5f2a09….
 
-    KEY is as in `explain --item`: PK=USER#1,SK=PROFILE, or main|USER#1|PROFILE.
+    KEY is as for `explain --item`: PK=USER#1,SK=PROFILE, or main|USER#1|PROFILE.
 
-    HASH is looked for in the quarantine, then in the tables, then among the items in the ledger that are gone. That may read
-    all of them. Writes nothing. Exits with 1 if nothing has this hash.
+    HASH is searched for in the quarantine, then in the tables, then among the deleted items in the ledger. That can read all
+    of them. Writes nothing. Exits with 1 if the hash is not found.
+
+    \b
+    Examples:
+      projections hash --stack shop PK=USER#1,SK=PROFILE
+      projections hash --stack shop key:5f2a09c1
     """
     from projections.inspect.explain.keys import read_key
     from projections.language.keys import encode_key

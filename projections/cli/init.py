@@ -19,9 +19,9 @@ __all__ = ["command"]
 
 @click.command("init")
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--table", metavar="NAME", help="Propose rules for this table, from a sample of its items. Only reads.")
+@click.option("--table", metavar="NAME", help="Infer rules from a sample of this table, which is only read.")
 @click.option(
-    "--sample-size", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Items to read at most."
+    "--sample-size", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Maximum items to read."
 )
 @click.option(
     "--rate",
@@ -29,11 +29,11 @@ __all__ = ["command"]
     default=100.0,
     show_default=True,
     metavar="UNITS",
-    help="Read units a second at most.",
+    help="Maximum read units per second.",
 )
-@click.option("--force", is_flag=True, help="Replace files that are there already.")
-@click.option("--endpoint-url", metavar="URL", help="Another DynamoDB endpoint. [default: $AWS_ENDPOINT_URL]")
-@click.option("--region", metavar="NAME", help="The AWS Region. [default: as AWS's own tools]")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option("--endpoint-url", metavar="URL", help="DynamoDB endpoint, for emulators. [default: $AWS_ENDPOINT_URL]")
+@click.option("--region", metavar="NAME", help="AWS Region. [default: of the AWS configuration]")
 @as_json
 def command(
     directory: Path,
@@ -45,16 +45,17 @@ def command(
     region: str | None,
     as_json: bool,
 ) -> None:
-    """Make a project: rules, events to replay, tests, the SAM template.
+    """Create a project: rules, events, tests and a SAM template.
 
-    Without --table it is a small example to replace by your own. With --table it is a proposal, inferred from a sample of
-    that table (DescribeTable, DescribeTimeToLive, Scan; nothing is written to it): its entities, and rules for counters and
-    repeated attributes that the application seems to keep by hand, all in the shadow. Events and tests have invented items
-    of the same shapes; no value of the table is in them.
+    Without --table the rules are a small example to replace with your own. With --table they are a proposal, inferred from
+    a sample of that table: its entities, and rules in shadow mode for counters and repeated attributes that the application
+    seems to maintain itself. The table is only read (DescribeTable, DescribeTimeToLive, Scan). Events and tests have
+    invented items of the same shapes, without any value of the table.
 
     \b
-    projections init shop && cd shop && make test
-    projections init shop --table app --sample-size 5000
+    Examples:
+      projections init shop && cd shop && make test
+      projections init shop --table app --sample-size 5000
     """
     from projections.init.project import example
     from projections.init.writing import write

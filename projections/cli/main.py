@@ -22,23 +22,23 @@ BUG = 70
 """What sysexits.h calls an internal software error: neither a finding nor the caller's fault."""
 
 COMMANDS = {
-    "backfill": "Make projections right for what tables hold already; bring changed rules into force.",
-    "check": "Say whether a rule file makes sense, what each rule does, and what may go wrong with it.",
-    "compile": "Print the canonical JSON of a rule file, as the deployed function reads it.",
-    "cost": "Say what rules cost on AWS, beside a handler written by hand, and which key gets hot.",
-    "dev": "Follow a table's stream and project live, reloading the rules when they change.",
-    "diff": "Say what a change of rules means, for a pull request: targets, owners, deletions, backfills, cost.",
-    "explain": "Say why records do what they do, or where the derived values of an item come from.",
-    "hash": "Print the hash that logs show for a key, or the key and the quarantined messages of a hash.",
-    "init": "Make a project: rules, events, tests and template; with --table, proposed from a sample of its items.",
-    "graph": "Draw entities and rules: Mermaid, Graphviz DOT, or an HTML page to look at.",
-    "redrive": "Refresh the items of records that were quarantined or discarded.",
-    "replay": "Run recorded stream events through the real handler and show what is derived.",
+    "backfill": "Project the items that tables already hold, and activate new or changed rules.",
+    "check": "Validate and lint a rule file, or compare a template with it.",
+    "compile": "Print the canonical JSON of a rule file, as the deployed functions read it.",
+    "cost": "Estimate what rules cost on AWS, compared with a handler written by hand, and find hot keys.",
+    "dev": "Run rules on a table's stream, and reload them when they change.",
+    "diff": "Show what a change of rules requires: backfills, deletions, cost and redeployment.",
+    "explain": "Explain what rules do with stream records, or where the derived values of an item come from.",
+    "hash": "Print the hash that logs show for a key, or find the key of a hash and its quarantined messages.",
+    "init": "Create a project: rules, events, tests and a SAM template.",
+    "graph": "Draw entities and rules as Mermaid, Graphviz DOT or an HTML page.",
+    "redrive": "Refresh the items of quarantined or discarded records, and retry failed tasks.",
+    "replay": "Run recorded stream events through the real handler, and print the derived items.",
     "schema": "Print the JSON Schema of rule files, for editors.",
-    "simulate": "Try rules against redelivery, reordering, crashes and overwrites, in thousands of histories.",
-    "status": "Say what is in force, how far backfills are, what waits, and what to do about it.",
-    "template": "Write the SAM template for a rule file, or the same as JSON for other tools.",
-    "verify": "Say whether what is stored is what the rules say; --repair corrects it.",
+    "simulate": "Test rules under redelivery, reordering, crashes and external writes.",
+    "status": "Show the state of rules, backfills and queues, and what needs to be done.",
+    "template": "Write the SAM template for a rule file, or a JSON manifest for other tools.",
+    "verify": "Compare stored values with the rules; --repair corrects differences.",
 }
 """The commands with what --help says of them. Command x is the function `command` in `projections.cli.x`."""
 
@@ -61,7 +61,7 @@ class _Commands(click.Group):
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="projections", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Materialized views for DynamoDB, kept right by rules."""
+    """Maintain materialized views in DynamoDB by rules."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if os.environ.get("PROJECTIONS_DEBUG"):
             _complain(*traceback.format_exc().split("\n"))
         _complain(
-            f"projections: a mistake of this program, please report it: {type(error).__name__}: {error} "
+            f"projections: internal error, please report it: {type(error).__name__}: {error} "
             "(PROJECTIONS_DEBUG=1 shows where)"
         )
         code = BUG

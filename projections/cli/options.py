@@ -22,7 +22,7 @@ SHIPPED = Path(__file__).parents[1] / "rules"
 
 
 def as_json(function: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
 def rules_option(function: F) -> F:
@@ -30,7 +30,7 @@ def rules_option(function: F) -> F:
         "--rules",
         "rules",
         metavar="FILE",
-        help="The rule file, or the name of one that ships, as social. [default: $RULES, or rules.yaml here]",
+        help="Rule file, or the name of a bundled one, such as social. [default: $RULES, or ./rules.yaml]",
     )(function)
 
 
@@ -79,15 +79,17 @@ def _shipped() -> list[str]:
 def live_options(function: F) -> F:
     """--rules, --table, --ledger, --endpoint-url and --region."""
     for option in (
-        click.option("--region", metavar="NAME", help="The AWS Region. [default: as AWS's own tools]"),
-        click.option("--endpoint-url", metavar="URL", help="Another DynamoDB endpoint. [default: $AWS_ENDPOINT_URL]"),
-        click.option("--ledger", metavar="NAME", help="The ledger table. [default: $LEDGER_TABLE_NAME]"),
+        click.option("--region", metavar="NAME", help="AWS Region. [default: of the AWS configuration]"),
+        click.option(
+            "--endpoint-url", metavar="URL", help="DynamoDB endpoint, for emulators. [default: $AWS_ENDPOINT_URL]"
+        ),
+        click.option("--ledger", metavar="NAME", help="Ledger table. [default: $LEDGER_TABLE_NAME]"),
         click.option(
             "--table",
             "tables",
             multiple=True,
             metavar="[LOGICAL=]NAME",
-            help="The application's table; one for each of `tables:`. [default: $TABLE_NAME, $TABLES]",
+            help="Application table; repeat it for each of `tables:`. [default: $TABLE_NAME, $TABLES]",
         ),
         rules_option,
     ):

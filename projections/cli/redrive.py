@@ -37,31 +37,29 @@ PREFIX = "aws/lambda/"
 @live_options
 @stack_option
 @as_json
-@click.option(
-    "--quarantine", metavar="URL", help="The quarantine queue. [default: of --stack, or $QUARANTINE_QUEUE_URL]"
-)
-@click.option("--dead-letters", metavar="URL", help="The dead letters of the task queue. [default: of --stack]")
-@click.option("--bucket", metavar="NAME", help="The bucket of discarded batches. [default: of --stack]")
-@click.option("--prefix", metavar="P", default=PREFIX, show_default=True, help="What keys in the bucket begin with.")
+@click.option("--quarantine", metavar="URL", help="Quarantine queue. [default: of --stack, or $QUARANTINE_QUEUE_URL]")
+@click.option("--dead-letters", metavar="URL", help="Dead-letter queue of the task queue. [default: of --stack]")
+@click.option("--bucket", metavar="NAME", help="Bucket of discarded batches. [default: of --stack]")
+@click.option("--prefix", metavar="P", default=PREFIX, show_default=True, help="Prefix of keys in the bucket.")
 @click.option(
     "--queue",
     metavar="URL",
-    help="The task queue, for pushes and dead tasks. [default: of --stack, or $TASK_QUEUE_URL]",
-)
-@click.option("--max", "most", type=click.IntRange(1), metavar="N", help="Messages, objects and file parts at most.")
-@click.option(
-    "--dry-run", is_flag=True, help="Write nothing; say what would be refreshed, and what would be refused again."
+    help="Task queue, for pushes and failed tasks. [default: of --stack, or $TASK_QUEUE_URL]",
 )
 @click.option(
-    "--list", "listing", is_flag=True, help="List the quarantine's messages and what was dismissed; redrive nothing."
+    "--max", "most", type=click.IntRange(1), metavar="N", help="Maximum messages, objects and parts of files."
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Write nothing; print what would be refreshed, and what would be rejected again."
+)
+@click.option("--list", "listing", is_flag=True, help="List quarantined and dismissed messages; redrive nothing.")
 @click.option(
     "--dismiss",
     metavar="KEY|RULE|AGE",
     help="Delete quarantined messages of an item (PK=POST#p1,SK=METADATA), of a rule, or older than an age (36h, 10d), "
-    "instead of redriving. Without --because it only shows them.",
+    "without a refresh. Without --because, only list them.",
 )
-@click.option("--because", metavar="TEXT", help="Why messages are dismissed. It is recorded with your name.")
+@click.option("--because", metavar="TEXT", help="Reason for the dismissal, which is recorded with your name.")
 def command(
     files: tuple[str, ...],
     rules: str | None,
@@ -82,18 +80,24 @@ def command(
     dismiss: str | None,
     because: str | None,
 ) -> int:
-    """Refresh the items of records that were quarantined or discarded, and send dead tasks back.
+    """Refresh the items of quarantined or discarded records, and retry failed tasks.
 
-    Old images are never replayed: each item that a message, an object or a file (events, objects of the bucket) is about
-    is made what it says today, with everything that depends on it. Only what expired is counted as the records in objects
-    of the bucket have it, once. Then the message is deleted, the object marked by an
-    empty one under redriven/. What is refused again stays where it is, and is told. It may be stopped and repeated at any
-    time.
+    Never replays old images: each item that a message, an object in the bucket or a FILE names is refreshed from its
+    current state, with everything that depends on it. Only expired items are counted from the records in the bucket's
+    objects, once. Then the message is deleted, and the object is marked by an empty object under redriven/. Records that are
+    rejected again stay where they are, and are printed. It can be interrupted and repeated. A FILE has stream events, or is
+    an object of the bucket.
 
-    Without any source named, all three of --stack, or the quarantine of the environment. Exits with 1 if anything remains.
+    Without options for sources, reads the quarantine, the dead letters and the bucket of --stack, or the quarantine of the
+    environment. Exits with 1 if anything remains.
 
-    --list and --dismiss are about the quarantine alone. A dismissed message is deleted and nothing is refreshed for it; the
-    ledger records for 90 days which it was, why and by whom it was dismissed.
+    --list and --dismiss concern the quarantine only. A dismissed message is deleted without a refresh; the ledger records
+    for 90 days which message it was, why and by whom it was dismissed.
+
+    \b
+    Examples:
+      projections redrive --stack shop --dry-run
+      projections redrive --stack shop --dismiss 10d --because "the posts were deleted"
     """
     from projections.aws.wiring import at_once
     from projections.operations.dry import DryStore

@@ -17,14 +17,14 @@ __all__ = ["command"]
 @click.argument("events", nargs=-1, required=True, metavar="EVENTS…")
 @rules_option
 @as_json
-@click.option("--internal", is_flag=True, help="Show the guards on items too.")
-@click.option("--endpoint-url", metavar="URL", help="Replay on this DynamoDB endpoint, with tables made and removed.")
+@click.option("--internal", is_flag=True, help="Print the guards on items, too.")
+@click.option("--endpoint-url", metavar="URL", help="Replay on temporary tables at this DynamoDB endpoint.")
 @click.option(
     "--batch-size",
     type=click.IntRange(1, 10_000),
     default=100,
     show_default=True,
-    help="Records per delivery at most.",
+    help="Maximum records per delivery.",
 )
 def command(
     events: tuple[str, ...],
@@ -34,14 +34,17 @@ def command(
     endpoint_url: str | None,
     batch_size: int,
 ) -> int:
-    """Run recorded stream events through the real handler and show what is derived.
+    """Run recorded stream events through the real handler, and print the derived items.
 
-    EVENTS are files as Lambda gives them to a function ({"Records": […]}), lists of records, single records or JSON
-    lines of these; - is standard input. The application's items are put into tables of their own first, in memory or at
-    --endpoint-url; then the records are delivered as recorded, and then what these tables' own streams say, until
-    nothing changes any more.
+    EVENTS are files with a Lambda event ({"Records": […]}), a list of records, a single record, or JSON lines of these; - is
+    standard input. The application's items are first put into temporary tables, in memory or at --endpoint-url. Then the
+    records are delivered as recorded, and after them the records of these tables' own streams, until nothing changes.
 
     Exits with 1 if records were quarantined or failed.
+
+    \b
+    Example:
+      projections replay --rules social events/social.json
     """
     from projections.language.program import Program
     from projections.local.events import read

@@ -16,10 +16,14 @@ __all__ = ["command"]
 def command(as_json: bool, rules: str | None) -> None:
     """Print the JSON Schema of rule files, for editors.
 
+    Save it, and name it in the first line of a rule file:
+
     \b
-    projections schema > rules.schema.json
-    and as the first line of a rule file:
-    # yaml-language-server: $schema=rules.schema.json
+      # yaml-language-server: $schema=rules.schema.json
+
+    \b
+    Example:
+      projections schema > rules.schema.json
     """
     from projections.language.schema import json_schema
 

@@ -27,15 +27,13 @@ __all__ = ["command"]
     default=2000,
     show_default=True,
     metavar="N",
-    help="How many histories to play.",
+    help="Histories to run.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, metavar="S", help="The seed of the first history.")
-@click.option(
-    "--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="J", help="Processes to play them in."
-)
-@click.option("--keep-going", is_flag=True, help="Play all histories, also after one that went wrong.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="S", help="Seed of the first history.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="J", help="Processes to use.")
+@click.option("--keep-going", is_flag=True, help="Run all histories, even after a failure.")
 @click.option("--odds", multiple=True, metavar="NAME=VALUE", hidden=True)
-@click.option("--trace", is_flag=True, help="Print all that happened in the history that went wrong.")
+@click.option("--trace", is_flag=True, help="Print every event of the history that fails.")
 def command(
     rules: str | None,
     as_json: bool,
@@ -46,14 +44,19 @@ def command(
     odds: Sequence[str],
     trace: bool,
 ) -> int:
-    """Try rules against redelivery, reordering, crashes and an application that overwrites what is derived.
+    """Test rules under redelivery, reordering, crashes and external writes.
 
-    Each history is decided by its seed alone: random writes to items of the rules' entities, delivered to the real
-    engine with every fault that Lambda and DynamoDB know. When all has come to rest, every derived value must be what
-    the source items say, and on the way nothing that belongs to the application may have been changed. The first seed
-    that diverges is reported, and replays with --seed S --histories 1 --trace.
+    A history is a series of random writes to items of the rules' entities, delivered to the real engine with every fault
+    that Lambda and DynamoDB have. Its seed determines it completely. At its end every derived value must match the source
+    items, and no item or attribute of the application may have been changed. Prints the first seed that fails, which
+    --seed S --histories 1 --trace repeats.
 
-    Exits with 1 if a history diverges.
+    Exits with 1 if a history fails.
+
+    \b
+    Examples:
+      projections simulate --rules rules.yaml --histories 500
+      projections simulate --rules rules.yaml --seed 42 --histories 1 --trace
     """
     from projections.testing.simulation.campaign import Campaign
     from projections.testing.simulation.odds import fixed

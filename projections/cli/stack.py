@@ -32,7 +32,7 @@ def stack_option(function: F) -> F:
         "--stack",
         metavar="NAME",
         envvar="STACK_NAME",
-        help="The deployed stack: its rules are used, and what other options do not name is taken from it. "
+        help="Deployed stack: its rules, and its resources that other options do not name, are used. "
         "[default: $STACK_NAME]",
     )(function)
 

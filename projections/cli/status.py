@@ -42,14 +42,12 @@ _MOST_OBJECTS = 1000
 @live_options
 @stack_option
 @as_json
-@click.option("--function", metavar="NAME", help="The stream's function, for its lag. [default: of --stack]")
-@click.option(
-    "--quarantine", metavar="URL", help="The quarantine queue. [default: of --stack, or $QUARANTINE_QUEUE_URL]"
-)
-@click.option("--queue", metavar="URL", help="The task queue. [default: of --stack, or $TASK_QUEUE_URL]")
-@click.option("--dead-letters", metavar="URL", help="The dead letters of the task queue. [default: of --stack]")
-@click.option("--bucket", metavar="NAME", help="The bucket of discarded batches. [default: of --stack]")
-@click.option("--prefix", metavar="P", default=PREFIX, show_default=True, help="What keys in the bucket begin with.")
+@click.option("--function", metavar="NAME", help="Stream function, to show its lag. [default: of --stack]")
+@click.option("--quarantine", metavar="URL", help="Quarantine queue. [default: of --stack, or $QUARANTINE_QUEUE_URL]")
+@click.option("--queue", metavar="URL", help="Task queue. [default: of --stack, or $TASK_QUEUE_URL]")
+@click.option("--dead-letters", metavar="URL", help="Dead-letter queue of the task queue. [default: of --stack]")
+@click.option("--bucket", metavar="NAME", help="Bucket of discarded batches. [default: of --stack]")
+@click.option("--prefix", metavar="P", default=PREFIX, show_default=True, help="Prefix of keys in the bucket.")
 def command(
     rules: str | None,
     tables: tuple[str, ...],
@@ -65,10 +63,14 @@ def command(
     bucket: str | None,
     prefix: str,
 ) -> int:
-    """Say what is in force, how far backfills are, what waits in queues, and what to do about it.
+    """Show the state of rules, backfills and queues, and what needs to be done.
 
-    With --stack it looks at everything; else at what is named. Reads a few items of the ledger, and writes nothing.
+    Checks everything in --stack, otherwise what other options name. Reads a few items of the ledger, and writes nothing.
     Exits with 1 if anything needs attention.
+
+    \b
+    Example:
+      projections status --stack shop
     """
     from projections.operations import status
 

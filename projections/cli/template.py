@@ -20,11 +20,11 @@ __all__ = ["command"]
 
 @click.command("template")
 @rules_argument
-@click.option("--existing-table", "existing", is_flag=True, help="For tables that exist: their names are parameters.")
+@click.option("--existing-table", "existing", is_flag=True, help="Use existing tables; their names are parameters.")
 @click.option(
     "--gradual",
     is_flag=True,
-    help="Move batches to a new version of the stream's function step by step, and back if an alarm fires (CodeDeploy).",
+    help="Shift batches to a new version of the stream function gradually, and back on an alarm (CodeDeploy).",
 )
 @click.option(
     "--format",
@@ -32,10 +32,10 @@ __all__ = ["command"]
     type=click.Choice(["sam", "manifest", "manifest-schema"]),
     default="sam",
     show_default=True,
-    help="manifest: the same as JSON, for CDK, Terraform and SST; manifest-schema: the JSON Schema of that.",
+    help="manifest: the same as JSON, for CDK, Terraform and SST; manifest-schema: its JSON Schema.",
 )
 @as_json
-@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write here instead.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write to this file.")
 def command(
     file: str | None,
     rules: str | None,
@@ -45,15 +45,16 @@ def command(
     as_json: bool,
     output: str | None,
 ) -> None:
-    """Write the SAM template for a rule file.
+    """Write the SAM template for a rule file, or a JSON manifest for other tools.
 
-    It has the tables with the keys and indexes that the rules name (or takes tables that exist: see its parameters), the
-    ledger, queues, functions with no more permissions than these rules need, filters that let through only what they
-    read and write, alarms and a dashboard. --json is short for --format manifest.
+    The template has tables with the keys and indexes of the rules (or parameters for existing tables), the ledger, queues,
+    functions with the least permissions for these rules, filters for the records that the rules need, alarms and a
+    dashboard. --json is short for --format manifest.
 
     \b
-    projections template rules.yaml -o template.yaml
-    RULES=rules.yaml sam build && sam deploy --guided
+    Examples:
+      projections template rules.yaml -o template.yaml
+      RULES=rules.yaml sam build && sam deploy --guided
     """
     if gradual and (as_json or form != "sam"):
         raise UsageError("--gradual is an option of the SAM template: omit it, or --format and --json")

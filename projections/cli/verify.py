@@ -16,25 +16,29 @@ __all__ = ["command"]
 @live_options
 @stack_option
 @as_json
-@click.option("--rule", "only", multiple=True, metavar="NAME", help="Only this rule; may be repeated.")
-@click.option("--sample", metavar="PERCENT", help="Read only this share of the tables, as 1%.")
-@click.option("--repair", is_flag=True, help="Correct what is found, and look at it once more.")
-@click.option("--allow-delete", is_flag=True, help="With --repair: delete copies and derived items that should not be.")
+@click.option("--rule", "only", multiple=True, metavar="NAME", help="Verify only this rule; repeatable.")
+@click.option("--sample", metavar="PERCENT", help="Read only this share of the tables, such as 1%.")
+@click.option("--repair", is_flag=True, help="Repair the differences, and check them again.")
+@click.option(
+    "--allow-delete", is_flag=True, help="With --repair, delete copies and derived items that should not exist."
+)
 @click.option(
     "--patience",
     type=click.FloatRange(0, 3600),
     default=20.0,
     show_default=True,
-    help="Seconds before what looks wrong is looked at again: what is merely late is no drift.",
+    help="Seconds before a difference is checked again: a delayed change is not drift.",
 )
-@click.option("--segments", type=click.IntRange(1, 100), default=4, show_default=True, help="Segments scanned at once.")
+@click.option(
+    "--segments", type=click.IntRange(1, 100), default=4, show_default=True, help="Segments to scan in parallel."
+)
 @click.option(
     "--show",
     type=click.IntRange(0),
     default=20,
     show_default=True,
     metavar="N",
-    help="Differences shown of each rule; --json has all.",
+    help="Maximum differences to print for each rule; --json has all.",
 )
 def command(
     rules: str | None,
@@ -52,20 +56,24 @@ def command(
     segments: int,
     show: int,
 ) -> int:
-    """Say whether what is stored is what the rules say, while the application writes.
+    """Compare stored values with the rules; --repair corrects differences.
 
-    Entries of the ledger are compared with items, groups with entries, and published values with groups; copies, index
-    attributes and embedded attributes with their sources. Rules in the shadow are compared with what is there. Without
-    a ledger, before anything is deployed, the tables are compared with what the rules would make of them: so it tells
-    whether values kept by hand are right.
+    The application may write meanwhile. Compares entries of the ledger with items, groups with entries, published values
+    with groups, and copies, index attributes and embedded attributes with their sources. Rules in shadow mode are compared
+    as well. Without a ledger, before anything is deployed, compares the tables with what the rules would write: that checks
+    values that the application maintains itself.
 
-    A difference names the values of the item, of its group and of the entries, and which of them disagree with the source
-    items. With --sample not all source items are read: then it only says that an item and its group differ.
+    A difference has the values of the item, of its group and of the entries, and which of them disagree with the source
+    items. With --sample not all source items are read, so it only shows that an item and its group differ.
 
-    Reads only, unless told to --repair: then what is wrong is refreshed, and groups that disagree with their entries are
-    rebuilt, never overwritten.
+    Only reads, except with --repair: that refreshes wrong items, and rebuilds groups that disagree with their entries.
 
-    Exits with 1 if there is drift (with --repair: if any is left).
+    Exits with 1 if there is drift; with --repair, if any is left.
+
+    \b
+    Examples:
+      projections verify --stack shop --sample 1%
+      projections verify --stack shop --repair
     """
     from projections.aws.wiring import at_once
     from projections.cli.printing.verify import Progress, print_json, print_table

@@ -1,18 +1,22 @@
-"""The pages in docs/ that are generated: findings.md, from the kinds of findings.
+"""The pages in docs/ that are generated: findings.md from the kinds of findings, cli.md from the help of commands.
 
 python tests/docs/reference.py      # write them
 """
 
 from __future__ import annotations
 
+import inspect
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+import click
 from guide import DOCS, ROOT, added
 from ruamel.yaml import YAML
 
+from projections.cli.main import COMMANDS, cli
 from projections.deploy import kinds as template_kinds
 from projections.deploy.agreement import disagreements
 from projections.deploy.cloudformation import Document, template_of
@@ -24,7 +28,7 @@ from projections.language.findings.kinds import BASE
 from projections.language.program import Program
 from projections.language.review import reviewed
 
-__all__ = ["PAGES", "examples"]
+__all__ = ["PAGES", "command_of", "examples", "help_blocks"]
 
 INTRODUCTION = """\
 # Findings
@@ -106,6 +110,68 @@ def _section(kind: Kind, findings: tuple[Finding, ...]) -> str:
     ])  # fmt: skip
 
 
+COMMAND_LINE = """\
+# Command line
+
+<!-- Written by tests/docs/reference.py from the help of the commands. -->
+
+`projections COMMAND --help` prints what is here. Exit codes of all commands:
+
+- 0: success.
+- 1: the command found something, such as findings, drift or quarantined records. Each command defines what.
+- 2: wrong usage, an invalid file, or a failed request. The message names the reason.
+- 70: an internal error. Please report it; `PROJECTIONS_DEBUG=1` prints the traceback.
+"""
+
+
+def command_of(name: str) -> click.Command:
+    """Return the command of a name."""
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
+    return found
+
+
+def help_blocks(command: click.Command) -> list[tuple[bool, str]]:
+    """Return the paragraphs of a command's help: whether it is printed as written, and the text."""
+    parts = inspect.cleandoc(command.help or "").split("\n\n")
+    return [(part.startswith("\b\n"), part.removeprefix("\b\n")) for part in parts]
+
+
+def cli_page() -> str:
+    """Return docs/cli.md."""
+    lines = [COMMAND_LINE, "| command | |", "| --- | --- |"]
+    lines += [f"| [{name}](#{name}) | {_marked(summary)} |" for name, summary in COMMANDS.items()]
+    for name in COMMANDS:
+        lines += ["", *_command(name)]
+    return "\n".join(lines) + "\n"
+
+
+def _command(name: str) -> Iterator[str]:
+    command = command_of(name)
+    context = click.Context(command, info_name=f"projections {name}")
+    yield f"## {name}\n"
+    yield _fenced("text", f"{' '.join([context.command_path, *command.collect_usage_pieces(context)])}\n")
+    for as_written, text in help_blocks(command):
+        if as_written:
+            heading, _, lines = text.rpartition(":\n")
+            fenced = _fenced("sh" if heading else "yaml", f"{textwrap.dedent(lines)}\n")
+            yield f"{heading}:\n\n{fenced}" if heading else fenced
+        else:
+            yield _filled(_marked(" ".join(text.split()))) + "\n"
+    yield "| option | |\n| --- | --- |"
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and (record := parameter.get_help_record(context)):
+            names, text = (" ".join(part.split()).replace("|", "\\|") for part in record)
+            yield f"| `{names}` | {text} |"
+
+
+def _marked(text: str) -> str:
+    """Return prose of help as Markdown: options as code, pages as links."""
+    code = re.compile(r"`[^`]*`|--[a-z-]+(?: (?:[A-Z]+\b|\d+|\S+=\w+))?")
+    text = code.sub(lambda found: found[0] if found[0].startswith("`") else f"`{found[0]}`", text)
+    return text.replace("docs/findings.md", "[findings.md](findings.md)")
+
+
 def _filled(text: str) -> str:
     return textwrap.fill(text, 125, break_long_words=False, break_on_hyphens=False)
 
@@ -114,7 +180,7 @@ def _fenced(language: str, text: str) -> str:
     return f"```{language}\n{text}```\n"
 
 
-PAGES = {"findings.md": findings_page}
+PAGES = {"findings.md": findings_page, "cli.md": cli_page}
 """Pages in docs/, and what they must be."""
 
 

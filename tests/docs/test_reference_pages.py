@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 import pytest
 from guide import DOCS
-from reference import PAGES, examples
+from reference import PAGES, command_of, examples, help_blocks
 
+from projections.cli.main import COMMANDS
 from projections.language.findings import Finding, Kind
 
 
@@ -19,3 +23,19 @@ def test_generated_page_is_up_to_date(name: str) -> None:
 def test_example_of_a_kind_has_findings_of_that_kind_only(kind: Kind, findings: tuple[Finding, ...]) -> None:
     assert {one.code for one in findings} == {kind.code}
     assert {one.severity for one in findings} <= set(kind.severities)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_begins_with_its_summary(name: str) -> None:
+    assert help_blocks(command_of(name))[0] == (False, COMMANDS[name])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_ends_with_examples_that_are_valid(name: str) -> None:
+    as_written, text = help_blocks(command_of(name))[-1]
+    assert as_written
+    assert text.startswith("Example")
+    invocations = re.findall(rf"projections ({name}\b[^|&>\n]*)", text)
+    assert invocations
+    for invocation in invocations:
+        command_of(name).make_context(name, shlex.split(invocation)[1:])
