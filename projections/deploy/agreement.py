@@ -64,7 +64,7 @@ def _functions(both: Comparison) -> Iterator[Finding]:
         if ours.id not in present:
             severity: Severity = "error" if ours.properties["Handler"] == STREAM else "warning"
             reason = f"no function here has the handler {ours.properties['Handler']}"
-            instead = f"take {ours.id} from what `projections template` writes"
+            instead = f"copy {ours.id} from the output of `projections template`"
             yield both.finding(FUNCTIONS, ("Resources",), reason, instead, rated=severity)
 
 
@@ -127,7 +127,7 @@ def _environment(both: Comparison, pair: Pair) -> Iterator[Finding]:
     given = {name: both.text(value) for name, value in variables(function).items()}
     streams = [part for part in given.get("STREAM_ARN", "").split(",") if both.names.judged(part)]
     if given.get("TABLES", "").startswith("${"):
-        reason = f"TABLES of {function.id} is {given['TABLES']}, so nothing can be said of these tables"
+        reason = f"TABLES of {function.id} is {given['TABLES']}, so these tables cannot be checked"
         yield both.finding(NOT_JUDGED, _place(both, function, "TABLES"), reason)
     else:
         try:
@@ -156,14 +156,14 @@ def _table_names(both: Comparison, function: Resource, given: dict[str, str]) ->
     if not named or named == wanted:
         return
     if wanted == {MAIN}:
-        reason, instead = "TABLES is set, but the rules say `table:`", "set TABLE_NAME"
+        reason, instead = "TABLES is set, but the rules have `table:`", "set TABLE_NAME"
     elif named == {MAIN}:
         reason = f"TABLE_NAME is set, but the rules have {', '.join(sorted(wanted))}"
         instead = "set TABLES to a JSON object of their names"
     else:
         lacking, strange = ", ".join(sorted(wanted - named)), ", ".join(sorted(named - wanted))
         reason = f"TABLES does not fit the rules: missing are [{lacking}], unknown are [{strange}]"
-        instead = "name each table of the rules, and no other"
+        instead = "name the tables of the rules, and no others"
     path = _place(both, function, "TABLES" if "TABLES" in given else "TABLE_NAME")
     yield both.finding(ENVIRONMENT, path, f"{function.id}: {reason}", instead)
 
@@ -200,6 +200,6 @@ def _stored(both: Comparison, schema: Schema, name: str, called: str, *, streams
     keys = " and ".join(f"{key} ({kind})" for key, kind in (schema.partition, schema.sort or ("", "")) if key)
     more = [f"indexes {', '.join(schema.indexes)}"] if schema.indexes else []
     more += ["a stream with NEW_AND_OLD_IMAGES"] if streams else []
-    reason = f"{called}, {name}, is not made in this template, so its keys, indexes, stream and TTL cannot be judged"
+    reason = f"{called}, {name}, is not made in this template, so its keys, indexes, stream and TTL cannot be checked"
     instead = f"it needs the key {keys}{''.join(f', {one}' for one in more)}: see `aws dynamodb describe-table`"
     yield both.finding(NOT_JUDGED, ("Resources",), reason, instead)

@@ -33,7 +33,7 @@ def delivery_findings(both: Comparison) -> Iterator[Finding]:
         name = _table(both, mapping)
         if name is None:
             unknown = True
-            reason = f"whose stream this is cannot be judged from here: {mapping.stream}"
+            reason = f"the table of this stream cannot be determined: {mapping.stream}"
             yield both.finding(NOT_JUDGED, mapping.path, reason)
         else:
             read.setdefault(name, []).append(mapping)
@@ -41,8 +41,8 @@ def delivery_findings(both: Comparison) -> Iterator[Finding]:
         if table.name in read:
             yield from _filters(both, table, read[table.name])
         elif table.name in both.tables and not unknown:
-            reason = f"no event source mapping brings the records of table {table.name} to {function.id}"
-            yield both.finding(DELIVERY, function.path("Events"), reason, "map its stream")
+            reason = f"no event source mapping delivers the records of table {table.name} to {function.id}"
+            yield both.finding(DELIVERY, function.path("Events"), reason, "add a mapping for its stream")
 
 
 def _table(both: Comparison, mapping: StreamMapping) -> str | None:
@@ -63,26 +63,26 @@ def _settings(both: Comparison, mapping: StreamMapping) -> Iterator[Finding]:
     try:
         settings = Settings.from_properties(known)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
-        yield both.finding(DELIVERY, mapping.path, f"Lambda refuses this mapping: {error}")
+        yield both.finding(DELIVERY, mapping.path, f"Lambda rejects this mapping: {error}")
         return
     if not settings.report_batch_item_failures:
-        reason = "without ReportBatchItemFailures Lambda takes every batch for done, also what failed in it"
+        reason = "without ReportBatchItemFailures Lambda treats failed records of a batch as processed"
         instead = "FunctionResponseTypes: [ReportBatchItemFailures]"
         yield both.finding(DELIVERY, (*mapping.path, "FunctionResponseTypes"), reason, instead)
     if mapping.properties.get("TumblingWindowInSeconds"):
-        reason = "with a tumbling window Lambda expects a state in the answer, and ours has none"
-        yield both.finding(DELIVERY, (*mapping.path, "TumblingWindowInSeconds"), reason, "leave it out")
+        reason = "with a tumbling window Lambda expects a state in the response, which the function does not return"
+        yield both.finding(DELIVERY, (*mapping.path, "TumblingWindowInSeconds"), reason, "remove it")
     if settings.starting_position == "LATEST":
-        reason = "LATEST misses what is written while the mapping is being made"
+        reason = "LATEST misses records that are written while the mapping is created"
         path = (*mapping.path, "StartingPosition")
         yield both.finding(DELIVERY, path, reason, "StartingPosition: TRIM_HORIZON", rated="warning")
     if not mapping.properties.get("DestinationConfig"):
-        reason = "records that Lambda gives up are lost: there is no on-failure destination"
+        reason = "records that Lambda discards are lost: there is no on-failure destination"
         yield both.finding(DELIVERY, mapping.path, reason, "DestinationConfig with an S3 bucket", rated="warning")
     elif mapping.destination and mapping.destination.startswith("arn:") and mapping.bucket is None:
-        reason = "a queue or topic is told the sequence numbers of what Lambda gave up, and not the records"
+        reason = "a queue or topic receives only the sequence numbers of discarded records"
         path = (*mapping.path, "DestinationConfig")
-        yield both.finding(DELIVERY, path, reason, "the ARN of a bucket, which gets the records too", rated="note")
+        yield both.finding(DELIVERY, path, reason, "the ARN of a bucket, which receives the records", rated="note")
 
 
 def _filters(both: Comparison, table: TableNeeds, mappings: Sequence[StreamMapping]) -> Iterator[Finding]:
@@ -98,19 +98,19 @@ def _filters(both: Comparison, table: TableNeeds, mappings: Sequence[StreamMappi
         if not filters and not unusable:
             return  # everything arrives
         for attribute in _numeric(filters):
-            reason = f"`numeric` never fits the key attribute {attribute}: an event holds numbers as text"
-            yield both.finding(FILTERS, path, reason, "leave this condition out")
+            reason = f"`numeric` never matches the key attribute {attribute}: events have numbers as text"
+            yield both.finding(FILTERS, path, reason, "remove this condition")
         if len(filters) > ALLOWED:
-            reason = f"{len(filters)} filters: Lambda takes {ALLOWED} of a mapping, unless a higher quota was granted"
+            reason = f"{len(filters)} filters: Lambda accepts {ALLOWED} for a mapping, unless the quota was raised"
             yield both.finding(FILTERS, path, reason, rated="note")
         every += filters
     path = (*mappings[0].path, "FilterCriteria")
     ours = [json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns]
     for one in unheard(both.deployment.program, table.name, every):
-        reason = f"no filter lets every {one.entity} through ({one.key}); kept back are {', '.join(one.events)}"
+        reason = f"no filter matches every {one.entity} ({one.key}); dropped are {', '.join(one.events)}"
         if unknown:
-            reason += ", unless filters do that cannot be judged"
-        instead = f"`projections template` writes {', '.join(ours)}" if ours else "no filters: leave FilterCriteria out"
+            reason += ", unless filters match them that cannot be checked"
+        instead = f"`projections template` writes {', '.join(ours)}" if ours else "remove FilterCriteria"
         yield both.finding(FILTERS, path, reason, instead, rated="note" if unknown else "error")
 
 

@@ -102,18 +102,18 @@ def permission_findings(both: Comparison, pair: Pair) -> Iterator[Finding]:
     function = pair.theirs
     grants = grants_of(function, both.theirs, both.names)
     for reason, path in grants.unknown:
-        yield both.finding(NOT_JUDGED, path, f"not all that {function.id} may do can be judged: {reason}")
+        yield both.finding(NOT_JUDGED, path, f"the permissions of {function.id} cannot be checked completely: {reason}")
     lacking: dict[str, list[str]] = {}
     names = {f"${{{name}}}" for name in (*both.theirs.resources, *placeholders(list(both.known.values())))}
     for need in needs_of(pair.ours, both.ours, both.our_names, both.known):
         if (denied := grants.denies(need)) is not None:
             reason = f"{function.id} is denied {need.action} on {_short(need.resource)}, which it needs"
-            yield both.finding(PERMISSIONS, denied.path, reason, "take it out of this statement")
+            yield both.finding(PERMISSIONS, denied.path, reason, "remove it from this statement")
         elif not grants.allows(need) and not grants.may_allow(need, names):
             lacking.setdefault(need.resource, []).append(need.action)
     for resource, actions in lacking.items():
-        reason = f"{function.id} may not {', '.join(actions)} on {_short(resource)}"
-        yield both.finding(PERMISSIONS, grants.path, reason, "allow it there")
+        reason = f"{function.id} is not allowed {', '.join(actions)} on {_short(resource)}"
+        yield both.finding(PERMISSIONS, grants.path, reason, "allow it")
 
 
 def _short(arn: str) -> str:
@@ -180,7 +180,7 @@ def _policies(grants: Grants, policies: Any, naming: Naming, path: Location) -> 
         if isinstance(policy, str):
             _managed(grants, policy.rpartition("/")[2], place)
         elif not isinstance(policy, Mapping):
-            grants.unknown.append(("what stands here is no policy", place))
+            grants.unknown.append(("this is not a policy", place))
         elif "Statement" in policy:
             _document(grants, policy, naming, place)
         elif isinstance(policy.get("PolicyDocument"), Mapping):
@@ -194,7 +194,7 @@ def _managed(grants: Grants, name: str, path: Location) -> None:
     if name in _MANAGED:
         grants.statements.append(Grant(_MANAGED[name], ("*",), path))
     else:
-        grants.unknown.append((f"what the policy {name} allows is not in this template", path))
+        grants.unknown.append((f"the policy {name} is not in this template", path))
 
 
 def _template(grants: Grants, name: str, parameters: Any, naming: Naming, path: Location) -> None:
@@ -212,7 +212,7 @@ def _document(grants: Grants, document: Mapping[str, Any], naming: Naming, path:
     for number, statement in enumerate(_list(document.get("Statement"))):
         place = (*path, "Statement", number)
         if not isinstance(statement, Mapping) or "Action" not in statement or "Resource" not in statement:
-            grants.unknown.append(("this statement does not say its Action and Resource", place))
+            grants.unknown.append(("this statement has no Action or no Resource", place))
             continue
         actions, resources = _list(statement["Action"]), _list(naming.spelled(statement["Resource"]))
         grants.statements.append(

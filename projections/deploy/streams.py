@@ -79,7 +79,7 @@ def patterns_of(mapping: StreamMapping, document: Document) -> tuple[list[Filter
         return [], []
     listed = criteria.get("Filters") if isinstance(criteria, Mapping) else None
     if not isinstance(listed, list):
-        return [], [Unusable("the filters are not written here", path, True)]
+        return [], [Unusable("the filters are not in this template", path, True)]
     built: list[Filter] = []
     unusable: list[Unusable] = []
     for number, one in enumerate(listed):
@@ -87,12 +87,12 @@ def patterns_of(mapping: StreamMapping, document: Document) -> tuple[list[Filter
         text = one.get("Pattern") if isinstance(one, Mapping) else None
         written = isinstance(document.at(place), str)
         if not written and (text is None or any(True for _ in placeholders(text))):
-            unusable.append(Unusable("this filter is put together from what is not in the template", place, True))
+            unusable.append(Unusable("this filter refers to values that are not in the template", place, True))
             continue
         try:
             built.append(Filter(json.loads(str(text))))
         except FilterError as error:
-            unusable.append(Unusable(f"Lambda refuses this filter: {error}", place, False))
+            unusable.append(Unusable(f"Lambda rejects this filter: {error}", place, False))
         except (ValueError, TypeError, RecursionError) as error:
-            unusable.append(Unusable(f"Lambda refuses this filter, which is no JSON object: {error}", place, False))
+            unusable.append(Unusable(f"Lambda rejects this filter, which is not a JSON object: {error}", place, False))
     return built, unusable

@@ -37,11 +37,15 @@ def _key(
     path = table.path("KeySchema")
     have, want = _keys(table.properties.get("KeySchema"), types), _wanted([schema.partition], schema.sort)
     if have is None:
-        yield found(document, NOT_JUDGED, path, f"the key of {called} cannot be judged from here")
+        yield found(document, NOT_JUDGED, path, f"the key of {called} cannot be checked")
     elif have != want:
-        reason = f"the key of {called} is {_shown(have)}, the rules say {_shown(want)}"
+        reason = f"the key of {called} is {_shown(have)}, the rules require {_shown(want)}"
         yield found(
-            document, KEYS, path, reason, "the key of a table cannot be changed: mend the rules, or make another table"
+            document,
+            KEYS,
+            path,
+            reason,
+            "the key of a table cannot be changed: correct the rules, or create another table",
         )
 
 
@@ -52,7 +56,7 @@ def _indexes(
     for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
         listed = table.properties.get(kind, [])
         if not isinstance(listed, list):
-            yield found(document, NOT_JUDGED, table.path(kind), f"{kind} of {called} cannot be judged from here")
+            yield found(document, NOT_JUDGED, table.path(kind), f"{kind} of {called} cannot be checked")
             return
         for number, index in enumerate(listed):
             if isinstance(index, Mapping):
@@ -68,9 +72,9 @@ def _indexes(
         written, path, _ = found_indexes[name]
         have = _keys(written, types)
         if have is None:
-            yield found(document, NOT_JUDGED, path, f"the key of index {name} cannot be judged from here")
+            yield found(document, NOT_JUDGED, path, f"the key of index {name} cannot be checked")
         elif have != want:
-            reason = f"the key of index {name} is {_shown(have)}, the rules say {_shown(want)}"
+            reason = f"the key of index {name} is {_shown(have)}, the rules require {_shown(want)}"
             yield found(document, INDEXES, path, reason, "an index cannot be changed: give the new one another name")
 
 
@@ -81,13 +85,9 @@ def _stream(document: Document, table: Resource, called: str) -> Iterator[Findin
     if kind == "NEW_AND_OLD_IMAGES":
         return
     if isinstance(kind, str) and not judged(kind):
-        yield found(document, NOT_JUDGED, path, f"the stream of {called} cannot be judged from here: {kind}")
+        yield found(document, NOT_JUDGED, path, f"the stream of {called} cannot be checked: {kind}")
         return
-    reason = (
-        f"{called} has no stream"
-        if not kind
-        else f"the stream of {called} carries {kind}, so that changes cannot be told"
-    )
+    reason = f"{called} has no stream" if not kind else f"the stream of {called} has {kind} instead of both images"
     yield found(document, STREAM, path, reason, "StreamSpecification: { StreamViewType: NEW_AND_OLD_IMAGES }")
 
 
@@ -95,24 +95,24 @@ def _ttl(document: Document, table: Resource, schema: Schema, called: str) -> It
     ttl = table.properties.get("TimeToLiveSpecification")
     path = table.path("TimeToLiveSpecification")
     if isinstance(ttl, str) or (isinstance(ttl, Mapping) and not judged(dict(ttl))):
-        yield found(document, NOT_JUDGED, path, f"the TTL of {called} cannot be judged from here")
+        yield found(document, NOT_JUDGED, path, f"the TTL of {called} cannot be checked")
         return
     enabled = isinstance(ttl, Mapping) and str(ttl.get("Enabled")).lower() in ("true", "yes", "on")
     attribute = ttl.get("AttributeName") if isinstance(ttl, Mapping) and enabled else None
     if attribute == schema.ttl:
         return
     if schema.ttl is None:
-        reason = f"items of {called} expire by {attribute}, and the rules do not know it"
+        reason = f"items of {called} expire by {attribute}, and the rules have no `ttl`"
         yield found(
             document,
             TTL,
             path,
             reason,
-            f"say `ttl: {attribute}` there, and `expires: true` of the entities",
+            f"add `ttl: {attribute}` to the table in the rules, and `expires: true` to entities that expire",
             rated="warning",
         )
     else:
-        reason = f"items of {called} expire by {attribute or 'nothing'}, the rules say {schema.ttl}"
+        reason = f"items of {called} expire by {attribute or 'nothing'}, the rules require {schema.ttl}"
         instead = f"TimeToLiveSpecification: {{ AttributeName: {schema.ttl}, Enabled: true }}"
         yield found(document, TTL, path, reason, instead)
 

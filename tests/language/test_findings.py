@@ -92,9 +92,9 @@ def expiry(ttl: str, expires: str, expired: str, more: str = "") -> list[str]:
 
 def test_a_table_that_expires_items_of_which_no_entity_says_so() -> None:
     assert expiry(", ttl: gone", "", "") == [
-        "1:24: table.ttl: note [expiry-undecided]: no entity says that its items expire, so a deletion by gone counts like "
-        "any other: what the item contributed is taken back → where items of Session have gone, say `expires: true` "
-        "there, and `expired: keep` or `retract` in its rules"
+        "1:24: table.ttl: note [expiry-undecided]: no entity has `expires`, so a deletion by gone counts like any other: "
+        "the item's contributions are retracted → if items of Session have gone, add `expires: true` to the entity, and "
+        "`expired: keep` or `expired: retract` to its rules"
     ]
     assert expiry(", ttl: gone", ", expires: true", ", expired: keep") == []
     assert expiry("", "", "") == []
@@ -102,8 +102,8 @@ def test_a_table_that_expires_items_of_which_no_entity_says_so() -> None:
 
 def test_items_that_expire_in_a_table_that_has_no_attribute_for_it() -> None:
     assert expiry("", ", expires: true", ", expired: keep") == [
-        "3:52: entities.Session.expires: warning [no-ttl]: items of Session expire, and their table names no attribute "
-        "for it → add `ttl: expiresAt` to the table, with the name of that attribute"
+        "3:52: entities.Session.expires: warning [no-ttl]: items of Session expire, and their table has no `ttl` "
+        "→ add `ttl: expiresAt` to the table, with the name of the attribute"
     ]
 
 
@@ -112,7 +112,7 @@ def test_a_copy_that_expires_by_itself(attributes: str) -> None:
     rule = "  r: {{from: Session, expired: retract, copy: {{into: Copy, attributes: {}}}}}\n".format
     (one,) = expiry(", ttl: gone", ", expires: true", ", expired: keep", rule(attributes))
     assert one.partition(": ")[0].startswith("8:")
-    assert "note [copied-ttl]: the copy has gone as well, and expires by itself" in one
+    assert "note [copied-ttl]: the copy also has gone, so it expires on its own" in one
     assert expiry(", ttl: gone", ", expires: true", ", expired: keep", rule("[a]")) == []
 
 
@@ -127,8 +127,8 @@ projections:
 """
     (one,) = reviewed(text).findings
     assert str(one).startswith(
-        "<rules>:4:39: entities.Meta.key.SK: note [hot-partition]: Inverted is the table turned round, and every "
-        'Meta has SK "META": all are in one partition of it'
+        "<rules>:4:39: entities.Meta.key.SK: note [hot-partition]: Inverted has the keys of the table in reverse, and "
+        'every Meta has SK "META": all are in one partition of it'
     )
     assert reviewed(text.replace("SK: META", 'SK: "META#{post}"')).findings == ()
 

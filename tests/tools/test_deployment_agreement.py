@@ -173,11 +173,11 @@ def test_another_key_names_both() -> None:
     assert only(template) == (
         "error",
         "keys",
-        "the key of the table is [PK: S, GSI1SK: S], the rules say [PK: S, SK: S]",
+        "the key of the table is [PK: S, GSI1SK: S], the rules require [PK: S, SK: S]",
     )
     template = written(deployment())
     properties(template, "ApplicationTable")["AttributeDefinitions"][1]["AttributeType"] = "N"
-    assert only(template)[2] == "the key of the table is [PK: S, SK: N], the rules say [PK: S, SK: S]"
+    assert only(template)[2] == "the key of the table is [PK: S, SK: N], the rules require [PK: S, SK: S]"
 
 
 def test_an_index_that_is_missing_or_another() -> None:
@@ -187,7 +187,7 @@ def test_an_index_that_is_missing_or_another() -> None:
     assert only(template)[:2] == ("error", "indexes")
     assert "GSI2" in only(template)[2]
     indexes.append({**gone, "KeySchema": gone["KeySchema"][:1]})
-    assert only(template)[2] == "the key of index GSI2 is [GSI2PK: S], the rules say [GSI2PK: S, GSI2SK: S]"
+    assert only(template)[2] == "the key of index GSI2 is [GSI2PK: S], the rules require [GSI2PK: S, GSI2SK: S]"
 
 
 def test_a_local_index_will_do_and_further_indexes_too() -> None:
@@ -224,9 +224,9 @@ def test_ttl_by_another_attribute_not_enabled_or_unknown_to_the_rules() -> None:
     template = written(deployment())
     ttl = properties(template, "ApplicationTable")["TimeToLiveSpecification"]
     ttl["AttributeName"] = "ttl"
-    assert only(template)[2] == "items of the table expire by ttl, the rules say expiresAt"
+    assert only(template)[2] == "items of the table expire by ttl, the rules require expiresAt"
     ttl.update(AttributeName="expiresAt", Enabled="no")
-    assert only(template)[2] == "items of the table expire by nothing, the rules say expiresAt"
+    assert only(template)[2] == "items of the table expire by nothing, the rules require expiresAt"
     ttl["Enabled"] = "yes"  # YAML 1.1, which CloudFormation reads
     assert wrong(template) == []
     rules = deployment(TABLES)
@@ -238,7 +238,7 @@ def test_ttl_by_another_attribute_not_enabled_or_unknown_to_the_rules() -> None:
 def test_a_ledger_with_another_key() -> None:
     template = written(deployment())
     properties(template, "LedgerTable")["KeySchema"].pop()
-    assert only(template)[2] == "the key of the ledger is [pk: S], the rules say [pk: S, sk: S]"
+    assert only(template)[2] == "the key of the ledger is [pk: S], the rules require [pk: S, sk: S]"
 
 
 # Streams
@@ -251,7 +251,7 @@ def test_a_filter_on_images_keeps_removals_back() -> None:
     ]
     found = wrong(template)
     assert {code for _, code, _ in found} == {"filters"}
-    assert "kept back are REMOVE, REMOVE by TTL" in found[0][2]
+    assert "dropped are REMOVE, REMOVE by TTL" in found[0][2]
 
 
 def test_a_filter_on_event_names_or_identity_is_told() -> None:
@@ -260,7 +260,7 @@ def test_a_filter_on_event_names_or_identity_is_told() -> None:
     filters[:] = [{"Pattern": json.dumps({"eventName": ["INSERT", "MODIFY"]})}]
     assert "REMOVE" in wrong(template)[0][2]
     filters[:] = [{"Pattern": json.dumps({"userIdentity": {"type": [{"exists": False}]}})}]
-    assert wrong(template)[0][2].endswith("kept back are REMOVE by TTL")
+    assert wrong(template)[0][2].endswith("dropped are REMOVE by TTL")
     filters[:] = [{"Pattern": json.dumps({"eventSource": ["aws:dynamodb"]})}, {"Pattern": "{}"}]
     assert only(template)[:2] == ("error", "filters")
 
@@ -271,8 +271,8 @@ def test_numeric_on_a_number_never_fits() -> None:
     pattern = {"dynamodb": {"Keys": {"second": {"N": [{"numeric": [">=", 0]}]}}}}
     changes(template, "ChangesReadings")["FilterCriteria"] = {"Filters": [{"Pattern": json.dumps(pattern)}]}
     found = wrong(template, rules)
-    assert any("`numeric` never fits the key attribute second" in reason for _, _, reason in found)
-    assert any("no filter lets every Reading through" in reason for _, _, reason in found)
+    assert any("`numeric` never matches the key attribute second" in reason for _, _, reason in found)
+    assert any("no filter matches every Reading" in reason for _, _, reason in found)
 
 
 @pytest.mark.parametrize("pattern", ["{", "[]", "3", '{"a": 1}', '{"a": [{"prefix": 1}]}', "", '{"a": {}}'])
@@ -280,7 +280,7 @@ def test_a_filter_that_lambda_refuses(pattern: str) -> None:
     template = written(deployment())
     changes(template)["FilterCriteria"]["Filters"].append({"Pattern": pattern})
     assert only(template)[:2] == ("error", "filters")
-    assert "Lambda refuses this filter" in only(template)[2]
+    assert "Lambda rejects this filter" in only(template)[2]
 
 
 def test_without_filters_everything_arrives() -> None:
@@ -338,7 +338,7 @@ def test_tables_that_do_not_fit_the_rules() -> None:
     template = written(deployment())
     assert any("TABLE_NAME is set, but the rules have app" in one[2] for one in wrong(template, deployment(TABLES)))
     template = written(deployment(TABLES))
-    assert any("TABLES is set, but the rules say `table:`" in one[2] for one in wrong(template))
+    assert any("TABLES is set, but the rules have `table:`" in one[2] for one in wrong(template))
     rules = deployment(TABLES)
     variables = template["Globals"]["Function"]["Environment"]["Variables"]
     variables["TABLES"] = '{"app": "a", "reading": "b", "stats": "c"}'
@@ -394,8 +394,8 @@ KEEP = {"Statement": {"Effect": "Allow", "Action": ["s3:*"], "Resource": "*"}}
 def test_policy_templates_of_sam_are_understood() -> None:
     tables = [{"DynamoDBCrudPolicy": {"TableName": {"Ref": name}}} for name in ("ApplicationTable", "LedgerTable")]
     assert [one[2] for one in wrong(replaced_role([*tables, *SEND, KEEP]))] == [
-        "StreamFunction may not dynamodb:PartiQLUpdate on dynamodb table/${ApplicationTable}",
-        "StreamFunction may not dynamodb:PartiQLUpdate on dynamodb table/${LedgerTable}",
+        "StreamFunction is not allowed dynamodb:PartiQLUpdate on dynamodb table/${ApplicationTable}",
+        "StreamFunction is not allowed dynamodb:PartiQLUpdate on dynamodb table/${LedgerTable}",
     ]
     partiql = {"Statement": [{"Effect": "Allow", "Action": "dynamodb:PartiQL*", "Resource": "*"}]}
     assert wrong(replaced_role([*tables, *SEND, KEEP, partiql])) == []
@@ -503,7 +503,7 @@ def test_a_template_without_sam_is_read_too() -> None:
     found = disagreements(template_of(PLAIN, "plain.yaml"), rules)
     reasons = [(one.line, one.severity, one.reason) for one in found]
     (unheard,) = [reason for reason in reasons if reason[1] == "error"]
-    assert "no filter lets every Sale through" in unheard[2]
+    assert "no filter matches every Sale" in unheard[2]
     assert PLAIN.splitlines()[unheard[0] - 1].strip().startswith("FilterCriteria")
     unknown = [one.reason for one in found if one.code == "not-judged"]
     assert len(unknown) == 2
@@ -588,7 +588,7 @@ def test_findings_have_line_and_column_and_make_the_exit_code_1(run: Run, tmp_pa
     assert code == 1
     line = int(out.split(":")[1])
     assert "FilterCriteria" in text.splitlines()[line - 1]
-    assert "no filter lets every Like through" in out
+    assert "no filter matches every Like" in out
     assert "1 finding." in out
     code, out, _ = run("check", "social", "--template", str(path), "--json")
     assert code == 1

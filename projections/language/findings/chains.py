@@ -22,8 +22,8 @@ def chains(facts: Facts) -> Iterator[Remark]:
         yield Remark(
             LONG_CHAIN,
             ("projections", name),
-            f"its effect comes {len(chain)} passes through the stream after the application's write "
+            f"takes effect {len(chain)} passes through the stream after the application's write "
             f"({' → '.join(chain)}): about {len(chain)} times the lag of one rule, a second or so and the batching window",
-            "if that is too late, read what the first rule reads",
+            "if that is too slow, read what the first rule reads",
             at_key=True,
         )

@@ -33,7 +33,7 @@ def _remark(tested: Tested, is_: str, why: str, compared: str, instead: str) -> 
     return Remark(
         NEVER_FITS,
         tested.place,
-        f"{tested.test.name} is {is_} ({why}), and {compared} never fits it",
+        f"{tested.test.name} is {is_} ({why}), so a comparison with {compared} never matches",
         instead,
         at_key=True,
     )
@@ -54,5 +54,5 @@ def _as_number(alternatives: tuple[Alternative, ...]) -> str:
     except ArithmeticError:
         texts = []
     if texts and len(texts) == len(alternatives):
-        return f"leave out the quotes: [{', '.join(texts)}]"
+        return f"remove the quotes: [{', '.join(texts)}]"
     return 'compare it as a number, as [{numeric: [">=", 1]}]'

@@ -27,10 +27,10 @@ def expiry(facts: Facts) -> Iterator[Remark]:
             yield Remark(
                 EXPIRY_UNDECIDED,
                 (*place, "ttl"),
-                f"no entity says that its items expire, so a deletion by {table.ttl} counts like any other: what the item "
-                f"contributed is taken back",
-                f"where items of {_some(sources_here)} have {table.ttl}, say `expires: true` there, and `expired: keep` or "
-                f"`retract` in its rules",
+                f"no entity has `expires`, so a deletion by {table.ttl} counts like any other: the item's contributions are "
+                f"retracted",
+                f"if items of {_some(sources_here)} have {table.ttl}, add `expires: true` to the entity, and "
+                f"`expired: keep` or `expired: retract` to its rules",
                 at_key=True,
             )
         if table.ttl is None:
@@ -38,8 +38,8 @@ def expiry(facts: Facts) -> Iterator[Remark]:
                 yield Remark(
                     NO_TTL,
                     ("entities", entity, "expires"),
-                    f"items of {entity} expire, and their table names no attribute for it",
-                    "add `ttl: expiresAt` to the table, with the name of that attribute",
+                    f"items of {entity} expire, and their table has no `ttl`",
+                    "add `ttl: expiresAt` to the table, with the name of the attribute",
                     at_key=True,
                 )
 

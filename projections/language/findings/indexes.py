@@ -29,8 +29,8 @@ def indexes(facts: Facts) -> Iterator[Remark]:
                 yield Remark(
                     UNREACHABLE_CASE,
                     ("projections", name, "index", *place),
-                    "never applies: a case before it has the same `where`, and the first that fits applies",
-                    "put both into one case, or change one of the conditions",
+                    "never applies: an earlier case has the same `where`, and the first case that matches applies",
+                    "merge the cases, or change one of the conditions",
                 )
             earlier.append(where)
 
@@ -47,10 +47,10 @@ def _half(facts: Facts, key: KeySet) -> Iterator[Remark]:
     lacking = " and ".join(missing)
     severity: Severity
     if known_attributes(facts, key.entity) is not None:
-        severity, who, instead = "warning", "nothing writes that", f"set {lacking} here too"
+        severity, who, instead = "warning", "nothing writes it", f"set {lacking} here too"
     else:
-        severity, who = "note", "no rule writes that: the application must"
-        instead = f"set {lacking} here too, or say what the application writes with `index_key` on {key.entity}"
+        severity, who = "note", "no rule writes it: the application must"
+        instead = f"set {lacking} here too, or declare what the application writes with `index_key` on {key.entity}"
     place = next(one.place for one in (*key.partition, *key.sort))
     reason = f"an item is in {key.index} only if it has {lacking} as well, and {who}"
     yield Remark(HALF_AN_INDEX_KEY, place, reason, instead, at_key=True, rated=severity)

@@ -35,7 +35,7 @@ def _made(facts: Facts, numbers: Numbers, key: KeySet, made: Made, most: int) ->
         yield _remark(
             made,
             "error",
-            f"{made.attribute} has {made.literal_bytes:,} bytes of text without any value, and its limit is {most:,}",
+            f"{made.attribute} has {made.literal_bytes:,} bytes of constant text, and its limit is {most:,}",
             "shorten the text",
         )
         return
@@ -43,8 +43,8 @@ def _made(facts: Facts, numbers: Numbers, key: KeySet, made: Made, most: int) ->
         yield _remark(
             made,
             "warning",
-            f"{made.attribute} has {made.literal_bytes:,} bytes of text, which leaves {most - made.literal_bytes:,} of "
-            f"{most:,} for its values",
+            f"{made.attribute} has {made.literal_bytes:,} bytes of constant text, which leaves "
+            f"{most - made.literal_bytes:,} of {most:,} for its values",
             "shorten the text",
         )
         return
@@ -57,9 +57,9 @@ def _made(facts: Facts, numbers: Numbers, key: KeySet, made: Made, most: int) ->
         yield _remark(
             made,
             "note",
-            f"{names} can be as long as the application likes, {made.attribute} has {most:,} bytes at most: "
-            f"for a longer one the rule does nothing, and the record is quarantined",
-            f"write {slot.rewritten(f'truncate({_round(share)})')} if that may happen",
+            f"{names} can have any length, and {made.attribute} at most {most:,} bytes: "
+            f"for a longer key the rule does nothing, and the record is quarantined",
+            f"write {slot.rewritten(f'truncate({_round(share)})')} if that can happen",
             slot,
         )
         return

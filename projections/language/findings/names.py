@@ -66,13 +66,15 @@ def _is_unknown(facts: Facts, read: Read) -> bool:
 def _unknown(facts: Facts, read: Read) -> Remark:
     entity, copy = read.entity, facts.copies.get(read.entity)
     near = suggest(read.root, [*sorted(_written_by_rules(facts, entity) or ()), *facts.variables(entity)])
-    ways = [f"write the name meant{near}"] if near else []
-    ways.append(f"add it to what {copy} copies" if copy is not None else "let a rule write it, or take it out")
-    reason = f"a {entity} has no attribute {read.root}: only rules write {entity} items, and none writes that"
+    ways = [f"correct the name{near}"] if near else []
+    ways.append(
+        f"add it to the attributes that {copy} copies" if copy is not None else "let a rule write it, or remove it"
+    )
+    reason = f"{entity} items have no attribute {read.root}: only rules write them, and no rule writes {read.root}"
     if read.place[-1] == "into":
         into = facts.projections[read.rule].into
         reason = f"the key of {into} needs {{{read.root}}}, and {reason}"
-        ways.insert(0, f'say what it is, with bind: {{{read.root}: "…"}}')
+        ways.insert(0, f'set it with bind: {{{read.root}: "…"}}')
     return Remark(UNKNOWN_ATTRIBUTE, read.place, reason, ", or ".join(ways), read.offset, read.at_key)
 
 
@@ -102,9 +104,9 @@ def _never_recognised(facts: Facts) -> Iterator[Remark]:
             yield Remark(
                 NEVER_RECOGNISED,
                 ("entities", name, "match", condition.name.split(".")[0]),
-                f"only rules write {name} items, and none writes {condition.name}: "
-                f"what they create is not recognised as {name}",
-                "hold it to one value, which is then written on items that rules create, or leave it out",
+                f"only rules write {name} items, and no rule writes {condition.name}, so items that rules create "
+                f"do not match {name}",
+                "give it one value, which is then written on items that rules create, or remove it",
                 at_key=True,
             )
 
@@ -144,10 +146,10 @@ def _bindable(facts: Facts, read: Read) -> dict[str, str]:
 def _misspelt(read: Read, other: str, what: str, bound: bool) -> Remark:
     if bound:
         reason = (
-            f"{{{read.root}}} is taken from an attribute {read.root} of {read.entity}; {other}, {what}, is another name"
+            f"{{{read.root}}} is the attribute {read.root} of {read.entity}, which differs in case from {other}, {what}"
         )
         instead = f'if that is meant, write bind: {{{read.root}: "{{{other}}}"}}'
     else:
-        reason = f"{read.root} of {read.entity} is another name than {other}, {what}: case counts"
+        reason = f"{read.root} of {read.entity} differs in case from {other}, {what}"
         instead = f"if that is meant, write {other}"
     return Remark(OTHER_CASE, read.place, reason, instead, read.offset, read.at_key)

@@ -150,7 +150,7 @@ class Numbers:
                     found[name, attribute] = f"{attribute} is a key of type S"
             for attribute, value in (entity.match or {}).items():
                 if isinstance(value, str):
-                    found[name, attribute] = "`match` says so"
+                    found[name, attribute] = "`match` requires it"
         for name, rule in self._facts.projections.items():
             if rule.copy_ is not None:
                 for attribute, value in rule.copy_.values.items():

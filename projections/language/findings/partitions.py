@@ -129,10 +129,11 @@ def _inverted(facts: Facts) -> Iterator[Remark]:
             yield Remark(
                 HOT_PARTITION,
                 ("entities", entity, "key", keys[1]),
-                f'{index} is the table turned round, and every {entity} has {keys[1]} "{text}": all are in one partition '
-                f"of it, which takes {PARTITION_UNITS:,} write units a second; beyond that the index throttles writes to "
-                f"the table itself",
-                f"if writes may come faster, give {index} a partition key of its own, which only items have that it is for",
+                f'{index} has the keys of the table in reverse, and every {entity} has {keys[1]} "{text}": all are in '
+                f"one partition of it, which takes {PARTITION_UNITS:,} write units a second; beyond that the index "
+                f"throttles writes to the table itself",
+                f"if writes may come faster, give {index} a partition key of its own, which only the items have "
+                f"that belong in it",
                 rated="note",
             )
 

@@ -35,7 +35,7 @@ def _slot(numbers: Numbers, key: KeySet, made: Made, slot: Slot) -> Iterator[Rem
                 DATE_ORDER,
                 slot.place,
                 f"{made.attribute} sorts as text, and {pipe} does not put the greatest unit first: "
-                f"the order will not be that of time",
+                f"the items are not in the order of time",
                 "write the year first and the smallest unit last, as date(%Y-%m-%d)",
                 slot.offset,
             )
@@ -82,8 +82,8 @@ def _padded(numbers: Numbers, key: KeySet, made: Made, slot: Slot, digits: int) 
             NUMBER_DOES_NOT_FIT,
             slot.place,
             f"{slot.name} is a count, and {digits} digits end at {10**digits - 1:,}: "
-            f"from there on it is bad input, and the rule does nothing for the item",
-            "give it room for 10 digits",
+            f"a higher count is bad input, and the rule does nothing for the item",
+            "use 10 digits",
             slot.offset,
             rated="note",
         )

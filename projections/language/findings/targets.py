@@ -81,7 +81,7 @@ def _not_derived(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
             computed.place,
             f"{computed} is computed by this rule, and {rule.into} items must exist before it sets anything on them: "
             f"the application would have to create one for each value",
-            f"if only rules write {rule.into} items, say `derived: true` there",
+            f"if only rules write {rule.into} items, add `derived: true` to the entity",
             computed.offset,
         )
 
@@ -97,7 +97,7 @@ def _padded(facts: Facts, name: str) -> Iterator[Remark]:
                 slot.place,
                 f"{made.attribute} is a number, and {slot} has leading zeros for small values: such text is bad input, "
                 f"because a number has one text in a target's key",
-                f"leave out {slot.piped('pad', 'invert')}: numbers sort by value",
+                f"remove {slot.piped('pad', 'invert')}: numbers sort by value",
                 slot.offset,
             )
 
@@ -115,9 +115,9 @@ def _claimed(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
         yield Remark(
             CLAIMED_COPY,
             ("projections", name, "copy"),
-            f"two {rule.from_} items with the same {variable} would claim one {rule.into}, so the copy goes through the "
+            f"two {rule.from_} items with the same {variable} claim one {rule.into}, so the copy goes through the "
             f"ledger: 7 write units instead of 1",
-            f"if no two ever have the same, say `id: {variable}` on {rule.from_}",
+            f"if {variable} is unique, add `id: {variable}` to {rule.from_}",
             at_key=True,
         )
 
@@ -146,8 +146,8 @@ def _index_keys(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
         yield Remark(
             COPIED_INDEX_KEY,
             ("projections", name, "copy", "attributes"),
-            f"`all` takes {attributes} along: each {rule.into} appears in {indexes} beside the {rule.from_} it was made of",
-            "list the attributes to copy; if the copy is to be found there, give it an index rule of its own",
+            f"`all` also copies {attributes}, so each {rule.into} appears in {indexes} beside its {rule.from_}",
+            "list the attributes to copy; if copies belong in the index, give them an index rule of its own",
         )
 
 
@@ -164,9 +164,9 @@ def _expiry(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
     yield Remark(
         COPIED_TTL,
         place,
-        f"the copy has {ttl} as well, and expires by itself: if DynamoDB deletes it before its {rule.from_}, it is put back "
-        f"until that is gone too",
-        "leave it out: a copy goes when its source does"
+        f"the copy also has {ttl}, so it expires on its own: if DynamoDB deletes it before its {rule.from_}, the rule "
+        f"creates it again until the {rule.from_} is deleted",
+        "do not copy it: a copy is removed with its source"
         if form != "all"
         else "list the attributes to copy, without it",
     )

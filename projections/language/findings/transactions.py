@@ -42,7 +42,7 @@ def transactions(facts: Facts) -> Iterator[Remark]:
             ("projections", name, "each"),
             f"more than {most} elements of {path} that change at once take several transactions, of {ACTIONS} actions each; "
             f"more than about {_entries(name, key, facts.typed.rules[name].members):,} in all exceed the limit of one item "
-            f"({ENTRY_BYTES:,} bytes), and the rule contributes nothing of that item",
+            f"({ENTRY_BYTES:,} bytes), and the rule contributes nothing for that item",
             f"keep {path} shorter, or write its elements as items of their own",
             at_key=True,
         )
