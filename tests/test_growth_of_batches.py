@@ -77,6 +77,7 @@ def processed(w: World) -> float:
     return seconds(work)
 
 
+@pytest.mark.deep
 def test_ten_times_as_many_changes_of_as_many_targets_take_ten_times_as_long() -> None:
     assert growth(lambda number: processed(liked(number)), 1000, 10_000) <= MOST
 

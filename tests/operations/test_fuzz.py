@@ -437,6 +437,7 @@ def from_failed(records: Sequence[Any], failed: str | None) -> list[Any]:
     return list(records)
 
 
+@pytest.mark.deep
 def test_strange_events_are_answered_and_the_sound_records_between_them_applied(capsys: Any) -> None:
     started = time.monotonic()
     results = replayable(strange_event, EVENTS * 2 // 3, 0)

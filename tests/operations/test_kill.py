@@ -22,6 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from projections.aws.clients import client, create_table
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -206,6 +208,7 @@ def orders(chance: random.Random) -> Iterator[dict[str, Any]]:
                 yield {"after": chance.uniform(0.01, 0.5)}
 
 
+@pytest.mark.deep
 def test_workers_that_are_killed_under_load_leave_everything_exactly_right(
     ministack_url: str, tmp_path: Path, capsys: Any
 ) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from projections.engine.store import StoreError, Update
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -130,6 +132,7 @@ def test_a_function_that_may_not_call_itself_leaves_children_behind() -> None:
     assert len(deployed.queue.dropped) == 1
 
 
+@pytest.mark.deep
 def test_a_queued_backfill_comes_to_its_end() -> None:
     deployed = Deployed()
     tasks = Tasks(lambda: deployed.queue)

@@ -25,6 +25,13 @@ def unavailable(what: str) -> None:
     pytest.skip(what)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that look at pictures in a browser are deep."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "chromium" in item.fixturenames:
+            item.add_marker(pytest.mark.deep)
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """The machine's own Chromium, headless. Skipped without one.

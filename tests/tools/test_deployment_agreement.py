@@ -542,6 +542,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from places(inner, (*path, number))
 
 
+@pytest.mark.deep
 def test_junk_anywhere_in_a_template_is_no_crash() -> None:
     rules = deployment(ROOT / "tests/simulation/rules/embeds.yaml")
     template = written(rules)

@@ -137,6 +137,7 @@ def performed(program: Program, records: Sequence[Any], batch_size: int) -> list
     return spy.performed
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
 def test_what_is_explained_is_what_the_processor_writes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Request by request, on random histories with every kind of meddling, from their beginning and from the middle."""
@@ -252,6 +253,7 @@ _IMAGES = st.none() | st.dictionaries(
 )
 
 
+@pytest.mark.deep
 @given(_IMAGES, _IMAGES)
 def test_the_reason_for_healing_is_the_engines_predicate(old: Any, new: Any) -> None:
     program = compiled(SOCIAL)

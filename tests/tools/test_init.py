@@ -165,6 +165,7 @@ def stored(name: str, url: str) -> list[Any]:
     return in_order(client(endpoint_url=url).scan(TableName=name)["Items"])
 
 
+@pytest.mark.deep
 def test_a_proposal_for_a_table_passes_all_that_it_has(
     tmp_path: Path, call: Call, tables: Any, dynamodb_local_url: str
 ) -> None:
@@ -213,6 +214,7 @@ def test_in_the_shadow_the_rules_find_the_counter_that_has_drifted(
     assert stored("app", dynamodb_local_url) == in_order(as_left)
 
 
+@pytest.mark.deep
 def test_tests_of_a_proposal_fail_when_its_rules_are_wrong(tmp_path: Path, call: Call, tables: Any) -> None:
     table, items = init_tables.shop()
     assert call("init", tmp_path, *tables(table, items))[0] == 0

@@ -16,7 +16,7 @@ import pytest
 
 from projections.cli.main import COMMANDS
 
-pytestmark = pytest.mark.xdist_group("install")  # one wheel and one environment for all
+pytestmark = [pytest.mark.deep, pytest.mark.xdist_group("install")]  # one wheel and one environment for all
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")

@@ -14,7 +14,7 @@ from place import FUNCTION, MENDED, RULES, Place
 
 from projections.aws.clients import client
 
-pytestmark = pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
+pytestmark = [pytest.mark.deep, pytest.mark.parametrize("place", ["MiniStack"], indirect=True)]
 
 SHADOW = RULES.replace("likes: {from: Like, aggregate", "likes: {from: Like, mode: shadow, aggregate")
 MORE = (

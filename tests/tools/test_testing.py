@@ -266,6 +266,7 @@ def test_marked(projections):
     run(test_rules=again).assert_outcomes(passed=2)
 
 
+@pytest.mark.deep
 def test_the_simulation_as_an_assertion(run: Run, pytester: pytest.Pytester) -> None:
     """Rules that are right pass; an engine that is wrong fails with seed, problems, trace and the command to replay."""
     (pytester.path / "rules.yaml").write_text((ROOT / "tests/simulation/rules/copies.yaml").read_text())
