@@ -152,6 +152,7 @@ def wait_for(holds: Callable[[], object], message: Callable[[], str], seconds: f
         time.sleep(0.1)
 
 
+@pytest.mark.deep
 def test_a_session_as_people_have_it(dynamodb_local_url: str, rules: Path) -> None:
     """Tables are made, writes are projected and told, rules are edited badly and well, Ctrl-C ends it."""
     table = Table(dynamodb_local_url)
@@ -226,6 +227,7 @@ def test_what_is_there_before(ministack_url: str, rules: Path) -> None:
     assert [one["complete"] for one in third if one["event"] == "backfill"] == [True]
 
 
+@pytest.mark.deep
 def test_a_stream_that_is_switched_off_and_on(dynamodb_local_url: str, rules: Path) -> None:
     """The new stream is followed from its beginning; its numbers begin anew, and still nothing is taken for stale.
 

@@ -103,7 +103,7 @@ BOOKS = 120
 """The most units that keeping the books of a backfill of two pages takes: registry, progress, leases."""
 
 
-@pytest.mark.parametrize("targets", [1, 10, 100, 1000])
+@pytest.mark.parametrize("targets", [1, 10, 100, pytest.param(1000, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", RULES)
 def test_a_backfill_costs_what_diff_says(name: str, targets: int) -> None:
     """Only what several transactions or pages share costs more than said: two units for each of them, six with shards.
