@@ -154,8 +154,8 @@ class Reading:
     def _published(self, rule: LedgerRule, item: Item, key: str, page: Page) -> None:
         """What an item shows of a rule's; where several rules create it, whether all say that nothing contributes."""
         names = rule.owned(item.image)
-        guard = self._program.guard(rule.name)
-        shown = {name: item.image[name] for name in (*names, guard) if name in item.image}
+        guards = self._program.guard(rule.name), self._scope.guards.mark
+        shown = {name: item.image[name] for name in (*names, *guards) if name in item.image}
         empty = self._scope.empty(item.entity.name, item.key, item.image)
         text = subject_text(TARGET, rule.name, key)
         page.view(_view(rule.name, key), TARGET_ROW, text, [shown, empty])
