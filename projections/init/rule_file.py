@@ -38,7 +38,7 @@ def rule_file(proposal: Proposal) -> str:
     if not proposal.rules:
         lines += _comment(
             "No rules are proposed: nothing in the sample looks like a counter, a copy or an attribute of a parent. "
-            "`projections schema` and the README of dynamodb-projections say what rules there are."
+            "`projections schema` and docs/rules.md of dynamodb-projections describe all rules."
         )
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
