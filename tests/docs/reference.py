@@ -126,9 +126,17 @@ COMMAND_LINE = """\
 
 def command_of(name: str) -> click.Command:
     """Return the command of a name."""
-    found = cli.get_command(click.Context(cli), name)
+    found = cli.get_command(_program(), name)
     assert found is not None
     return found
+
+
+def _program() -> click.Context:
+    """Return the program's context, from which its commands inherit the names of the help option.
+
+    click keeps the help option that a command was first asked for: with other names, later help would differ.
+    """
+    return cli.make_context("projections", [], resilient_parsing=True)
 
 
 def help_blocks(command: click.Command) -> list[tuple[bool, str]]:
@@ -148,7 +156,7 @@ def cli_page() -> str:
 
 def _command(name: str) -> Iterator[str]:
     command = command_of(name)
-    context = click.Context(command, info_name=f"projections {name}")
+    context = click.Context(command, info_name=name, parent=_program())
     yield f"## {name}\n"
     yield _fenced("text", f"{' '.join([context.command_path, *command.collect_usage_pieces(context)])}\n")
     for as_written, text in help_blocks(command):
