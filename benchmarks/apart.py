@@ -17,25 +17,25 @@ from projections.engine.store import Image, ItemKey, Page, Schema, Update, Value
 from projections.errors import ConditionFailed, StoreError, TransactionCancelled
 from projections.stores.memory import MemoryStore
 
-__all__ = ["Effort", "StoreApart", "effort"]
+__all__ = ["Deadline", "StoreApart", "deadline"]
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class Deadline:
     """What a process has spent so far: CPU in seconds, and the memory it holds in MB."""
 
     seconds: float
     megabytes: float
 
 
-def effort() -> Effort:
+def deadline() -> Deadline:
     """Of this process. Its memory is the resident set now; where the system does not tell (macOS), the largest ever."""
     status = Path("/proc/self/statm")
     if status.exists():
         resident = int(status.read_text().split()[1]) * resource.getpagesize()
     else:
         resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return Effort(time.process_time(), resident / 1e6)
+    return Deadline(time.process_time(), resident / 1e6)
 
 
 class StoreApart:
@@ -92,9 +92,9 @@ class StoreApart:
         for image in images:
             self._ask("seed", table, image)
 
-    def effort(self) -> Effort:
+    def deadline(self) -> Deadline:
         """What the other process has spent."""
-        found: Effort = self._ask("effort")
+        found: Deadline = self._ask("deadline")
         return found
 
     def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
@@ -115,7 +115,7 @@ def _serve(pipe: Connection, schemas: Mapping[str, Schema]) -> None:
         except EOFError:
             return
         try:
-            answer = effort() if method == "effort" else getattr(store, method)(*arguments, **options)
+            answer = deadline() if method == "deadline" else getattr(store, method)(*arguments, **options)
         except ConditionFailed as error:
             pipe.send((None, (ConditionFailed, error.item)))
         except TransactionCancelled as error:

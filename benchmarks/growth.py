@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from benchmarks.apart import StoreApart, effort
+from benchmarks.apart import StoreApart, deadline
 from benchmarks.cpu import ours
 from benchmarks.figures import Figure, lines
 from benchmarks.workload import TABLE, like, likes, program, removed
@@ -156,9 +156,9 @@ def grow(sources: int, targets: int) -> list[Grown]:
         mark = _BATCH
         for first in range(0, sources, _BATCH):
             records = growing.likes(range(first, first + _BATCH))
-            before = store.effort().seconds
+            before = store.deadline().seconds
             spent = growing.spent(records)
-            last = [*last[-9:], (spent, (store.effort().seconds - before) / _BATCH * 1e6)]
+            last = [*last[-9:], (spent, (store.deadline().seconds - before) / _BATCH * 1e6)]
             seen = first + _BATCH
             if seen == mark or seen >= sources:
                 mark *= 10
@@ -180,7 +180,7 @@ def _measured(
     del likes
     gc.collect()
     new, stored = map(min, zip(*last, strict=True))
-    held = effort().megabytes, store.effort().megabytes
+    held = deadline().megabytes, store.deadline().megabytes
     return Grown(sources, targets, new, min(gone), min(again), stored, *held)
 
 
@@ -197,7 +197,7 @@ def stubbed(events: int) -> list[Held]:
             mark *= 10
             spent = time.process_time() - started
             gc.collect()
-            found.append(Held(seen, spent / (seen - since) * 1e6, effort().megabytes))
+            found.append(Held(seen, spent / (seen - since) * 1e6, deadline().megabytes))
             started, since = time.process_time(), seen
     return found
 

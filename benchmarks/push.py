@@ -35,12 +35,13 @@ from urllib3 import HTTPResponse
 
 from projections.aws.clients import client, create_table, delete_table, session
 from projections.aws.wiring import THREADS, at_once
-from projections.engine.effort import Effort, one_by_one
+from projections.engine.counters import Counters
+from projections.engine.deadline import Deadline
 from projections.engine.embeds import Embedder, Push
 from projections.engine.guards import Guards
 from projections.engine.records import version_of
+from projections.engine.running import one_by_one
 from projections.engine.store import ItemKey
-from projections.engine.tally import Tally
 from projections.language.keys import encode_key
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -143,9 +144,9 @@ class Pushes:
 
         After each page the loop gives the name to `looped` members of the other team, at no time of the push.
         """
-        tally, effort = Tally(), Effort(lambda: float("inf"))
+        counters, deadline = Counters(), Deadline(lambda: float("inf"))
         run = at_once(threads) if threads > 1 else one_by_one
-        embedder = Embedder(self._rules, self._store, Guards(self._rules, ""), tally=tally, run=run)
+        embedder = Embedder(self._rules, self._store, Guards(self._rules, ""), counters=counters, run=run)
         push: Push | None = self._renamed()
         before = (sum(self.meter.calls.values()), self.meter.statements, self.meter.write_units)
         seconds = loop_seconds = 0.0
@@ -155,7 +156,7 @@ class Pushes:
             started = time.perf_counter()
             if push.after is None:
                 embedder.raise_fence(push)
-            push, hopeless = embedder.push_page(push, effort)
+            push, hopeless = embedder.push_page(push, deadline)
             seconds += time.perf_counter() - started
             assert not hopeless, hopeless
             loop_seconds += self._timed_loop(range(at, at + looped))
@@ -164,7 +165,7 @@ class Pushes:
         return Pushed(
             away=away,
             threads=threads,
-            children=tally.counts["embedded"],
+            children=counters.counts["embedded"],
             seconds=seconds,
             looped=at,
             loop_seconds=loop_seconds,
@@ -216,7 +217,7 @@ class Pushes:
         event = "before-send.dynamodb.BatchExecuteStatement"
         self._dynamodb.meta.events.register(event, keep, unique_id="keep")
         try:
-            embedder.push_page(push, Effort(lambda: float("inf")))
+            embedder.push_page(push, Deadline(lambda: float("inf")))
         finally:
             self._dynamodb.meta.events.unregister(event, unique_id="keep")
         return made

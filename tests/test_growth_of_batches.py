@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from projections.engine.effort import full_collections, in_few_pieces, one_by_one
+from projections.engine.garbage import full_collections
 from projections.engine.ledger import Change, Transaction, _lanes, _pack
+from projections.engine.running import in_few_pieces, one_by_one
 from projections.errors import Transient
 from projections.language.contribution import Evaluated
 from tests.engine.world import World

@@ -11,10 +11,10 @@ from projections.aws.wiring import THREADS, at_once
 from projections.dev.delivery import Delivery, Totals
 from projections.dev.echo import is_own
 from projections.dev.watched import WatchedStore
-from projections.engine.effort import Run
 from projections.engine.plan import Rejected
 from projections.engine.processor import OUTDATED, Outcome
 from projections.engine.records import decode
+from projections.engine.running import Run
 from projections.errors import BadInput, Misconfigured, StoreError, UsageError
 from projections.inspect.explain.records import RecordTold, tell_record
 from projections.inspect.rehearsal.rehearse import Decoded

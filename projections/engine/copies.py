@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from projections.engine.application import ApplicationItems, occupied, purpose_of
-from projections.engine.effort import Effort, Run, one_by_one
+from projections.engine.counters import Counters
+from projections.engine.deadline import Deadline
 from projections.engine.guards import Guard, Guards, needs_healing
 from projections.engine.ledger_items import waiting_key
 from projections.engine.records import Record
+from projections.engine.running import Run, one_by_one
 from projections.engine.store import Delete, Image, ItemKey, Purpose, Store, Update, Value
-from projections.engine.tally import Tally
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -186,33 +187,33 @@ class Copier:
         program: Program,
         store: Store,
         guards: Guards,
-        tally: Tally | None = None,
+        counters: Counters | None = None,
         run: Run[None] = one_by_one,
     ) -> None:
         self._program = program
         self._store = store
         self._guards = guards
         self._items = ApplicationItems(program, store, guards)
-        self._tally = tally or Tally()
+        self._counters = counters or Counters()
         self._run = run
 
-    def write(self, copy: CopyWrite, effort: Effort) -> None:
+    def write(self, copy: CopyWrite, deadline: Deadline) -> None:
         """Writes what a source's newest image says. Raises InvalidRequest when everything that can be written is written."""
         refused: InvalidRequest | None = None
         for target, attributes in copy.copies.items():
             try:
-                self._write(copy, target, attributes, effort)
+                self._write(copy, target, attributes, deadline)
             except Occupied as error:
                 refused, refused.target = error, encode_key(target)
             except InvalidRequest as error:  # too large, say: then there is no copy, rather than an old one
-                self._retract(copy, target, effort)
+                self._retract(copy, target, deadline)
                 refused, refused.target = error, encode_key(target)
         for target in sorted(copy.others):
-            self._retract(copy, target, effort)
+            self._retract(copy, target, deadline)
         if refused is not None:
             raise refused
 
-    def _write(self, copy: CopyWrite, target: ItemKey, attributes: Image, effort: Effort) -> None:
+    def _write(self, copy: CopyWrite, target: ItemKey, attributes: Image, deadline: Deadline) -> None:
         """One copy: created where the source had none before, else updated if the rule created it and its guard is older.
 
         What else may be there is told by the item that comes back with the failed condition.
@@ -230,13 +231,13 @@ class Copier:
                     item = self._store.get(target)
                 else:
                     self._store.write(update)
-                    return self._tally.add("copies")
+                    return self._counters.add("copies")
         except ConditionFailed as failed:
             item = failed.item
         for _ in range(_MOST_TRIES):
-            effort.check()
+            deadline.check()
             try:
-                return self._bring(copy, target, wanted, item, effort)
+                return self._bring(copy, target, wanted, item, deadline)
             except ConditionFailed as failed:
                 item = failed.item
         raise Transient(f"{rule.name}: a copy kept changing while it was written")
@@ -247,42 +248,42 @@ class Copier:
         target: ItemKey,
         wanted: Mapping[str, Value | None],
         item: Image | None,
-        effort: Effort,
+        deadline: Deadline,
     ) -> None:
         """Brings an item, as it was read, to a version of its source. Raises ConditionFailed, Occupied."""
         rule = copy.rule
         if item is None:
             self._items.create(target, wanted, rule)
-            return self._tally.add("copies")
+            return self._counters.add("copies")
         if not self._items.may_write(rule, rule.into, target, item):
             self._wait(rule, target, copy.source)
         guard = self._items.guard(rule, target, item)
         if guard is not None and guard.by == copy.source and guard.at >= copy.version:
             if guard.at > copy.version:
                 # This change is late, or the guard is from nowhere (an edited one) and would lock the truth out.
-                self.heal(CopyHeal(rule, target, {copy.source: copy.version}, copy.sequence), effort)
+                self.heal(CopyHeal(rule, target, {copy.source: copy.version}, copy.sequence), deadline)
             return None
         self._items.write(rule.into, target, wanted, rule, item)
-        return self._tally.add("copies")
+        return self._counters.add("copies")
 
-    def _retract(self, copy: CopyWrite, target: ItemKey, effort: Effort) -> None:
+    def _retract(self, copy: CopyWrite, target: ItemKey, deadline: Deadline) -> None:
         """The source makes this copy no more."""
         rule = copy.rule
         for _ in range(_MOST_TRIES):
-            effort.check()
+            deadline.check()
             item = self._store.get(target)
             guard = self._items.guard(rule, target, item)
             if item is None or guard is None or guard.by != copy.source:
                 return None
             if guard.at >= copy.version or self._is_removed(rule, item, guard):
                 if guard.at > copy.version:
-                    self.heal(CopyHeal(rule, target, {copy.source: copy.version}, copy.sequence), effort)
+                    self.heal(CopyHeal(rule, target, {copy.source: copy.version}, copy.sequence), deadline)
                 return None
             try:
                 self._remove(rule, target, item, guard, copy.owned)
             except ConditionFailed:
                 continue
-            return self._tally.add("copies")
+            return self._counters.add("copies")
         raise Transient(f"{rule.name}: a copy kept changing while it was removed")
 
     def _is_left_over(self, rule: CopyRule, target: ItemKey, item: Image, guard: Guard | None) -> bool:
@@ -332,7 +333,7 @@ class Copier:
             raise ConditionFailed(item)
         raise occupied(rule.into)
 
-    def heal(self, heal: CopyHeal, effort: Effort) -> None:
+    def heal(self, heal: CopyHeal, deadline: Deadline) -> None:
         """Makes a copy what its source says now: the guard is read first, then the source, so that it is at least as new.
 
         After creating a copy, the source is read again: had it been removed meanwhile, that removal found no copy to delete.
@@ -343,7 +344,7 @@ class Copier:
             return None
         healed = False
         for _ in range(_MOST_TRIES):
-            effort.check()
+            deadline.check()
             item = self._store.get(target)
             guard = self._items.guard(rule, target, item)
             by = guard.by if guard is not None else ""
@@ -352,13 +353,13 @@ class Copier:
                 if found is None:
                     if item is not None and self._is_left_over(rule, target, item, guard):
                         self._remove(rule, target, item, guard, self._guards.owned(rule, target, item))
-                        self._tally.add("healed")
+                        self._counters.add("healed")
                     return self._waits_no_more(heal, waiting)
                 source, image, wanted = found
                 if item is None:
                     stamp = self._guards.stamp(target, heal.sources.get(source, ""), by=source)
                     self._items.create(target, {**wanted, name: stamp}, rule)
-                    self._tally.add("healed")
+                    self._counters.add("healed")
                     healed = True
                     continue  # round again: the guard as just written, and the source as it is now
                 if not self._items.may_write(rule, rule.into, target, item):
@@ -369,7 +370,7 @@ class Copier:
                 desired: dict[str, Value | None] = {**dict.fromkeys(sorted(owned)), **wanted, name: stamp}
                 if differing(item, desired):
                     self._items.write(rule.into, target, desired, rule, item)
-                    self._tally.add("healed", 0 if healed else 1)
+                    self._counters.add("healed", 0 if healed else 1)
                 return self._waits_no_more(heal, waiting)
             except ConditionFailed:
                 continue
@@ -386,7 +387,7 @@ class Copier:
             why = Purpose("wait", (heal.rule.name,), text)
             self._store.write(Delete(waiting_key(heal.rule.name, text), purpose=why))
 
-    def refresh(self, items: Iterable[Item], effort: Effort) -> list[tuple[CopyRule, ItemKey, StoreError]]:
+    def refresh(self, items: Iterable[Item], deadline: Deadline) -> list[tuple[CopyRule, ItemKey, StoreError]]:
         """Makes the copies of items what their sources say now; `items` were read just now. Few requests for many items.
 
         Per copy as in `heal`: its guard is read, then the source, and it is written if the guard is as read; after one was
@@ -409,10 +410,10 @@ class Copier:
         for number in range(2):
             if not stale:
                 return failures
-            effort.check()
+            deadline.check()
             sources = self._store.get_many(list(dict.fromkeys(source for _, _, source in stale)))
             last = number == 1
-            self._run([partial(self._renew, *one, shown, sources, effort, failures, created, last) for one in stale])
+            self._run([partial(self._renew, *one, shown, sources, deadline, failures, created, last) for one in stale])
             if not last:  # of what was created, the source once more
                 shown = self._store.get_many(list(dict.fromkeys(target for _, target, _ in created)))
                 stale, created = created, []
@@ -436,7 +437,7 @@ class Copier:
         source: ItemKey,
         shown: Mapping[ItemKey, Image],
         sources: Mapping[ItemKey, Image],
-        effort: Effort,
+        deadline: Deadline,
         failures: list[tuple[CopyRule, ItemKey, StoreError]],
         created: list[tuple[str, ItemKey, ItemKey]],
         last: bool,
@@ -455,7 +456,7 @@ class Copier:
                 or (item is None and last)
                 or (item is not None and not self._items.is_of(rule.into, target, item))
             ):
-                return self.heal(CopyHeal(rule, target, {by: ""}, ""), effort)
+                return self.heal(CopyHeal(rule, target, {by: ""}, ""), deadline)
             if self._shows(name, target, item, source, attributes):
                 return None
             stamp = self._guards.stamp(target, guard.at if guard is not None else "", by=by)
@@ -469,8 +470,8 @@ class Copier:
                     gone = {each: None for each in sorted(owned) if each not in attributes}
                     self._items.write(rule.into, target, {**gone, **wanted}, rule, item)
             except ConditionFailed:
-                return self.heal(CopyHeal(rule, target, {by: ""}, ""), effort)
-            self._tally.add("copies")
+                return self.heal(CopyHeal(rule, target, {by: ""}, ""), deadline)
+            self._counters.add("copies")
         except (Transient, InvalidRequest) as error:
             failures.append((rule, target, error))
         return None

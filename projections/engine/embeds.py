@@ -25,9 +25,11 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from projections.engine.application import ApplicationItems, purpose_of
-from projections.engine.effort import Effort, Run, one_by_one
+from projections.engine.counters import Counters
+from projections.engine.deadline import Deadline
 from projections.engine.guards import Guards, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
+from projections.engine.running import Run, one_by_one
 from projections.engine.store import (
     AllOf,
     AnyOf,
@@ -41,7 +43,6 @@ from projections.engine.store import (
     Update,
     Value,
 )
-from projections.engine.tally import Tally
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key, encode_key
@@ -183,7 +184,7 @@ class Embedder:
         guards: Guards,
         *,
         pace: Callable[[int], None] = lambda writes: None,
-        tally: Tally | None = None,
+        counters: Counters | None = None,
         children_per_page: int = CHILDREN_PER_PAGE,
         run: Run[list[StoreError | None]] = one_by_one,
     ) -> None:
@@ -192,7 +193,7 @@ class Embedder:
         self._guards = guards
         self._items = ApplicationItems(program, store, guards)
         self._pace = pace
-        self._tally = tally or Tally()
+        self._counters = counters or Counters()
         self._children_per_page = children_per_page
         self._run = run
 
@@ -212,7 +213,7 @@ class Embedder:
     def _fence(self, rule: str, parent: str) -> Fence:
         return Fence.read(self._store.get(fence_key(rule, parent)))
 
-    def push_page(self, push: Push, effort: Effort) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
+    def push_page(self, push: Push, deadline: Deadline) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
         """Updates one page of children. Gives the next page, None if there is none, and what can never be written.
 
         Raises Transient if any child could not be updated now: the page is to be repeated, which costs what is missing.
@@ -220,7 +221,7 @@ class Embedder:
         rule = self._program.rules.get(push.rule)
         if not isinstance(rule, EmbedRule) or rule.mode == "shadow":
             return None, []  # gone, or in the shadow by now
-        effort.check()
+        deadline.check()
         fence = self._fence(push.rule, push.parent)
         if fence.version > push.version:
             return None, []  # overtaken: the newer change has a push of its own
@@ -254,7 +255,7 @@ class Embedder:
         answers = self._run([partial(self._paced, some) for some in slices])
         for write, error in zip(writes, chain.from_iterable(answers), strict=True):
             if error is None:
-                self._tally.add("embedded")
+                self._counters.add("embedded")
             elif isinstance(error, InvalidRequest):
                 hopeless.append((write.key, str(error)))
             elif isinstance(error, Transient):
@@ -263,7 +264,7 @@ class Embedder:
                 unsure.append(write.key)
         for child in unsure:  # it has changed since it was read, or no condition can tell its kind
             try:
-                self.pull(rule, child, effort)
+                self.pull(rule, child, deadline)
             except InvalidRequest as refused:
                 hopeless.append((child, str(refused)))
         if transient is not None:
@@ -347,7 +348,7 @@ class Embedder:
         item = self._program.recognise(key, image) if image is not None else None
         return replace(push, last=last_offer(_offer(rule, item))) if _is_parent(rule, item) else push
 
-    def refresh(self, children: Sequence[Item], effort: Effort) -> list[tuple[EmbedRule, ItemKey, str]]:
+    def refresh(self, children: Sequence[Item], deadline: Deadline) -> list[tuple[EmbedRule, ItemKey, str]]:
         """Makes children, as they were read just now, show what their parents give; few requests for many children.
 
         As in a pull: each child's guard was read first, then the fences are read, and then the parents. Gives what can
@@ -356,7 +357,7 @@ class Embedder:
         wanting = [(rule, child) for child in children for rule in self._program.embeds_into.get(child.entity.name, ())]
         if not wanting:
             return []
-        effort.check()
+        deadline.check()
         parents = [(rule, child, reference_of(rule, child)[0]) for rule, child in wanting]
         fences = {
             (rule.name, key): fence_key(rule.name, encode_key(key)) for rule, _, key in parents if key is not None
@@ -376,13 +377,13 @@ class Embedder:
         hopeless: list[tuple[EmbedRule, ItemKey, str]] = []
         for (rule, child, _), error in zip(writes, chain.from_iterable(answers), strict=True):
             if error is None and rule.children.index is None:
-                self._tally.add("pulled")
+                self._counters.add("pulled")
             elif isinstance(error, InvalidRequest):
                 hopeless.append((rule, child.key, str(error)))
             else:  # it has changed since it was read; or its parent may have, and its push not have found it
                 again.append((rule, child.key))
         for rule, child_key in again:
-            self.pull(rule, child_key, effort)
+            self.pull(rule, child_key, deadline)
         return hopeless
 
     def _update_as_read(self, rule: EmbedRule, child: Item, wanted: Mapping[str, Value | None]) -> Update:
@@ -413,10 +414,10 @@ class Embedder:
             return {**nothing, **(_given(rule, child, fence.last) if fence.last is not None else {}), name: stamp}
         return {**nothing, **_given(rule, child, _offer(rule, parent)), name: stamp}
 
-    def pull(self, rule: EmbedRule, key: ItemKey, effort: Effort) -> None:
+    def pull(self, rule: EmbedRule, key: ItemKey, deadline: Deadline) -> None:
         """Makes a child show what its parent gives now; without a reference, or with one that is none, nothing."""
         for _ in range(_MOST_TRIES):
-            effort.check()
+            deadline.check()
             image = self._store.get(key)
             child = self._program.recognise(key, image) if image is not None else None
             if child is None or child.entity is not rule.into:
@@ -434,7 +435,7 @@ class Embedder:
                 self._store.write(self._update_as_read(rule, child, wanted))
             except ConditionFailed:
                 continue
-            self._tally.add("pulled")
+            self._counters.add("pulled")
             if rule.children.index is None or not by or self._fence(rule.name, by).version == fence.version:
                 return
             # Meanwhile the parent changed. Its push may have looked before the index showed this child: round again.

@@ -20,7 +20,9 @@ from decimal import Decimal
 from functools import partial
 from typing import Literal
 
+from projections.engine.counters import Counters
 from projections.engine.culprits import refusing_group
+from projections.engine.deadline import UNLIMITED, Deadline, OutOfTime
 from projections.engine.delta import (
     WIDE,
     Load,
@@ -33,7 +35,6 @@ from projections.engine.delta import (
     with_marks,
     without_mark,
 )
-from projections.engine.effort import UNLIMITED, Effort, OutOfTime, Run, one_by_one
 from projections.engine.groups import EXTREMES, Generations, extreme_sort, spread
 from projections.engine.ledger_items import (
     CLOSED,
@@ -49,6 +50,7 @@ from projections.engine.ledger_items import (
     whole_key,
 )
 from projections.engine.limits import refusal
+from projections.engine.running import Run, one_by_one
 from projections.engine.store import (
     Above,
     AllOf,
@@ -67,7 +69,6 @@ from projections.engine.store import (
     Value,
     Write,
 )
-from projections.engine.tally import Tally
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.language.contribution import Contributions, Evaluated, canonical_text
 from projections.language.ordering import decode_order
@@ -206,9 +207,9 @@ class Ledger:
         run: Run[None] = one_by_one,
         chance: Callable[[], float] = random.random,
         generations: Generations | None = None,
-        tally: Tally | None = None,
+        counters: Counters | None = None,
         reserved: int = 0,
-        relieve: Callable[[str, Entry, Effort], Entry | None] = lambda source, entry, effort: None,
+        relieve: Callable[[str, Entry, Deadline], Entry | None] = lambda source, entry, deadline: None,
     ) -> None:
         self._program = program
         self._store = store
@@ -220,9 +221,9 @@ class Ledger:
         self._sharded: dict[tuple[Target, int], int] = {}
         self._named: set[tuple[Target, int]] = set()
         """Generations that closed groups were found to name: they may be created here, should they be lost."""
-        self._tally = tally or Tally()
+        self._counters = counters or Counters()
 
-    def commit(self, changes: Sequence[Change], effort: Effort) -> None:
+    def commit(self, changes: Sequence[Change], deadline: Deadline) -> None:
         """Commits each change or finds it committed; a source item must not occur twice. Sets each change's `state`.
 
         A refresh whose entry is not as it was read has "moved": nothing of it is done, and both are to be read again.
@@ -230,54 +231,54 @@ class Ledger:
         Raises nothing for a change's sake: what could not be done in time is "failed", what can never be done is in
         `rejected` and contributes nothing. Raises `errors.Misconfigured`.
         """
-        self._commit(changes, effort)
+        self._commit(changes, deadline)
         for change in changes:
             if change.rejected:
                 self._find_culprits(change)
 
-    def _commit(self, changes: Sequence[Change], effort: Effort) -> None:
+    def _commit(self, changes: Sequence[Change], deadline: Deadline) -> None:
         pending = list(changes)
         attempt = 0
         try:
-            self._look([change for change in pending if change.expiry and not change.known], effort)
+            self._look([change for change in pending if change.expiry and not change.known], deadline)
         except Transient as error:
             return _fail(pending, error)
         pending = [change for change in pending if change.state == "pending"]
         while pending:
             try:
-                self._predict(pending, effort)
-                lanes = _lanes(_pack([change for change in pending if change.fits], effort), effort)
+                self._predict(pending, deadline)
+                lanes = _lanes(_pack([change for change in pending if change.fits], deadline), deadline)
             except OutOfTime as error:
                 return _fail(pending, error)
             for change in [change for change in pending if not change.fits]:
-                self._guarded(change, partial(self._commit_in_steps, change), effort)
-            self._run([partial(self._work_off, lane, effort) for lane in lanes])
+                self._guarded(change, partial(self._commit_in_steps, change), deadline)
+            self._run([partial(self._work_off, lane, deadline) for lane in lanes])
             pending = [change for change in pending if change.state == "pending"]
             if pending and (attempt := attempt + 1) > 3:
                 try:
-                    effort.pause(attempt)
+                    deadline.pause(attempt)
                 except Transient as error:
                     _fail(pending, error)
                     return None
         return None
 
-    def _look(self, changes: Sequence[Change], effort: Effort) -> None:
+    def _look(self, changes: Sequence[Change], deadline: Deadline) -> None:
         """Reads the entries of changes: of expiries they remember only so many, so the list is never added to blindly."""
         if not changes:
             return
-        effort.check()
+        deadline.check()
         items = self._store.get_many([entry_key(change.source) for change in changes])
         for change in changes:
             _found(change, items.get(entry_key(change.source)))
 
-    def _predict(self, changes: Sequence[Change], effort: Effort) -> None:
+    def _predict(self, changes: Sequence[Change], deadline: Deadline) -> None:
         """The differences to commit together, each from the prediction or from the entry as found."""
         for change in changes:
             if change.known:
                 self.generations.learn(self._now(change))
         opened = self.generations.as_now()
         alike: dict[tuple[str, str], Change] = {}
-        for change in effort.checked(changes):
+        for change in deadline.checked(changes):
             change.opened, change.most_actions = opened, MOST_ACTIONS - self._reserved
             if change.known:
                 before = self._now(change)
@@ -331,18 +332,18 @@ class Ledger:
         after = opened.stamped(after)
         return {**kept, **after} if kept else after
 
-    def _work_off(self, lane: Sequence[Transaction], effort: Effort) -> None:
+    def _work_off(self, lane: Sequence[Transaction], deadline: Deadline) -> None:
         for number, transaction in enumerate(lane):
-            if effort.over:
-                return _fail([change for left in lane[number:] for change in left.changes], effort.out_of_time)
-            self._transact(transaction.changes, effort)
+            if deadline.over:
+                return _fail([change for left in lane[number:] for change in left.changes], deadline.out_of_time)
+            self._transact(transaction.changes, deadline)
         return None
 
-    def _transact(self, changes: list[Change], effort: Effort) -> None:
+    def _transact(self, changes: list[Change], deadline: Deadline) -> None:
         try:
-            effort.retry(partial(self._transact_once, changes))
+            deadline.retry(partial(self._transact_once, changes))
         except InvalidRequest:
-            self._bisect(changes, effort)
+            self._bisect(changes, deadline)
         except Transient as error:
             _fail(changes, error)
 
@@ -352,7 +353,7 @@ class Ledger:
         Raises Transient, and InvalidRequest if an action is refused.
         """
         writes, roles = self._writes(changes)
-        self._tally.add("transactions")
+        self._counters.add("transactions")
         try:
             self._store.transact(writes)
         except TransactionCancelled as cancelled:
@@ -364,13 +365,13 @@ class Ledger:
         for change in changes:
             change.state = "applied"
 
-    def _bisect(self, changes: list[Change], effort: Effort) -> None:
+    def _bisect(self, changes: list[Change], deadline: Deadline) -> None:
         if len(changes) > 1:
             middle = len(changes) // 2
-            self._transact(changes[:middle], effort)
-            self._transact(changes[middle:], effort)
+            self._transact(changes[:middle], deadline)
+            self._transact(changes[middle:], deadline)
             return
-        self._guarded(changes[0], partial(self._commit_by_rule, changes[0]), effort)
+        self._guarded(changes[0], partial(self._commit_by_rule, changes[0]), deadline)
 
     def _learn(self, cancelled: TransactionCancelled, roles: Sequence[Change | Target | ItemKey]) -> bool:
         """Takes from the reasons of a cancelled transaction what the entries and groups really are.
@@ -551,32 +552,32 @@ class Ledger:
 
     # A single change that does not fit into one transaction, or that DynamoDB refuses.
 
-    def _guarded(self, change: Change, commit: Callable[[Effort], None], effort: Effort) -> None:
+    def _guarded(self, change: Change, commit: Callable[[Deadline], None], deadline: Deadline) -> None:
         try:
-            commit(effort)
+            commit(deadline)
         except Transient as error:
             _fail([change], error)
 
-    def _find(self, change: Change, effort: Effort) -> bool:
+    def _find(self, change: Change, deadline: Deadline) -> bool:
         """Reads the entry; whether there is anything left to do. A refresh has read it, and then the item."""
-        effort.check()
+        deadline.check()
         if not change.version:
-            self._predict([change], effort)
+            self._predict([change], deadline)
             return True
         if _found(change, self._store.get(entry_key(change.source))):
             return False
-        self._predict([change], effort)
+        self._predict([change], deadline)
         return True
 
-    def _commit_in_steps(self, change: Change, effort: Effort) -> None:
+    def _commit_in_steps(self, change: Change, deadline: Deadline) -> None:
         """More than a transaction holds: several transactions, the version raised by the last."""
-        while self._find(change, effort):
+        while self._find(change, deadline):
             before = change.entry.contributions if change.entry is not None else {}
             goal = change.goal
             try:
-                found = self._walk(change, before, goal, change.settle, effort, last=True)
+                found = self._walk(change, before, goal, change.settle, deadline, last=True)
             except InvalidRequest:
-                return self._commit_by_rule(change, effort)
+                return self._commit_by_rule(change, deadline)
             if found:
                 change.state = "applied"
                 return None
@@ -591,7 +592,7 @@ class Ledger:
         before: Contributions,
         goal: Contributions,
         settle: Contributions,
-        effort: Effort,
+        deadline: Deadline,
         *,
         last: bool = False,
     ) -> bool:
@@ -603,17 +604,17 @@ class Ledger:
             MOST_ACTIONS - self._reserved - 1, MOST_BYTES - 2 * len(canonical_text(goal)), partial(_put_size, change)
         )
         for step, settled in steps(before, goal, load, settle, change.settling, change.opened.of):
-            if not self._advance(change, step, settled, effort, last=last and step is goal):
+            if not self._advance(change, step, settled, deadline, last=last and step is goal):
                 return False
         return True
 
-    def _commit_by_rule(self, change: Change, effort: Effort) -> None:
+    def _commit_by_rule(self, change: Change, deadline: Deadline) -> None:
         """DynamoDB refuses the change: its rules one by one; one that cannot be held contributes nothing.
 
         What a rule settles stays marked until all rules are done, so that starting over settles nothing twice.
         """
         refused: dict[str, str] = {}
-        while self._find(change, effort):
+        while self._find(change, deadline):
             goal, lost = change.goal, False  # each step sets another goal
             for rule in sorted(self._now(change).keys() | goal.keys() | change.settle.keys()):
                 settle = {rule: change.settle[rule]} if rule in change.settle else {}
@@ -627,7 +628,7 @@ class Ledger:
                         break
                     step = {name: targets for name, targets in {**now, rule: wish}.items() if targets}
                     try:
-                        lost = not self._walk(change, now, step, settling, effort)
+                        lost = not self._walk(change, now, step, settling, deadline)
                     except InvalidRequest as reason:
                         refused.setdefault(rule, refusal(str(reason), entry=True))
                         continue
@@ -641,7 +642,7 @@ class Ledger:
                 continue
             done = without_mark(self._now(change), change.settling)
             change.rejected = sorted(refused.items())  # before the last step, which writes it down
-            if self._walk(change, self._now(change), done, {}, effort, last=True):
+            if self._walk(change, self._now(change), done, {}, deadline, last=True):
                 change.state = "applied"
                 return
             if not change.version:
@@ -649,7 +650,7 @@ class Ledger:
                 return
 
     def _find_culprits(self, change: Change) -> None:
-        """Replace the reasons of refusals that a group causes, and name its target. Best effort: nothing depends on it."""
+        """Replace the reasons of refusals that a group causes, and name its target. Best deadline: nothing depends on it."""
         found: list[tuple[str, str]] = []
         for rule, reason in change.rejected:
             held, wanted = self._now(change).get(rule, {}), change.after.contributions.get(rule, {})
@@ -669,22 +670,22 @@ class Ledger:
         return change.entry.contributions if change.entry is not None else {}
 
     def _advance(
-        self, change: Change, step: Contributions, settled: Contributions, effort: Effort, *, last: bool
+        self, change: Change, step: Contributions, settled: Contributions, deadline: Deadline, *, last: bool
     ) -> bool:
         """Moves a known entry to `step` in one transaction. False if the entry was not as known any more."""
         before = change.entry.contributions if change.entry is not None else {}
         change.goal, change.text = step, canonical_text(step)
         change.pieces = difference(before, step, settled, change.settling, change.opened.of)
         change.retracted = _retracted(before, step, settled)
-        return effort.retry(partial(self._advance_once, change, step, last, effort))
+        return deadline.retry(partial(self._advance_once, change, step, last, deadline))
 
-    def _advance_once(self, change: Change, step: Contributions, last: bool, effort: Effort) -> bool:
+    def _advance_once(self, change: Change, step: Contributions, last: bool, deadline: Deadline) -> bool:
         while True:
-            effort.check()
+            deadline.check()
             writes, roles = self._writes([change])
             if not last:
                 writes[0] = self._entry_write(change, last=False)
-            self._tally.add("transactions")
+            self._counters.add("transactions")
             try:
                 self._store.transact(writes)
             except TransactionCancelled as cancelled:
@@ -695,13 +696,13 @@ class Ledger:
                         return False
                     continue
                 if "invalid" in kinds:
-                    if self._relieved(change, effort):
+                    if self._relieved(change, deadline):
                         continue
                     message = next(r.message for r in cancelled.reasons if r is not None and r.kind == "invalid")
                     raise InvalidRequest(message) from cancelled
                 raise Transient(str(cancelled)) from cancelled
             except InvalidRequest:
-                if not self._relieved(change, effort):
+                if not self._relieved(change, deadline):
                     raise
             else:
                 old = change.entry
@@ -716,13 +717,13 @@ class Ledger:
                 change.touched |= change.entry.targets
                 return True
 
-    def _relieved(self, change: Change, effort: Effort) -> bool:
+    def _relieved(self, change: Change, deadline: Deadline) -> bool:
         """Whether the entry owes less than before, which may have been what made it too large."""
         entry = change.entry
         if entry is None or not entry.recent:
             return False
         change.touched |= entry.owed
-        relieved = self._relieve(change.source, entry, effort)
+        relieved = self._relieve(change.source, entry, deadline)
         if relieved is None or relieved.recent == entry.recent:
             return False
         change.entry = relieved
@@ -802,7 +803,7 @@ def _fail(changes: Iterable[Change], error: StoreError) -> None:
             change.state, change.error = "failed", error
 
 
-def _pack(changes: Sequence[Change], effort: Effort = UNLIMITED) -> list[Transaction]:
+def _pack(changes: Sequence[Change], deadline: Deadline = UNLIMITED) -> list[Transaction]:
     """Into as few transactions as possible: changes of the same targets stand together, the busiest target first."""
     uses = Counter(target for change in changes for target in change.pieces)
 
@@ -810,15 +811,15 @@ def _pack(changes: Sequence[Change], effort: Effort = UNLIMITED) -> list[Transac
         return min([(-uses[target], target) for target in change.pieces], default=(0, ("", "")))
 
     transactions: list[Transaction] = []
-    order = sorted((*busiest(change), number) for number, change in enumerate(effort.checked(changes)))
-    for change in (changes[number] for *_, number in effort.checked(order)):
+    order = sorted((*busiest(change), number) for number, change in enumerate(deadline.checked(changes)))
+    for change in (changes[number] for *_, number in deadline.checked(order)):
         if not transactions or not transactions[-1].take(change):
             transactions.append(Transaction())
             transactions[-1].take(change)
     return transactions
 
 
-def _lanes(transactions: Sequence[Transaction], effort: Effort = UNLIMITED) -> list[list[Transaction]]:
+def _lanes(transactions: Sequence[Transaction], deadline: Deadline = UNLIMITED) -> list[list[Transaction]]:
     """Transactions that share a group follow one another, in their order; the others may run at once."""
     leaders = list(range(len(transactions)))  # disjoint sets of the transactions that are connected by groups
 
@@ -828,7 +829,7 @@ def _lanes(transactions: Sequence[Transaction], effort: Effort = UNLIMITED) -> l
         return number
 
     first: dict[Target, int] = {}
-    for number, transaction in enumerate(effort.checked(transactions)):
+    for number, transaction in enumerate(deadline.checked(transactions)):
         for group in transaction.groups:
             one, other = leader(first.setdefault(group, number)), leader(number)
             leaders[max(one, other)] = min(one, other)

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 from projections.engine.application import Release
 from projections.engine.copies import CopyHeal, CopyWrite, freed_by, heals_of, writes_of
-from projections.engine.effort import UNLIMITED, Effort
+from projections.engine.deadline import UNLIMITED, Deadline
 from projections.engine.embeds import Push, last_offer, needs_pull, reference_of
 from projections.engine.guards import Guards, needs_healing
 from projections.engine.indexes import IndexWrite, index_attributes, index_write
@@ -66,11 +66,11 @@ class Rejected:
 class _Checked(list[T]):
     """A list that looks at the time while it is gone through."""
 
-    def __init__(self, effort: Effort) -> None:
-        self._effort = effort
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
 
     def __iter__(self) -> Iterator[T]:
-        return self._effort.checked(super().__iter__())
+        return self._deadline.checked(super().__iter__())
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ def plan(
     records: Iterable[Record],
     guards: Guards | None = None,
     settles: Callable[[Rule], bool] = lambda rule: True,
-    effort: Effort = UNLIMITED,
+    deadline: Deadline = UNLIMITED,
 ) -> Plan:
     """What the records of a batch ask for, per item in the order in which they come.
 
@@ -114,9 +114,9 @@ def plan(
     """
     guards = guards or Guards(program, None)
     made = Plan()
-    recognised: _Checked[tuple[Record, Item | None, Item | None]] = _Checked(effort)
+    recognised: _Checked[tuple[Record, Item | None, Item | None]] = _Checked(deadline)
     last: dict[ItemKey, tuple[Image, Item | None]] = {}
-    for record in effort.checked(records):
+    for record in deadline.checked(records):
         known = last.get(record.key)
         old = None
         if record.old is not None:

@@ -33,8 +33,10 @@ from typing import Any, TypeVar
 
 from projections.engine.application import ApplicationItems, Release
 from projections.engine.copies import Copier, CopyHeal, CopyWrite
-from projections.engine.effort import Effort, OutOfTime, Run, full_collections, in_few_pieces, one_by_one
+from projections.engine.counters import Counters
+from projections.engine.deadline import Deadline, OutOfTime
 from projections.engine.embeds import Embedder, Push
+from projections.engine.garbage import full_collections
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.indexes import IndexWrite, write_index
@@ -46,8 +48,8 @@ from projections.engine.recent import forget, owing, relieved
 from projections.engine.records import WHOLE_BATCH, Record, decode, is_sequence
 from projections.engine.registry import LIVE, Registry, RuleState, Standing
 from projections.engine.rejections import distinct, internal, is_internal, of_child, refused, rejected_by, trace_of
+from projections.engine.running import Run, in_few_pieces, one_by_one
 from projections.engine.store import ItemKey, Store
-from projections.engine.tally import Tally
 from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreError, Transient
 from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
@@ -166,9 +168,9 @@ class Processor:
         Raises `errors.Misconfigured` if the tables cannot be used at all; nothing else.
         """
         setup = self._setup
-        effort = Effort(remaining, margin=self._margin, sleep=setup.sleep, chance=setup.chance)
-        batch = _Batch(setup, effort)
-        batch.tally.add("records", len(records))
+        deadline = Deadline(remaining, margin=self._margin, sleep=setup.sleep, chance=setup.chance)
+        batch = _Batch(setup, deadline)
+        batch.counters.add("records", len(records))
         try:
             with full_collections.postponed() if len(records) >= _LARGE else nullcontext():
                 batch.process(records)
@@ -180,17 +182,17 @@ class Processor:
 class _Batch:
     """One batch on its way: what failed, what was rejected, what was done."""
 
-    def __init__(self, setup: _Setup, effort: Effort) -> None:
+    def __init__(self, setup: _Setup, deadline: Deadline) -> None:
         self._setup = setup
         self._program = setup.program
         self._store = setup.store
         self._run = setup.run
-        self.effort = effort
+        self.deadline = deadline
         self._standing: Standing | None = None
         self.failures: dict[str, str] = {}
         self.rejected: list[Rejected] = []
         self.internal: list[str] = []
-        self.tally = Tally()
+        self.counters = Counters()
 
     def process(self, records: Sequence[Any]) -> None:
         """Takes the records through all stages. Raises OutOfTime, Misconfigured."""
@@ -200,7 +202,7 @@ class _Batch:
         made = self.plan(decoded)
         if made is None:
             return self.apply_singly(decoded)
-        self.tally.add("ignored", made.ignored)
+        self.counters.add("ignored", made.ignored)
         if made.idle and not self.rejected:
             return None
         try:
@@ -215,7 +217,7 @@ class _Batch:
     def plan(self, decoded: Sequence[Record]) -> Plan | None:
         """What the records ask for together; None if no plan can be made of all of them. Raises OutOfTime."""
         try:
-            return plan(self._program, decoded, self.guards, self.settles, self.effort)
+            return plan(self._program, decoded, self.guards, self.settles, self.deadline)
         except OutOfTime:
             raise
         except Exception as error:
@@ -226,7 +228,7 @@ class _Batch:
         """Whether the rules are in force; if not, or if that cannot be told now, all records are reported as failed."""
         reason = OUTDATED
         try:
-            self._standing = self.effort.retry(self._setup.registry.admit)
+            self._standing = self.deadline.retry(self._setup.registry.admit)
             if not self._standing.outdated(self._program):
                 return True
         except Misconfigured:
@@ -256,7 +258,7 @@ class _Batch:
 
     def decode(self, records: Sequence[Any]) -> list[Record]:
         decoded = []
-        for record in self.effort.checked(records):
+        for record in self.deadline.checked(records):
             try:
                 decoded.append(self._decode(record))
             except BadInput as reason:
@@ -281,8 +283,8 @@ class _Batch:
         What was done before is found done.
         """
         for record in records:
-            if self.effort.over:
-                self._fail([record.sequence], str(self.effort.out_of_time))
+            if self.deadline.over:
+                self._fail([record.sequence], str(self.deadline.out_of_time))
                 continue
             try:
                 made = plan(self._program, [record], self.guards, self.settles)
@@ -315,7 +317,7 @@ class _Batch:
 
     def _steps(self, made: Plan) -> Iterator[Callable[[], None]]:
         """What a plan asks for, in order."""
-        copier = Copier(self._program, self._store, self.guards, self.tally)
+        copier = Copier(self._program, self._store, self.guards, self.counters)
         items = ApplicationItems(self._program, self._store, self.guards)
         yield partial(self._ledger, made.changes)
         yield partial(self._run_all, [partial(self._release, items, release) for release in made.releases])
@@ -333,22 +335,22 @@ class _Batch:
     def _heal(self, heals: Mapping[Target, str]) -> None:
         publisher = self._publisher()
         for some in _slices(heals):
-            if self.effort.over:
-                self._fail([heals[target] for target in some], str(self.effort.out_of_time))
+            if self.deadline.over:
+                self._fail([heals[target] for target in some], str(self.deadline.out_of_time))
                 continue
-            for target, error in publisher.heal(some, self.effort).items():
+            for target, error in publisher.heal(some, self.deadline).items():
                 self._failed([heals[target]], error, rule=target[0], key=target[1], target=target[1])
 
     def _embed(self, made: Plan) -> None:
         setup = self._setup
         # many parents at once, or the children of one: never both, because what runs at once must not wait for itself
         inner = self._run if len(made.pushes) == 1 else one_by_one
-        embedder = Embedder(self._program, self._store, self.guards, pace=setup.pace, tally=self.tally, run=inner)
+        embedder = Embedder(self._program, self._store, self.guards, pace=setup.pace, counters=self.counters, run=inner)
         waiting: list[tuple[Push, str]] = []
         self._run_all([partial(self._push, embedder, push, first, waiting) for push, first in made.pushes.items()])
         self._run_all([partial(self._pull, embedder, *pull, first) for pull, first in made.pulls.items()])
         if waiting:  # without a queue the second pass over an index is made at once, as soon as it has settled
-            if self.effort.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
+            if self.deadline.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
                 for push, first in waiting:
                     self._fail([first], f"{push.rule}: too little time to wait until the index has settled")
                 return
@@ -362,7 +364,7 @@ class _Batch:
         def one(page: Push) -> Push | None:
             if page is push and not push.again:
                 embedder.raise_fence(push)
-            more, hopeless = embedder.push_page(page, self.effort)
+            more, hopeless = embedder.push_page(page, self.deadline)
             for key, reason in hopeless:
                 self.rejected.append(of_child(push, key, reason, first))
             following = embedder.following(page, more)
@@ -391,7 +393,7 @@ class _Batch:
         rule = self._program.rules[name]
         assert isinstance(rule, EmbedRule)
 
-        self._attempt(partial(embedder.pull, rule, key, self.effort), first, name, encode_key(key))
+        self._attempt(partial(embedder.pull, rule, key, self.deadline), first, name, encode_key(key))
 
     def _publisher(self, run: Run[Any] | None = None) -> Publisher:
         return Publisher(
@@ -400,7 +402,7 @@ class _Batch:
             self._setup.generations,
             guards=self.guards,
             run=run or self._run,
-            tally=self.tally,
+            counters=self.counters,
             publishes=self._publishes,
         )
 
@@ -414,7 +416,7 @@ class _Batch:
             run=self._run,
             chance=setup.chance,
             generations=setup.generations,
-            tally=self.tally,
+            counters=self.counters,
             relieve=self._relieve,
         )
         publisher = self._publisher()
@@ -426,7 +428,7 @@ class _Batch:
                     self._fail(change.sequences, "an earlier change of the same item failed")
                 else:
                     changes.append(change)
-            ledger.commit(changes, self.effort)
+            ledger.commit(changes, self.deadline)
             for change in changes:
                 if change.state == "failed":
                     failed.add(change.source)
@@ -434,19 +436,19 @@ class _Batch:
                 for rule, reason in change.rejected:
                     self.rejected.append(refused(change, rule, reason, change.sequences[-1]))
             for state, number in Counter(change.state for change in changes).items():
-                self.tally.add(_COUNTED.get(state, "failed"), number)
+                self.counters.add(_COUNTED.get(state, "failed"), number)
             done = [change for change in changes if change.state != "failed"]
             if done:
                 self._publish(done, publisher)
 
-    def _relieve(self, source: str, entry: Entry, effort: Effort) -> Entry | None:
+    def _relieve(self, source: str, entry: Entry, deadline: Deadline) -> Entry | None:
         publish = self._publisher(one_by_one).publish  # it may be one of the pieces that run at once
-        return relieved(self._store, publish, source, entry, self._setup.clock(), effort)
+        return relieved(self._store, publish, source, entry, self._setup.clock(), deadline)
 
     def _publish(self, changes: Sequence[Change], publisher: Publisher) -> None:
         """Publishes the targets of changes, in parts: between two of them the time is looked at."""
         try:
-            indebted = [one for some in _slices(changes) for one in owing(self._store, some, self.effort)]
+            indebted = [one for some in _slices(changes) for one in owing(self._store, some, self.deadline)]
         except Transient as error:
             for change in changes:
                 self._fail(change.sequences, str(error))
@@ -454,12 +456,12 @@ class _Batch:
         done: set[Target] = set()
         failures: dict[Target, StoreError] = {}
         for some in _slices(set().union(*[change.touched for change in changes])):
-            if self.effort.over:
+            if self.deadline.over:
                 break
-            failures.update(publisher.publish(some, self.effort))
+            failures.update(publisher.publish(some, self.deadline))
             done.update(some)
         done -= unpublished(failures)
-        late = str(self.effort.out_of_time)
+        late = str(self.deadline.out_of_time)
         for change in changes:
             if failures.keys() & change.touched or not change.touched <= done:
                 for target in sorted(failures.keys() & change.touched):
@@ -473,10 +475,10 @@ class _Batch:
                     )
                 if any(target not in done and target not in failures for target in change.touched):
                     self._fail(change.sequences[:1], late)
-        if self.effort.over:  # what they owe stays written down
+        if self.deadline.over:  # what they owe stays written down
             return self._fail([change.sequences[0] for change, _ in indebted], late)
         published = [(change.source, entry, entry.owed & done) for change, entry in indebted]
-        owing_still = forget(self._store, published, self._setup.clock(), self.effort, self._run)
+        owing_still = forget(self._store, published, self._setup.clock(), self.deadline, self._run)
         for change, _ in indebted:
             if change.source in owing_still:
                 self._failed(change.sequences[:1], owing_still[change.source], rule=None, key=change.source)
@@ -485,30 +487,30 @@ class _Batch:
     # Copies and indexes.
 
     def _copy(self, copier: Copier, copy: CopyWrite) -> None:
-        self._attempt(partial(copier.write, copy, self.effort), copy.sequence, copy.rule.name, copy.source)
+        self._attempt(partial(copier.write, copy, self.deadline), copy.sequence, copy.rule.name, copy.source)
 
     def _heal_copy(self, copier: Copier, heal: CopyHeal) -> None:
-        self._attempt(partial(copier.heal, heal, self.effort), heal.sequence, heal.rule.name, encode_key(heal.target))
+        self._attempt(partial(copier.heal, heal, self.deadline), heal.sequence, heal.rule.name, encode_key(heal.target))
 
     def _index(self, items: ApplicationItems, write: IndexWrite) -> None:
         def apply() -> None:
             if write_index(items, write):
-                self.tally.add("indexed")
+                self.counters.add("indexed")
 
         self._attempt(apply, write.sequence, ", ".join(write.rules), encode_key(write.key))
 
     def _release(self, items: ApplicationItems, release: Release) -> None:
         def apply() -> None:
             if items.release(release):
-                self.tally.add("released")
+                self.counters.add("released")
 
         self._attempt(apply, release.sequence, release.entity.name, encode_key(release.key))
 
     def _attempt(self, work: Callable[[], None], sequence: str, rule: str, key: str) -> None:
-        if self.effort.over:
-            return self._fail([sequence], str(self.effort.out_of_time))
+        if self.deadline.over:
+            return self._fail([sequence], str(self.deadline.out_of_time))
         try:
-            self.effort.retry(work)
+            self.deadline.retry(work)
         except (Transient, InvalidRequest) as error:
             self._failed([sequence], error, rule=rule, key=key)
 
@@ -551,15 +553,15 @@ class _Batch:
                 if any(r.sequence is None for r in rejected):
                     self._fail([WHOLE_BATCH], reason)
         lowest = min(self.failures, key=lambda sequence: (len(sequence), sequence), default=None)
-        self.tally.add("rejected", len(rejected))
+        self.counters.add("rejected", len(rejected))
         at_records = sum(one.fault == INTERNAL for one in rejected)
         internal = () if at_records else tuple(self.internal)
-        self.tally.add("internal", at_records or len(internal))
+        self.counters.add("internal", at_records or len(internal))
         return Outcome(
             failed=lowest,
             failed_reason=self.failures[lowest] if lowest is not None else None,
             rejected=tuple(rejected),
-            counts=self.tally.counts,
+            counts=self.counters.counts,
             internal=internal,
         )
 

@@ -13,13 +13,14 @@ from functools import partial
 from typing import Any
 
 from projections.engine.application import ApplicationItems, Release, occupied, purpose_of
+from projections.engine.counters import Counters
 from projections.engine.culprits import damaged_group
-from projections.engine.effort import Effort, Run, one_by_one, write_all
+from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations, Group, read_groups, read_members
 from projections.engine.guards import Guard, Guards
 from projections.engine.ledger_items import Target, group_at
+from projections.engine.running import Run, one_by_one, write_all
 from projections.engine.store import Image, ItemKey, Store, Update, Value
-from projections.engine.tally import Tally
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.keys import decode_key
 from projections.language.program import Entity, Program
@@ -45,7 +46,7 @@ class Publisher:
         *,
         guards: Guards,
         run: Run[Any] = one_by_one,
-        tally: Tally | None = None,
+        counters: Counters | None = None,
         publishes: Callable[[LedgerRule], bool] = lambda rule: True,
     ) -> None:
         self._program = program
@@ -55,16 +56,16 @@ class Publisher:
         self._items = ApplicationItems(program, store, guards)
         self._run = run
         self._publishes = publishes
-        self._tally = tally or Tally()
+        self._counters = counters or Counters()
 
-    def publish(self, targets: Iterable[Target], effort: Effort) -> dict[Target, StoreError]:
+    def publish(self, targets: Iterable[Target], deadline: Deadline) -> dict[Target, StoreError]:
         """Brings targets up to their groups, guard permitting. Gives the failures."""
         known = self._known(targets)
         failures: dict[Target, StoreError] = {}
         if not known:
             return failures
         try:
-            effort.check()
+            deadline.check()
             groups = read_groups(self._store, list(known), self._generations)
         except Transient as error:
             return dict.fromkeys(known, error)
@@ -83,23 +84,23 @@ class Publisher:
                     self._try,
                     target,
                     partial(self._publish_one, known[target], target, groups[target]),
-                    effort,
+                    deadline,
                     failures,
                 )
                 for target in alone
             ]
         )
-        self._publish_each(known, updates, groups, effort, failures)
+        self._publish_each(known, updates, groups, deadline, failures)
         return failures
 
-    def heal(self, targets: Iterable[Target], effort: Effort) -> dict[Target, StoreError]:
+    def heal(self, targets: Iterable[Target], deadline: Deadline) -> dict[Target, StoreError]:
         """Brings targets up to their groups whatever their guards say. Gives the failures."""
         known = self._known(targets)
         failures: dict[Target, StoreError] = {}
         if not known:
             return failures
         try:
-            effort.check()
+            deadline.check()
             keys = {target: decode_key(target[1]) for target in known}
             # another version of the rules may have recorded targets in a table that these do not know
             known_tables = (key for key in keys.values() if key.table in self._program.tables)
@@ -111,7 +112,7 @@ class Publisher:
         for target, rule in known.items():
             first = (items.get(keys[target]), groups[target])
             pieces.append(
-                partial(self._try, target, partial(self._heal_one, rule, target, [first], effort), effort, failures)
+                partial(self._try, target, partial(self._heal_one, rule, target, [first], deadline), deadline, failures)
             )
         self._run(pieces)
         return failures
@@ -125,10 +126,10 @@ class Publisher:
         }
 
     def _try(
-        self, target: Target, work: Callable[[], None], effort: Effort, failures: dict[Target, StoreError]
+        self, target: Target, work: Callable[[], None], deadline: Deadline, failures: dict[Target, StoreError]
     ) -> None:
         try:
-            effort.retry(work)
+            deadline.retry(work)
         except (Transient, InvalidRequest) as error:
             failures[target] = error
 
@@ -167,7 +168,7 @@ class Publisher:
             else:
                 if n == 0 and rule.creates:
                     self._delete_empty(rule, key)
-                return self._tally.add("published")
+                return self._counters.add("published")
         return self._publish_read(rule, target, group, members, item)
 
     def _get(self, key: ItemKey) -> Image | None:
@@ -178,15 +179,15 @@ class Publisher:
         rules: Mapping[Target, LedgerRule],
         updates: Mapping[Target, Update],
         groups: Mapping[Target, Group],
-        effort: Effort,
+        deadline: Deadline,
         failures: dict[Target, StoreError],
     ) -> None:
         """Targets that are there or are left alone, in few requests: what creates or deletes items needs its own."""
         unsure: list[Target] = []
-        answers = write_all(self._store, list(updates.values()), effort, self._run)
+        answers = write_all(self._store, list(updates.values()), deadline, self._run)
         for target, answer in zip(updates, answers, strict=True):
             if answer is None:
-                self._tally.add("published")
+                self._counters.add("published")
             elif not isinstance(answer, ConditionFailed):
                 failures[target] = answer
             elif rules[target].into.pattern is not None:  # `match` may fit where no condition can say so
@@ -194,7 +195,7 @@ class Publisher:
         if not unsure:  # no such item, or published by one who knew as much
             return
         try:
-            effort.check()
+            deadline.check()
             items = self._store.get_many([decode_key(target[1]) for target in unsure])
         except Transient as error:
             failures.update(dict.fromkeys(unsure, error))
@@ -206,7 +207,7 @@ class Publisher:
             guard = self._items.guard(rule, key, item)
             if self._items.is_of(rule.into, key, item) and (guard is None or guard.at < groups[target].at):
                 work = partial(self._publish_read, rule, target, groups[target], {}, item)
-                pieces.append(partial(self._try, target, work, effort, failures))
+                pieces.append(partial(self._try, target, work, deadline, failures))
         self._run(pieces)
 
     def _publish_read(
@@ -216,19 +217,19 @@ class Publisher:
         for _ in range(_MOST_TRIES):
             try:
                 if self._apply(rule, target, group, members, item, heals=False):
-                    self._tally.add("published")
+                    self._counters.add("published")
                 return
             except ConditionFailed as failed:
                 item = failed.item
         raise Transient(f"{rule.name}: a target kept changing while it was published")
 
     def _heal_one(
-        self, rule: LedgerRule, target: Target, read: list[tuple[Image | None, Group]], effort: Effort
+        self, rule: LedgerRule, target: Target, read: list[tuple[Image | None, Group]], deadline: Deadline
     ) -> None:
         """`read` holds item and group as they were read together with others, for the first try."""
         key = decode_key(target[1])
         for _ in range(_MOST_TRIES):
-            effort.check()
+            deadline.check()
             if read:
                 item, group = read.pop()
             else:
@@ -243,7 +244,7 @@ class Publisher:
             members = read_members(self._store, rule, target[1], group)
             try:
                 if self._apply(rule, target, group, members, item, heals=True):
-                    self._tally.add("healed")
+                    self._counters.add("healed")
                 return
             except ConditionFailed:
                 continue
@@ -258,7 +259,7 @@ class Publisher:
     def _values(self, rule: LedgerRule, group: Group, members: Members) -> Mapping[str, Value | None]:
         """What a rule publishes of a group."""
         if isinstance(rule, PickRule) and rule.cut(members):
-            self._tally.add("cut")
+            self._counters.add("cut")
         return rule.published(group.totals, members)
 
     def _apply(

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 
+from projections.engine.deadline import Deadline
 from projections.engine.delta import SETTLED
-from projections.engine.effort import Effort
 from projections.engine.groups import Generations, extreme_sort, parts_of, spread, successor
 from projections.engine.ledger_items import (
     CLOSED,
@@ -182,7 +182,7 @@ def close(
     program: Program,
     target: Target,
     generations: Generations,
-    effort: Effort,
+    deadline: Deadline,
     clock: Callable[[], float] = time.time,
     claim: Claim | None = None,
 ) -> int:
@@ -194,7 +194,7 @@ def close(
     attempt = 0
     seen: int | None = None
     while True:
-        effort.check()
+        deadline.check()
         known = _by_generation(store, target)
         generation = 0
         while CLOSED in (first := known.get(generation, {}).get(0, {})):
@@ -222,7 +222,7 @@ def close(
             attempt += 1
             if attempt == _MOST_TRIES:
                 raise Transient(f"the group kept changing while it was closed: {error}") from error
-            effort.pause(attempt)
+            deadline.pause(attempt)
             continue
         generations.exists(target, following)
         return following

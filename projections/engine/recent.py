@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from projections.engine.effort import UNLIMITED, Effort, Run, one_by_one, write_all
+from projections.engine.deadline import UNLIMITED, Deadline
 from projections.engine.ledger import Change
 from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, recent_element
+from projections.engine.running import Run, one_by_one, write_all
 from projections.engine.store import AllOf, Equal, Exists, Purpose, Store, Update, Value
 from projections.errors import ConditionFailed, StoreError, Transient
 
@@ -21,7 +22,7 @@ TOMBSTONE_SECONDS = 7 * 24 * 3600
 """How long the entry of a removed item is kept: well beyond the 24 hours for which a stream holds its records."""
 
 
-def owing(store: Store, changes: Sequence[Change], effort: Effort = UNLIMITED) -> list[tuple[Change, Entry]]:
+def owing(store: Store, changes: Sequence[Change], deadline: Deadline = UNLIMITED) -> list[tuple[Change, Entry]]:
     """The changes whose entries remember targets to be published, with those entries as they are before publishing.
 
     Adds what they remember to what the changes touched. Raises OutOfTime.
@@ -29,10 +30,10 @@ def owing(store: Store, changes: Sequence[Change], effort: Effort = UNLIMITED) -
     suspects = [c for c in changes if c.retracted or not c.goal or (c.entry is not None and c.entry.recent)]
     if not suspects:
         return []
-    effort.check()
+    deadline.check()
     items = store.get_many([entry_key(change.source) for change in suspects])
     found = []
-    for change in effort.checked(suspects):
+    for change in deadline.checked(suspects):
         item = items.get(entry_key(change.source))
         if item is not None:
             entry = Entry.read(item)
@@ -43,23 +44,23 @@ def owing(store: Store, changes: Sequence[Change], effort: Effort = UNLIMITED) -
 
 def relieved(
     store: Store,
-    publish: Callable[[Iterable[Target], Effort], Mapping[Target, StoreError]],
+    publish: Callable[[Iterable[Target], Deadline], Mapping[Target, StoreError]],
     source: str,
     entry: Entry,
     now: float,
-    effort: Effort,
+    deadline: Deadline,
 ) -> Entry | None:
     """Publish what one entry owes, and forget it, so that the entry has room for a change. `now` as in `forget`.
 
     Return the entry as it is then, None if nothing could be forgotten. Raise Transient.
     """
-    failures = dict(publish(entry.owed, effort))
+    failures = dict(publish(entry.owed, deadline))
     published = entry.owed - failures.keys()
     if published:
         failures.update(
             {
                 ("", source): error
-                for source, error in forget(store, [(source, entry, published)], now, effort, one_by_one).items()
+                for source, error in forget(store, [(source, entry, published)], now, deadline, one_by_one).items()
             }
         )
     for failure in failures.values():
@@ -74,7 +75,7 @@ def forget(
     store: Store,
     published: Iterable[tuple[str, Entry, Set[Target]]],
     now: float,
-    effort: Effort,
+    deadline: Deadline,
     run: Run[list[StoreError | None]],
 ) -> dict[str, StoreError]:
     """Takes published targets out of `recent`; an entry that says nothing any more expires. `now` in seconds since 1970.
@@ -99,7 +100,7 @@ def forget(
             condition=AllOf((exists, Equal(("revision",), {"N": str(entry.revision)}))),
             purpose=Purpose("forget", (), source),
         )
-    answers = write_all(store, list(updates.values()), effort, run)
+    answers = write_all(store, list(updates.values()), deadline, run)
     return {
         source: answer
         for source, answer in zip(updates, answers, strict=True)

@@ -23,8 +23,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from projections.engine.application import ApplicationItems
 from projections.engine.copies import Copier, CopyHeal, copies_of
+from projections.engine.counters import Counters
+from projections.engine.deadline import Deadline
 from projections.engine.delta import SETTLED, unmarked, without_mark
-from projections.engine.effort import Effort, Run, one_by_one
 from projections.engine.embeds import Embedder, Push
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
@@ -38,8 +39,8 @@ from projections.engine.recent import TOMBSTONE_SECONDS, forget, owing, relieved
 from projections.engine.records import Record
 from projections.engine.registry import SHADOW, Standing
 from projections.engine.rejections import internal, internal_reason, is_internal, refused, rejected_by, rejection
+from projections.engine.running import Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
-from projections.engine.tally import Tally
 from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient
 from projections.language.contribution import Contributions, Evaluated
 from projections.language.embeds import EmbedRule
@@ -128,7 +129,7 @@ class Refresher:
         clock: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
         pace: Callable[[int], None] = lambda writes: None,
-        tally: Tally | None = None,
+        counters: Counters | None = None,
         reserved: int = 0,
     ) -> None:
         self._program = program
@@ -140,38 +141,38 @@ class Refresher:
         self._run = run
         self._clock = clock
         self.generations = generations or Generations()
-        self.tally = tally or Tally()
+        self.counters = counters or Counters()
         self._ledger = Ledger(
             program,
             store,
             run=run,
             chance=chance,
             generations=self.generations,
-            tally=self.tally,
+            counters=self.counters,
             reserved=reserved,
             relieve=self._relieve,
         )
         self._publisher = Publisher(
-            program, store, self.generations, guards=guards, run=run, tally=self.tally, publishes=publishes
+            program, store, self.generations, guards=guards, run=run, counters=self.counters, publishes=publishes
         )
-        self._copier = Copier(program, store, guards, self.tally, run)
-        self.embedder = Embedder(program, store, guards, pace=pace, tally=self.tally, run=run)
+        self._copier = Copier(program, store, guards, self.counters, run)
+        self.embedder = Embedder(program, store, guards, pace=pace, counters=self.counters, run=run)
         self.failed: dict[str, str] = {}
         self.rejected: dict[Rejected, None] = {}
 
-    def scanned(self, images: Mapping[ItemKey, Image], effort: Effort) -> None:
+    def scanned(self, images: Mapping[ItemKey, Image], deadline: Deadline) -> None:
         """Refreshes items as a scan of an application's table gave them just now, in every role but that of a target.
 
         What is recorded is not published, except where something was retracted: see `targets`.
         """
         items = self._recognised(images)
-        self.sources(images, effort)
-        self._derived(items, effort)
-        self._isolated(items, partial(self._orphans, effort), _key_of)
-        self._heal_copies(self._without_kind(images, items), effort)
+        self.sources(images, deadline)
+        self._derived(items, deadline)
+        self._isolated(items, partial(self._orphans, deadline), _key_of)
+        self._heal_copies(self._without_kind(images, items), deadline)
 
-    def _orphans(self, effort: Effort, items: Sequence[Item]) -> None:
-        self._heal_copies(self._attempt("copies", effort, lambda: self._copier.orphans(items)) or [], effort)
+    def _orphans(self, deadline: Deadline, items: Sequence[Item]) -> None:
+        self._heal_copies(self._attempt("copies", deadline, lambda: self._copier.orphans(items)) or [], deadline)
 
     def _without_kind(self, images: Mapping[ItemKey, Image], items: Sequence[Item]) -> list[CopyHeal]:
         """The copies that a rule created and that lost what `match` reads: only the guard tells what they are."""
@@ -187,7 +188,7 @@ class Refresher:
     def keys(
         self,
         keys: Iterable[ItemKey],
-        effort: Effort,
+        deadline: Deadline,
         known: Mapping[ItemKey, Sequence[Image]] | None = None,
         removed: Collection[ItemKey] = (),
         told: _Records | None = None,
@@ -200,28 +201,28 @@ class Refresher:
         that remain to be made, from their fence on.
         """
         wanted = list(dict.fromkeys(keys))
-        self.sources(dict.fromkeys(wanted), effort, publish=True, removed=removed, told=told)
-        images = self._attempt("items", effort, lambda: self._store.get_many(wanted)) or {}
+        self.sources(dict.fromkeys(wanted), deadline, publish=True, removed=removed, told=told)
+        images = self._attempt("items", deadline, lambda: self._store.get_many(wanted)) or {}
         items = self._recognised(images)
-        self._derived(items, effort)
+        self._derived(items, deadline)
         heals = [heal for item in items for heal in self._as_copy(item)]
         for key, olds in (known or {}).items():
             for old in olds:
                 heals += self._copies_of_old(key, self._program.recognise(key, old))
-        self._release(images, known or {}, effort)
+        self._release(images, known or {}, deadline)
         distinct = {(heal.rule.name, heal.target, *heal.sources): heal for heal in heals}
-        self._heal_copies(distinct.values(), effort)
-        self.targets(wanted, effort, {item.key: item for item in items})
+        self._heal_copies(distinct.values(), deadline)
+        self.targets(wanted, deadline, {item.key: item for item in items})
         pushes: list[Push] = []
         for key in wanted:
             parent = encode_key(key)
             for entity in self._program.entities_at(key):  # a parent that is gone, or no parent any more, has children
                 for rule in self._program.embeds_from.get(entity.name, ()):
-                    pushes += self._renewed(rule, parent, effort)
+                    pushes += self._renewed(rule, parent, deadline)
         return pushes
 
     def _release(
-        self, images: Mapping[ItemKey, Image], known: Mapping[ItemKey, Sequence[Image]], effort: Effort
+        self, images: Mapping[ItemKey, Image], known: Mapping[ItemKey, Sequence[Image]], deadline: Deadline
     ) -> None:
         """Takes from items of another kind than they were what rules had set on them then."""
 
@@ -233,25 +234,25 @@ class Refresher:
                     # what has no guard may be the application's by now
                     values = {name: [one for one in each if one[0] is not None] for name, each in found.values.items()}
                     found = replace(found, values=values)
-                if found is not None and self._attempt(encode_key(key), effort, partial(self._items.release, found)):
-                    self.tally.add("released")
+                if found is not None and self._attempt(encode_key(key), deadline, partial(self._items.release, found)):
+                    self.counters.add("released")
 
         pairs = [(key, old) for key, olds in known.items() if key in images for old in olds]
         self._isolated(pairs, release, lambda one: encode_key(one[0]))
 
-    def _renewed(self, rule: EmbedRule, parent: str, effort: Effort) -> list[Push]:
+    def _renewed(self, rule: EmbedRule, parent: str, deadline: Deadline) -> list[Push]:
         """The push of a parent's attributes to its children, if there is to be one."""
         found: list[Push] = []
 
         def renew(rules: Sequence[EmbedRule]) -> None:
-            push = self._attempt(parent, effort, partial(self.embedder.renew, rules[0], parent))
+            push = self._attempt(parent, deadline, partial(self.embedder.renew, rules[0], parent))
             if push is not None:
                 found.append(push)
 
         self._isolated([rule], renew, lambda _: parent)
         return found
 
-    def targets(self, keys: Iterable[ItemKey], effort: Effort, known: Mapping[ItemKey, Item]) -> None:
+    def targets(self, keys: Iterable[ItemKey], deadline: Deadline, known: Mapping[ItemKey, Item]) -> None:
         """Publishes what groups say of these items, whatever the guards on them say. `known` has those that exist."""
         found: set[Target] = set()
         into = self._program.ledger_rules_into
@@ -263,14 +264,14 @@ class Refresher:
                     # an item of another kind may bear the guard of a rule for the entity that it has left
                     if item is None or item.entity.name == name or self.guards.name(rule.name) in item.image:
                         found.add((rule.name, encode_key(key)))
-        self.publish(found, effort)
+        self.publish(found, deadline)
 
-    def publish(self, targets: Iterable[Target], effort: Effort) -> dict[Target, StoreError]:
+    def publish(self, targets: Iterable[Target], deadline: Deadline) -> dict[Target, StoreError]:
         """Brings targets up to their groups, whatever their guards say. Gives the failures, which are noted too."""
         failures: dict[Target, StoreError] = {}
 
         def heal(some: Sequence[Target]) -> None:
-            failures.update(self._publisher.heal(some, effort))
+            failures.update(self._publisher.heal(some, deadline))
 
         broken: dict[Target, StoreError] = {}
         for target, error in self._apart(list(targets), heal):
@@ -288,7 +289,7 @@ class Refresher:
     def sources(
         self,
         images: Mapping[ItemKey, Image | None],
-        effort: Effort,
+        deadline: Deadline,
         *,
         publish: bool = False,
         removed: Collection[ItemKey] = (),
@@ -300,14 +301,14 @@ class Refresher:
         """
         self._isolated(
             list(images.items()),
-            lambda some: self._sources(dict(some), effort, publish, removed, told or {}),
+            lambda some: self._sources(dict(some), deadline, publish, removed, told or {}),
             lambda one: encode_key(one[0]),
         )
 
     def _sources(
         self,
         images: Mapping[ItemKey, Image | None],
-        effort: Effort,
+        deadline: Deadline,
         publish: bool,
         removed: Collection[ItemKey],
         told: _Records,
@@ -317,16 +318,16 @@ class Refresher:
         rounds = 0
         while unread:
             try:
-                effort.check()
+                deadline.check()
                 changes = self._changes(unread, done, removed, told)
             except Transient as error:
                 return self._fail(unread, error)
-            self._ledger.commit(changes, effort)
+            self._ledger.commit(changes, deadline)
             for change in changes:
                 if change.state == "failed":
                     self.failed[change.source] = str(change.error)
                 elif change.state == "applied":
-                    self.tally.add("applied")
+                    self.counters.add("applied")
                     done.append(change)
                 for rule, reason in change.rejected:
                     self.rejected[refused(change, rule, reason)] = None
@@ -339,20 +340,20 @@ class Refresher:
                 rounds += 1
             if unread and rounds == _MOST_ROUNDS:
                 return self._fail(unread, Transient("its entry keeps changing"))
-        self._publish(done, effort, publish)
+        self._publish(done, deadline, publish)
         return None
 
-    def _relieve(self, source: str, entry: Entry, effort: Effort) -> Entry | None:
+    def _relieve(self, source: str, entry: Entry, deadline: Deadline) -> Entry | None:
         """Publishes what an entry owes, by itself: this may be one of the pieces that run at once."""
         publisher = Publisher(
             self._program,
             self._store,
             self.generations,
             guards=self.guards,
-            tally=self.tally,
+            counters=self.counters,
             publishes=self._publishes,
         )
-        return relieved(self._store, publisher.heal, source, entry, self._clock(), effort)
+        return relieved(self._store, publisher.heal, source, entry, self._clock(), deadline)
 
     def _contributes(self, key: ItemKey, image: Image) -> bool:
         """Whether an item may have an entry, or should have one."""
@@ -504,7 +505,7 @@ class Refresher:
         change.touched = entry.targets
         done.append(change)
 
-    def _publish(self, changes: Sequence[Change], effort: Effort, everything: bool) -> None:
+    def _publish(self, changes: Sequence[Change], deadline: Deadline, everything: bool) -> None:
         try:
             indebted = owing(self._store, changes)
         except Transient as error:
@@ -515,10 +516,10 @@ class Refresher:
         else:
             for _, entry in indebted:
                 targets |= entry.owed
-        failures = self.publish(targets, effort)
+        failures = self.publish(targets, deadline)
         pending = unpublished(failures)
         published = [(change.source, entry, targets - pending) for change, entry in indebted]
-        for source, failure in forget(self._store, published, self._clock(), effort, self._run).items():
+        for source, failure in forget(self._store, published, self._clock(), deadline, self._run).items():
             if isinstance(failure, InvalidRequest):
                 self._reject(None, refusal(str(failure)), source)
             else:
@@ -527,41 +528,47 @@ class Refresher:
 
     # What is derived from an item itself
 
-    def _derived(self, items: Sequence[Item], effort: Effort) -> None:
+    def _derived(self, items: Sequence[Item], deadline: Deadline) -> None:
         """Copies of items, index attributes on them, and their parents' attributes in them."""
-        self._isolated(items, partial(self._copies, effort), _key_of)
+        self._isolated(items, partial(self._copies, deadline), _key_of)
         indexed = [item for item in items if item.entity.name in self._program.index_rules]
-        self._isolated(indexed, partial(self._indexes, effort), _key_of)
-        self._isolated(items, partial(self._children, effort), _key_of)
+        self._isolated(indexed, partial(self._indexes, deadline), _key_of)
+        self._isolated(items, partial(self._children, deadline), _key_of)
 
-    def _copies(self, effort: Effort, items: Sequence[Item]) -> None:
-        for rule, target, error in self._attempt("copies", effort, lambda: self._copier.refresh(items, effort)) or []:
+    def _copies(self, deadline: Deadline, items: Sequence[Item]) -> None:
+        for rule, target, error in (
+            self._attempt("copies", deadline, lambda: self._copier.refresh(items, deadline)) or []
+        ):
             self._note(rule.name, encode_key(target), error)
 
-    def _indexes(self, effort: Effort, items: Sequence[Item]) -> None:
-        self._run([partial(self._index, item, effort) for item in items])
+    def _indexes(self, deadline: Deadline, items: Sequence[Item]) -> None:
+        self._run([partial(self._index, item, deadline) for item in items])
 
-    def _children(self, effort: Effort, items: Sequence[Item]) -> None:
+    def _children(self, deadline: Deadline, items: Sequence[Item]) -> None:
         for embed, child, reason in (
-            self._attempt("children", effort, lambda: self.embedder.refresh(items, effort)) or []
+            self._attempt("children", deadline, lambda: self.embedder.refresh(items, deadline)) or []
         ):
             self._reject(embed.name, reason, encode_key(child))
 
-    def _index(self, item: Item, effort: Effort) -> None:
+    def _index(self, item: Item, deadline: Deadline) -> None:
         write, problems = index_write(self._program, item, "")
         source = encode_key(item.key)
         for rule, reason in problems:
             self._reject(rule, reason, source)
-        if write is not None and self._attempt(source, effort, partial(write_index, self._items, write)):
-            self.tally.add("indexed")
+        if write is not None and self._attempt(source, deadline, partial(write_index, self._items, write)):
+            self.counters.add("indexed")
 
-    def _heal_copies(self, heals: Iterable[CopyHeal], effort: Effort) -> None:
-        self._isolated(list(heals), partial(self._heal_some, effort), lambda heal: encode_key(heal.target))
+    def _heal_copies(self, heals: Iterable[CopyHeal], deadline: Deadline) -> None:
+        self._isolated(list(heals), partial(self._heal_some, deadline), lambda heal: encode_key(heal.target))
 
-    def _heal_some(self, effort: Effort, heals: Sequence[CopyHeal]) -> None:
+    def _heal_some(self, deadline: Deadline, heals: Sequence[CopyHeal]) -> None:
         pieces = [
             partial(
-                self._attempt, encode_key(heal.target), effort, partial(self._copier.heal, heal, effort), heal.rule.name
+                self._attempt,
+                encode_key(heal.target),
+                deadline,
+                partial(self._copier.heal, heal, deadline),
+                heal.rule.name,
             )
             for heal in heals
         ]
@@ -612,10 +619,10 @@ class Refresher:
         yield from self._apart(things[:middle], work)
         yield from self._apart(things[middle:], work)
 
-    def _attempt(self, what: str, effort: Effort, work: Callable[[], Any], rule: str | None = None) -> Any:
+    def _attempt(self, what: str, deadline: Deadline, work: Callable[[], Any], rule: str | None = None) -> Any:
         """The result of a piece of work, of one rule perhaps; None if it failed, which is noted."""
         try:
-            return effort.retry(work)
+            return deadline.retry(work)
         except Transient as error:
             self.failed[what] = str(error)
         except InvalidRequest as error:

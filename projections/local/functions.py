@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from projections.aws.wiring import StreamHandler
-from projections.engine.effort import Run, one_by_one
 from projections.engine.processor import Outcome, Processor, Rejected
 from projections.engine.registry import LIVE, RuleState
+from projections.engine.running import Run, one_by_one
 from projections.engine.store import Store
 from projections.language.program import Program
 from projections.operations.pacing import Pacer

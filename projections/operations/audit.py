@@ -23,9 +23,9 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from projections.engine.effort import Run, one_by_one
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import Registry
+from projections.engine.running import Run, one_by_one
 from projections.engine.store import Condition, Equal, Image, ItemKey, Missing, Store, Update
 from projections.errors import ConditionFailed, Transient
 from projections.language.program import Program

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from projections.engine.effort import OutOfTime
+from projections.engine.deadline import OutOfTime
 
 __all__ = ["Pacer"]
 

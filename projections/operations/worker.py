@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from projections.engine.effort import Effort, OutOfTime, Run, one_by_one
+from projections.engine.counters import Counters
+from projections.engine.deadline import Deadline, OutOfTime
 from projections.engine.embeds import CHILDREN_PER_PAGE, Embedder, Push
 from projections.engine.guards import Guards
 from projections.engine.leases import name_of_lease
@@ -24,8 +25,8 @@ from projections.engine.processor import OUTDATED, SETTLE_SECONDS
 from projections.engine.records import WHOLE_BATCH
 from projections.engine.registry import LIVE, Registry, RuleState, Standing
 from projections.engine.rejections import of_child
+from projections.engine.running import Run, one_by_one
 from projections.engine.store import Store
-from projections.engine.tally import Tally
 from projections.errors import BadInput, Misconfigured, StoreError, Transient
 from projections.language.program import Program
 from projections.operations import tasks
@@ -115,10 +116,10 @@ class WorkerHandler:
             named=self._named,
         )
 
-    def _backfill_page(self, task: BackfillTask, effort: Effort) -> BackfillTask | None:
+    def _backfill_page(self, task: BackfillTask, deadline: Deadline) -> BackfillTask | None:
         from projections.operations.backfill.queued import work
 
-        return work(self._backfill, task, effort, self._tasks)
+        return work(self._backfill, task, deadline, self._tasks)
 
     def _reject(self, rejected: Sequence[Rejected]) -> None:
         """Into quarantine, and into the account of this invocation."""
@@ -127,10 +128,10 @@ class WorkerHandler:
 
     def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]:
         """`remaining` gives the seconds left. Raises `Misconfigured`, never for the sake of a message."""
-        effort = Effort(remaining, margin=MARGIN_SECONDS, sleep=self._sleep, chance=self._chance)
-        self._pacer.within(lambda: effort.left)
+        deadline = Deadline(remaining, margin=MARGIN_SECONDS, sleep=self._sleep, chance=self._chance)
+        self._pacer.within(lambda: deadline.left)
         self._rejected = []
-        work = _Invocation(self, effort)
+        work = _Invocation(self, deadline)
         work.receive(event)
         if work.admitted():
             try:
@@ -158,10 +159,10 @@ class _Task:
 
 
 class _Invocation:
-    def __init__(self, handler: WorkerHandler, effort: Effort) -> None:
+    def __init__(self, handler: WorkerHandler, deadline: Deadline) -> None:
         self._handler = handler
-        self._effort = effort
-        self._tally = Tally()
+        self._deadline = deadline
+        self._counters = Counters()
         self._embedder: Embedder | None = None
         self._waiting: deque[_Task] = deque()
         self._counts = {"tasks": 0, "pages": 0, "pushes": 0}
@@ -191,13 +192,13 @@ class _Invocation:
             handler._store,
             Guards(handler._program, standing.ledger),
             pace=handler._pacer,
-            tally=self._tally,
+            counters=self._counters,
             children_per_page=handler._children_per_page,
             run=handler._run,
         )
 
     def do(self) -> None:
-        while self._waiting and not self._effort.over:
+        while self._waiting and not self._deadline.over:
             task = self._waiting.popleft()
             try:
                 following = self._page(task.work)
@@ -234,14 +235,14 @@ class _Invocation:
     def _page(self, task: Task) -> Task | None:
         """Does one page; the page that is to be done next. One that has to wait is sent at once."""
         if isinstance(task, BackfillTask):
-            following = self._handler._backfill_page(task, self._effort)
+            following = self._handler._backfill_page(task, self._deadline)
             self._counts["pages"] += 1
             return following
         return self._push_page(task)
 
     def _push_page(self, push: Push) -> Push | None:
         assert self._embedder is not None  # pages are done once the rules are admitted
-        more, hopeless = self._embedder.push_page(push, self._effort)
+        more, hopeless = self._embedder.push_page(push, self._deadline)
         if hopeless:
             rejected = [of_child(push, key, reason) for key, reason in hopeless]
             self._handler._reject(rejected)
@@ -259,7 +260,7 @@ class _Invocation:
             return
         self._waiting.append(task)
         try:
-            self._effort.pause(task.tries)
+            self._deadline.pause(task.tries)
         except OutOfTime:
             return
 
@@ -299,6 +300,6 @@ class _Invocation:
     def outcome(self) -> Work:
         rejected = tuple(self._handler._rejected)
         internal = sum(one.fault == INTERNAL for one in rejected)
-        embedded = self._tally.counts["embedded"]
+        embedded = self._counters.counts["embedded"]
         counts = {**self._counts, "embedded": embedded, "rejected": len(rejected), "internal": internal}
         return Work(self.failed, rejected, counts)

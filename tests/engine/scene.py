@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from projections.engine.effort import Effort
+from projections.engine.deadline import Deadline
 from projections.engine.embeds import Push
 from projections.engine.refresh import Refresher
 from projections.engine.store import Image, ItemKey
@@ -74,7 +74,7 @@ class Scene(World):
     def refresh(self, key: ItemKey, *known: Image, refresher: Refresher | None = None) -> Refresher:
         """One item in every role, and the pushes that this leaves to be made."""
         refresher = refresher or self.refresher()
-        pushes = refresher.keys([key], effort(), {key: known} if known else None)
+        pushes = refresher.keys([key], deadline(), {key: known} if known else None)
         for push in pushes:
             refresher.embedder.raise_fence(push)
         work_off(refresher, pushes)
@@ -84,11 +84,11 @@ class Scene(World):
         """What a backfill does with a table that fits into one page."""
         refresher = self.refresher()
         images = self.scanned()
-        refresher.scanned(images, effort())
+        refresher.scanned(images, deadline())
         groups = {(rule, target) for item in self.ledger("G|") for _, rule, target in [item["pk"].split("|", 2)]}
-        refresher.publish(groups, effort())
+        refresher.publish(groups, deadline())
         items = {key: item for key, image in images.items() if (item := self.program.recognise(key, image))}
-        refresher.targets(images, effort(), items)
+        refresher.targets(images, deadline(), items)
         return refresher
 
     def differences(self) -> list[Difference]:
@@ -107,15 +107,15 @@ class Scene(World):
         return None if entry is None else json.loads(entry["contributions"])
 
 
-def effort(seconds: float = 900.0) -> Effort:
-    return Effort(lambda: seconds, sleep=lambda seconds: None)
+def deadline(seconds: float = 900.0) -> Deadline:
+    return Deadline(lambda: seconds, sleep=lambda seconds: None)
 
 
 def work_off(refresher: Refresher, pushes: Sequence[Push]) -> None:
     waiting = list(pushes)
     while waiting:
         push = waiting.pop()
-        more, hopeless = refresher.embedder.push_page(push, effort())
+        more, hopeless = refresher.embedder.push_page(push, deadline())
         assert not hopeless
         following = refresher.embedder.following(push, more)
         waiting += [following[0]] if following else []
@@ -166,9 +166,9 @@ def changed(image: Image, **attributes: Any) -> Image:
     return {**image, **wires(attributes)}
 
 
-def impatient() -> Effort:
+def impatient() -> Deadline:
     """Time enough for every call, and none for a pause."""
-    return Effort(lambda: 1.01, margin=1.0, sleep=lambda seconds: None, chance=lambda: 1.0)
+    return Deadline(lambda: 1.01, margin=1.0, sleep=lambda seconds: None, chance=lambda: 1.0)
 
 
 def die(w: World, left: Iterator[Any]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from projections.engine.effort import Effort, OutOfTime, one_by_one, write_all
+from projections.engine.deadline import Deadline, OutOfTime
+from projections.engine.running import one_by_one, write_all
 from projections.engine.store import ItemKey, Update
 from projections.errors import StoreError, Transient
 from projections.stores.memory import MemoryStore
@@ -14,24 +15,24 @@ from projections.stores.memory import MemoryStore
 
 def test_pauses_grow_to_two_seconds_and_no_further() -> None:
     slept: list[float] = []
-    effort = Effort(lambda: 1e9, sleep=slept.append, chance=lambda: 1.0)
+    deadline = Deadline(lambda: 1e9, sleep=slept.append, chance=lambda: 1.0)
     for attempt in (1, 2, 7, 100, 5000):
-        effort.pause(attempt)
+        deadline.pause(attempt)
     assert slept == [0.04, 0.08, 2.0, 2.0, 2.0]
 
 
 def test_a_pause_that_would_last_longer_than_there_is_time_is_not_made() -> None:
     slept: list[float] = []
-    effort = Effort(lambda: 3.0, margin=1.0, sleep=slept.append, chance=lambda: 1.0)
+    deadline = Deadline(lambda: 3.0, margin=1.0, sleep=slept.append, chance=lambda: 1.0)
     with pytest.raises(OutOfTime):
-        effort.pause(100)
+        deadline.pause(100)
     assert slept == []
 
 
-def limited(seconds: float) -> tuple[Effort, list[float]]:
+def limited(seconds: float) -> tuple[Deadline, list[float]]:
     """Time of which only pauses take some, with the margin of 1 second, and the pauses made."""
     slept: list[float] = []
-    return Effort(lambda: 1.0 + seconds - sum(slept), sleep=slept.append, chance=lambda: 1.0), slept
+    return Deadline(lambda: 1.0 + seconds - sum(slept), sleep=slept.append, chance=lambda: 1.0), slept
 
 
 def failing(*reasons: StoreError) -> Callable[[], str]:
@@ -47,30 +48,30 @@ def failing(*reasons: StoreError) -> Callable[[], str]:
 
 
 def test_a_retry_pauses_longer_after_each_failure() -> None:
-    effort, slept = limited(60.0)
-    assert effort.retry(failing(Transient("throttled"), Transient("throttled"))) == "done"
+    deadline, slept = limited(60.0)
+    assert deadline.retry(failing(Transient("throttled"), Transient("throttled"))) == "done"
     assert slept == [0.04, 0.08]
 
 
 def test_a_retry_for_which_time_runs_out_raises_the_last_reason_before_that() -> None:
-    effort, slept = limited(0.2)
+    deadline, slept = limited(0.2)
     with pytest.raises(Transient, match="conflict"):
-        effort.retry(failing(Transient("throttled"), Transient("conflict"), OutOfTime("the time is up")))
+        deadline.retry(failing(Transient("throttled"), Transient("conflict"), OutOfTime("the time is up")))
     assert slept == [0.04, 0.08]
 
 
 def test_a_retry_without_time_does_not_begin() -> None:
-    effort, _ = limited(0.0)
+    deadline, _ = limited(0.0)
     with pytest.raises(OutOfTime):
-        effort.retry(lambda: pytest.fail("work began"))
+        deadline.retry(lambda: pytest.fail("work began"))
 
 
 def test_a_retry_ends_after_its_tries_and_at_any_other_error() -> None:
-    effort, slept = limited(60.0)
+    deadline, slept = limited(60.0)
     with pytest.raises(Transient, match="second"):
-        effort.retry(failing(Transient("first"), Transient("second")), tries=2)
+        deadline.retry(failing(Transient("first"), Transient("second")), tries=2)
     with pytest.raises(StoreError, match="permanent"):
-        effort.retry(failing(StoreError("permanent")))
+        deadline.retry(failing(StoreError("permanent")))
     assert slept == [0.04]
 
 
@@ -80,8 +81,8 @@ def test_updates_that_time_runs_out_for_keep_their_own_reasons() -> None:
             return [Transient(f"throttled: {write.key.partition}") for write in writes]
 
     writes = [Update(ItemKey("t", name), set={"a": {"S": "x"}}) for name in ("one", "two")]
-    effort, slept = limited(0.1)
-    answers = write_all(Throttled({}), writes, effort, one_by_one)
+    deadline, slept = limited(0.1)
+    answers = write_all(Throttled({}), writes, deadline, one_by_one)
     assert [str(answer) for answer in answers] == ["throttled: one", "throttled: two"]
     assert slept == [0.04]
     answers = write_all(Throttled({}), writes, limited(0.0)[0], one_by_one)

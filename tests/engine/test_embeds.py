@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from projections.engine.effort import Effort
+from projections.engine.deadline import Deadline
 from projections.engine.embeds import Embedder, Push
 from projections.engine.store import Page
 from projections.errors import RulesError, Transient
@@ -174,7 +174,7 @@ projections:
     embedder = Embedder(w.program, w.store, w.guards())
     embedder.raise_fence(push)
     w.store.calls.clear()
-    assert embedder.push_page(push, Effort(lambda: 900.0)) == (None, [])
+    assert embedder.push_page(push, Deadline(lambda: 900.0)) == (None, [])
     assert asked == [("PK", "SK", "teamId", "code", "kind", "a", "b", "~team")]
     assert w.store.calls["get"] == 2
     seen = [(w.item("TEAM#t", f"MEMBER#{number}") or {}).get("teamName") for number in (1, 2, 3)]
@@ -198,7 +198,7 @@ def test_each_child_is_written_once_by_a_push_that_looks_through_an_index_twice(
     w.deliver()
     (again,) = tasks
     assert again.again
-    Embedder(w.program, w.store, w.guards()).push_page(again, Effort(lambda: 900.0))
+    Embedder(w.program, w.store, w.guards()).push_page(again, Deadline(lambda: 900.0))
     assert names(w) == ["Ann"] * 60
     assert (len(written), set(written.values())) == (60, {1})
 
@@ -228,11 +228,11 @@ def test_a_newer_change_overtakes_an_older_push() -> None:
     w.put("USER#a", "PROFILE", name="Anna")
     w.deliver()
     old, new = tasks
-    embedder, effort = Embedder(w.program, w.store, w.guards()), Effort(lambda: 900.0)
-    assert embedder.push_page(old, effort) == (None, []), "the newer change pushes to all children"
+    embedder, deadline = Embedder(w.program, w.store, w.guards()), Deadline(lambda: 900.0)
+    assert embedder.push_page(old, deadline) == (None, []), "the newer change pushes to all children"
     page: Push | None = new
     while page is not None:
-        page, _ = embedder.push_page(page, effort)
+        page, _ = embedder.push_page(page, deadline)
     assert names(w) == ["Anna"] * 1200
 
 

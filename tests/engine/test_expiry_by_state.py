@@ -9,7 +9,7 @@ import pytest
 from projections.engine.delta import SETTLED
 from projections.engine.registry import FILLING, LIVE, SHADOW, TRIED, Registered, Standing
 from projections.engine.store import ItemKey
-from tests.engine.scene import Scene, effort
+from tests.engine.scene import Scene, deadline
 
 HEAD = """
 table: {key: [PK, SK], ttl: expiresAt}
@@ -59,9 +59,9 @@ def backfill(w: Scene) -> None:
     w.registry().enforce()
     w.settle()
     refresher = w.refresher()
-    refresher.scanned(w.scanned(), effort())
+    refresher.scanned(w.scanned(), deadline())
     for one in w.ledger("E|"):
-        refresher.sources({w.store.schema("main").key("main", _image(one)): None}, effort())
+        refresher.sources({w.store.schema("main").key("main", _image(one)): None}, deadline())
     w.registry().complete(w.program.rules)
     w.backfill()
     w.settle()

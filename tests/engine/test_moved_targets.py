@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from projections.engine.effort import Effort
+from projections.engine.deadline import Deadline
 from projections.engine.refresh import Refresher
 from projections.engine.store import ItemKey
 from tests.engine.world import World
@@ -148,6 +148,6 @@ def test_an_item_that_only_the_former_version_made_goes_with_its_last_contributi
     if how == "refresh":
         new.position = len(new.store.stream("main"))
         refresher = Refresher(new.program, new.store, new.registry().standing())
-        assert refresher.keys([ItemKey("main", "USER#1", "LIKE#1")], Effort(lambda: 900.0)) == []
+        assert refresher.keys([ItemKey("main", "USER#1", "LIKE#1")], Deadline(lambda: 900.0)) == []
     new.settle()
     assert new.item("TAG#x", "STATS") is None

@@ -16,7 +16,7 @@ from projections.engine.refresh import Refresher
 from projections.engine.store import Check, Condition, Exists, ItemKey, Missing, Update
 from projections.errors import ConditionFailed, Transient
 from projections.language.keys import decode_key
-from tests.engine.scene import Scene, Stopped, before, die, effort, impatient, live
+from tests.engine.scene import Scene, Stopped, before, deadline, die, impatient, live
 from tests.engine.world import World
 
 LIKES = """
@@ -71,7 +71,7 @@ def moving(w: Scene, refresher: Refresher, target: Target) -> None:
     """Refreshes all sources whose entries name the target."""
     sources = [entry["pk"].removeprefix("E|") for entry in w.ledger("E|")]
     named = [source for source in sources if target[1] in w.contributed(source.partition("|")[2]).get(target[0], {})]
-    refresher.sources({decode_key(source): None for source in named}, effort())
+    refresher.sources({decode_key(source): None for source in named}, deadline())
     assert refresher.failed == {}
 
 
@@ -79,10 +79,10 @@ def rebuild(w: Scene, *targets: Target) -> None:
     """As a new process does it."""
     refresher = w.refresher()
     for target in targets:
-        generation = close(w.store, w.program, target, refresher.generations, effort())
+        generation = close(w.store, w.program, target, refresher.generations, deadline())
         moving(w, refresher, target)
         reopen(w.store, target, generation)
-        assert refresher.publish([target], effort()) == {}
+        assert refresher.publish([target], deadline()) == {}
         sweep(w.store, target, generation)
 
 
@@ -239,17 +239,17 @@ def test_nothing_is_published_before_everything_is_moved(rules: str) -> None:
     w = liked(rules)
     shown = w.post()
     refresher = w.refresher()
-    generation = close(w.store, w.program, TARGET, refresher.generations, effort())
+    generation = close(w.store, w.program, TARGET, refresher.generations, deadline())
     assert read_groups(w.store, [TARGET], Generations())[TARGET].rebuilding
     w.like(7, 1, weight=7)
     w.settle()
     w.put("POST#1", "METADATA", **{**shown, "likeCount": 99})
     w.settle()
-    refresher.publish([TARGET], effort())
+    refresher.publish([TARGET], deadline())
     assert {**w.post(), "recent": []} == {**shown, "likeCount": 99, "recent": []}
     moving(w, refresher, TARGET)
     reopen(w.store, TARGET, generation)
-    refresher.publish([TARGET], effort())
+    refresher.publish([TARGET], deadline())
     assert w.differences() == []
 
 
@@ -268,7 +268,7 @@ def test_a_process_that_does_not_know_the_new_generation_learns_of_it(rules: str
     for moved in (False, True):
         w = liked(rules)
         refresher = w.refresher()
-        generation = close(w.store, w.program, TARGET, refresher.generations, effort())
+        generation = close(w.store, w.program, TARGET, refresher.generations, deadline())
         if moved:
             moving(w, refresher, TARGET)
         CHANGES[change](w)
@@ -276,7 +276,7 @@ def test_a_process_that_does_not_know_the_new_generation_learns_of_it(rules: str
         if not moved:
             moving(w, refresher, TARGET)
         reopen(w.store, TARGET, generation)
-        refresher.publish([TARGET], effort())
+        refresher.publish([TARGET], deadline())
         sweep(w.store, TARGET, generation)
         assert w.differences() == []
         assert {member["sk"][:5] for member in members(w, TARGET)} == {"0001|"}
@@ -358,7 +358,7 @@ def test_a_note_and_the_generation_it_names_are_written_together(rules: str) -> 
         w = liked(rules)
         die(w, iter(range(writes)))
         try:
-            close(w.store, w.program, TARGET, Generations(), effort())
+            close(w.store, w.program, TARGET, Generations(), deadline())
         except Stopped:
             pass
         else:
@@ -373,16 +373,16 @@ def test_a_note_and_the_generation_it_names_are_written_together(rules: str) -> 
 
 def test_who_joins_a_rebuild_keeps_its_note_and_writes_one_that_is_missing() -> None:
     w = liked(PLAIN)
-    first = close(w.store, w.program, TARGET, Generations(), effort(), lambda: 10.0, claim("a"))
-    close(w.store, w.program, TARGET, Generations(), effort(), lambda: 20.0)
+    first = close(w.store, w.program, TARGET, Generations(), deadline(), lambda: 10.0, claim("a"))
+    close(w.store, w.program, TARGET, Generations(), deadline(), lambda: 20.0)
     assert list(notes(w.store)) == [Note(TARGET, first, 10.0, frozenset("a"))]
-    close(w.store, w.program, TARGET, Generations(), effort(), lambda: 30.0, claim("b"))
+    close(w.store, w.program, TARGET, Generations(), deadline(), lambda: 30.0, claim("b"))
     assert list(notes(w.store)) == [Note(TARGET, first, 10.0, frozenset("ab"))]
     w.store.write(forgotten(Note(TARGET, first, 10.0)))
-    close(w.store, w.program, TARGET, Generations(), effort(), lambda: 40.0)
+    close(w.store, w.program, TARGET, Generations(), deadline(), lambda: 40.0)
     assert list(notes(w.store)) == [Note(TARGET, first, 40.0)]
     reopen(w.store, TARGET, first)
-    close(w.store, w.program, TARGET, Generations(), effort(), lambda: 50.0)
+    close(w.store, w.program, TARGET, Generations(), deadline(), lambda: 50.0)
     assert list(notes(w.store)) == [Note(TARGET, first + 1, 50.0)]
 
 
@@ -391,11 +391,11 @@ def test_a_claim_that_is_void_closes_nothing(rules: str) -> None:
     w = liked(rules)
     ledger = w.store.items("ledger")
     with pytest.raises(ConditionFailed):
-        close(w.store, w.program, TARGET, Generations(), effort(), claim=claim("a", Exists(("pk",))))
+        close(w.store, w.program, TARGET, Generations(), deadline(), claim=claim("a", Exists(("pk",))))
     assert w.store.items("ledger") == ledger
-    first = close(w.store, w.program, TARGET, Generations(), effort())
+    first = close(w.store, w.program, TARGET, Generations(), deadline())
     with pytest.raises(ConditionFailed):
-        close(w.store, w.program, TARGET, Generations(), effort(), claim=claim("a", Exists(("pk",))))
+        close(w.store, w.program, TARGET, Generations(), deadline(), claim=claim("a", Exists(("pk",))))
     assert [(note.generation, note.before) for note in notes(w.store)] == [(first, frozenset())]
 
 
@@ -433,7 +433,7 @@ def test_a_group_that_never_rests_is_given_up_for_now() -> None:
 
     w.store.transact = busy  # type: ignore[method-assign]
     with pytest.raises(Transient, match="kept changing while it was closed"):
-        close(w.store, w.program, TARGET, Generations(), effort())
+        close(w.store, w.program, TARGET, Generations(), deadline())
     with pytest.raises(Transient):
         close(w.store, w.program, TARGET, Generations(), impatient())
     live(w)

@@ -11,7 +11,7 @@ from projections.engine.ledger_items import entry_key
 from projections.engine.registry import FILLING
 from projections.engine.store import ItemKey
 from projections.errors import InvalidRequest, Misconfigured, Reason, TransactionCancelled, Transient
-from tests.engine.scene import COUNT, Scene, Stopped, before, changed, die, effort, impatient, live, settled, work_off
+from tests.engine.scene import COUNT, Scene, Stopped, before, changed, deadline, die, impatient, live, settled, work_off
 
 POINTS = """
 table: {key: [PK, SK], ttl: expiresAt}
@@ -33,7 +33,7 @@ def test_an_old_image_is_not_believed_where_there_is_an_entry() -> None:
     w.remove("USER#a", "LIKE#1")
     w.put("POST#1", "COMMENT#0", userId="b", GSI2PK="AUTHOR#b", GSI2SK="0", text="edited", at=70)
     w.settle()
-    w.refresher().scanned(old, effort())
+    w.refresher().scanned(old, deadline())
     w.settle()
     assert w.differences() == []
     assert w.contributed("USER#a|LIKE#1") == {}
@@ -47,9 +47,9 @@ def test_an_old_image_is_not_believed_where_an_entry_appears_meanwhile() -> None
     w.remove("USER#1", "LIKE#1")
     before(w, "transact", w.settle)
     refresher = w.refresher()
-    refresher.scanned(old, effort())
+    refresher.scanned(old, deadline())
     assert w.contributed("USER#1|LIKE#1") == {}
-    refresher.publish([("likes", "main|POST#1|METADATA")], effort())
+    refresher.publish([("likes", "main|POST#1|METADATA")], deadline())
     assert w.post() == {"likeCount": 0}
 
 
@@ -59,7 +59,7 @@ def test_an_old_image_without_an_entry_is_put_right_by_the_record_on_its_way() -
     w.like(1, 1)
     old = w.scanned()
     w.remove("USER#1", "LIKE#1")
-    w.refresher().scanned(old, effort())
+    w.refresher().scanned(old, deadline())
     assert w.contributed("USER#1|LIKE#1") != {}
     w.settle()
     assert (w.contributed("USER#1|LIKE#1"), w.post()) == ({}, {"likeCount": 0})
@@ -99,7 +99,7 @@ def test_an_entry_that_keeps_moving_is_left_for_later() -> None:
 
     w.store.transact = moving  # type: ignore[method-assign]
     refresher = w.refresher()
-    refresher.sources({ItemKey("main", "USER#a", "LIKE#9"): None}, effort())
+    refresher.sources({ItemKey("main", "USER#a", "LIKE#9"): None}, deadline())
     assert refresher.failed == {"main|USER#a|LIKE#9": "its entry keeps changing"}
 
 
@@ -149,7 +149,7 @@ def test_of_an_item_that_is_known_to_be_removed_the_contribution_is_taken_back()
     w.remove("POINT#1", "P")
     w.lose()
     keys = [ItemKey("main", f"POINT#{point}", "P") for point in (1, 2)]
-    w.refresher().keys(keys, effort(), removed=keys)  # it was put again, the other
+    w.refresher().keys(keys, deadline(), removed=keys)  # it was put again, the other
     assert w.item("TAG#a", "STATS") == {"PK": "TAG#a", "SK": "STATS", "n": 1, "low": 2}
     assert w.contributed("POINT#1|P") == {}
 
@@ -199,7 +199,7 @@ def test_a_publication_that_is_owed_is_made_and_then_forgotten(scan: bool) -> No
     assert w.post()["likeCount"] == 3
     key = ItemKey("main", "USER#b", "LIKE#1")
     if scan:
-        w.refresher().scanned({key: w.store.get(key) or {}}, effort())
+        w.refresher().scanned({key: w.store.get(key) or {}}, deadline())
     else:
         w.refresh(key)
     assert w.post()["likeCount"] == 2
@@ -261,7 +261,7 @@ def test_what_can_never_be_written_is_told_and_the_rest_is_done() -> None:
     w.put("POST#1", "METADATA", **{**w.post(), "type": "PostMeta", "likeCount": "many"})
     w.lose()
     refresher = w.refresher()
-    refresher.keys([ItemKey("main", "USER#d", "LIKE#1"), ItemKey("main", "USER#d", "LIKE#2")], effort())
+    refresher.keys([ItemKey("main", "USER#d", "LIKE#1"), ItemKey("main", "USER#d", "LIKE#2")], deadline())
     ((told),) = refresher.rejected
     assert (told.rule, told.key, told.table) == ("likes", "main|USER#d|LIKE#1", "main")
     assert "postId" in told.reason
@@ -281,7 +281,7 @@ def test_a_target_that_dynamodb_refuses_is_told_with_its_rule() -> None:
 
     w.store.write = refusing  # type: ignore[method-assign]
     refresher = w.refresher()
-    refresher.keys([ItemKey("main", "USER#d", "LIKE#1")], effort())
+    refresher.keys([ItemKey("main", "USER#d", "LIKE#1")], deadline())
     ((told),) = refresher.rejected
     assert (told.rule, told.key) == ("likes", "main|POST#1|METADATA")
     assert "400 KB" in told.reason
@@ -303,7 +303,7 @@ def test_when_time_is_up_everything_is_told_to_be_left() -> None:
     keys = [ItemKey("main", f"USER#{user}", "LIKE#1") for user in "abc"]
     refresher = w.refresher()
     stored = w.store.items("main")
-    assert refresher.keys(keys, effort(0.0)) == []
+    assert refresher.keys(keys, deadline(0.0)) == []
     assert {"main|USER#a|LIKE#1", "main|USER#b|LIKE#1", "main|USER#c|LIKE#1"} <= refresher.failed.keys()
     assert w.store.items("main") == stored
 

@@ -10,7 +10,7 @@ from projections.engine.groups import Generations, read_groups
 from projections.engine.ledger_items import CLOSED, REBUILDING, group_key
 from projections.engine.rebuild import close
 from projections.engine.store import Image, ItemKey, Update
-from tests.engine.scene import Scene, effort
+from tests.engine.scene import Scene, deadline
 from tests.engine.test_rebuild import BOTH, KEPT, KEPT_HEAD, SENSOR, TARGET, damage, liked, rebuild
 
 SHARDED_KEPT = KEPT.replace("SHARDS", "shards: 3, ")
@@ -71,9 +71,9 @@ def test_a_warm_process_rebuilds_a_group_of_the_restored_ledger(rules: str) -> N
     w = liked(rules)
     backup = w.store.items("ledger")
     remembered = Generations()
-    close(w.store, w.program, TARGET, remembered, effort())
+    close(w.store, w.program, TARGET, remembered, deadline())
     restore(w, backup)
-    assert close(w.store, w.program, TARGET, remembered, effort()) > 0
+    assert close(w.store, w.program, TARGET, remembered, deadline()) > 0
     assert read_groups(w.store, [TARGET], Generations())[TARGET].rebuilding
     rebuild(w, TARGET)
     w.settle()

@@ -24,7 +24,7 @@ from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
 from tests.engine.scene import Stopped, die, live
-from tests.operations.backfill.stage import LIKES, TAGS, Stage, before, effort
+from tests.operations.backfill.stage import LIKES, TAGS, Stage, before, deadline
 
 SHARDED = LIKES.replace("aggregate: {", "aggregate: {shards: 3, ")
 DAY = 24 * 3600.0
@@ -125,9 +125,9 @@ def test_a_later_rebuild_keeps_its_note_when_an_earlier_one_ends() -> None:
     stage = damaged()
     target = ("likes", "main|POST#0|METADATA")
 
-    first = rebuild.close(stage.store, stage.program, target, Generations(), effort())
+    first = rebuild.close(stage.store, stage.program, target, Generations(), deadline())
     rebuild.reopen(stage.store, target, first)
-    second = rebuild.close(stage.store, stage.program, target, Generations(), effort())
+    second = rebuild.close(stage.store, stage.program, target, Generations(), deadline())
     rebuild.sweep(stage.store, target, first)
     assert [note.generation for note in notes(stage.store)] == [second] == [first + 1]
 
@@ -232,7 +232,7 @@ def test_what_changed_while_a_run_lay_idle_is_found_by_the_next_one() -> None:
             stage.clock.sleep(run.ready - stage.clock.now)
         stage.phase(backfill, run)
         run, _ = backfill.forward(run)
-    backfill.page(run, backfill.segments(run)[0], effort())
+    backfill.page(run, backfill.segments(run)[0], deadline())
     stage.clock.sleep(90 * DAY)
     for user in range(6):
         stage.like(user + 10, 0, stars=1)
@@ -267,7 +267,7 @@ def test_the_key_of_a_note_is_short_whatever_the_target_is() -> None:
     stage = damaged()
     target = ("likes", "main|" + "x" * 2000 + "|" + "y" * 1000)
 
-    rebuild.close(stage.store, stage.program, target, Generations(), effort())
+    rebuild.close(stage.store, stage.program, target, Generations(), deadline())
     (note,) = notes(stage.store)
     assert note.target == target
     assert stage.store.get(ItemKey("ledger", "R", ".")) is not None

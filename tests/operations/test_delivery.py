@@ -17,10 +17,10 @@ import pytest
 from cfnlint.decode import decode
 
 from projections.aws.wiring import StreamHandler, at_once
+from projections.engine.counters import COUNTS
 from projections.engine.processor import Outcome, Rejected
 from projections.engine.registry import REGISTRY
 from projections.engine.store import ItemKey, Update, Write
-from projections.engine.tally import COUNTS
 from projections.errors import (
     ConditionFailed,
     InvalidRequest,

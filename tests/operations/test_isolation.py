@@ -20,7 +20,7 @@ from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
 from projections.testing.oracle import Oracle
-from tests.operations.backfill.stage import ALL, Stage, effort
+from tests.operations.backfill.stage import ALL, Stage, deadline
 
 POISON = {"USER#77": "LIKE#1", "POST#77": "METADATA"}
 
@@ -86,7 +86,7 @@ def test_a_backfill_page_rejects_the_item_and_does_the_others(broken: str) -> No
         if run.ready > stage.clock.now:
             stage.clock.sleep(run.ready - stage.clock.now)
         while left := [segment for segment in backfill.segments(run) if not segment.done]:
-            assert backfill.page(run, left[0], effort()).failed == {}
+            assert backfill.page(run, left[0], deadline()).failed == {}
         run, _ = backfill.forward(run)
     keys = {one.key for one in rejected}
     assert keys <= {"main|USER#77|LIKE#1", "main|POST#77|METADATA"}

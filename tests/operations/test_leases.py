@@ -18,7 +18,7 @@ from projections.operations.verify.repair import Repair
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
-from tests.operations.backfill.stage import LIKES, SIGHT, Stage, before, effort
+from tests.operations.backfill.stage import LIKES, SIGHT, Stage, before, deadline
 
 STARRED = LIKES.replace("from: Like,", "from: Like, where: {stars: [{numeric: ['>=', 5]}]},")
 X = ItemKey("ledger", "T|x", ".")
@@ -241,7 +241,7 @@ def test_a_page_of_a_backfill_under_way_stops_when_other_rules_come_into_force(c
     run = backfill.begin(segments=1)
     before(stage, "transact", after.filled, call)
     with pytest.raises(Replaced):
-        backfill.page(run, backfill.segments(run)[0], effort())
+        backfill.page(run, backfill.segments(run)[0], deadline())
     right(after)
 
 
@@ -293,7 +293,7 @@ def test_a_run_that_takes_the_place_of_another_closes_its_leases() -> None:
     stage = stage_of(LIKES + SIGHT)
     backfill = stage.backfill()
     run = backfill.begin(segments=1)
-    backfill.page(run, backfill.segments(run)[0], effort())
+    backfill.page(run, backfill.segments(run)[0], deadline())
     assert leases(stage)
     other = stage.backfill()
     other.begin(segments=1, restart=True)

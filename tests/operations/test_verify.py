@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from projections.engine import rebuild
-from projections.engine.effort import Effort
+from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.store import ItemKey
@@ -279,7 +279,7 @@ def _(world: World) -> None:
 
 
 def close(world: World, rule: str) -> int:
-    return rebuild.close(world.store, world.program, (rule, f"main|{POST}"), Generations(), Effort(lambda: 900.0))
+    return rebuild.close(world.store, world.program, (rule, f"main|{POST}"), Generations(), Deadline(lambda: 900.0))
 
 
 # What is published

@@ -11,7 +11,7 @@ import pytest
 from moto import mock_aws
 
 from projections.aws.queues import Queue
-from projections.engine.effort import OutOfTime
+from projections.engine.deadline import OutOfTime
 from projections.engine.embeds import Embedder, Push
 from projections.engine.plan import Rejected
 from projections.engine.records import stream_label, version_of

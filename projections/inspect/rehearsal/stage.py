@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from projections.engine.copies import copies_of
+from projections.engine.deadline import Deadline
 from projections.engine.delta import WIDE
-from projections.engine.effort import Effort
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.ledger import Change, Ledger
@@ -73,7 +73,7 @@ def set_stage(
         # where the records show how the item came about, what is on it came of them
         _adopt_groups(program, tables, guards, key, item.first, texts, touched)
     publisher = Publisher(program, tables.store, Generations(), guards=guards)
-    publisher.publish([target for target in earlier if decode_key(target[1]) not in shown], _effort())
+    publisher.publish([target for target in earlier if decode_key(target[1]) not in shown], _deadline())
     _come_to_rest(program, tables, shown)
     return assumed
 
@@ -111,9 +111,9 @@ def _put(tables: MemoryTables, table: str, image: Image) -> bool:
     return True
 
 
-def _effort() -> Effort:
+def _deadline() -> Deadline:
     invocation = Invocation()
-    return Effort(invocation.remaining, sleep=invocation.sleep)
+    return Deadline(invocation.remaining, sleep=invocation.sleep)
 
 
 def _before(version: str) -> str:
@@ -129,7 +129,7 @@ def _entries(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Sh
         evaluated = program.contributions(old)
         if evaluated.contributions:
             changes.append(Change(encode_key(key), _before(item.first.version), {}, evaluated))
-    Ledger(program, tables.store, chance=lambda: 0.5).commit(changes, _effort())
+    Ledger(program, tables.store, chance=lambda: 0.5).commit(changes, _deadline())
     return {target for change in changes for target in change.pieces}
 
 

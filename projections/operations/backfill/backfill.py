@@ -19,13 +19,14 @@ from datetime import datetime
 from typing import Any
 
 from projections.engine import rebuild
-from projections.engine.effort import Effort, one_by_one
-from projections.engine.effort import Run as RunPieces
+from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations
 from projections.engine.leases import LEASE_SECONDS, close_leases
 from projections.engine.ledger_items import LEDGER
 from projections.engine.plan import Rejected
 from projections.engine.registry import FILLING, RETIRING, Registry, Replaced, Standing
+from projections.engine.running import Run as RunPieces
+from projections.engine.running import one_by_one
 from projections.engine.store import Store
 from projections.errors import ConditionFailed, UsageError
 from projections.language.program import Program
@@ -199,7 +200,7 @@ class Backfill:
         claim = rebuild.Claim(run.replaces, self.progress.unchanged(newest))
         for note in found:  # one after the other: transactions that check the same item conflict
             if note.target[0] in self._program.rules:
-                rebuild.close(store, self._program, note.target, Generations(), self._effort(), self._clock, claim)
+                rebuild.close(store, self._program, note.target, Generations(), self._deadline(), self._clock, claim)
             else:  # its entries go with it
                 with suppress(ConditionFailed):
                     store.write(rebuild.forgotten(note))
@@ -286,7 +287,7 @@ class Backfill:
             return self.progress.move(run, phase=following, ready=ready)
         if run.phase == "groups" and rebuilds(self._store, run):
             standing = self._standing(run)
-            self._pages.rebuilt(run, standing, self._effort(), self._fenced(run, standing))
+            self._pages.rebuilt(run, standing, self._deadline(), self._fenced(run, standing))
         if following == DONE:
             self.registry.forget(self._retired(run))
             return self.progress.move(run, phase=following, ended=self.now().isoformat(timespec="seconds"))
@@ -310,13 +311,13 @@ class Backfill:
 
     # Pages
 
-    def page(self, run: Run, segment: Segment, effort: Effort) -> Done:
+    def page(self, run: Run, segment: Segment, deadline: Deadline) -> Done:
         """Does the next page of a segment. Raises Transient if it cannot be read, and Overtaken."""
         standing = self._standing(run)
         fenced = self._fenced(run, standing) if not self._dry else None
         if fenced is not None:
             fenced.open()
-        page = self._pages.do(run, segment, standing, effort, fenced)
+        page = self._pages.do(run, segment, standing, deadline, fenced)
         if page.failed:
             return Done(segment, page.failed, page.rejected, page.withheld)
         if page.rejected and self._quarantine is not None:
@@ -358,6 +359,6 @@ class Backfill:
         if held is not None:
             held[1].close()
 
-    def _effort(self) -> Effort:
+    def _deadline(self) -> Deadline:
         end = self.now().timestamp() + _SECONDS
-        return Effort(lambda: end - self.now().timestamp(), margin=0.0, sleep=self._sleep, chance=self._chance)
+        return Deadline(lambda: end - self.now().timestamp(), margin=0.0, sleep=self._sleep, chance=self._chance)

@@ -18,8 +18,7 @@ from functools import partial
 from typing import Any
 
 from projections.engine import rebuild
-from projections.engine.effort import Effort
-from projections.engine.effort import Run as RunPieces
+from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.ledger_items import CLOSED, Target
@@ -27,6 +26,7 @@ from projections.engine.plan import Rejected
 from projections.engine.refresh import Refresher
 from projections.engine.registry import FILLING, Registry, Standing
 from projections.engine.rejections import rejection
+from projections.engine.running import Run as RunPieces
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Misconfigured, Transient
 from projections.language.keys import decode_key, encode_key
@@ -98,7 +98,9 @@ class Pages:
         """Of a dry one: the values kept by hand that would change."""
         self._past: dict[str, Past | None] = {}
 
-    def do(self, run: Run, segment: Segment, standing: Standing, effort: Effort, fenced: Store | None = None) -> Page:
+    def do(
+        self, run: Run, segment: Segment, standing: Standing, deadline: Deadline, fenced: Store | None = None
+    ) -> Page:
         """Does the next page of a segment, under the rules as the registry has them now, and writes to `fenced`.
 
         Raises Transient if the page cannot be read, and Replaced.
@@ -118,7 +120,7 @@ class Pages:
             attributes=attributes,
             after=segment.after,
         )
-        work = _Work(self, run, standing, store, effort)
+        work = _Work(self, run, standing, store, deadline)
         work.do(segment, page.items)
         # what an entry's item is rejected for was told when the item was read
         rejected = list(work.refresher.rejected) if segment.phase != "entries" else []
@@ -137,11 +139,11 @@ class Pages:
                 self._generations.at_least(note.target, note.generation)
             self._learned = run.name
 
-    def rebuilt(self, run: Run, standing: Standing, effort: Effort, fenced: Store) -> None:
+    def rebuilt(self, run: Run, standing: Standing, deadline: Deadline, fenced: Store) -> None:
         """Publish the groups whose rebuild this run ends, and end it. What fails is left to the next backfill or repair."""
         ended = [note for note in rebuilds(self._store, run) if note.target[0] in self._program.rules]
         store = Cautious(fenced, self._program, deletes=run.allow_delete, pace=self._pace)
-        failed = self._refresher(store, standing).publish([note.target for note in ended], effort)
+        failed = self._refresher(store, standing).publish([note.target for note in ended], deadline)
         for note in ended:
             if note.target not in failed:
                 rebuild.sweep(fenced, note.target, note.generation)
@@ -181,26 +183,28 @@ class Pages:
 class _Work:
     """One page: what is to be done with its items, by phase."""
 
-    def __init__(self, pages: Pages, run: Run, standing: Standing, store: Cautious | DryStore, effort: Effort) -> None:
+    def __init__(
+        self, pages: Pages, run: Run, standing: Standing, store: Cautious | DryStore, deadline: Deadline
+    ) -> None:
         self._pages = pages
         self._program = pages._program
         self._run = run
         self._standing = standing
         self._store = store
-        self._effort = effort
+        self._deadline = deadline
         self._dry = pages._dry
         self.counts: Counter[str] = Counter()
         self.refresher = pages._refresher(store, standing)
 
     def do(self, segment: Segment, items: Sequence[Image]) -> None:
         if segment.phase == "entries":
-            return self.refresher.sources(dict.fromkeys(self._sources(items)), self._effort)
+            return self.refresher.sources(dict.fromkeys(self._sources(items)), self._deadline)
         if segment.phase == "groups":
             return self._create(items)
         schema = self._program.tables[segment.table]
         images = {schema.key(segment.table, image): image for image in items}
         if segment.phase == "items":
-            return self.refresher.scanned(images, self._effort)
+            return self.refresher.scanned(images, self._deadline)
         self._publish(images)
         return self._retire(images)
 
@@ -273,7 +277,7 @@ class _Work:
             filling = [t for t in targets if self._standing.state(self._program.rules[t[0]]) == FILLING]
             self.counts["publishable"] += len(filling)
             self.counts["write units"] += len(filling)
-        self.refresher.publish(targets, self._effort)
+        self.refresher.publish(targets, self._deadline)
 
     def _retire(self, images: Mapping[ItemKey, Image]) -> None:
         past = self._pages.past(self._run.retiring)
@@ -284,7 +288,7 @@ class _Work:
         for key, image in images.items():
             work = partial(retire, past, {key: image}, self._program, self._store, guards, withhold)
             try:
-                self.counts.update(self._effort.retry(work))
+                self.counts.update(self._deadline.retry(work))
             except Misconfigured:
                 raise
             except Transient as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from projections.engine.effort import Effort, OutOfTime
+from projections.engine.deadline import Deadline, OutOfTime
 from projections.engine.registry import Replaced
 from projections.errors import Transient
 from projections.operations.backfill.backfill import Backfill
@@ -36,18 +36,18 @@ def start(backfill: Backfill, run: Run, send: TaskSender) -> None:
     return None
 
 
-def work(backfill: Backfill, task: BackfillTask, effort: Effort, send: TaskSender) -> BackfillTask | None:
+def work(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: TaskSender) -> BackfillTask | None:
     """Does one page of a segment. Gives the task of the next page, None if there is none.
 
     Raises Transient if the page has to be done again.
     """
     try:
-        return _work(backfill, task, effort, send)
+        return _work(backfill, task, deadline, send)
     except Replaced:  # another backfill, or other rules, have messages of their own
         return None
 
 
-def _work(backfill: Backfill, task: BackfillTask, effort: Effort, send: TaskSender) -> BackfillTask | None:
+def _work(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: TaskSender) -> BackfillTask | None:
     run = backfill.progress.run()
     if run is None or run.name != task.run:
         return None  # given up for another
@@ -61,10 +61,10 @@ def _work(backfill: Backfill, task: BackfillTask, effort: Effort, send: TaskSend
         return None
     segment = backfill.progress.segment(run, task.phase, task.table, task.number)
     if not segment.done:
-        done = backfill.page(run, segment, effort)
+        done = backfill.page(run, segment, deadline)
         if done.failed:
             key, reason = next(iter(done.failed.items()))
-            kind = OutOfTime if effort.over else Transient
+            kind = OutOfTime if deadline.over else Transient
             raise kind(f"a page could not be done, {key} for one: {reason}")
         segment = done.segment
         if not segment.done:

@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
 
-from projections.engine.effort import Effort
+from projections.engine.deadline import Deadline
 from projections.engine.plan import Rejected
 from projections.errors import Transient
 from projections.operations.backfill.backfill import Backfill, Done
@@ -108,7 +108,7 @@ class Runner:
         while not segment.done and not stop.is_set():
             failed = {}
             try:
-                done = self._backfill.page(run, segment, self._effort())
+                done = self._backfill.page(run, segment, self._deadline())
             except Transient as error:
                 failed = {f"segment {segment.number} of {segment.of} of {segment.table}": str(error)}
             else:
@@ -128,9 +128,9 @@ class Runner:
                 self._sleep(min(10.0, 0.1 * 2**attempt))
         return segment
 
-    def _effort(self) -> Effort:
+    def _deadline(self) -> Deadline:
         end = self._clock() + _PAGE_SECONDS
-        return Effort(lambda: end - self._clock(), margin=0.0, sleep=self._sleep)
+        return Deadline(lambda: end - self._clock(), margin=0.0, sleep=self._sleep)
 
 
 def _keep(examples: dict[Any, Any], key: Any, value: Any) -> None:

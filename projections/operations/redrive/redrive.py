@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from projections.engine.effort import Effort, Run, one_by_one
+from projections.engine.counters import Counters
+from projections.engine.deadline import Deadline
 from projections.engine.embeds import Push
 from projections.engine.groups import Generations
 from projections.engine.processor import SETTLE_SECONDS
 from projections.engine.refresh import Refresher, Told
 from projections.engine.registry import Registry, Standing
 from projections.engine.rejections import internal_reason
+from projections.engine.running import Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
-from projections.engine.tally import Tally
 from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient, UsageError
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -103,7 +104,7 @@ class Redrive:
         self._dry = dry
         self._fenced: Store = store
         self._generations = Generations()
-        self.tally = Tally()
+        self.counters = Counters()
         self.items = 0
         self.pushes = 0
 
@@ -156,7 +157,7 @@ class Redrive:
 
     def _refreshed(self, refresher: Refresher, keys: Sequence[ItemKey], told: _Told) -> list[Push]:
         known = {key: told.known[key] for key in keys}
-        return refresher.keys(keys, self._effort(), known, told.removed, told.records)
+        return refresher.keys(keys, self._deadline(), known, told.removed, told.records)
 
     def _item(self, key: ItemKey, told: _Told, standing: Standing) -> tuple[ItemKey, list[Push], list[str]]:
         refresher = self._refresher(standing, one_by_one)
@@ -180,13 +181,13 @@ class Redrive:
             run=run,
             clock=self._now,
             pace=self._pace,
-            tally=self.tally,
+            counters=self.counters,
             reserved=RESERVED,
         )
 
-    def _effort(self) -> Effort:
+    def _deadline(self) -> Deadline:
         end = self._clock() + _SECONDS
-        return Effort(lambda: end - self._clock(), margin=0.0, sleep=self._sleep)
+        return Deadline(lambda: end - self._clock(), margin=0.0, sleep=self._sleep)
 
     # Pushes
 
@@ -195,7 +196,7 @@ class Redrive:
         again: list[Push] = []
         for push in pushes:
             try:
-                self._effort().retry(partial(refresher.embedder.raise_fence, push))
+                self._deadline().retry(partial(refresher.embedder.raise_fence, push))
                 self.pushes += 1
                 if self._send is not None:
                     self._send.send([(push, 0.0)])
@@ -223,7 +224,7 @@ class Redrive:
         """All pages of one pass; the second one goes to `again`."""
         page: Push | None = push
         while page is not None:
-            more, hopeless = self._effort().retry(partial(self._page, page, refresher))
+            more, hopeless = self._deadline().retry(partial(self._page, page, refresher))
             for key, reason in hopeless:
                 yield push, f"{push.rule}: {encode_key(key)}: {reason}"
             following = refresher.embedder.following(page, more)
@@ -234,7 +235,7 @@ class Redrive:
                 page = following[0]
 
     def _page(self, push: Push, refresher: Refresher) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
-        return refresher.embedder.push_page(push, self._effort())
+        return refresher.embedder.push_page(push, self._deadline())
 
     # Dead letters of the task queue
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from projections.engine import rebuild
 from projections.engine.application import ApplicationItems
 from projections.engine.copies import Copier, CopyHeal
-from projections.engine.effort import Effort, Run, one_by_one
+from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations
 from projections.engine.indexes import index_write, write_index
 from projections.engine.leases import name_of_lease
@@ -31,6 +31,7 @@ from projections.engine.plan import Rejected
 from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, Standing
 from projections.engine.rejections import internal_reason
+from projections.engine.running import Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, Misconfigured, Transient, UsageError
 from projections.language.contribution import Contributions
@@ -164,7 +165,7 @@ class Repair:
 
     def _refresh(self, keys: Sequence[ItemKey]) -> None:
         items = dict.fromkeys(keys)
-        self._patiently(lambda refresher, effort: refresher.sources(items, effort, publish=True))
+        self._patiently(lambda refresher, deadline: refresher.sources(items, deadline, publish=True))
 
     def _copies(self, subjects: Sequence[Subject]) -> None:
         for subject in subjects:
@@ -177,8 +178,8 @@ class Repair:
         for subject in subjects:
             self._attempt(subject.key, partial(self._index, subject))
 
-    def _index(self, subject: Subject, effort: Effort) -> None:
-        effort.check()
+    def _index(self, subject: Subject, deadline: Deadline) -> None:
+        deadline.check()
         key = decode_key(subject.key)
         image = self._store.get(key)
         item = self._program.recognise(key, image) if image is not None else None
@@ -211,13 +212,13 @@ class Repair:
         for target, generation in opened.items():
             self._attempt(target[1], partial(self._each, rebuild.sweep, target, generation))
 
-    def _close(self, target: Target, opened: dict[Target, int], effort: Effort) -> None:
-        opened[target] = rebuild.close(self._store, self._program, target, self._generations, effort, self._clock)
+    def _close(self, target: Target, opened: dict[Target, int], deadline: Deadline) -> None:
+        opened[target] = rebuild.close(self._store, self._program, target, self._generations, deadline, self._clock)
 
     def _each(
-        self, step: Callable[[Store, Target, int], None], target: Target, generation: int, effort: Effort
+        self, step: Callable[[Store, Target, int], None], target: Target, generation: int, deadline: Deadline
     ) -> None:
-        effort.check()
+        deadline.check()
         step(self._store, target, generation)
 
     def _move(self, opened: Mapping[Target, int], images: Sequence[Image]) -> None:
@@ -230,19 +231,19 @@ class Repair:
             if any((rule, target) in opened for rule, targets in contributions.items() for target in targets):
                 found[decode_key(source_of(image))] = None
         if found:
-            self._patiently(lambda refresher, effort: refresher.sources(found, effort))
+            self._patiently(lambda refresher, deadline: refresher.sources(found, deadline))
 
     def _publish(self, targets: set[Target]) -> None:
-        self._patiently(lambda refresher, effort: refresher.publish(targets, effort))
+        self._patiently(lambda refresher, deadline: refresher.publish(targets, deadline))
 
     # What fails
 
-    def _patiently(self, work: Callable[[Refresher, Effort], object]) -> None:
+    def _patiently(self, work: Callable[[Refresher, Deadline], object]) -> None:
         """Refreshes, and what fails once more; what stays failed is noted."""
         refresher = self._refresher()
         for _ in range(_MOST_TRIES):
             refresher.failed.clear()
-            work(refresher, _effort(self._sleep))
+            work(refresher, _deadline(self._sleep))
             if not refresher.failed:
                 break
         self._note(self.failed, refresher.failed)
@@ -252,10 +253,10 @@ class Repair:
             else:
                 self._note(self.rejected, {one.key or "": one.reason})
 
-    def _attempt(self, key: str, work: Callable[[Effort], object]) -> None:
-        effort = _effort(self._sleep)
+    def _attempt(self, key: str, work: Callable[[Deadline], object]) -> None:
+        deadline = _deadline(self._sleep)
         try:
-            effort.retry(partial(work, effort), tries=_MOST_TRIES)
+            deadline.retry(partial(work, deadline), tries=_MOST_TRIES)
         except Misconfigured:
             raise
         except Transient as error:
@@ -297,9 +298,9 @@ def repair_found(
     return repair, list(cautious.examples)
 
 
-def _effort(sleep: Callable[[float], None]) -> Effort:
+def _deadline(sleep: Callable[[float], None]) -> Deadline:
     end = time.monotonic() + _SECONDS
-    return Effort(lambda: end - time.monotonic(), margin=0.0, sleep=sleep)
+    return Deadline(lambda: end - time.monotonic(), margin=0.0, sleep=sleep)
 
 
 def _batches(some: Iterable[T], size: int) -> Iterator[list[T]]:

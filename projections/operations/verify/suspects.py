@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from projections.engine.effort import Run, one_by_one
+from projections.engine.running import Run, one_by_one
 from projections.operations.verify.drift import LEFT_OVER, Drift
 from projections.operations.verify.examine import Examiner, Finding
 from projections.operations.verify.looks import DRIFT, FINE, Look, told_apart

@@ -12,8 +12,8 @@ from itertools import chain, islice
 from typing import Any
 
 from projections.engine.application import ApplicationItems
-from projections.engine.effort import Run, one_by_one
 from projections.engine.ledger_items import LEDGER
+from projections.engine.running import Run, one_by_one
 from projections.engine.store import Image, Store
 from projections.operations.verify.drift import Drift, with_all_sources
 from projections.operations.verify.examine import Examiner

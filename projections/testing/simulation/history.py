@@ -20,11 +20,11 @@ from greenlet import getcurrent, greenlet
 
 from projections.aws.wiring import StreamHandler
 from projections.engine import ledger, rebuild, registry
-from projections.engine.effort import Run, one_by_one
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import Target
 from projections.engine.processor import SETTLE_SECONDS, Processor, Rejected
 from projections.engine.registry import FILLING, LIVE, TRIED, Registry, Replaced, RuleState
+from projections.engine.running import Run, one_by_one
 from projections.engine.store import Delete, Image, ItemKey, Store, Write
 from projections.errors import Misconfigured, Transient, UsageError
 from projections.language.keys import encode_key

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from projections.engine import rebuild
-from projections.engine.effort import Effort, Run
+from projections.engine.deadline import Deadline
 from projections.engine.embeds import Push
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import Entry, Target
@@ -21,6 +21,7 @@ from projections.engine.plan import Rejected
 from projections.engine.processor import SETTLE_SECONDS
 from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RuleState
+from projections.engine.running import Run
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Transient
 from projections.language.keys import decode_key
@@ -97,7 +98,7 @@ class Bench:
     ) -> None:
         self.program = edition.program
         self.store = store
-        self.effort = Effort(invocation.remaining, sleep=invocation.sleep, chance=chance)
+        self.deadline = Deadline(invocation.remaining, sleep=invocation.sleep, chance=chance)
         self.generations = generations
         self.chance = chance
         self.now = now
@@ -127,7 +128,7 @@ class Bench:
 
     def goes_on(self, invocation: Invocation) -> None:
         """The same process, in another piece: it knows what it knew."""
-        self.effort = Effort(invocation.remaining, sleep=invocation.sleep, chance=self.chance)
+        self.deadline = Deadline(invocation.remaining, sleep=invocation.sleep, chance=self.chance)
         self.sleep = invocation.sleep
 
     def does(self, job: Job, place: Place) -> Place:
@@ -165,7 +166,7 @@ class Bench:
         embedder.raise_fence(push)
         page: Push | None = push
         while page is not None:
-            more, _ = embedder.push_page(page, self.effort)
+            more, _ = embedder.push_page(page, self.deadline)
             following = embedder.following(page, more)
             if following is None:
                 break
@@ -241,7 +242,7 @@ class Refresh(Job):
         return Place("keys")
 
     def work(self, place: Place, bench: Bench) -> Place:
-        for push in bench.refresher.keys(self._keys, bench.effort, self._known, self._removed, self._told):
+        for push in bench.refresher.keys(self._keys, bench.deadline, self._known, self._removed, self._told):
             bench.push(push)
         bench.settle()
         return DONE
@@ -269,21 +270,21 @@ class Rebuild(Job):
             program = self.edition.program
             return Place(
                 "entries",
-                rebuild.close(bench.fenced, program, self.target, bench.generations, bench.effort, bench.clock),
+                rebuild.close(bench.fenced, program, self.target, bench.generations, bench.deadline, bench.clock),
             )
         bench.generations.at_least(self.target, generation)
         if phase == "entries":
             rule, target = self.target
             entries, after = bench.entries(after)
             keys = [key for key, entry in entries.items() if target in entry.contributions.get(rule, {})]
-            bench.refresher.sources(dict.fromkeys(keys), bench.effort)
+            bench.refresher.sources(dict.fromkeys(keys), bench.deadline)
             bench.settle()
             return Place("entries", generation, after) if after is not None else Place("reopen", generation)
         if phase == "reopen":
             rebuild.reopen(bench.fenced, self.target, generation)
             return Place("publish", generation)
         if phase == "publish":
-            bench.refresher.publish([self.target], bench.effort)
+            bench.refresher.publish([self.target], bench.deadline)
             bench.settle()
             return Place("sweep", generation)
         rebuild.sweep(bench.fenced, self.target, generation)
@@ -329,7 +330,7 @@ class Backfill(Job):
         if not left:
             backfill.forward(newest)
             return place
-        done = backfill.page(newest, left[int(bench.chance() * len(left))], bench.effort)
+        done = backfill.page(newest, left[int(bench.chance() * len(left))], bench.deadline)
         backfill.release()
         if done.failed:
             raise Transient("not all of a page could be done")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Any
 
-from projections.engine.effort import Effort
+from projections.engine.deadline import Deadline
 from projections.engine.registry import Registry, Standing
 from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.progress import Run
@@ -133,7 +133,7 @@ class Stage(World):
         """All pages of a run's phase."""
         while left := [segment for segment in backfill.segments(run) if not segment.done]:
             for segment in left:
-                done = backfill.page(run, segment, effort())
+                done = backfill.page(run, segment, deadline())
                 assert done.failed == {}
                 assert [one for one in done.rejected if not one.reason.startswith("occupied:")] == []
                 self.occupied |= {one.key or "" for one in done.rejected}
@@ -169,8 +169,8 @@ class Stage(World):
         return [r["dynamodb"]["Keys"]["PK"]["S"] for r in records if r["eventName"] == "REMOVE"]
 
 
-def effort() -> Effort:
-    return Effort(lambda: 900.0, sleep=lambda seconds: None)
+def deadline() -> Deadline:
+    return Deadline(lambda: 900.0, sleep=lambda seconds: None)
 
 
 def before(stage: World, method: str, work: Callable[[], Any], call: int = 0) -> None:

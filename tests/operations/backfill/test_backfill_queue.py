@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from projections.engine.effort import Effort, OutOfTime
+from projections.engine.deadline import Deadline, OutOfTime
 from projections.engine.embeds import Push
 from projections.engine.plan import Rejected
 from projections.engine.registry import FILLING, LIVE
@@ -20,7 +20,7 @@ from projections.operations.backfill.progress import Run
 from projections.operations.pacing import Pacer
 from projections.operations.tasks import BackfillTask, Tasks, read, write
 from projections.operations.worker import MARGIN_SECONDS, Work, WorkerHandler
-from tests.operations.backfill.stage import ALL, LIKES, TAGS, Died, Stage, before, effort
+from tests.operations.backfill.stage import ALL, LIKES, TAGS, Died, Stage, before, deadline
 
 
 class Line:
@@ -264,7 +264,7 @@ def test_a_function_whose_time_is_up_in_the_middle_of_a_page_says_so() -> None:
     (segment,) = line.stage.backfill().segments(run)
     before(line.stage, "get_many", lambda: line.stage.clock.sleep(50.0))
     end = line.stage.clock.now + 60.0
-    short = Effort(lambda: end - line.stage.clock.now, margin=20.0, sleep=line.stage.clock.sleep)
+    short = Deadline(lambda: end - line.stage.clock.now, margin=20.0, sleep=line.stage.clock.sleep)
     task = BackfillTask(run.name, segment.phase, segment.table, segment.number)
     with pytest.raises(OutOfTime, match=r"a page could not be done, main\|USER.*time is nearly up"):
         queued.work(line.stage.backfill(page=100), task, short, line.tasks)
@@ -318,7 +318,7 @@ def test_a_run_that_is_overtaken_in_the_middle_of_a_page_is_dropped() -> None:
         return look(*arguments)
 
     backfill.progress.segment = segment  # type: ignore[method-assign]
-    assert queued.work(backfill, task, effort(), line.tasks) is None
+    assert queued.work(backfill, task, deadline(), line.tasks) is None
 
 
 @pytest.mark.parametrize("allowed", [False, True])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from projections.engine.effort import Effort
+from projections.engine.deadline import Deadline
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import LIVE, RETIRING, TRIED, WITHOUT, Registry, former
 from projections.engine.store import Image, ItemKey, Write
@@ -380,7 +380,7 @@ def test_each_item_that_a_retired_rule_wrote_on_begins_with_a_short_pause() -> N
     after.store.write = refuse_once  # type: ignore[method-assign]
     pauses: list[float] = []
     for segment in backfill.segments(run):
-        done = backfill.page(run, segment, Effort(lambda: 900.0, sleep=pauses.append, chance=lambda: 1.0))
+        done = backfill.page(run, segment, Deadline(lambda: 900.0, sleep=pauses.append, chance=lambda: 1.0))
         assert done.failed == {}
     assert len(refused) > 5
     assert pauses == [0.04] * len(refused)

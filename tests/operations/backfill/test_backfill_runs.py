@@ -16,7 +16,7 @@ from projections.operations.backfill.backfill import Overtaken
 from projections.operations.backfill.progress import Progress
 from projections.operations.backfill.runner import Runner
 from tests.engine.world import World
-from tests.operations.backfill.stage import ALL, BEGINNING, LIKES, TAGS, Clock, Died, Stage, effort
+from tests.operations.backfill.stage import ALL, BEGINNING, LIKES, TAGS, Clock, Died, Stage, deadline
 
 
 def mortal(stage: Stage, deaths: int) -> None:
@@ -91,7 +91,7 @@ def test_no_death_shortens_a_wait(deaths: int) -> None:
                         after.clock.now
                     )
                     while not segment.done:
-                        segment = backfill.page(run, segment, effort()).segment
+                        segment = backfill.page(run, segment, deadline()).segment
                 run, _ = backfill.forward(run)
                 watch()
         watch()
@@ -130,7 +130,7 @@ def test_a_run_of_rules_that_were_replaced_and_came_back_begins_anew() -> None:
     run = backfill.begin(segments=1)
     Registry(stage.under(LIKES + TAGS).program, stage.store).enforce()
     with pytest.raises(Overtaken):
-        backfill.page(run, backfill.segments(run)[0], effort())
+        backfill.page(run, backfill.segments(run)[0], deadline())
     with pytest.raises(Misconfigured, match="says nothing"):
         backfill.begin(segments=1)
     back = stage.under(LIKES, "{tags: remove}")
@@ -201,7 +201,7 @@ def test_two_at_once_do_everything_once() -> None:
         assert now is not None
         left = [segment for segment in other.segments(now) if not segment.done]
         if left and now.ready <= stage.clock.now:
-            other.page(now, turns.choice(left), effort())
+            other.page(now, turns.choice(left), deadline())
 
     run = stage.work(one, run, beside)
     stage.settle()
@@ -219,10 +219,10 @@ def test_a_segment_that_somebody_else_brought_further_is_not_brought_back() -> N
     backfill = stage.backfill(page=3)
     run = backfill.begin(segments=1)
     (start,) = backfill.segments(run)
-    second = backfill.page(run, start, effort())
-    third = backfill.page(run, second.segment, effort())
+    second = backfill.page(run, start, deadline())
+    third = backfill.page(run, second.segment, deadline())
     assert second.ours
-    late = backfill.page(run, start, effort())
+    late = backfill.page(run, start, deadline())
     assert not late.ours
     assert late.segment == third.segment == backfill.segments(run)[0]
 
@@ -240,7 +240,7 @@ def test_a_note_whose_answer_was_lost_is_ones_own() -> None:
             original(update)  # as botocore does, when an answer is lost
 
     stage.store.write = write  # type: ignore[method-assign]
-    assert backfill.page(run, backfill.segments(run)[0], effort()).ours
+    assert backfill.page(run, backfill.segments(run)[0], deadline()).ours
 
 
 def test_what_earlier_runs_noted_is_forgotten() -> None:

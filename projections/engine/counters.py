@@ -1,11 +1,11 @@
-"""What was done, counted: for metrics, and safe for the threads that do it."""
+"""Counts of what was done, for metrics. Safe for the threads that do it."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
 
-__all__ = ["COUNTS", "Tally"]
+__all__ = ["COUNTS", "Counters"]
 
 COUNTS = (
     "records",
@@ -32,7 +32,7 @@ rejected; lists published without the elements that exceed their size limit; une
 program."""
 
 
-class Tally:
+class Counters:
     """Counts by the names in COUNTS, all of them from the start."""
 
     def __init__(self) -> None:
