@@ -98,7 +98,7 @@ def surroundings() -> Iterator[Mapping[str, str]]:
     """The environment in which the handlers find their tables."""
     program = Program.from_document(load(_RULES).canonical())
     memory = MemoryStore({**program.tables, "ledger": LEDGER_SCHEMA})
-    Registry(program, memory).standing()
+    Registry(program, memory).read_or_create()
     with _served(answers(memory.get(REGISTRY))) as endpoint, tempfile.TemporaryDirectory() as directory:
         rules = Path(directory, "rules.json")
         rules.write_text(json.dumps(program.document))

@@ -73,7 +73,7 @@ def ours() -> Callable[[list[dict[str, Any]]], None]:
     rules = program()
     schemas = {**rules.tables, "ledger": LEDGER_SCHEMA}
     memory = MemoryStore(schemas)
-    Registry(rules, memory).standing()
+    Registry(rules, memory).read_or_create()
     dynamodb = _stubbed(client(endpoint_url=_ENDPOINT), memory.get(REGISTRY))
     store = DynamoDBStore(dynamodb, {"main": TABLE, "ledger": "ledger"}, schemas)
     processor = Processor(rules, store, tables={TABLE: "main"})

@@ -83,7 +83,7 @@ class _Growing:
         self._width = min(targets, _TARGETS_OF_A_BATCH)
         self._number = 0
         store.fill(TABLE, ({**_post(post), "title": {"S": "T"}} for post in range(targets)))
-        Registry(rules, store).standing()
+        Registry(rules, store).read_or_create()
         self._processor = Processor(rules, store, tables={TABLE: TABLE})
 
     def likes(self, users: Iterable[int]) -> list[dict[str, Any]]:

@@ -79,7 +79,7 @@ class _Place:
         else:
             size = next(size for size, name in OURS.items() if name == way)
             store = DynamoDBStore(self.dynamodb, names, schemas)
-            Registry(rules, store).standing()
+            Registry(rules, store).read_or_create()
             labels = {"main": stream_label(arn)}
             processor = Processor(rules, store, tables={TABLE: "main"}, labels=labels, run=at_once(THREADS))
             handler = StreamHandler(processor)

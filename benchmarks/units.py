@@ -64,7 +64,7 @@ class Bench:
         store = DynamoDBStore(
             ours, self._names, schemas, Meter()
         )  # it asks for units in the bodies that it writes itself
-        Registry(rules, store).standing()  # the first invocation ever makes it
+        Registry(rules, store).read_or_create()  # the first invocation ever makes it
         try_statements(store)
         self._processor = Processor(rules, store, tables={TABLE: "main"})
         self._metered, self._metered_theirs = metered(ours), metered(self._theirs)

@@ -26,7 +26,7 @@ from typing import Any
 from projections.aws.clients import client, create_table, delete_table
 from projections.aws.wiring import at_once
 from projections.engine.ledger_items import group_key, member_key, members_key
-from projections.engine.registry import LIVE, Registered, Standing
+from projections.engine.registry import LIVE, Registered, RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Page
 from projections.language.contribution import canonical_text
 from projections.language.keys import encode_key
@@ -135,14 +135,14 @@ def measure(endpoint: str, items: int, rounds: int = 3) -> Iterator[Verified]:
             store = DynamoDBStore(dynamodb, names, schemas)
             backfill = Backfill(program, store, now=lambda: datetime.now(UTC), run=at_once(3 * SEGMENTS))
             Runner(backfill).work(backfill.begin(segments=SEGMENTS, wait=0.0))
-            standing = backfill.registry.look()
+            snapshot = backfill.registry.read()
             scanned, verified, read = float("inf"), float("inf"), 0
             for _ in range(rounds):
                 seconds, count = _plain_scan(by_hand, names["main"])
                 assert count == items
                 scanned = min(scanned, seconds)
                 with Scratch() as scratch:
-                    one = Verification(Scope(program, standing), store, scratch, threads=SEGMENTS, patience=0.0)
+                    one = Verification(Scope(program, snapshot), store, scratch, threads=SEGMENTS, patience=0.0)
                     started = time.perf_counter()
                     one.all()
                     verified = min(verified, time.perf_counter() - started)
@@ -223,7 +223,7 @@ def _made_up(items: int) -> float:
     """Memory above idle, in MB, of a verification of so many items."""
     program = Program.from_document(loads(_HEAD + _COUNT + _NEWEST).canonical())
     rules = {name: Registered(rule.fingerprint, LIVE) for name, rule in program.rules.items()}
-    scope = Scope(program, Standing(1, program.fingerprint, frozenset(), rules))
+    scope = Scope(program, RegistrySnapshot(1, program.fingerprint, frozenset(), rules))
     idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with Scratch() as scratch:
         store: Any = _MadeUp(program, items)

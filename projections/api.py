@@ -165,11 +165,11 @@ def backfill(
     runner = Runner(one)
     if dry_run:
         phases = runner.rehearse(one.rehearsed(tuple(only), segments))
-        complete, standing = not runner.failed, one.registry.preview()
+        complete, snapshot = not runner.failed, one.registry.preview()
     else:
         run = one.begin(rules=tuple(only), segments=segments, wait=wait, allow_delete=allow_delete, restart=restart)
         run = runner.work(run)
-        phases, complete, standing = one.report(run), run.done, one.registry.standing()
+        phases, complete, snapshot = one.report(run), run.done, one.registry.read_or_create()
     by_rule: dict[str, Counter[str]] = {}
     counts: Counter[str] = Counter()
     for name, number in (pair for counted in phases.values() for pair in counted.items()):
@@ -177,7 +177,7 @@ def backfill(
         (by_rule.setdefault(rule, Counter()) if rule else counts)[what] += number
     return BackfillResult(
         complete,
-        {name: known.state for name, known in standing.rules.items()},
+        {name: known.state for name, known in snapshot.rules.items()},
         dict(counts),
         {name: dict(counted) for name, counted in by_rule.items()},
         dict(runner.failed),
@@ -237,8 +237,8 @@ def verify(
 
     if sample is not None and not 0 < sample <= 1:
         raise UsageError(f"sample is {sample}. It is a share of the tables: above 0, and 1 at most")
-    standing = Registry(rules.program, store).look() if _has_ledger(store) else None
-    scope = Scope(rules.program, standing, only)
+    snapshot = Registry(rules.program, store).read() if _has_ledger(store) else None
+    scope = Scope(rules.program, snapshot, only)
     if repair and scope.offline:
         raise UsageError("there is nothing to repair yet: deploy these rules, or run a backfill")
     run = at_once(3 * segments)

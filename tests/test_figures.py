@@ -132,7 +132,7 @@ def test_what_is_charged_is_what_a_rehearsal_says(units: Measured) -> None:
     """The account of `explain` and `cost`, which knows the sizes of items, on the same records."""
     rules = program()
     memory = MemoryStore({**rules.tables, "ledger": LEDGER_SCHEMA})
-    Registry(rules, memory).standing()
+    Registry(rules, memory).read_or_create()
     for post in range(10):
         memory.seed("main", {"PK": {"S": f"POST#{post}"}, "SK": {"S": "METADATA"}, "title": {"S": "T"}})
     store = RecordingStore(memory)

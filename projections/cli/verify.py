@@ -97,8 +97,8 @@ def command(
         threads=4 * segments,
         without_ledger=True,
     )
-    standing = Registry(live.program, live.store).look() if "ledger" in live.names else None
-    scope = Scope(live.program, standing, only)
+    snapshot = Registry(live.program, live.store).read() if "ledger" in live.names else None
+    scope = Scope(live.program, snapshot, only)
     if repair and scope.offline:
         raise UsageError("there is nothing to repair yet: deploy these rules, or run `projections backfill`")
     with Scratch() as scratch, Progress(live, quiet=as_json) as progress:

@@ -61,8 +61,8 @@ class InForce:
         program = self._projector.program
         self._findings(review(self._file.path).findings)
         store = self._projector.store
-        standing = Registry(program, store).look()
-        if standing is None:
+        snapshot = Registry(program, store).read()
+        if snapshot is None:
             held = any(store.scan(name, limit=1).items for name in program.tables)
             if held and self._undecided:
                 raise UsageError(
@@ -73,18 +73,18 @@ class InForce:
             if wanted and not stream_first:
                 self.backfill(program)
             else:
-                Registry(program, store, LIVE).standing()
+                Registry(program, store, LIVE).read_or_create()
             return wanted and stream_first
-        if standing.program != program.fingerprint and self._undecided:
+        if snapshot.program != program.fingerprint and self._undecided:
             raise UsageError(
                 "other rules are in force on these tables, and deployed functions that have them would stop. Use tables of "
                 "your own; or say --backfill or --no-backfill, and these rules take over"
             )
-        program = self._without_vanished(program, [name for name in standing.rules if "@" not in name])
+        program = self._without_vanished(program, [name for name in snapshot.rules if "@" not in name])
         unfinished = Progress(store).run()
         if (
-            Registry(program, store).preview() != standing
-            or any(one.state != LIVE for one in standing.rules.values())
+            Registry(program, store).preview() != snapshot
+            or any(one.state != LIVE for one in snapshot.rules.values())
             or (unfinished is not None and not unfinished.done)
         ):
             self.backfill(program)
@@ -124,9 +124,11 @@ class InForce:
         store = self._projector.store_for(program)
         if self._wanted is False or self._undecided:
             registry = Registry(program, store)
-            standing = registry.standing() if self._undecided else registry.enforce()  # undecided: in force already
+            snapshot = (
+                registry.read_or_create() if self._undecided else registry.activate()
+            )  # undecided: in force already
             self._projector.use(program, store)
-            filling = [name for name, one in standing.rules.items() if one.state == FILLING]
+            filling = [name for name, one in snapshot.rules.items() if one.state == FILLING]
             if filling:
                 text = styled("[yellow]{}: incomplete, and so not published, before a backfill[/]", ", ".join(filling))
                 self._tell.note(text, "filling", rules=filling)

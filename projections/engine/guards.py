@@ -53,8 +53,8 @@ class Guard(NamedTuple):
 class Guards:
     """Reads and writes the guards of one program's rules on the items of one ledger.
 
-    `ledger` is the id of the ledger (`Standing.ledger`). None accepts the guards of any ledger and of any key: for tools
-    that read items without access to a ledger.
+    `ledger` is the id of the ledger (`RegistrySnapshot.ledger`). None accepts the guards of any ledger and of any key: for
+    tools that read items without access to a ledger.
     """
 
     def __init__(self, program: Program, ledger: str | None) -> None:

@@ -110,7 +110,8 @@ def plan(
     """What the records of a batch ask for, per item in the order in which they come.
 
     `guards` reads the guards of the ledger that the records are applied to; without it those of any ledger are valid.
-    `settles` returns whether a rule with `expired: keep` settles expiries now (`Standing.settles`). Raises OutOfTime.
+    `settles` returns whether a rule with `expired: keep` settles expiries now (`RegistrySnapshot.settles`). Raises
+    OutOfTime.
     """
     guards = guards or Guards(program, None)
     made = Plan()

@@ -1,7 +1,7 @@
 """The way of a batch of stream records: decode → admit → plan → commit → publish → forget.
 
     decode    records as they came → `Record`s, by item in the order of their versions
-    admit     the registry → `Standing`: may these rules be applied now? Else the whole batch is delivered again
+    admit     the registry → `RegistrySnapshot`: may these rules be applied now? Else the whole batch is delivered again
     plan      records → `Plan`, pure (`engine.plan`)
     commit    changes of contributions → the ledger, many source items per transaction (`engine.ledger`)
     publish   what groups say → their targets (`engine.publishing`)
@@ -46,7 +46,7 @@ from projections.engine.plan import INTERNAL, Plan, Rejected, plan
 from projections.engine.publishing import Publisher, unpublished
 from projections.engine.recent import forget, owing, relieved
 from projections.engine.records import WHOLE_BATCH, Record, decode, is_sequence
-from projections.engine.registry import LIVE, Registry, RuleState, Standing
+from projections.engine.registry import LIVE, Registry, RegistrySnapshot, RuleState
 from projections.engine.rejections import distinct, internal, is_internal, of_child, refused, rejected_by, trace_of
 from projections.engine.running import Run, in_few_pieces, one_by_one
 from projections.engine.store import ItemKey, Store
@@ -188,7 +188,7 @@ class _Batch:
         self._store = setup.store
         self._run = setup.run
         self.deadline = deadline
-        self._standing: Standing | None = None
+        self._snapshot: RegistrySnapshot | None = None
         self.failures: dict[str, str] = {}
         self.rejected: list[Rejected] = []
         self.internal: list[str] = []
@@ -228,8 +228,8 @@ class _Batch:
         """Whether the rules are in force; if not, or if that cannot be told now, all records are reported as failed."""
         reason = OUTDATED
         try:
-            self._standing = self.deadline.retry(self._setup.registry.admit)
-            if not self._standing.outdated(self._program):
+            self._snapshot = self.deadline.retry(self._setup.registry.admit)
+            if not self._snapshot.outdated(self._program):
                 return True
         except Misconfigured:
             raise
@@ -241,8 +241,8 @@ class _Batch:
     @cached_property
     def guards(self) -> Guards:
         """The guards of the rules on the items of this ledger. Once the registry was read."""
-        assert self._standing is not None
-        return Guards(self._program, self._standing.ledger)
+        assert self._snapshot is not None
+        return Guards(self._program, self._snapshot.ledger)
 
     def give_up(self, records: Sequence[Any], reason: str) -> None:
         """Reports all records as failed, and none as rejected: they are delivered again."""
@@ -250,11 +250,11 @@ class _Batch:
         self._fail(_sequences(records), reason)
 
     def _publishes(self, rule: Rule) -> bool:
-        return self._standing is None or self._standing.publishes(rule)
+        return self._snapshot is None or self._snapshot.publishes(rule)
 
     def settles(self, rule: Rule) -> bool:
         """Return whether an expiry under the rule is settled. Known once the batch is admitted."""
-        return self._standing is not None and self._standing.settles(rule)
+        return self._snapshot is not None and self._snapshot.settles(rule)
 
     def decode(self, records: Sequence[Any]) -> list[Record]:
         decoded = []

@@ -37,7 +37,7 @@ from projections.engine.plan import Rejected, release_of
 from projections.engine.publishing import Publisher, unpublished
 from projections.engine.recent import TOMBSTONE_SECONDS, forget, owing, relieved
 from projections.engine.records import Record
-from projections.engine.registry import SHADOW, Standing
+from projections.engine.registry import SHADOW, RegistrySnapshot
 from projections.engine.rejections import internal, internal_reason, is_internal, refused, rejected_by, rejection
 from projections.engine.running import Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
@@ -113,7 +113,7 @@ def goal_of(
 class Refresher:
     """Refreshes items, many at a time. What cannot be done is gathered, never raised for one item's sake.
 
-    `standing` is the registry: which rules publish now, and the id of the ledger. `failed` has what is to be tried again by
+    `snapshot` is the registry: which rules publish now, and the id of the ledger. `failed` has what is to be tried again by
     encoded key, with the reason; `rejected` what no repetition will achieve. `reserved` is how many actions the store adds
     to each transaction. Raises `errors.Misconfigured`.
     """
@@ -122,7 +122,7 @@ class Refresher:
         self,
         program: Program,
         store: Store,
-        standing: Standing,
+        snapshot: RegistrySnapshot,
         *,
         generations: Generations | None = None,
         run: Run[Any] = one_by_one,
@@ -134,9 +134,9 @@ class Refresher:
     ) -> None:
         self._program = program
         self._store = store
-        self._publishes = publishes = standing.publishes
-        self._settles = standing.settles
-        self.guards = guards = Guards(program, standing.ledger)
+        self._publishes = publishes = snapshot.publishes
+        self._settles = snapshot.settles
+        self.guards = guards = Guards(program, snapshot.ledger)
         self._items = ApplicationItems(program, store, guards)
         self._run = run
         self._clock = clock

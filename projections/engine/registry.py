@@ -51,16 +51,16 @@ from projections.language.rules import Rule
 __all__ = [
     "FILLING",
     "LIVE",
+    "PROVISIONAL",
     "REGISTRY",
     "RETIRING",
     "SHADOW",
-    "TRIED",
     "WITHOUT",
     "Registered",
     "Registry",
+    "RegistrySnapshot",
     "Replaced",
     "RuleState",
-    "Standing",
     "former",
     "rule_key",
 ]
@@ -73,7 +73,7 @@ FILLING: RuleState = "filling"
 LIVE: RuleState = "live"
 RETIRING: RuleState = "retiring"
 """Of a rule that is gone, or of another version of one, whose traces a backfill is to remove."""
-TRIED: RuleState = "tried"
+PROVISIONAL: RuleState = "tried"
 """Of a version of a rule that functions have worked with and that was not in force."""
 
 WITHOUT = "-"
@@ -115,7 +115,7 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RegistrySnapshot:
     """The registry as read. `program` is the fingerprint of the one in force, `past` those it replaced.
 
     `epoch` is raised by every change of rules or states, `since` is the epoch in which the program came into force (0 if
@@ -131,12 +131,12 @@ class Standing:
     since: int = 0
 
     @property
-    def enforced(self) -> int:
+    def active_since(self) -> int:
         """The epoch in which the program came into force."""
         return self.since or self.epoch
 
     @classmethod
-    def read(cls, item: Image) -> Standing:
+    def read(cls, item: Image) -> RegistrySnapshot:
         return cls(
             epoch=int(Decimal(item["epoch"]["N"])),
             program=item["program"]["S"],
@@ -153,23 +153,23 @@ class Standing:
         return program.fingerprint in self.past
 
     @property
-    def in_force(self) -> dict[str, Registered]:
+    def active(self) -> dict[str, Registered]:
         """The rules as they are in force, without other versions and those that are retired."""
         return {name: one for name, one in self.rules.items() if "@" not in name and one.state != RETIRING}
 
-    def beside(self, program: Program) -> list[str]:
+    def inactive(self, program: Program) -> list[str]:
         """What of these rules is not in force, by name and version: new and changed rules, and what they are `WITHOUT`."""
         if program.fingerprint == self.program:
             return []
-        in_force = {name: one.fingerprint for name, one in self.in_force.items()}
+        active = {name: one.fingerprint for name, one in self.active.items()}
         theirs = {name: rule.fingerprint for name, rule in program.rules.items()}
-        names = [former(name, version) for name, version in theirs.items() if in_force.get(name) != version]
-        return names + [former(name, WITHOUT) for name in in_force if name not in theirs]
+        names = [former(name, version) for name, version in theirs.items() if active.get(name) != version]
+        return names + [former(name, WITHOUT) for name in active if name not in theirs]
 
-    def tried(self, program: Program) -> dict[str, Registered]:
+    def provisional(self, program: Program) -> dict[str, Registered]:
         """What functions have tried that is neither in force nor these rules' own, by the names of rules."""
         own = {name: rule.fingerprint for name, rule in program.rules.items()}
-        found = {name: one for name, one in self.rules.items() if one.state == TRIED}
+        found = {name: one for name, one in self.rules.items() if one.state == PROVISIONAL}
         return {_base(name): one for name, one in found.items() if own.get(_base(name), WITHOUT) != one.fingerprint}
 
     def state(self, rule: Rule) -> RuleState:
@@ -208,30 +208,30 @@ class Registry:
         self._store = store
         self._new_rules = new_rules
 
-    def standing(self) -> Standing:
+    def read_or_create(self) -> RegistrySnapshot:
         """The registry, which the first one to ask makes. Raises Transient or Misconfigured."""
         for _ in range(_MOST_TRIES):
             item = self._store.get(REGISTRY)
             if item is not None:
-                return Standing.read(item)
+                return RegistrySnapshot.read(item)
             first = self._first()
             if self._put(first, Missing(("pk",)), {name: self._defined(name) for name in self._program.rules}):
                 return first
         raise Transient("the registry keeps appearing and disappearing")
 
-    def admit(self) -> Standing:
+    def admit(self) -> RegistrySnapshot:
         """The registry, for those who are about to record by these rules: what is not in force is noted in it as tried.
 
         That is one write, once per deployment with other rules (and again if a backfill undid what was noted). Of `outdated`
         rules nothing is noted. The definition is kept where traces may be left on items. Raises Transient or Misconfigured.
         """
         for _ in range(_MOST_TRIES):
-            now = self.standing()
+            now = self.read_or_create()
             # what is being retired is noted too: that has to be done once more
-            new = [n for n in now.beside(self._program) if n not in now.rules or now.rules[n].state != TRIED]
+            new = [n for n in now.inactive(self._program) if n not in now.rules or now.rules[n].state != PROVISIONAL]
             if not new or now.outdated(self._program):
                 return now
-            noted = {name: Registered(name.partition("@")[2], TRIED) for name in new}
+            noted = {name: Registered(name.partition("@")[2], PROVISIONAL) for name in new}
             then = replace(now, rules={**now.rules, **noted})
             rules = {name: self._program.rules[_base(name)] for name in new if _base(name) in self._program.rules}
             texts = {name: self._defined(rule.name, tried=True) for name, rule in rules.items() if now.publishes(rule)}
@@ -239,18 +239,18 @@ class Registry:
                 return then
         raise Transient("the registry keeps changing")
 
-    def look(self) -> Standing | None:
+    def read(self) -> RegistrySnapshot | None:
         """The registry if there is one. Raises Transient or Misconfigured."""
         item = self._store.get(REGISTRY)
-        return Standing.read(item) if item is not None else None
+        return RegistrySnapshot.read(item) if item is not None else None
 
-    def enforce(self) -> Standing:
+    def activate(self) -> RegistrySnapshot:
         """Puts this program in force: what it does not share with the one before is filling, what it retires retiring.
 
         Raises Misconfigured, naming rules that vanished without being retired.
         """
         for _ in range(_MOST_TRIES):
-            now = self.standing()
+            now = self.read_or_create()
             after = self._after(now)
             if after == now:
                 close_leases(self._store, before_epoch=now.epoch)  # whoever put them in force may have died before
@@ -267,7 +267,7 @@ class Registry:
                 return after
         raise Transient("the registry keeps changing")
 
-    def _after(self, now: Standing) -> Standing:
+    def _after(self, now: RegistrySnapshot) -> RegistrySnapshot:
         program = self._program
         known_of = program.rules.keys() | program.retired.keys()
         gone = [name for name in now.rules if "@" not in name and name not in known_of]
@@ -305,21 +305,21 @@ class Registry:
             return self._program.retired[rule]
         return "remove" if self.definition(rule) is None else "keep"  # as it was, once
 
-    def preview(self) -> Standing:
-        """What `enforce` would make of the registry, without writing it. Raises Misconfigured as that does."""
-        now = self.look()
+    def preview(self) -> RegistrySnapshot:
+        """What `activate` would make of the registry, without writing it. Raises Misconfigured as that does."""
+        now = self.read()
         return self._after(now) if now is not None else self._first()
 
-    def _first(self) -> Standing:
+    def _first(self) -> RegistrySnapshot:
         rules = {name: Registered(rule.fingerprint, self._new_rules) for name, rule in self._program.rules.items()}
-        return Standing(1, self._program.fingerprint, frozenset(), rules, new_ledger_id(), since=1)
+        return RegistrySnapshot(1, self._program.fingerprint, frozenset(), rules, new_ledger_id(), since=1)
 
-    def complete(self, rules: Iterable[str]) -> Standing:
+    def complete(self, rules: Iterable[str]) -> RegistrySnapshot:
         """The backfill of these rules is complete: what was filling is live. Raises Replaced if others rule by now."""
         names = set(rules)
         for _ in range(_MOST_TRIES):
-            now = self.standing()
-            self._in_force(now)
+            now = self.read_or_create()
+            self._check_active(now)
             after = {
                 name: Registered(known.fingerprint, LIVE) if name in names and known.state == FILLING else known
                 for name, known in now.rules.items()
@@ -328,7 +328,7 @@ class Registry:
                 close_leases(self._store, before_epoch=now.epoch)
                 return now
             close_leases(self._store)
-            then = replace(now, epoch=now.epoch + 1, rules=after, since=now.enforced)
+            then = replace(now, epoch=now.epoch + 1, rules=after, since=now.active_since)
             if self._put(then, _as_read(now)):
                 close_leases(self._store, before_epoch=then.epoch)
                 return then
@@ -338,8 +338,8 @@ class Registry:
         """The traces of these retired rules are removed: nothing has to be known of them any more."""
         names, tries = set(rules), 0
         while tries < _MOST_TRIES:
-            now = self.standing()
-            self._in_force(now)
+            now = self.read_or_create()
+            self._check_active(now)
             retired = sorted(name for name in names if name in now.rules and now.rules[name].state == RETIRING)
             if not retired:
                 close_leases(self._store, before_epoch=now.epoch)
@@ -348,7 +348,7 @@ class Registry:
             gone = retired[:_AT_ONCE]
             left = {name: known for name, known in now.rules.items() if name not in gone}
             # In one transaction: a function may note at any time that it has tried one of them again, and define it.
-            then = replace(now, epoch=now.epoch + 1, rules=left, since=now.enforced)
+            then = replace(now, epoch=now.epoch + 1, rules=left, since=now.active_since)
             tries += not self._put(then, _as_read(now), gone=gone)
         raise Transient("the registry keeps changing")
 
@@ -360,11 +360,11 @@ class Registry:
         item = self._store.get(rule_key(rule))
         return json.loads(item["definition"]["S"]) if item is not None else None
 
-    def _in_force(self, now: Standing) -> None:
+    def _check_active(self, now: RegistrySnapshot) -> None:
         if now.program != self._program.fingerprint:
             raise Replaced("other rules were put in force meanwhile. Run the backfill with those, or again with these.")
 
-    def _former_definitions(self, now: Standing, after: Standing) -> dict[str, str]:
+    def _former_definitions(self, now: RegistrySnapshot, after: RegistrySnapshot) -> dict[str, str]:
         """The definitions of rules as they were, where the rules have changed since, by the names of what they were."""
         changed = [name for name in now.rules if former(name, now.rules[name].fingerprint) in after.rules]
         kept = self._store.get_many([rule_key(former(name, now.rules[name].fingerprint)) for name in changed])
@@ -388,7 +388,7 @@ class Registry:
 
     def _put(
         self,
-        standing: Standing,
+        snapshot: RegistrySnapshot,
         condition: Condition,
         texts: Mapping[str, str] | None = None,
         gone: Iterable[str] = (),
@@ -402,16 +402,16 @@ class Registry:
             Delete(rule_key(name), purpose=_WHY) for name in sorted(gone)[: _AT_ONCE - len(definitions) % _AT_ONCE]
         ]
         values: dict[str, Value] = {
-            "epoch": {"N": str(standing.epoch)},
-            "program": {"S": standing.program},
-            "rules": _wire(standing),
-            "ledger": {"S": standing.ledger},
+            "epoch": {"N": str(snapshot.epoch)},
+            "program": {"S": snapshot.program},
+            "rules": _wire(snapshot),
+            "ledger": {"S": snapshot.ledger},
         }
-        if standing.since:
-            values["since"] = {"N": str(standing.since)}
-        if standing.past:
-            values["past"] = {"SS": sorted(standing.past)}
-        remove = () if standing.past else ("past",)
+        if snapshot.since:
+            values["since"] = {"N": str(snapshot.since)}
+        if snapshot.past:
+            values["past"] = {"SS": sorted(snapshot.past)}
+        remove = () if snapshot.past else ("past",)
         update = Update(REGISTRY, set=values, remove=remove, condition=condition, purpose=_WHY)
         try:
             while len(definitions) > _AT_ONCE:
@@ -451,11 +451,11 @@ def _lost(reason: Reason | None) -> bool:
     return reason is not None and reason.kind == "condition"
 
 
-def _as_read(standing: Standing) -> Condition:
+def _as_read(snapshot: RegistrySnapshot) -> Condition:
     """The registry is as it was: whoever changes it says so by epoch, or by the states of rules."""
-    return AllOf((Equal(("epoch",), {"N": str(standing.epoch)}), Equal(("rules",), _wire(standing))))
+    return AllOf((Equal(("epoch",), {"N": str(snapshot.epoch)}), Equal(("rules",), _wire(snapshot))))
 
 
-def _wire(standing: Standing) -> Value:
-    rules = {name: {"M": {"f": {"S": one.fingerprint}, "s": {"S": one.state}}} for name, one in standing.rules.items()}
+def _wire(snapshot: RegistrySnapshot) -> Value:
+    rules = {name: {"M": {"f": {"S": one.fingerprint}, "s": {"S": one.state}}} for name, one in snapshot.rules.items()}
     return {"M": rules}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from projections.engine.guards import Guards
-from projections.engine.registry import FILLING, LIVE, RETIRING, Standing
+from projections.engine.registry import FILLING, LIVE, RETIRING, RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Store
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -48,7 +48,7 @@ class Adoption:
     `before` is the registry before these rules, None if there is none.
     """
 
-    def __init__(self, program: Program, before: Standing | None) -> None:
+    def __init__(self, program: Program, before: RegistrySnapshot | None) -> None:
         self._program = program
         self._guards = Guards(program, before.ledger if before is not None else "")
         rules = before.rules if before is not None else {}
@@ -86,7 +86,7 @@ class Adoption:
 def compute(
     program: Program,
     store: Store,
-    after: Standing,
+    after: RegistrySnapshot,
     adoption: Adoption,
     *,
     only: tuple[str, ...] = (),

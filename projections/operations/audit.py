@@ -158,12 +158,12 @@ class AuditHandler:
         return {"items": audited.items, "drift": len(audited.drifts), "skipped": audited.skipped}
 
     def _audit(self, remaining: Callable[[], float]) -> Audited:
-        standing = Registry(self._program, self._store).look()
-        if standing is None:
+        snapshot = Registry(self._program, self._store).read()
+        if snapshot is None:
             return self._skip("there is nothing in the ledger yet")
-        if standing.program != self._program.fingerprint:
+        if snapshot.program != self._program.fingerprint:
             return self._skip("other rules are in force than this function was deployed with")
-        scope = Scope(self._program, standing)
+        scope = Scope(self._program, snapshot)
         item = self._store.get(AUDIT)
         place = self._place(item)
         round_ = _Round(self, scope, place, lambda: remaining() - self._margin)

@@ -18,7 +18,7 @@ from typing import Self
 
 from projections.engine.leases import LEASE_SECONDS, held, lease_key, name_of_lease, opening
 from projections.engine.ledger_items import LEDGER
-from projections.engine.registry import REGISTRY, Replaced, Standing
+from projections.engine.registry import REGISTRY, RegistrySnapshot, Replaced
 from projections.engine.store import Action, AllOf, Check, Delete, Equal, Image, ItemKey, Store, Update, Write
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.stores.wrapped import WrappedStore
@@ -47,7 +47,7 @@ _CLOSED = (
 
 
 class Fenced(WrappedStore):
-    """Wraps a store. Writes under leases of the epoch of `standing`, which are opened by `open` or when they are
+    """Wraps a store. Writes under leases of the epoch of `snapshot`, which are opened by `open` or when they are
     needed.
 
     Threads have leases of their own: transactions that check the same item would conflict. `run` names the process that the
@@ -57,14 +57,14 @@ class Fenced(WrappedStore):
     def __init__(
         self,
         store: Store,
-        standing: Standing,
+        snapshot: RegistrySnapshot,
         run: str,
         *,
         clock: Callable[[], float] = time.time,
         named: Callable[[], str] = name_of_lease,
     ) -> None:
         super().__init__(store)
-        self.standing = standing
+        self.snapshot = snapshot
         self._run = run
         self._clock = clock
         self._named = named
@@ -203,11 +203,11 @@ class Fenced(WrappedStore):
 
     def _open(self, number: int) -> None:
         """Open leases, if the registry is as it was when the process began."""
-        now, standing = self._clock(), self.standing
+        now, snapshot = self._clock(), self.snapshot
         names = [self._named() for _ in range(number)]
-        in_force = AllOf((Equal(("epoch",), {"N": str(standing.epoch)}), Equal(("program",), {"S": standing.program})))
+        in_force = AllOf((Equal(("epoch",), {"N": str(snapshot.epoch)}), Equal(("program",), {"S": snapshot.program})))
         actions: list[Action] = [Check(REGISTRY, in_force)]
-        actions += [opening(name, epoch=standing.epoch, run=self._run, now=now) for name in names]
+        actions += [opening(name, epoch=snapshot.epoch, run=self._run, now=now) for name in names]
         try:
             self._store.transact(actions)
         except TransactionCancelled as cancelled:

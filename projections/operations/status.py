@@ -15,7 +15,17 @@ from typing import Any
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.rebuild import Note, notes
-from projections.engine.registry import FILLING, LIVE, RETIRING, SHADOW, TRIED, WITHOUT, Registry, RuleState, Standing
+from projections.engine.registry import (
+    FILLING,
+    LIVE,
+    PROVISIONAL,
+    RETIRING,
+    SHADOW,
+    WITHOUT,
+    Registry,
+    RegistrySnapshot,
+    RuleState,
+)
 from projections.engine.store import Store
 from projections.language.program import Program
 from projections.language.rules import Rule
@@ -88,30 +98,30 @@ def ledger(
 ) -> LedgerStatus:
     """Read and judge what the ledger records. `deployed` is as in `rules`, `schedule` and `since` are as in `audit`."""
     registry = Registry(program, store)
-    standing = registry.look()
-    found = states(program, standing, registry.definition) if standing is not None else {}
+    snapshot = registry.read()
+    found = states(program, snapshot, registry.definition) if snapshot is not None else {}
     run = Progress(store).run()
     findings = [
-        *rules(program, standing, found, deployed=deployed),
-        backfill(run, noted(store, run) if run is not None else None, standing, now),
+        *rules(program, snapshot, found, deployed=deployed),
+        backfill(run, noted(store, run) if run is not None else None, snapshot, now),
         *rebuilds(list(notes(store)), now),
         audit(store.get(AUDIT), now, schedule=schedule, since=since),
     ]
-    return LedgerStatus(standing.epoch if standing is not None else None, found, tuple(findings))
+    return LedgerStatus(snapshot.epoch if snapshot is not None else None, found, tuple(findings))
 
 
 # Rules
 
 
 def states(
-    program: Program, standing: Standing, definition: Callable[[str], Mapping[str, Any] | None]
+    program: Program, snapshot: RegistrySnapshot, definition: Callable[[str], Mapping[str, Any] | None]
 ) -> dict[str, RuleState]:
     """Return the state of each rule in the registry, `shadow` for those that publish nothing.
 
     The mode of a rule whose active version is not that of `program` is in its `definition`, as the registry keeps it.
     """
-    found = {name: known.state for name, known in standing.rules.items()}
-    for name, known in standing.rules.items():
+    found = {name: known.state for name, known in snapshot.rules.items()}
+    for name, known in snapshot.rules.items():
         if known.state != LIVE:
             continue
         rule = program.rules.get(name)
@@ -125,10 +135,10 @@ def states(
 
 
 def rules(
-    program: Program, standing: Standing | None, states: Mapping[str, str], *, deployed: bool = False
+    program: Program, snapshot: RegistrySnapshot | None, states: Mapping[str, str], *, deployed: bool = False
 ) -> Iterator[Finding]:
     """Compare the registry with rules: those that functions run (`deployed`), or those of a file."""
-    if standing is None:
+    if snapshot is None:
         yield Finding(
             "rules",
             LOOK,
@@ -136,37 +146,37 @@ def rules(
             "Deploy, and write an item; or name the right table with --ledger.",
         )
         return
-    numbers = Counter(state for state in states.values() if state != TRIED)  # those are told below
+    numbers = Counter(state for state in states.values() if state != PROVISIONAL)  # those are told below
     said = ", ".join(f"{number} {state}" for state, number in sorted(numbers.items())) or "no rules"
-    yield Finding("rules", FINE, f"epoch {standing.epoch}: {said}")
-    if standing.outdated(program) and deployed:
+    yield Finding("rules", FINE, f"epoch {snapshot.epoch}: {said}")
+    if snapshot.outdated(program) and deployed:
         yield Finding(
             "deployed rules",
             ACT,
             "are older than the active rules: the functions refuse every batch",
             "Deploy the newer rules, or run `projections backfill` to activate the deployed ones again.",
         )
-    elif standing.outdated(program):
+    elif snapshot.outdated(program):
         yield Finding(
             "rule file",
             LOOK,
             "these rules are older than those in force",
             "Name the file that is deployed with --rules. `projections backfill` with these would put them in force again.",
         )
-    elif standing.program != program.fingerprint:
-        yield from _not_in_force(program, standing, deployed)
-    for name, known in sorted(standing.rules.items()):
+    elif snapshot.program != program.fingerprint:
+        yield from _not_in_force(program, snapshot, deployed)
+    for name, known in sorted(snapshot.rules.items()):
         rule = program.rules.get(name)
         plain, _, former = name.partition("@")
         if known.state == FILLING:
-            yield Finding(f"rule {name}", LOOK, f"filling: {_filling(standing, rule)}", "Run `projections backfill`.")
+            yield Finding(f"rule {name}", LOOK, f"filling: {_filling(snapshot, rule)}", "Run `projections backfill`.")
         elif known.state == RETIRING:
             says = f"{'what another version of it wrote' if former else 'retired: what it wrote'} is not removed yet"
             if known.fingerprint == WITHOUT:
                 says = "what functions missed that worked without it is not caught up yet"
             todo = "Run `projections backfill`; with --allow-delete if it says that deletions were withheld."
             yield Finding(f"rule {plain}", LOOK, says, todo)
-    for name, tried in sorted(standing.tried(program).items()):
+    for name, tried in sorted(snapshot.provisional(program).items()):
         worked = "without it" if tried.fingerprint == WITHOUT else "with another version of it"
         yield Finding(
             f"rule {name}",
@@ -176,17 +186,17 @@ def rules(
         )
 
 
-def _filling(standing: Standing, rule: Rule | None) -> str:
+def _filling(snapshot: RegistrySnapshot, rule: Rule | None) -> str:
     if rule is not None and rule.mode == SHADOW:
         return "its books lack what was there before it"
-    if rule is not None and standing.publishes(rule):
+    if rule is not None and snapshot.publishes(rule):
         return "what was there before it is not projected yet"
     return "it publishes nothing until its backfill is complete"
 
 
-def _not_in_force(program: Program, standing: Standing, deployed: bool) -> Iterator[Finding]:
+def _not_in_force(program: Program, snapshot: RegistrySnapshot, deployed: bool) -> Iterator[Finding]:
     subject = "deployed rules" if deployed else "rule file"
-    known = standing.in_force
+    known = snapshot.active
     kinds = {
         "new": [name for name in program.rules if name not in known],
         "changed": [n for n, rule in program.rules.items() if n in known and known[n].fingerprint != rule.fingerprint],
@@ -242,7 +252,7 @@ def noted(store: Store, run: Run) -> Noted:
             return Noted(done, counts, items)
 
 
-def backfill(run: Run | None, notes: Noted | None, standing: Standing | None, now: datetime) -> Finding:
+def backfill(run: Run | None, notes: Noted | None, snapshot: RegistrySnapshot | None, now: datetime) -> Finding:
     """The newest backfill. `notes` are its own."""
     if run is None or notes is None:
         return Finding("backfill", FINE, "none so far; needed only for what was there before the rules")
@@ -254,7 +264,7 @@ def backfill(run: Run | None, notes: Noted | None, standing: Standing | None, no
             return Finding("backfill", FINE, ended)
         todo = "Run it again: it says which; with --allow-delete it deletes what it withheld."
         return Finding("backfill", LOOK, f"{ended}; {left}", todo)
-    if standing is not None and run.program != standing.program:
+    if snapshot is not None and run.program != snapshot.program:
         return Finding("backfill", FINE, f"{which}begun {_ago(run.began, now)}, was given up for other rules")
     age = (now - datetime.fromisoformat(run.began)).total_seconds()
     if age > MOST_SECONDS:

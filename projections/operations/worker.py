@@ -23,7 +23,7 @@ from projections.engine.leases import name_of_lease
 from projections.engine.plan import INTERNAL, Rejected
 from projections.engine.processor import OUTDATED, SETTLE_SECONDS
 from projections.engine.records import WHOLE_BATCH
-from projections.engine.registry import LIVE, Registry, RuleState, Standing
+from projections.engine.registry import LIVE, Registry, RegistrySnapshot, RuleState
 from projections.engine.rejections import of_child
 from projections.engine.running import Run, one_by_one
 from projections.engine.store import Store
@@ -173,9 +173,9 @@ class _Invocation:
         if not self._waiting:
             return False
         try:
-            standing = self._handler._registry.admit()
-            if not standing.outdated(self._handler._program):
-                self._embedder = self._embeds(standing)
+            snapshot = self._handler._registry.admit()
+            if not snapshot.outdated(self._handler._program):
+                self._embedder = self._embeds(snapshot)
                 return True
             reason = OUTDATED
         except Misconfigured:
@@ -185,12 +185,12 @@ class _Invocation:
         self.failed.update((task.message, reason) for task in self._waiting)
         return False
 
-    def _embeds(self, standing: Standing) -> Embedder:
+    def _embeds(self, snapshot: RegistrySnapshot) -> Embedder:
         handler = self._handler
         return Embedder(
             handler._program,
             handler._store,
-            Guards(handler._program, standing.ledger),
+            Guards(handler._program, snapshot.ledger),
             pace=handler._pacer,
             counters=self._counters,
             children_per_page=handler._children_per_page,

@@ -315,7 +315,7 @@ def test_rules_that_were_in_force_are_rolled_back_by_a_backfill_with_the_old_one
     back = stage.under(ALL)
     back.filled()
     back.right()
-    assert back.standing().program == stage.program.fingerprint
+    assert back.read_or_create().program == stage.program.fingerprint
 
 
 def test_rules_that_are_all_retired_leave_nothing_behind() -> None:
@@ -327,4 +327,4 @@ def test_rules_that_are_all_retired_leave_nothing_behind() -> None:
     after.filled()
     left = {name for item in after.store.items("main") for name in item}
     assert before > left == {"PK", "SK", "owner", "tags", "stars", "name", "city"}
-    assert after.standing().rules == {}
+    assert after.read_or_create().rules == {}

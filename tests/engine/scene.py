@@ -64,8 +64,8 @@ class Scene(World):
         self.position = len(self.store.stream("main"))
 
     def refresher(self, **settings: Any) -> Refresher:
-        standing = self.registry().standing()
-        return Refresher(self.program, self.store, standing, clock=lambda: 1e9, **settings)
+        snapshot = self.registry().read_or_create()
+        return Refresher(self.program, self.store, snapshot, clock=lambda: 1e9, **settings)
 
     def scanned(self) -> dict[ItemKey, Image]:
         schema = self.store.schema("main")

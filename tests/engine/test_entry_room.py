@@ -129,7 +129,7 @@ def test_verify_reports_a_contribution_that_was_refused() -> None:
     assert [(one.rule, one.key) for one in w.rejected] == [("first", "main|DOC#1|D")]
     assert "refused" in (w.entry("DOC#1|D") or {})
     with Scratch() as scratch:
-        scope = Scope(w.program, w.registry().look())
+        scope = Scope(w.program, w.registry().read())
         verification = Verification(scope, w.store, scratch, patience=0, sleep=lambda seconds: None)
         verification.all()
         found = [(drift.kind, drift.rule, drift.source) for drift in verification.drifts()]

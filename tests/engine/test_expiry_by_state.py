@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from projections.engine.delta import SETTLED
-from projections.engine.registry import FILLING, LIVE, SHADOW, TRIED, Registered, Standing
+from projections.engine.registry import FILLING, LIVE, PROVISIONAL, SHADOW, Registered, RegistrySnapshot
 from projections.engine.store import ItemKey
 from tests.engine.scene import Scene, deadline
 
@@ -56,7 +56,7 @@ def settled_by(w: Scene) -> int:
 
 def backfill(w: Scene) -> None:
     """Puts the rules of `w` in force: items, then entries, then the rules are live and published."""
-    w.registry().enforce()
+    w.registry().activate()
     w.settle()
     refresher = w.refresher()
     refresher.scanned(w.scanned(), deadline())
@@ -89,20 +89,20 @@ def deployed(rules: str, w: Scene) -> Scene:
 
 @pytest.mark.parametrize(
     ("state", "same", "expected"),
-    [(LIVE, True, True), (LIVE, False, False), (FILLING, True, False), (TRIED, False, False)],
+    [(LIVE, True, True), (LIVE, False, False), (FILLING, True, False), (PROVISIONAL, False, False)],
 )
 def test_only_the_active_version_of_a_rule_settles(state: str, same: bool, expected: bool) -> None:
     for rules in (ALL, SHADOWED):
         rule = Scene(rules, HEAD).program.rules["visits"]
         known = Registered(rule.fingerprint if same else "other", state)
-        standing = Standing(1, "p", frozenset(), {"visits": known})
-        assert standing.settles(rule) is expected
-    assert standing.state(rule) == SHADOW  # a rule in shadow mode counts as it will when it is live
+        snapshot = RegistrySnapshot(1, "p", frozenset(), {"visits": known})
+        assert snapshot.settles(rule) is expected
+    assert snapshot.state(rule) == SHADOW  # a rule in shadow mode counts as it will when it is live
 
 
 def test_a_rule_that_is_not_in_the_registry_does_not_settle() -> None:
     rule = Scene(ALL, HEAD).program.rules["visits"]
-    assert not Standing(1, "p", frozenset(), {}).settles(rule)
+    assert not RegistrySnapshot(1, "p", frozenset(), {}).settles(rule)
 
 
 def test_expiries_under_a_provisional_version_change_nothing_after_a_rollback() -> None:

@@ -33,7 +33,7 @@ WRITTEN = {"PK": "POST#1", "SK": "METADATA", "title": "t"}
 
 def enforced(w: World) -> World:
     """As after a backfill that has put these rules in force and has not yet looked at what the former ones wrote."""
-    w.registry().enforce()
+    w.registry().activate()
     w.registry().complete(w.program.rules)
     return w
 
@@ -147,7 +147,7 @@ def test_an_item_that_only_the_former_version_made_goes_with_its_last_contributi
     new.remove("USER#1", "LIKE#1")
     if how == "refresh":
         new.position = len(new.store.stream("main"))
-        refresher = Refresher(new.program, new.store, new.registry().standing())
+        refresher = Refresher(new.program, new.store, new.registry().read_or_create())
         assert refresher.keys([ItemKey("main", "USER#1", "LIKE#1")], Deadline(lambda: 900.0)) == []
     new.settle()
     assert new.item("TAG#x", "STATS") is None

@@ -14,13 +14,13 @@ from projections.engine.embeds import Push
 from projections.engine.registry import (
     FILLING,
     LIVE,
+    PROVISIONAL,
     REGISTRY,
     RETIRING,
     SHADOW,
-    TRIED,
     WITHOUT,
     Registry,
-    Standing,
+    RegistrySnapshot,
     former,
     rule_key,
 )
@@ -67,14 +67,14 @@ def memory() -> MemoryStore:
     return MemoryStore({**program(TAGS).tables, "ledger": LEDGER_SCHEMA})
 
 
-def states(standing: Standing) -> dict[str, str]:
+def states(snapshot: RegistrySnapshot) -> dict[str, str]:
     """Of rules as they are now."""
-    return {name: rule.state for name, rule in standing.rules.items() if "@" not in name}
+    return {name: rule.state for name, rule in snapshot.rules.items() if "@" not in name}
 
 
-def formers(standing: Standing) -> dict[str, str]:
+def formers(snapshot: RegistrySnapshot) -> dict[str, str]:
     """Of rules as they were."""
-    return {name: rule.state for name, rule in standing.rules.items() if "@" in name}
+    return {name: rule.state for name, rule in snapshot.rules.items() if "@" in name}
 
 
 def was(rules: Program, name: str = "likes") -> str:
@@ -111,11 +111,11 @@ class Meddled(MemoryStore):
 def test_the_first_to_ask_registers_the_rules_and_what_they_say(state: str) -> None:
     store, rules = memory(), program(COUNT + TAGS)
     registry = Registry(rules, store, state)
-    assert registry.look() is None
-    standing = registry.standing()
-    assert (standing.epoch, standing.program, standing.past) == (1, rules.fingerprint, frozenset())
-    assert states(standing) == {"likes": state, "tags": state}
-    assert registry.standing() == registry.look() == standing
+    assert registry.read() is None
+    snapshot = registry.read_or_create()
+    assert (snapshot.epoch, snapshot.program, snapshot.past) == (1, rules.fingerprint, frozenset())
+    assert states(snapshot) == {"likes": state, "tags": state}
+    assert registry.read_or_create() == registry.read() == snapshot
     definition = registry.definition("likes")
     assert definition is not None
     assert definition["rule"] == rules.document["projections"]["likes"]
@@ -127,11 +127,11 @@ def test_the_first_to_ask_registers_the_rules_and_what_they_say(state: str) -> N
 def test_of_two_that_register_at_once_the_second_finds_what_the_first_wrote(theirs: str) -> None:
     store = Meddled()
     first = Registry(program(theirs), store)
-    store.meddlers = [first.standing]
+    store.meddlers = [first.read_or_create]
     second = Registry(program(COUNT), store, FILLING)
-    assert second.standing() == first.standing()
-    assert first.standing().epoch == 1
-    assert states(second.standing()) == {"likes": LIVE}
+    assert second.read_or_create() == first.read_or_create()
+    assert first.read_or_create().epoch == 1
+    assert states(second.read_or_create()) == {"likes": LIVE}
     assert second.definition("likes") == first.definition("likes")
     assert (second.definition("likes") or {})["rule"] == program(theirs).document["projections"]["likes"]
 
@@ -140,7 +140,7 @@ def test_more_rules_than_a_transaction_takes_are_registered_too() -> None:
     store = Meddled()
     many = program("".join(COUNT.replace("likes", f"r{n}").replace("likeCount", f"c{n}") for n in range(250)))
     registry = Registry(many, store)
-    assert len(registry.standing().rules) == 250
+    assert len(registry.read_or_create().rules) == 250
     assert max(store.sizes) <= 100
     assert all(registry.definition(name) is not None for name in many.rules)
 
@@ -157,8 +157,8 @@ def test_a_conflict_is_no_lost_race_and_is_told_as_transient() -> None:
         store.meddlers = [conflict]
         registry = Registry(rules, store)
         with pytest.raises(Transient):
-            registry.standing()
-        assert registry.standing().epoch == 1
+            registry.read_or_create()
+        assert registry.read_or_create().epoch == 1
 
 
 # Other rules.
@@ -166,67 +166,67 @@ def test_a_conflict_is_no_lost_race_and_is_told_as_transient() -> None:
 
 def test_a_new_rule_and_a_changed_one_fill_and_the_others_stay_live() -> None:
     store = memory()
-    before = Registry(program(COUNT + TAGS), store).standing()
+    before = Registry(program(COUNT + TAGS), store).read_or_create()
     added = COUNT.replace("likes", "more").replace("likeCount", "moreCount")
     after = program(HEAVY + TAGS + added)
-    standing = Registry(after, store).enforce()
-    assert states(standing) == {"likes": FILLING, "tags": LIVE, "more": FILLING}
-    assert (standing.epoch, standing.program, standing.past) == (2, after.fingerprint, {before.program})
+    snapshot = Registry(after, store).activate()
+    assert states(snapshot) == {"likes": FILLING, "tags": LIVE, "more": FILLING}
+    assert (snapshot.epoch, snapshot.program, snapshot.past) == (2, after.fingerprint, {before.program})
     assert (Registry(after, store).definition("likes") or {})["rule"] == after.document["projections"]["likes"]
     assert (Registry(after, store).definition("more") or {})["rule"] == after.document["projections"]["more"]
-    assert Registry(after, store).enforce() == standing, "to enforce what is in force changes nothing"
+    assert Registry(after, store).activate() == snapshot, "to enforce what is in force changes nothing"
 
 
 def test_what_a_changed_file_has_not_enforced_is_filling_for_it_and_live_for_the_one_before() -> None:
     """A function that is deployed before its backfill began must not publish what only half contributed."""
     store, before, after = memory(), program(COUNT + TAGS), program(HEAVY + TAGS)
-    Registry(before, store).standing()
-    standing = Registry(after, store).standing()
-    assert not standing.outdated(after)
-    assert not standing.outdated(before)
-    assert [standing.state(after.rules[name]) for name in ("likes", "tags")] == [FILLING, LIVE]
-    assert [standing.state(before.rules[name]) for name in ("likes", "tags")] == [LIVE, LIVE]
+    Registry(before, store).read_or_create()
+    snapshot = Registry(after, store).read_or_create()
+    assert not snapshot.outdated(after)
+    assert not snapshot.outdated(before)
+    assert [snapshot.state(after.rules[name]) for name in ("likes", "tags")] == [FILLING, LIVE]
+    assert [snapshot.state(before.rules[name]) for name in ("likes", "tags")] == [LIVE, LIVE]
 
 
 def test_a_rule_that_vanished_is_an_error_that_says_what_to_write() -> None:
     store = memory()
-    Registry(program(COUNT + TAGS), store).standing()
+    Registry(program(COUNT + TAGS), store).read_or_create()
     with pytest.raises(Misconfigured, match=r"likes, tags: these rules are in force.*`retired: \{likes: remove\}`"):
-        Registry(program(RENAMED), store).enforce()
+        Registry(program(RENAMED), store).activate()
     with pytest.raises(Misconfigured, match=r"likes: this rule is in force.*says nothing of it"):
-        Registry(program(RENAMED, "retired: {tags: keep}\n"), store).enforce()
-    assert Registry(program(COUNT + TAGS), store).standing().epoch == 1
+        Registry(program(RENAMED, "retired: {tags: keep}\n"), store).activate()
+    assert Registry(program(COUNT + TAGS), store).read_or_create().epoch == 1
 
 
 @pytest.mark.parametrize(("retired", "left"), [("keep", {}), ("remove", {"likes": RETIRING})])
 def test_a_renamed_rule_retires_the_old_name(retired: str, left: dict[str, str]) -> None:
     store = memory()
-    Registry(program(COUNT), store).standing()
+    Registry(program(COUNT), store).read_or_create()
     renamed = Registry(program(RENAMED, f"retired: {{likes: {retired}}}\n"), store)
-    assert states(renamed.enforce()) == {"popularity": FILLING, **left}
+    assert states(renamed.activate()) == {"popularity": FILLING, **left}
     assert (renamed.definition("likes") or {})["rule"]["set"].keys() == {"likeCount"}, "needed to remove its traces"
     renamed.complete(["popularity"])
     renamed.forget(["likes"])
-    assert states(renamed.standing()) == {"popularity": LIVE}
+    assert states(renamed.read_or_create()) == {"popularity": LIVE}
     assert (renamed.definition("likes") is None) == (retired == "remove")
 
 
 def test_a_rule_that_retires_and_comes_back_fills_anew() -> None:
     """Some of its traces may be gone already."""
     store = memory()
-    Registry(program(COUNT + TAGS), store).standing()
-    Registry(program(TAGS, "retired: {likes: remove}\n"), store).enforce()
-    assert states(Registry(program(COUNT + TAGS), store).enforce()) == {"likes": FILLING, "tags": LIVE}
+    Registry(program(COUNT + TAGS), store).read_or_create()
+    Registry(program(TAGS, "retired: {likes: remove}\n"), store).activate()
+    assert states(Registry(program(COUNT + TAGS), store).activate()) == {"likes": FILLING, "tags": LIVE}
 
 
 def test_old_rules_are_put_in_force_again_by_enforcing_them() -> None:
     store, old, new = memory(), program(COUNT + TAGS), program(HEAVY + TAGS)
-    Registry(old, store).standing()
-    assert Registry(new, store).enforce().outdated(old)
-    standing = Registry(old, store).enforce()
-    assert (standing.epoch, standing.outdated(old), standing.outdated(new)) == (3, False, True)
-    assert states(standing) == {"likes": FILLING, "tags": LIVE}, "what it left is mixed with the other's"
-    assert Registry(new, store).enforce().past == {old.fingerprint}
+    Registry(old, store).read_or_create()
+    assert Registry(new, store).activate().outdated(old)
+    snapshot = Registry(old, store).activate()
+    assert (snapshot.epoch, snapshot.outdated(old), snapshot.outdated(new)) == (3, False, True)
+    assert states(snapshot) == {"likes": FILLING, "tags": LIVE}, "what it left is mixed with the other's"
+    assert Registry(new, store).activate().past == {old.fingerprint}
 
 
 # What rules were before they changed.
@@ -234,14 +234,14 @@ def test_old_rules_are_put_in_force_again_by_enforcing_them() -> None:
 
 def test_a_changed_rule_is_remembered_as_it_was_until_its_traces_are_removed() -> None:
     store, old, new = memory(), program(COUNT + TAGS), program(HEAVY + TAGS)
-    Registry(old, store).standing()
+    Registry(old, store).read_or_create()
     registry = Registry(new, store)
-    assert formers(registry.enforce()) == {was(old): RETIRING}
+    assert formers(registry.activate()) == {was(old): RETIRING}
     assert (registry.definition(was(old)) or {})["rule"] == old.document["projections"]["likes"]
-    assert formers(registry.enforce()) == {was(old): RETIRING}
+    assert formers(registry.activate()) == {was(old): RETIRING}
     registry.complete(["likes"])
     registry.forget([was(old)])
-    assert registry.standing().rules.keys() == {"likes", "tags"}
+    assert registry.read_or_create().rules.keys() == {"likes", "tags"}
     assert registry.definition(was(old)) is None
     assert registry.definition("likes") is not None
 
@@ -249,31 +249,31 @@ def test_a_changed_rule_is_remembered_as_it_was_until_its_traces_are_removed() -
 def test_a_rule_that_is_as_it_was_again_is_no_former_one() -> None:
     store, old, new = memory(), program(COUNT), program(HEAVY)
     for rules, left in ((old, set[str]()), (new, {was(old)}), (old, {was(new)}), (new, {was(old)})):
-        Registry(rules, store).standing()
-        assert formers(Registry(rules, store).enforce()).keys() == left
+        Registry(rules, store).read_or_create()
+        assert formers(Registry(rules, store).activate()).keys() == left
     third = program(COUNT.replace("likeCount", "n"))
-    assert formers(Registry(third, store).enforce()).keys() == {was(old), was(new)}
+    assert formers(Registry(third, store).activate()).keys() == {was(old), was(new)}
     assert (Registry(third, store).definition(was(new)) or {})["rule"] == new.document["projections"]["likes"]
 
 
 @pytest.mark.parametrize("fate", ["keep", "remove"])
 def test_what_a_retired_rule_was_before_goes_the_same_way(fate: str) -> None:
     store, old = memory(), program(COUNT + TAGS)
-    Registry(old, store).standing()
-    Registry(program(HEAVY + TAGS), store).enforce()
-    standing = Registry(program(TAGS, f"retired: {{likes: {fate}}}\n"), store).enforce()
-    assert formers(standing) == ({was(old): RETIRING} if fate == "remove" else {})
+    Registry(old, store).read_or_create()
+    Registry(program(HEAVY + TAGS), store).activate()
+    snapshot = Registry(program(TAGS, f"retired: {{likes: {fate}}}\n"), store).activate()
+    assert formers(snapshot) == ({was(old): RETIRING} if fate == "remove" else {})
 
 
 def test_a_rule_that_was_kept_may_be_removed_later() -> None:
     store = memory()
-    Registry(program(COUNT + TAGS), store).standing()
-    assert states(Registry(program(TAGS, "retired: {likes: keep}\n"), store).enforce()) == {"tags": LIVE}
+    Registry(program(COUNT + TAGS), store).read_or_create()
+    assert states(Registry(program(TAGS, "retired: {likes: keep}\n"), store).activate()) == {"tags": LIVE}
     removing = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
-    assert states(removing.enforce()) == {"likes": RETIRING, "tags": LIVE}
+    assert states(removing.activate()) == {"likes": RETIRING, "tags": LIVE}
     removing.forget(["likes"])
-    assert states(removing.enforce()) == {"tags": LIVE}
-    assert not removing.standing().outdated(program(TAGS))
+    assert states(removing.activate()) == {"tags": LIVE}
+    assert not removing.read_or_create().outdated(program(TAGS))
 
 
 def test_a_definition_that_was_kept_by_somebody_who_died_is_not_overwritten_by_the_new_one() -> None:
@@ -281,17 +281,17 @@ def test_a_definition_that_was_kept_by_somebody_who_died_is_not_overwritten_by_t
     store = Meddled()
     many = "".join(COUNT.replace("likes", f"r{n}").replace("likeCount", f"c{n}") for n in range(120))
     old, new = program(many), program(many.replace("from: Like", "from: Like, where: {weight: [9]}"))
-    Registry(old, store).standing()
+    Registry(old, store).read_or_create()
 
     def die() -> None:
         raise KeyboardInterrupt
 
     store.meddlers = [lambda: None, lambda: None, die]
     with pytest.raises(KeyboardInterrupt):
-        Registry(new, store).enforce()
+        Registry(new, store).activate()
     store.meddlers = []
     registry = Registry(new, store)
-    registry.enforce()
+    registry.activate()
     for name in old.rules:
         assert (registry.definition(was(old, name)) or {})["rule"] == old.document["projections"][name]
         assert (registry.definition(name) or {})["rule"] == new.document["projections"][name]
@@ -304,15 +304,15 @@ MORE = COUNT.replace("likes", "more").replace("likeCount", "moreCount")
 
 def test_functions_note_what_of_their_rules_is_not_in_force_before_they_work() -> None:
     store, old, new = Meddled(), program(COUNT + TAGS), program(HEAVY + MORE, "retired: {tags: keep}\n")
-    before = Registry(old, store).standing()
+    before = Registry(old, store).read_or_create()
     registry = Registry(new, store)
-    standing = registry.admit()
-    tried = {was(new): TRIED, was(new, "more"): TRIED, former("tags", WITHOUT): TRIED}
-    assert formers(standing) == formers(registry.standing()) == tried
-    assert (standing.epoch, standing.program, states(standing)) == (1, before.program, states(before))
+    snapshot = registry.admit()
+    tried = {was(new): PROVISIONAL, was(new, "more"): PROVISIONAL, former("tags", WITHOUT): PROVISIONAL}
+    assert formers(snapshot) == formers(registry.read_or_create()) == tried
+    assert (snapshot.epoch, snapshot.program, states(snapshot)) == (1, before.program, states(before))
     assert registry.definition(was(new)) is registry.definition(was(new, "more")) is None, "they publish nothing"
     store.meddlers = [lambda: pytest.fail("once is enough")]
-    assert registry.admit() == standing
+    assert registry.admit() == snapshot
 
 
 def kinds(old: str = "", new: str = "", tail: str = "") -> Program:
@@ -322,12 +322,12 @@ def kinds(old: str = "", new: str = "", tail: str = "") -> Program:
 def test_of_what_may_leave_traces_on_items_the_definition_is_kept() -> None:
     old, new = kinds(), kinds("x}", "y}")
     store = MemoryStore({**old.tables, "ledger": LEDGER_SCHEMA})
-    Registry(old, store).standing()
+    Registry(old, store).read_or_create()
     registry = Registry(new, store)
     registry.admit()
     listed = registry.definition(was(new, "listed")) or {}
     assert (listed["rule"], listed["tried"]) == (new.document["projections"]["listed"], True)
-    registry.enforce()
+    registry.activate()
     assert registry.definition(was(new, "listed")) is None, "it is in force, and defined as such"
     assert (registry.definition("listed") or {}).keys() == listed.keys() - {"tried"}
 
@@ -335,41 +335,41 @@ def test_of_what_may_leave_traces_on_items_the_definition_is_kept() -> None:
 def test_nothing_is_noted_of_rules_that_are_in_force_or_were_replaced() -> None:
     store, old, new = memory(), program(COUNT + TAGS), program(HEAVY + TAGS)
     assert formers(Registry(old, store).admit()) == {}
-    standing = Registry(new, store).enforce()
-    assert Registry(new, store).admit() == Registry(old, store).admit() == standing
-    assert standing.outdated(old)
+    snapshot = Registry(new, store).activate()
+    assert Registry(new, store).admit() == Registry(old, store).admit() == snapshot
+    assert snapshot.outdated(old)
 
 
 def test_two_that_note_at_once_both_find_it_noted() -> None:
     store, new, newest = Meddled(), program(HEAVY), program(HEAVY + MORE)
-    Registry(program(COUNT), store).standing()
+    Registry(program(COUNT), store).read_or_create()
     store.meddlers = [lambda: Registry(newest, store).admit()]
     assert formers(Registry(new, store).admit()).keys() == {was(newest), was(newest, "more")}
 
 
 def test_rules_that_were_tried_and_come_into_force_are_theirs_no_more() -> None:
     store, old, new = memory(), program(COUNT), program(HEAVY + MORE)
-    Registry(old, store).standing()
+    Registry(old, store).read_or_create()
     Registry(new, store).admit()
-    standing = Registry(new, store).enforce()
-    assert states(standing) == {"likes": FILLING, "more": FILLING}
-    assert formers(standing) == {was(old): RETIRING}
+    snapshot = Registry(new, store).activate()
+    assert states(snapshot) == {"likes": FILLING, "more": FILLING}
+    assert formers(snapshot) == {was(old): RETIRING}
 
 
 def test_rules_that_were_tried_and_rolled_back_are_retired() -> None:
     """Nobody has to write down what becomes of a rule that was never in force."""
     store, old, new = memory(), program(COUNT + TAGS), program(HEAVY + MORE, "retired: {tags: remove}\n")
     registry = Registry(old, store)
-    registry.standing()
+    registry.read_or_create()
     Registry(new, store).admit()
-    assert registry.preview() == registry.enforce()
-    standing = registry.standing()
+    assert registry.preview() == registry.activate()
+    snapshot = registry.read_or_create()
     names = [was(new), was(new, "more"), former("tags", WITHOUT)]
-    assert formers(standing) == dict.fromkeys(names, RETIRING)
-    assert (standing.epoch, states(standing)) == (2, {"likes": LIVE, "tags": LIVE})
+    assert formers(snapshot) == dict.fromkeys(names, RETIRING)
+    assert (snapshot.epoch, states(snapshot)) == (2, {"likes": LIVE, "tags": LIVE})
     registry.forget(names)
-    assert formers(registry.standing()) == {}
-    assert registry.enforce().epoch == 3, "forgotten, and in force as before"
+    assert formers(registry.read_or_create()) == {}
+    assert registry.activate().epoch == 3, "forgotten, and in force as before"
 
 
 LISTED = '  listed: {from: PostMeta, index: {GSI1PK: "T#{title}", GSI1SK: x}}\n'
@@ -378,49 +378,49 @@ LISTED = '  listed: {from: PostMeta, index: {GSI1PK: "T#{title}", GSI1SK: x}}\n'
 def test_a_rule_that_was_tried_may_be_kept_and_removed_later() -> None:
     new, old = kinds(), kinds(LISTED)
     store = MemoryStore({**new.tables, "ledger": LEDGER_SCHEMA})
-    Registry(old, store).standing()
+    Registry(old, store).read_or_create()
     Registry(new, store).admit()
     kept = Registry(kinds(LISTED, tail="retired: {listed: keep}\n"), store)
-    assert formers(kept.enforce()) == {}
+    assert formers(kept.activate()) == {}
     assert kept.definition(was(new, "listed")) is None
     removed = Registry(kinds(LISTED, tail="retired: {listed: remove}\n"), store)
-    assert removed.enforce().rules["listed"].state == RETIRING
+    assert removed.activate().rules["listed"].state == RETIRING
     assert (removed.definition("listed") or {})["rule"] == new.document["projections"]["listed"]
 
 
 def test_what_was_kept_once_is_kept_when_another_version_was_tried() -> None:
     new, old = kinds("x}", "y}"), kinds(LISTED)
     store = MemoryStore({**new.tables, "ledger": LEDGER_SCHEMA})
-    Registry(kinds(), store).standing()
-    Registry(kinds(LISTED, tail="retired: {listed: keep}\n"), store).enforce()
+    Registry(kinds(), store).read_or_create()
+    Registry(kinds(LISTED, tail="retired: {listed: keep}\n"), store).activate()
     Registry(new, store).admit()
-    assert formers(Registry(old, store).enforce()) == {}
+    assert formers(Registry(old, store).activate()) == {}
 
 
 def test_what_is_tried_again_while_its_traces_are_removed_is_to_be_removed_once_more() -> None:
     """What its functions do behind the backfill's back is found by the next one."""
     store, old, new = memory(), program(COUNT), program(HEAVY)
     registry = Registry(old, store)
-    registry.standing()
+    registry.read_or_create()
     Registry(new, store).admit()
-    registry.enforce()
-    assert formers(Registry(new, store).admit()) == {was(new): TRIED}
+    registry.activate()
+    assert formers(Registry(new, store).admit()) == {was(new): PROVISIONAL}
     registry.forget([was(new)])
-    assert formers(registry.standing()) == {was(new): TRIED}
-    standing = registry.enforce()
-    assert (standing.epoch, formers(standing)) == (3, {was(new): RETIRING})
+    assert formers(registry.read_or_create()) == {was(new): PROVISIONAL}
+    snapshot = registry.activate()
+    assert (snapshot.epoch, formers(snapshot)) == (3, {was(new): RETIRING})
 
 
 def test_what_is_tried_again_just_when_it_is_forgotten_stays_defined() -> None:
     new, old = kinds("x}", "y}"), kinds()
     store = Meddled(old)
     registry = Registry(old, store)
-    registry.standing()
+    registry.read_or_create()
     Registry(new, store).admit()
-    registry.enforce()
+    registry.activate()
     store.meddlers = [lambda: Registry(new, store).admit()]
     registry.forget([was(new, "listed")])
-    assert formers(registry.standing()) == {was(new, "listed"): TRIED}
+    assert formers(registry.read_or_create()) == {was(new, "listed"): PROVISIONAL}
     assert registry.definition(was(new, "listed")) is not None
 
 
@@ -434,13 +434,13 @@ def test_a_function_notes_its_rules_before_it_records_by_them() -> None:
     transact = new.store.transact
 
     def watched(writes: Any) -> None:
-        seen.append(formers(new.registry().standing()))
+        seen.append(formers(new.registry().read_or_create()))
         transact(writes)
 
     new.store.transact = watched  # type: ignore[method-assign]
     new.settle()
     assert seen
-    assert all(noted == {was(new.program): TRIED} for noted in seen)
+    assert all(noted == {was(new.program): PROVISIONAL} for noted in seen)
 
 
 # Who may work.
@@ -451,7 +451,7 @@ def test_an_older_program_stops_and_reports_the_whole_batch() -> None:
     w.put("POST#1", "METADATA")
     w.settle()
     new = w.under(HEAVY)
-    new.registry().enforce()
+    new.registry().activate()
     w.like(1, 1, weight=9)
     w.put("POST#2", "METADATA", title=5)
     before = w.store.items("main"), w.store.items("ledger")
@@ -461,7 +461,7 @@ def test_an_older_program_stops_and_reports_the_whole_batch() -> None:
     assert "other rules are in force" in (outcome.failed_reason or "")
     assert (w.store.items("main"), w.store.items("ledger"), w.rejected) == (*before, [])
     assert new.deliver(records).failed is None
-    w.registry().enforce()
+    w.registry().activate()
     w.like(2, 1, weight=9)
     assert new.deliver(w.store.stream("main")[-1:]).failed is not None, "the newer ones are the outdated ones now"
     assert w.worker().process(w.records(), remaining=lambda: 900.0).failed is None
@@ -469,7 +469,7 @@ def test_an_older_program_stops_and_reports_the_whole_batch() -> None:
 
 def test_an_older_worker_stops_and_its_messages_come_again() -> None:
     w = World(COUNT)
-    w.under(HEAVY).registry().enforce()
+    w.under(HEAVY).registry().activate()
     seen: list[Work] = []
 
     def unreachable() -> Any:
@@ -540,9 +540,9 @@ def test_what_is_right_one_by_one_is_not_held_back() -> None:
 def test_a_rule_in_the_shadow_keeps_books_and_writes_nothing() -> None:
     w = World("", KINDS.replace("MODE", "mode: shadow,"))
     w.registry().complete(w.program.rules)
-    standing = w.registry().standing()
-    assert {standing.state(rule) for rule in w.program.rules.values()} == {SHADOW}
-    assert not any(standing.publishes(rule) for rule in w.program.rules.values())
+    snapshot = w.registry().read_or_create()
+    assert {snapshot.state(rule) for rule in w.program.rules.values()} == {SHADOW}
+    assert not any(snapshot.publishes(rule) for rule in w.program.rules.values())
     w.put("USER#a", "PROFILE", name="Ann", email="a@example.com")
     w.put("USER#a", "POST#1", title="t")
     w.put("POST#1", "METADATA", title="by hand", likeCount=7)
@@ -564,32 +564,34 @@ def test_a_rule_in_the_shadow_keeps_books_and_writes_nothing() -> None:
 def test_complete_makes_those_live_that_were_filled_and_no_others() -> None:
     store = memory()
     registry = Registry(program(COUNT + TAGS), store, FILLING)
-    registry.standing()
+    registry.read_or_create()
     assert states(registry.complete(["tags", "unknown"])) == {"likes": FILLING, "tags": LIVE}
-    assert registry.complete(["tags"]) == registry.standing()
-    assert (registry.standing().epoch, registry.standing().enforced) == (2, 1), "the rules are the same"
-    Registry(program(TAGS, "retired: {likes: remove}\n"), store).enforce()
+    assert registry.complete(["tags"]) == registry.read_or_create()
+    assert (registry.read_or_create().epoch, registry.read_or_create().active_since) == (2, 1), "the rules are the same"
+    Registry(program(TAGS, "retired: {likes: remove}\n"), store).activate()
     retiring = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
     assert states(retiring.complete(["likes", "tags"])) == {"likes": RETIRING, "tags": LIVE}
 
 
 def test_forget_forgets_what_is_retired_and_nothing_else() -> None:
     store = memory()
-    Registry(program(COUNT + TAGS), store).standing()
+    Registry(program(COUNT + TAGS), store).read_or_create()
     registry = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
-    registry.enforce()
+    registry.activate()
     registry.forget(["likes", "tags", "unknown"])
-    assert states(registry.standing()) == {"tags": LIVE}
+    assert states(registry.read_or_create()) == {"tags": LIVE}
     assert store.get(rule_key("likes")) is None
     assert registry.definition("tags") is not None
-    assert Registry(program(TAGS), store).enforce() == registry.standing(), "the file need not speak of it any more"
+    assert Registry(program(TAGS), store).activate() == registry.read_or_create(), (
+        "the file need not speak of it any more"
+    )
 
 
 def test_a_backfill_of_rules_that_are_not_in_force_any_more_completes_nothing() -> None:
     store = memory()
     overtaken = Registry(program(COUNT, "retired: {tags: remove}\n"), store, FILLING)
-    overtaken.standing()
-    Registry(program(HEAVY), store).enforce()
+    overtaken.read_or_create()
+    Registry(program(HEAVY), store).activate()
     for work in (lambda: overtaken.complete(["likes"]), lambda: overtaken.forget(["tags"])):
         with pytest.raises(Misconfigured, match="other rules were put in force meanwhile"):
             work()
@@ -601,38 +603,38 @@ def test_a_backfill_of_rules_that_are_not_in_force_any_more_completes_nothing() 
 def test_changes_at_once_are_all_made() -> None:
     store = Meddled()
     registry = Registry(program(COUNT + TAGS), store, FILLING)
-    registry.standing()
+    registry.read_or_create()
     store.meddlers = [lambda: Registry(program(COUNT + TAGS), store).complete(["tags"])]
     assert states(registry.complete(["likes"])) == {"likes": LIVE, "tags": LIVE}
     new = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
     more = COUNT.replace("likes", "more").replace("likeCount", "moreCount")
     between = Registry(program(COUNT + TAGS + more), store)
-    store.meddlers = [between.enforce]
+    store.meddlers = [between.activate]
     with pytest.raises(Misconfigured, match="more: this rule is in force"):
-        new.enforce()
+        new.activate()
     assert store.meddlers == []
     store.meddlers = [lambda: between.complete(["more"])]
     newest = Registry(program(TAGS, "retired: {likes: remove, more: remove}\n"), store)
-    assert states(newest.enforce()) == {"likes": RETIRING, "more": RETIRING, "tags": LIVE}
-    assert newest.standing().epoch == 6, "two completed twice, two put in force"
+    assert states(newest.activate()) == {"likes": RETIRING, "more": RETIRING, "tags": LIVE}
+    assert newest.read_or_create().epoch == 6, "two completed twice, two put in force"
 
 
 def test_a_registry_that_never_rests_is_given_up_for_now() -> None:
     store = Meddled()
     registry = Registry(program(COUNT), store, FILLING)
-    registry.standing()
+    registry.read_or_create()
 
     def meddle() -> None:
         item = dict(store.get(REGISTRY) or {})
         store.put("ledger", {**item, "epoch": {"N": str(int(item["epoch"]["N"]) + 1)}})
 
     retiring = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
-    for work in (lambda: registry.complete(["likes"]), retiring.enforce):
+    for work in (lambda: registry.complete(["likes"]), retiring.activate):
         store.meddlers = [meddle] * 100
         with pytest.raises(Transient, match="keeps changing"):
             work()
         store.meddlers = []
-    retiring.enforce()
+    retiring.activate()
     store.meddlers = [meddle] * 100
     with pytest.raises(Transient, match="keeps changing"):
         retiring.forget(["likes"])
@@ -648,13 +650,13 @@ def test_a_life_of_the_registry_on_dynamodb(dynamodb_local_url: str) -> None:
     create_table(dynamodb, name, LEDGER_SCHEMA, stream=False)
     store: Store = DynamoDBStore(dynamodb, {"ledger": name}, {"ledger": LEDGER_SCHEMA})
     first, other = Registry(program(COUNT + TAGS), store, FILLING), Registry(program(COUNT + TAGS), store)
-    assert first.standing() == other.standing()
+    assert first.read_or_create() == other.read_or_create()
     assert states(first.complete(["tags"])) == {"likes": FILLING, "tags": LIVE}
     assert states(other.complete(["likes"])) == {"likes": LIVE, "tags": LIVE}
     retiring = Registry(program(TAGS, "retired: {likes: remove}\n"), store)
-    assert states(retiring.enforce()) == {"likes": RETIRING, "tags": LIVE}
-    assert first.standing().outdated(program(COUNT + TAGS))
+    assert states(retiring.activate()) == {"likes": RETIRING, "tags": LIVE}
+    assert first.read_or_create().outdated(program(COUNT + TAGS))
     retiring.forget(["likes"])
-    assert (states(retiring.standing()), retiring.definition("likes")) == ({"tags": LIVE}, None)
+    assert (states(retiring.read_or_create()), retiring.definition("likes")) == ({"tags": LIVE}, None)
     with pytest.raises(Misconfigured):
         first.complete(["likes"])

@@ -70,7 +70,7 @@ class World:
         self.store = CountingStore({**self.program.tables, "ledger": LEDGER_SCHEMA}, streams=list(self.program.tables))
         self.rejected: list[Rejected] = []
         self.settings = settings
-        Registry(self.program, self.store, settings.get("new_rules", LIVE)).standing()
+        Registry(self.program, self.store, settings.get("new_rules", LIVE)).read_or_create()
         self.store.calls.clear()
         self.store.transactions.clear()
         self.position = 0
@@ -84,7 +84,7 @@ class World:
         return other
 
     def guards(self) -> Guards:
-        return Guards(self.program, self.registry().standing().ledger)
+        return Guards(self.program, self.registry().read_or_create().ledger)
 
     def registry(self) -> Registry:
         return Registry(self.program, self.store, self.settings.get("new_rules", LIVE))

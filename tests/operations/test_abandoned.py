@@ -43,7 +43,7 @@ def damaged(rules: str = LIKES + TAGS) -> Stage:
 
 def repair(stage: Stage) -> None:
     with Scratch() as scratch:
-        scope = Scope(stage.program, stage.standing())
+        scope = Scope(stage.program, stage.read_or_create())
         one = Verification(scope, stage.store, scratch, patience=0, threads=1, sleep=lambda seconds: None)
         one.all()
         store = Cautious(stage.store, stage.program, deletes=True)
@@ -54,7 +54,7 @@ def repair(stage: Stage) -> None:
 
 def drift(stage: Stage) -> list[str]:
     with Scratch() as scratch:
-        scope = Scope(stage.program, stage.standing())
+        scope = Scope(stage.program, stage.read_or_create())
         one = Verification(scope, stage.store, scratch, patience=0, threads=1, sleep=lambda seconds: None)
         one.all()
         return [f"{found.kind} {found.rule}" for found in one.drifts()]
@@ -207,9 +207,9 @@ def test_a_backfill_that_takes_the_place_of_one_under_way_does_so_whatever_phase
 def test_repair_ends_rebuilds_of_its_own_rules_only() -> None:
     stage = damaged()
     assert killed(stage, 12)
-    standing = stage.standing()
-    assert abandoned(Scope(stage.program, standing, ["tags"]), stage.store) == []
-    assert abandoned(Scope(stage.program, standing), stage.store)
+    snapshot = stage.read_or_create()
+    assert abandoned(Scope(stage.program, snapshot, ["tags"]), stage.store) == []
+    assert abandoned(Scope(stage.program, snapshot), stage.store)
 
 
 @pytest.mark.parametrize(("seconds", "goes_on"), [(DAY - 1, True), (DAY, True), (DAY + 1, False)])
@@ -257,7 +257,7 @@ def test_status_names_what_was_abandoned_its_age_and_what_to_run() -> None:
     assert list(status.rebuilds([], later)) == []
     run = Progress(stage.store).run()
     assert run is not None
-    said = status.backfill(run, status.noted(stage.store, run), Registry(stage.program, stage.store).look(), later)
+    said = status.backfill(run, status.noted(stage.store, run), Registry(stage.program, stage.store).read(), later)
     assert said.level == LOOK
     assert "begun 2 d ago" in said.says
     assert "begins a new one" in said.todo

@@ -98,7 +98,7 @@ def test_a_backfill_page_rejects_the_item_and_does_the_others(broken: str) -> No
 
 def test_verify_names_the_item_and_compares_the_others(broken: str) -> None:
     stage = stage_with_poison()
-    stage.registry().standing()
+    stage.registry().read_or_create()
     scope = Scope(stage.program, stage.registry().complete(stage.program.rules))
     with Scratch() as scratch:
         one = Verification(scope, stage.store, scratch, patience=0, threads=1, sleep=lambda seconds: None, page=7)
@@ -115,9 +115,9 @@ def test_verify_names_the_item_and_compares_the_others(broken: str) -> None:
 
 def test_a_sample_and_the_audit_name_the_item(broken: str) -> None:
     stage = stage_with_poison()
-    stage.registry().standing()
+    stage.registry().read_or_create()
     stage.registry().complete(stage.program.rules)
-    scope = Scope(stage.program, stage.standing())
+    scope = Scope(stage.program, stage.read_or_create())
     with Scratch() as scratch:
         one = Verification(scope, stage.store, scratch, patience=0, threads=1, sleep=lambda seconds: None)
         one.sample(1.0)
@@ -131,7 +131,7 @@ def test_a_sample_and_the_audit_name_the_item(broken: str) -> None:
 
 def test_a_redrive_keeps_the_letter_of_the_item_and_answers_the_others(broken: str) -> None:
     stage = stage_with_poison()
-    stage.registry().standing()
+    stage.registry().read_or_create()
     stage.registry().complete(stage.program.rules)
     keys = [ItemKey("main", "USER#77", "LIKE#1"), ItemKey("main", "POST#77", "METADATA")]
     keys += [ItemKey("main", "USER#3", "LIKE#1"), ItemKey("main", "POST#2", "METADATA")]

@@ -29,13 +29,13 @@ def leases(stage: Stage) -> list[Image]:
 
 
 def fenced(stage: Stage, **settings: Any) -> Fenced:
-    return Fenced(stage.store, stage.standing(), "test", **{"clock": stage.clock, **settings})
+    return Fenced(stage.store, stage.read_or_create(), "test", **{"clock": stage.clock, **settings})
 
 
 def stage_of(rules: str = LIKES, **settings: Any) -> Stage:
     stage = Stage(rules, **settings)
     stage.fill()
-    stage.registry().standing()
+    stage.registry().read_or_create()
     return stage
 
 
@@ -86,20 +86,20 @@ def test_a_single_write_is_answered_as_without_leases() -> None:
         assert stage.store.get(X) is None
 
 
-@pytest.mark.parametrize("change", ["enforce", "complete", "forget"])
+@pytest.mark.parametrize("change", ["activate", "complete", "forget"])
 def test_a_change_of_rules_or_states_closes_all_leases(change: str) -> None:
     stage = stage_of(new_rules="filling")
-    Registry(stage.under(STARRED).program, stage.store).enforce()
+    Registry(stage.under(STARRED).program, stage.store).activate()
     registry = Registry(stage.under(STARRED).program, stage.store)
-    store = Fenced(stage.store, registry.standing(), "test")
+    store = Fenced(stage.store, registry.read_or_create(), "test")
     store.write(Update(X, set={"a": {"S": "1"}}))
     match change:
-        case "enforce":
-            stage.registry().enforce()
+        case "activate":
+            stage.registry().activate()
         case "complete":
             registry.complete(["likes"])
         case "forget":
-            registry.forget(registry.standing().rules)
+            registry.forget(registry.read_or_create().rules)
     assert leases(stage) == []
     for write in (lambda: store.write(Update(X, set={"a": {"S": "2"}})), lambda: store.write(_touch())):
         with pytest.raises(Replaced, match="This process stopped"):
@@ -116,7 +116,7 @@ def _touch() -> Update:
 def test_no_lease_is_opened_under_an_epoch_that_is_over() -> None:
     stage = stage_of()
     store = fenced(stage)
-    Registry(stage.under(STARRED).program, stage.store).enforce()
+    Registry(stage.under(STARRED).program, stage.store).activate()
     with pytest.raises(Replaced):
         store.write(_touch())
     assert leases(stage) == []
@@ -126,7 +126,7 @@ def test_a_lease_that_was_opened_while_rules_changed_is_closed_after_the_change(
     stage = stage_of()
     store, other = fenced(stage), Registry(stage.under(STARRED).program, stage.store)
     before(stage, "transact", lambda: store.write(Update(X, set={"a": {"S": "1"}})))
-    other.enforce()
+    other.activate()
     assert leases(stage) == []
     with pytest.raises(Replaced):
         store.write(Update(X, set={"a": {"S": "2"}}))
@@ -136,9 +136,9 @@ def test_what_a_dead_process_left_when_it_changed_the_rules_is_closed_by_the_nex
     stage = stage_of()
     fenced(stage).write(Update(X, set={"a": {"S": "1"}}))
     other, (lease,) = Registry(stage.under(STARRED).program, stage.store), leases(stage)
-    other.enforce()
+    other.activate()
     stage.store.put("ledger", lease)  # it died before it closed those that were opened meanwhile
-    other.enforce()
+    other.activate()
     assert leases(stage) == []
 
 
@@ -259,7 +259,7 @@ def test_a_repair_under_way_stops_when_other_rules_come_into_force(method: str, 
         Repair(one.scope, Cautious(stage.store, stage.program, deletes=True), one.suspects, sleep=lambda s: None).all()
 
     with Scratch() as scratch:
-        scope = Scope(stage.program, stage.standing())
+        scope = Scope(stage.program, stage.read_or_create())
         one = Verification(scope, stage.store, scratch, patience=0, threads=1, sleep=lambda seconds: None)
         one.all()
         before(stage, method, after.filled, call)
@@ -321,7 +321,7 @@ def test_a_run_goes_on_after_it_has_made_rules_live() -> None:
             stage.clock.sleep(run.ready - stage.clock.now)
         stage.phase(backfill, run)
         run, _ = backfill.forward(run)
-    assert (stage.standing().epoch, stage.standing().enforced) == (2, 1)
+    assert (stage.read_or_create().epoch, stage.read_or_create().active_since) == (2, 1)
     again = stage.backfill()
     assert again.begin(segments=2) == run
     assert stage.work(again, run).done

@@ -38,15 +38,15 @@ def program(rules: str, tail: str = "") -> Program:
 
 def memory(rules: str = BOTH, state: str = "live") -> MemoryStore:
     store = MemoryStore({**program(rules).tables, "ledger": LEDGER_SCHEMA})
-    Registry(program(rules), store, state).standing()
+    Registry(program(rules), store, state).read_or_create()
     return store
 
 
 def findings_of(store: MemoryStore, rules: Program, *, deployed: bool = False) -> list[Finding]:
     registry = Registry(rules, store)
-    standing = registry.look()
-    states = status.states(rules, standing, registry.definition) if standing is not None else {}
-    return list(status.rules(rules, standing, states, deployed=deployed))
+    snapshot = registry.read()
+    states = status.states(rules, snapshot, registry.definition) if snapshot is not None else {}
+    return list(status.rules(rules, snapshot, states, deployed=deployed))
 
 
 def judged(store: MemoryStore, rules: Program, *, deployed: bool = False) -> dict[str, Finding]:
@@ -69,7 +69,7 @@ def test_each_kind_of_filling_says_what_it_means() -> None:
     shadow = LIKES.replace("likes", "shade").replace("likeCount", "shadeCount").replace("MODE", "mode: shadow, ")
     rules = program(BOTH + shadow)
     store = MemoryStore({**rules.tables, "ledger": LEDGER_SCHEMA})
-    Registry(rules, store, FILLING).standing()
+    Registry(rules, store, FILLING).read_or_create()
     found = judged(store, rules)
     assert found["rules"].says == "epoch 1: 3 filling"
     assert found["rule likes"].says == "filling: it publishes nothing until its backfill is complete"
@@ -100,7 +100,7 @@ def test_a_file_that_forgets_a_rule_is_wrong() -> None:
 def test_a_file_that_was_replaced_is_told_as_older() -> None:
     store = memory()
     newer = program(LISTED, "retired: {likes: remove}\n")
-    Registry(newer, store).enforce()
+    Registry(newer, store).activate()
     assert judged(store, program(BOTH))["rule file"].says == "these rules are older than those in force"
     retiring = judged(store, newer)["rule likes"]
     assert (retiring.level, retiring.says) == (LOOK, "retired: what it wrote is not removed yet")
@@ -108,7 +108,7 @@ def test_a_file_that_was_replaced_is_told_as_older() -> None:
 
 def test_what_a_rule_was_before_it_changed_is_told_beside_what_it_is() -> None:
     store, changed = memory(LISTED), program(LISTED.replace("x}", "y}"))
-    Registry(changed, store).enforce()
+    Registry(changed, store).activate()
     findings = findings_of(store, changed)
     assert findings[0].says == "epoch 2: 1 filling, 1 retiring"
     assert [(one.subject, one.says) for one in findings[1:]] == [
@@ -138,7 +138,7 @@ def backfilled(store: MemoryStore, rules: Program, **settings: Any) -> Finding:
     run = Progress(store).run()
     notes = status.noted(store, run) if run is not None else None
     now = settings.pop("now", NOW)
-    return status.backfill(run, notes, Registry(rules, store).look(), now)
+    return status.backfill(run, notes, Registry(rules, store).read(), now)
 
 
 def backfill_of(world: World) -> Backfill:
@@ -198,7 +198,7 @@ def test_a_backfill_of_rules_that_were_replaced_is_over() -> None:
     world = filled()
     backfill_of(world).begin(segments=1)
     other = program(LISTED, "retired: {likes: remove}\n")
-    Registry(other, world.store).enforce()
+    Registry(other, world.store).activate()
     finding = backfilled(world.store, other)
     assert (finding.level, "given up for other rules" in finding.says) == (FINE, True)
 

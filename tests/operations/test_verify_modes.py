@@ -168,7 +168,7 @@ def test_of_rules_that_fill_only_the_books_are_compared() -> None:
 def test_rules_that_are_not_in_force_yet_are_filling() -> None:
     world, other = filled(["likes", "seen"]), world_of(["likes", "seen", "listed"])
     other.store = world.store
-    scope = Scope(other.program, Registry(other.program, world.store).look())
+    scope = Scope(other.program, Registry(other.program, world.store).read())
     assert scope.states == {"likes": "live", "seen": "live", "listed": "filling"}
     with Scratch() as scratch:
         one = Verification(scope, world.store, scratch, threads=1)
@@ -207,7 +207,7 @@ def test_deletions_are_withheld_unless_allowed() -> None:
 
 
 def sampled(world: World, share: float, seed: int = 1) -> Verification:
-    scope = Scope(world.program, Registry(world.program, world.store).look())
+    scope = Scope(world.program, Registry(world.program, world.store).read())
     scratch = Scratch()
     one = Verification(scope, world.store, scratch, threads=1, patience=0.0)
     one.sample(share, random.Random(seed))

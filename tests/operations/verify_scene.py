@@ -121,7 +121,7 @@ def verified(
 ) -> Iterator[Verification]:
     """A verification of everything, as it ended."""
     store = store or world.store
-    scope = Scope(world.program, Registry(world.program, store).look(), rules)
+    scope = Scope(world.program, Registry(world.program, store).read(), rules)
     with Scratch() as scratch:
         one = Verification(scope, store, scratch, **{"threads": 1, "patience": 0.0, "page": 7, **settings})
         one.all()

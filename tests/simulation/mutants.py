@@ -421,7 +421,7 @@ def constants_are_not_healed() -> Iterator[None]:
 
 @mutant("index", change=True, then="back", seed=104)
 def rules_that_were_tried_are_not_noted() -> Iterator[None]:
-    with patch.object(registry.Registry, "admit", registry.Registry.standing):
+    with patch.object(registry.Registry, "admit", registry.Registry.read_or_create):
         yield
 
 
@@ -429,8 +429,8 @@ def rules_that_were_tried_are_not_noted() -> Iterator[None]:
 def rules_that_were_tried_are_forgotten_without_a_backfill() -> Iterator[None]:
     after = registry.Registry._after
 
-    def forgetful(self: Any, now: registry.Standing) -> registry.Standing:
-        rules = {name: one for name, one in now.rules.items() if one.state != registry.TRIED}
+    def forgetful(self: Any, now: registry.RegistrySnapshot) -> registry.RegistrySnapshot:
+        rules = {name: one for name, one in now.rules.items() if one.state != registry.PROVISIONAL}
         return after(self, replace(now, rules=rules))
 
     with patch.object(registry.Registry, "_after", forgetful):
@@ -441,7 +441,7 @@ def rules_that_were_tried_are_forgotten_without_a_backfill() -> Iterator[None]:
 def what_is_being_removed_is_forgotten_when_rules_change_again() -> Iterator[None]:
     after = registry.Registry._after
 
-    def forgetful(self: Any, now: registry.Standing) -> registry.Standing:
+    def forgetful(self: Any, now: registry.RegistrySnapshot) -> registry.RegistrySnapshot:
         again = now.program != self._program.fingerprint
         rules = {name: one for name, one in now.rules.items() if not again or one.state != registry.RETIRING}
         return after(self, replace(now, rules=rules))
@@ -592,7 +592,7 @@ def the_highest_failure_is_reported() -> Iterator[None]:
 
 @mutant("aggregates", change=True, warm=10, seed=1)
 def functions_with_old_rules_go_on() -> Iterator[None]:
-    with patch.object(registry.Standing, "outdated", lambda *_: False):
+    with patch.object(registry.RegistrySnapshot, "outdated", lambda *_: False):
         yield
 
 
@@ -1008,7 +1008,7 @@ def operators_write_without_a_lease() -> Iterator[None]:
     rare=("tests.engine.test_expiry_by_state", "test_a_rule_that_is_not_in_the_registry_does_not_settle"),
 )
 def rules_settle_before_they_are_in_force() -> Iterator[None]:
-    with patch.object(registry.Standing, "settles", lambda *_: True):
+    with patch.object(registry.RegistrySnapshot, "settles", lambda *_: True):
         yield
 
 

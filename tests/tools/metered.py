@@ -55,7 +55,7 @@ class Metered:
     def __enter__(self) -> Self:
         if isinstance(self.tables, EndpointTables):
             self.tables.__enter__()
-        Registry(self._program, self.tables.store).standing()
+        Registry(self._program, self.tables.store).read_or_create()
         try_statements(self._store)
         if self._recorder is not None:
             self._recorder.taken()

@@ -102,14 +102,14 @@ class Place:
         if self.function is not None:
             client("lambda").update_function_code(FunctionName=self.function, ZipFile=self.package())
 
-    def enforce(self) -> None:
+    def activate(self) -> None:
         """What a backfill begins and ends with."""
         rules = self.program(self.rules)
         schemas = {"ledger": LEDGER_SCHEMA}
         registry = Registry(rules, DynamoDBStore(self.dynamodb, {"ledger": self.ledger}, schemas))
-        registry.enforce()
+        registry.activate()
         registry.complete(rules.rules)
-        registry.forget([name for name, one in registry.standing().rules.items() if one.state == RETIRING])
+        registry.forget([name for name, one in registry.read_or_create().rules.items() if one.state == RETIRING])
 
     # The application, and the stream of what it did
 

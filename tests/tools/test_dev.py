@@ -592,7 +592,7 @@ def test_at_aws_nothing_is_put_in_force_by_accident(rules: Path) -> None:
     parts.store.write(Update(ItemKey("main", "USER#a", "LIKE#POST#1"), set={"x": {"S": "x"}}))
     with pytest.raises(UsageError, match="hold items that no rule has seen"):
         in_force(parts, heard).begin(stream_first=False)
-    standing = Registry(parts.program, parts.store).standing()
+    snapshot = Registry(parts.program, parts.store).read_or_create()
     began = in_force(parts, heard)
     began.begin(stream_first=False)
     rules.write_text(RULES.replace("likeCount", "likes"))
@@ -601,4 +601,4 @@ def test_at_aws_nothing_is_put_in_force_by_accident(rules: Path) -> None:
     parts.program = program(rules)
     with pytest.raises(UsageError, match="deployed functions that have them would stop"):
         in_force(parts, heard).begin(stream_first=False)
-    assert Registry(parts.program, parts.store).look() == standing
+    assert Registry(parts.program, parts.store).read() == snapshot

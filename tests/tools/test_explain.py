@@ -118,7 +118,7 @@ def performed(program: Program, records: Sequence[Any], batch_size: int) -> list
     names = [name for name in schemas(program) if name != "ledger"]
     spy = Spy(schemas(program), streams=names, on_record=lambda _, r: tables._records.append(r))
     tables._memory = tables.store = spy
-    guards = Guards(program, Registry(program, spy).standing().ledger)
+    guards = Guards(program, Registry(program, spy).read_or_create().ledger)
     records = [_adopted(program, guards, r, {name: name for name in names}) for r in records]
     known = [decode(r, {name: name for name in names}, program.tables) for r in records]
     set_stage(program, tables, guards, known, plan(program, known, guards))

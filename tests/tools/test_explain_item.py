@@ -105,9 +105,9 @@ def test_a_copy_whose_source_is_gone_or_does_not_ask_for_it(social: Program, tab
     tables.store.write(Delete(POST))
     told = tell_item(social, tables.store, META)
     assert "its source is gone" in rules_of(told)["postById"].problem
-    standing = Registry(social, tables.store).look()
-    assert standing is not None
-    guard = Guards(social, standing.ledger).stamp(META, "x", by="main|USER#ben|PROFILE")
+    snapshot = Registry(social, tables.store).read()
+    assert snapshot is not None
+    guard = Guards(social, snapshot.ledger).stamp(META, "x", by="main|USER#ben|PROFILE")
     tables.store.write(Update(META, set={"~postById": guard}))
     assert "of another kind" in rules_of(tell_item(social, tables.store, META))["postById"].problem
     tables.store.write(Update(META, remove=("~postById",)))
@@ -265,14 +265,14 @@ def test_a_rule_that_does_not_publish_answers_for_nothing_that_is_shown(tables: 
     shadow = Program.from_document(
         loads(text.replace("    from: Like\n", "    from: Like\n    mode: shadow\n")).canonical()
     )
-    Registry(shadow, tables.store).enforce()
+    Registry(shadow, tables.store).activate()
     told = tell_item(shadow, tables.store, META)
     likes = rules_of(told)["engagement"]
     assert (likes.state, likes.publishes, likes.agrees) == ("shadow", False, True)
     assert "somebody else's" in likes.notes[0]
     more = text.replace("likeCount: count", "likeCount: count, firstLike: min(text(likedAt))")
     filling = Program.from_document(loads(more).canonical())
-    Registry(filling, tables.store).enforce()
+    Registry(filling, tables.store).activate()
     told = tell_item(filling, tables.store, META)
     likes = rules_of(told)["engagement"]
     assert (likes.state, likes.publishes) == ("filling", False)

@@ -37,7 +37,7 @@ Shown = tuple[str, str, str, str | None, str, str, str | None]
 
 def verified(program: Program, store: MemoryStore, *, repair: bool = False) -> tuple[list[Drift], list[Drift]]:
     """All drift, and what kept changing; after a repair, if asked for."""
-    scope = Scope(program, Registry(program, store).look())
+    scope = Scope(program, Registry(program, store).read())
     with Scratch() as scratch:
         one = Verification(scope, store, scratch, threads=1, patience=0.0, page=7)
         one.all()
@@ -85,8 +85,8 @@ def unknown(told: ItemExplanation) -> set[str]:
 def from_source(program: Program, store: MemoryStore, drift: Shown, key: ItemKey) -> bool:
     """Whether only its source tells that something is wrong: of a copy that is not there, or that has no valid guard."""
     kind, rule, *_ = drift
-    standing = Registry(program, store).look()
-    guard = Guards(program, standing.ledger if standing else None).read(rule, key, store.get(key))
+    snapshot = Registry(program, store).read()
+    guard = Guards(program, snapshot.ledger if snapshot else None).read(rule, key, store.get(key))
     return kind == "copy missing" or (kind == "occupied" and guard is None and rule in program.rules)
 
 

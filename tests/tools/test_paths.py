@@ -80,7 +80,7 @@ def test_the_write_units_of_a_lone_change_are_what_is_charged(tables: Any, case:
     meter = Meter()
     schemas = {**rules.tables, "ledger": LEDGER_SCHEMA}
     store = DynamoDBStore(tables, {"main": "paths-main", "ledger": "paths-ledger"}, schemas, meter)
-    Registry(rules, store).standing()  # the first invocation ever makes it
+    Registry(rules, store).read_or_create()  # the first invocation ever makes it
     meter.write_units = 0.0
     record = {
         "eventID": "1",

@@ -96,7 +96,7 @@ def harmless(*outputs: str) -> None:
 def hostile(place: Place, tmp_path: Path) -> Place:
     """A deployment whose items, keys, quarantine and bucket are hostile, and some of whose values are wrong."""
     place.deploy(json.dumps(RULES))
-    place.enforce()
+    place.activate()
     attributes = {EVIL: EVIL, "title": EVIL}
     place.deliver(
         place.put("USER#" + EVIL, "PROFILE", name=EVIL),

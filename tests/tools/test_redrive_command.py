@@ -43,7 +43,7 @@ def test_a_rule_is_mended_put_in_force_and_its_records_redriven(place: Place) ->
     place.deploy(MENDED)
     code, _, err = place.say("redrive")
     assert (code, "projections backfill" in err, place.depth(place.quarantine)) == (2, True, 1)
-    place.enforce()
+    place.activate()
     code, said = place.run("redrive")
     assert (code, said["left"], place.depth(place.quarantine)) == (0, [], 0)
     assert place.right()

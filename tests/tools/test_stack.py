@@ -111,7 +111,7 @@ def test_status_compares_the_deployed_rules_with_the_active_ones_whatever_file_i
 ) -> None:
     """A rule whose active version is in the shadow is shown so, though the named file and the deployed rules say live."""
     place.deploy(SHADOW)
-    place.enforce()
+    place.activate()
     Path("other.yaml").write_text(RULES)
     code, said = place.run("status", "--stack", stack, "--rules", "other.yaml")
     found = {one["subject"]: one for one in said["findings"]}

@@ -71,7 +71,7 @@ def test_other_rules_than_those_in_force_are_told(place: Place) -> None:
     place.deploy(MENDED)
     code, said = place.run("status")
     assert (code, finding(said, "rule file")["says"]) == (1, "not in force (changed: likes)")
-    place.enforce()
+    place.activate()
     code, said = place.run("status")
     assert (code, finding(said, "rules")["says"]) == (0, "epoch 4: 3 live")
 

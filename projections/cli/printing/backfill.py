@@ -155,7 +155,7 @@ def report(backfill: Backfill, run: Run, runner: Runner, *, as_json: bool) -> in
     """Says what a run did; the exit code of that."""
     phases = backfill.report(run)
     total: Counter[str] = sum(phases.values(), Counter())
-    states = {name: one.state for name, one in backfill.registry.standing().rules.items()}
+    states = {name: one.state for name, one in backfill.registry.read_or_create().rules.items()}
     withheld = sum(count for name, count in total.items() if name.startswith("withheld|"))
     code = 0 if run.done and not (total["rejected"] or withheld) else 1
     if as_json:

@@ -40,11 +40,11 @@ def derived(read: Readings) -> tuple[Derived, ...]:
         if rule.name not in found and any(read.drifts(rule.name, COPY)):
             found[rule.name] = _from_source(read, rule)
     order = list(read.program.rules)
-    compared = [_standing(read, one) for one in found.values() if one is not None]
+    compared = [_snapshot(read, one) for one in found.values() if one is not None]
     return tuple(sorted(compared, key=lambda one: order.index(one.rule.name)))
 
 
-def _standing(read: Readings, told: Derived) -> Derived:
+def _snapshot(read: Readings, told: Derived) -> Derived:
     """With the rule's state, and what that means for what the item shows."""
     if read.scope.offline:
         return told

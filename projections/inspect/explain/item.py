@@ -20,7 +20,7 @@ from projections.engine.copies import copies_of
 from projections.engine.embeds import reference_of
 from projections.engine.groups import Generations, read_groups
 from projections.engine.ledger_items import entry_key, fence_key
-from projections.engine.registry import REGISTRY, Standing
+from projections.engine.registry import REGISTRY, RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Page, Store, Value
 from projections.inspect.explain.derived import derived
 from projections.inspect.explain.facts import ItemExplanation
@@ -51,8 +51,8 @@ def tell_item(program: Program, store: Store, key: ItemKey) -> ItemExplanation:
     found = once.get_many([key, entry_key(text), *fences, REGISTRY])
     image = found.get(key)
     item = program.recognise(key, image) if image is not None else None
-    standing = Standing.read(found[REGISTRY]) if REGISTRY in found else None
-    scope = Scope(program, standing)
+    snapshot = RegistrySnapshot.read(found[REGISTRY]) if REGISTRY in found else None
+    scope = Scope(program, snapshot)
     read = Readings(program, cast(Store, once), scope, key, image, item)
     targets = [(rule.name, text) for rule in read.onto]
     if targets and not scope.offline:
@@ -62,7 +62,7 @@ def tell_item(program: Program, store: Store, key: ItemKey) -> ItemExplanation:
     stored = found.get(entry_key(text))
     read.found = Examiner(scope, read.store).examine(_subjects(read, stored))
     versions = tuple((rule, found[at]["version"]["S"]) for at, rule in fences.items() if at in found)
-    outdated = standing is not None and standing.program != program.fingerprint
+    outdated = snapshot is not None and snapshot.program != program.fingerprint
     drifts = tuple(drift for finding in read.found.values() for drift in finding.drifts)
     left = tuple(drift for drift in drifts if drift.kind == LEFT_OVER)
     drifts = tuple(drift for drift in drifts if drift.kind != LEFT_OVER)

@@ -83,7 +83,7 @@ def rehearse(
     logical = logical_names(program, records)
     tables = MemoryTables(schemas(program), records)
     names = {**logical, **{name: table for table, name in tables.names.items() if table != LEDGER}}
-    guards = Guards(program, Registry(program, tables.store).standing().ledger)
+    guards = Guards(program, Registry(program, tables.store).read_or_create().ledger)
     records = [_adopted(program, guards, record, names) for record in records]
     decoded = [_decoded(program, record, names) for record in records]
     known = _in_order([one.record for one in decoded if one.record is not None])

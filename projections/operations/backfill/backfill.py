@@ -24,7 +24,7 @@ from projections.engine.groups import Generations
 from projections.engine.leases import LEASE_SECONDS, close_leases
 from projections.engine.ledger_items import LEDGER
 from projections.engine.plan import Rejected
-from projections.engine.registry import FILLING, RETIRING, Registry, Replaced, Standing
+from projections.engine.registry import FILLING, RETIRING, Registry, RegistrySnapshot, Replaced
 from projections.engine.running import Run as RunPieces
 from projections.engine.running import one_by_one
 from projections.engine.store import Store
@@ -141,24 +141,24 @@ class Backfill:
         """
         names = self._named(rules)
         known = self.progress.run()
-        if names and (now := self.registry.look()) is not None and now.tried(self._program):
+        if names and (now := self.registry.read()) is not None and now.provisional(self._program):
             raise UsageError(
                 "functions have worked with rules that are not in force (`projections status` says which), and may have "
                 "done so to items of all rules: run the backfill of all rules first"
             )
-        standing = self.registry.enforce()
-        wanted = (self.fingerprint, standing.enforced, names, allow_delete)
+        snapshot = self.registry.activate()
+        wanted = (self.fingerprint, snapshot.active_since, names, allow_delete)
         going = known if known is not None and not known.done and not restart and not self._expired(known) else None
         if going is not None and (going.program, going.epoch, going.rules, going.allow_delete) == wanted:
             return going
         # In the first epoch nobody ever knew other rules. Later somebody may still: also where the epoch was raised by a
         # backfill that died before it noted its run.
-        others = standing.enforced > 1 and any(one.state in (FILLING, RETIRING) for one in standing.rules.values())
+        others = snapshot.active_since > 1 and any(one.state in (FILLING, RETIRING) for one in snapshot.rules.values())
         ready = self.now().timestamp() + wait if others else 0.0
         run = self._run(
-            self._named_next(), standing, names, segments, allow_delete=allow_delete, wait=wait, ready=ready
+            self._named_next(), snapshot, names, segments, allow_delete=allow_delete, wait=wait, ready=ready
         )
-        run = self._instead(run, known, standing)
+        run = self._instead(run, known, snapshot)
         # those of the run before, and of processes that died
         close_leases(
             self._store,
@@ -167,13 +167,13 @@ class Backfill:
         )
         return run
 
-    def _instead(self, run: Run, known: Run | None, standing: Standing) -> Run:
+    def _instead(self, run: Run, known: Run | None, snapshot: RegistrySnapshot) -> Run:
         """Make a run the newest, instead of the one known, which may go on to other phases meanwhile."""
         newest = known
         for _ in range(_MOST_TRIES):
             run = replace(run, replaces=known.name if known is not None else "")
             with suppress(ConditionFailed):
-                self._adopt(run, newest, standing)
+                self._adopt(run, newest, snapshot)
                 if self.progress.begin(run, newest):
                     return run
             newest = self.progress.run()
@@ -186,7 +186,7 @@ class Backfill:
         """Whether a run is older than the records of a stream: what it did no longer holds."""
         return (self.now() - datetime.fromisoformat(run.began)).total_seconds() > MOST_SECONDS
 
-    def _adopt(self, run: Run, newest: Run | None, standing: Standing) -> None:
+    def _adopt(self, run: Run, newest: Run | None, snapshot: RegistrySnapshot) -> None:
         """Take over the rebuilds that were begun and not ended: close their groups, so that pages can move the entries.
 
         Of several backfills that begin at the same time, the one that does begin ends the rebuilds that any of them took
@@ -195,7 +195,7 @@ class Backfill:
         found = list(rebuild.notes(self._store))
         if not found:
             return
-        store = self._fenced(run, standing)
+        store = self._fenced(run, snapshot)
         store.open()
         claim = rebuild.Claim(run.replaces, self.progress.unchanged(newest))
         for note in found:  # one after the other: transactions that check the same item conflict
@@ -207,7 +207,7 @@ class Backfill:
 
     def rehearsed(self, rules: Iterable[str], segments: int) -> Run:
         """A run that is noted nowhere, for a dry backfill. Raises UsageError and Misconfigured."""
-        self._pages.adoption = Adoption(self._program, self.registry.look())
+        self._pages.adoption = Adoption(self._program, self.registry.read())
         return self._run("dry", self.registry.preview(), self._named(rules), segments)
 
     @property
@@ -223,12 +223,14 @@ class Backfill:
         compute(self._program, store, after, self.adoption, only=run.rules, threads=run.segments, told=told)
         return store.done
 
-    def _run(self, name: str, standing: Standing, rules: tuple[str, ...], segments: int, **settings: Any) -> Run:
-        retiring = [] if rules else [name for name, one in standing.rules.items() if one.state == RETIRING]
+    def _run(
+        self, name: str, snapshot: RegistrySnapshot, rules: tuple[str, ...], segments: int, **settings: Any
+    ) -> Run:
+        retiring = [] if rules else [name for name, one in snapshot.rules.items() if one.state == RETIRING]
         return Run(
             name=name,
             program=self.fingerprint,
-            epoch=standing.enforced,
+            epoch=snapshot.active_since,
             rules=rules,
             retiring=tuple(sorted(retiring)),
             tables=tuple(self._tables(rules)),
@@ -275,19 +277,19 @@ class Backfill:
         """Moves a run whose phase is done to the next, which may begin when it is `ready`; False if somebody else did."""
         following = PHASES[PHASES.index(run.phase) + 1]
         if following == "live":
-            standing = self._standing(run)
-            filling = [name for name, one in standing.rules.items() if one.state == FILLING]
+            snapshot = self._snapshot(run)
+            filling = [name for name, one in snapshot.rules.items() if one.state == FILLING]
             filled = tuple(name for name in filling if not run.rules or name in run.rules)
             for note in rebuilds(self._store, run):
-                rebuild.reopen(self._fenced(run, standing), note.target, note.generation)
+                rebuild.reopen(self._fenced(run, snapshot), note.target, note.generation)
             return self.progress.move(run, phase=following, filled=filled)
         if run.phase == "live":
             self.registry.complete(run.filled)
             ready = self.now().timestamp() + run.wait if run.filled else 0.0
             return self.progress.move(run, phase=following, ready=ready)
         if run.phase == "groups" and rebuilds(self._store, run):
-            standing = self._standing(run)
-            self._pages.rebuilt(run, standing, self._deadline(), self._fenced(run, standing))
+            snapshot = self._snapshot(run)
+            self._pages.rebuilt(run, snapshot, self._deadline(), self._fenced(run, snapshot))
         if following == DONE:
             self.registry.forget(self._retired(run))
             return self.progress.move(run, phase=following, ended=self.now().isoformat(timespec="seconds"))
@@ -313,11 +315,11 @@ class Backfill:
 
     def page(self, run: Run, segment: Segment, deadline: Deadline) -> Done:
         """Does the next page of a segment. Raises Transient if it cannot be read, and Overtaken."""
-        standing = self._standing(run)
-        fenced = self._fenced(run, standing) if not self._dry else None
+        snapshot = self._snapshot(run)
+        fenced = self._fenced(run, snapshot) if not self._dry else None
         if fenced is not None:
             fenced.open()
-        page = self._pages.do(run, segment, standing, deadline, fenced)
+        page = self._pages.do(run, segment, snapshot, deadline, fenced)
         if page.failed:
             return Done(segment, page.failed, page.rejected, page.withheld)
         if page.rejected and self._quarantine is not None:
@@ -328,27 +330,27 @@ class Backfill:
         after = self.progress.segment(run, segment.phase, segment.table, segment.number)
         return Done(after, {}, page.rejected, page.withheld, ours=False)
 
-    def _standing(self, run: Run) -> Standing:
+    def _snapshot(self, run: Run) -> RegistrySnapshot:
         """The registry as it is now: what is not live by then publishes nothing."""
         if self._dry:
             return self.registry.preview()
-        standing, newest = self.registry.look(), self.progress.run()
-        if standing is None or (standing.program, standing.enforced) != (run.program, run.epoch):
+        snapshot, newest = self.registry.read(), self.progress.run()
+        if snapshot is None or (snapshot.program, snapshot.active_since) != (run.program, run.epoch):
             raise Overtaken
         if newest is None or newest.name != run.name:
             raise Overtaken
-        return standing
+        return snapshot
 
     # Leases
 
-    def _fenced(self, run: Run, standing: Standing) -> Fenced:
-        """The store as this run writes to it: only as long as the registry is as in `standing`."""
+    def _fenced(self, run: Run, snapshot: RegistrySnapshot) -> Fenced:
+        """The store as this run writes to it: only as long as the registry is as in `snapshot`."""
         with self._fences:
             if self._fence is not None:
                 name, fenced = self._fence
-                if (name, fenced.standing.epoch) == (run.name, standing.epoch):
+                if (name, fenced.snapshot.epoch) == (run.name, snapshot.epoch):
                     return fenced
-            fenced = Fenced(self._store, standing, run.name, clock=self._clock, named=self._named_next)
+            fenced = Fenced(self._store, snapshot, run.name, clock=self._clock, named=self._named_next)
             self._fence = run.name, fenced
             return fenced
 

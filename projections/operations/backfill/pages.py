@@ -24,7 +24,7 @@ from projections.engine.guards import Guards
 from projections.engine.ledger_items import CLOSED, Target
 from projections.engine.plan import Rejected
 from projections.engine.refresh import Refresher
-from projections.engine.registry import FILLING, Registry, Standing
+from projections.engine.registry import FILLING, Registry, RegistrySnapshot
 from projections.engine.rejections import rejection
 from projections.engine.running import Run as RunPieces
 from projections.engine.store import Image, ItemKey, Store
@@ -99,7 +99,7 @@ class Pages:
         self._past: dict[str, Past | None] = {}
 
     def do(
-        self, run: Run, segment: Segment, standing: Standing, deadline: Deadline, fenced: Store | None = None
+        self, run: Run, segment: Segment, snapshot: RegistrySnapshot, deadline: Deadline, fenced: Store | None = None
     ) -> Page:
         """Does the next page of a segment, under the rules as the registry has them now, and writes to `fenced`.
 
@@ -120,7 +120,7 @@ class Pages:
             attributes=attributes,
             after=segment.after,
         )
-        work = _Work(self, run, standing, store, deadline)
+        work = _Work(self, run, snapshot, store, deadline)
         work.do(segment, page.items)
         # what an entry's item is rejected for was told when the item was read
         rejected = list(work.refresher.rejected) if segment.phase != "entries" else []
@@ -139,20 +139,20 @@ class Pages:
                 self._generations.at_least(note.target, note.generation)
             self._learned = run.name
 
-    def rebuilt(self, run: Run, standing: Standing, deadline: Deadline, fenced: Store) -> None:
+    def rebuilt(self, run: Run, snapshot: RegistrySnapshot, deadline: Deadline, fenced: Store) -> None:
         """Publish the groups whose rebuild this run ends, and end it. What fails is left to the next backfill or repair."""
         ended = [note for note in rebuilds(self._store, run) if note.target[0] in self._program.rules]
         store = Cautious(fenced, self._program, deletes=run.allow_delete, pace=self._pace)
-        failed = self._refresher(store, standing).publish([note.target for note in ended], deadline)
+        failed = self._refresher(store, snapshot).publish([note.target for note in ended], deadline)
         for note in ended:
             if note.target not in failed:
                 rebuild.sweep(fenced, note.target, note.generation)
 
-    def _refresher(self, store: Store, standing: Standing) -> Refresher:
+    def _refresher(self, store: Store, snapshot: RegistrySnapshot) -> Refresher:
         return Refresher(
             self._program,
             store,
-            standing,
+            snapshot,
             generations=self._generations,
             run=self._run,
             clock=self._clock,
@@ -184,17 +184,17 @@ class _Work:
     """One page: what is to be done with its items, by phase."""
 
     def __init__(
-        self, pages: Pages, run: Run, standing: Standing, store: Cautious | DryStore, deadline: Deadline
+        self, pages: Pages, run: Run, snapshot: RegistrySnapshot, store: Cautious | DryStore, deadline: Deadline
     ) -> None:
         self._pages = pages
         self._program = pages._program
         self._run = run
-        self._standing = standing
+        self._snapshot = snapshot
         self._store = store
         self._deadline = deadline
         self._dry = pages._dry
         self.counts: Counter[str] = Counter()
-        self.refresher = pages._refresher(store, standing)
+        self.refresher = pages._refresher(store, snapshot)
 
     def do(self, segment: Segment, items: Sequence[Image]) -> None:
         if segment.phase == "entries":
@@ -274,7 +274,7 @@ class _Work:
     def _publish_targets(self, targets: Sequence[Target]) -> None:
         self.counts["targets"] += len(targets)
         if self._dry:  # what the groups of filling rules will say nobody knows
-            filling = [t for t in targets if self._standing.state(self._program.rules[t[0]]) == FILLING]
+            filling = [t for t in targets if self._snapshot.state(self._program.rules[t[0]]) == FILLING]
             self.counts["publishable"] += len(filling)
             self.counts["write units"] += len(filling)
         self.refresher.publish(targets, self._deadline)
@@ -283,7 +283,7 @@ class _Work:
         past = self._pages.past(self._run.retiring)
         if not past:
             return
-        guards = Guards(self._program, self._standing.ledger)
+        guards = Guards(self._program, self._snapshot.ledger)
         withhold = self._store.withhold if not self._run.allow_delete else None
         for key, image in images.items():
             work = partial(retire, past, {key: image}, self._program, self._store, guards, withhold)

@@ -18,7 +18,7 @@ from projections.engine.embeds import Push
 from projections.engine.groups import Generations
 from projections.engine.processor import SETTLE_SECONDS
 from projections.engine.refresh import Refresher, Told
-from projections.engine.registry import Registry, Standing
+from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import internal_reason
 from projections.engine.running import Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
@@ -58,18 +58,18 @@ class Answer:
             reasons.append(reason)
 
 
-def in_force(program: Program, store: Store) -> Standing:
+def in_force(program: Program, store: Store) -> RegistrySnapshot:
     """The registry, if these rules are in force in it. Raises UsageError, with what to do, if they are not."""
-    standing = Registry(program, store).look()
-    if standing is None:
+    snapshot = Registry(program, store).read()
+    if snapshot is None:
         raise UsageError("the ledger knows of no rules: no function has worked with it. Is it the right one?")
-    if standing.program != program.fingerprint:
-        older = "older than" if standing.outdated(program) else "not"
+    if snapshot.program != program.fingerprint:
+        older = "older than" if snapshot.outdated(program) else "not"
         raise UsageError(
             f"these rules are {older} those in force. Name the file that is deployed with --rules, or put these in force "
             "first: deploy them, and run `projections backfill`"
         )
-    return standing
+    return snapshot
 
 
 class Redrive:
@@ -110,25 +110,25 @@ class Redrive:
 
     def work(self, letters: Iterable[Letter]) -> list[Answer]:
         """Redrives letters. Raises UsageError if other rules are in force, Replaced if they change, and Misconfigured."""
-        standing = in_force(self._program, self._store)
+        snapshot = in_force(self._program, self._store)
         if self._dry:
-            return self._work(letters, standing)
-        with Fenced(self._store, standing, "redrive", clock=self._now) as self._fenced:
-            return self._work(letters, standing)
+            return self._work(letters, snapshot)
+        with Fenced(self._store, snapshot, "redrive", clock=self._now) as self._fenced:
+            return self._work(letters, snapshot)
 
-    def _work(self, letters: Iterable[Letter], standing: Standing) -> list[Answer]:
+    def _work(self, letters: Iterable[Letter], snapshot: RegistrySnapshot) -> list[Answer]:
         answers = [Answer(letter) for letter in letters]
         told = _together(letter for letter in (answer.letter for answer in answers) if not letter.useless)
         problems: dict[ItemKey, list[str]] = {}
         keys = list(told.known)
         for start in range(0, len(keys), _AT_ONCE):
-            problems |= self._items(keys[start : start + _AT_ONCE], told, standing)
+            problems |= self._items(keys[start : start + _AT_ONCE], told, snapshot)
         for answer in answers:
             letter = answer.letter
             if letter.useless:
                 answer.keep("", letter.useless)
             elif letter.task is not None:
-                self._task(letter.task, answer, standing)
+                self._task(letter.task, answer, snapshot)
             for key in letter.items:
                 for reason in problems.get(key, ()):
                     answer.keep(encode_key(key), reason)
@@ -136,10 +136,10 @@ class Redrive:
 
     # Items
 
-    def _items(self, keys: Sequence[ItemKey], told: _Told, standing: Standing) -> dict[ItemKey, list[str]]:
+    def _items(self, keys: Sequence[ItemKey], told: _Told, snapshot: RegistrySnapshot) -> dict[ItemKey, list[str]]:
         """Refreshes items together. If anything fails, each for itself, so that it is known whose failure it is."""
         self.items += len(keys)
-        refresher = self._refresher(standing, self._run)
+        refresher = self._refresher(snapshot, self._run)
         try:
             pushes = self._refreshed(refresher, keys, told)
         except Misconfigured:
@@ -148,7 +148,7 @@ class Redrive:
             pushes = None
         problems: dict[ItemKey, list[str]] = {}
         if pushes is None or refresher.failed or refresher.rejected:
-            singly = self._run([partial(self._item, key, told, standing) for key in keys])
+            singly = self._run([partial(self._item, key, told, snapshot) for key in keys])
             pushes = [push for _, found, _ in singly for push in found]
             problems = {key: reasons for key, _, reasons in singly if reasons}
         for push, reason in self._pushed(pushes, refresher):
@@ -159,8 +159,8 @@ class Redrive:
         known = {key: told.known[key] for key in keys}
         return refresher.keys(keys, self._deadline(), known, told.removed, told.records)
 
-    def _item(self, key: ItemKey, told: _Told, standing: Standing) -> tuple[ItemKey, list[Push], list[str]]:
-        refresher = self._refresher(standing, one_by_one)
+    def _item(self, key: ItemKey, told: _Told, snapshot: RegistrySnapshot) -> tuple[ItemKey, list[Push], list[str]]:
+        refresher = self._refresher(snapshot, one_by_one)
         try:
             pushes = self._refreshed(refresher, [key], told)
         except Misconfigured:
@@ -172,11 +172,11 @@ class Redrive:
             reasons.append(complaint(one.rule, one.reason, key=encode_key(key), target=one.target, fault=one.fault))
         return key, pushes, list(dict.fromkeys(reasons))
 
-    def _refresher(self, standing: Standing, run: Run[Any]) -> Refresher:
+    def _refresher(self, snapshot: RegistrySnapshot, run: Run[Any]) -> Refresher:
         return Refresher(
             self._program,
             self._fenced,
-            standing,
+            snapshot,
             generations=self._generations,
             run=run,
             clock=self._now,
@@ -239,7 +239,7 @@ class Redrive:
 
     # Dead letters of the task queue
 
-    def _task(self, task: Task, answer: Answer, standing: Standing) -> None:
+    def _task(self, task: Task, answer: Answer, snapshot: RegistrySnapshot) -> None:
         if self._send is not None:
             try:
                 self._send.send([(task, 0.0)])
@@ -254,7 +254,7 @@ class Redrive:
                 "goes on where that one stopped, and delete this by hand",
             )
             return
-        refresher = self._refresher(standing, self._run)
+        refresher = self._refresher(snapshot, self._run)
         again: list[Push] = []
         try:
             self.pushes += 1

@@ -29,7 +29,7 @@ from projections.engine.ledger_items import LEDGER, Target
 from projections.engine.plan import GROUP as IN_GROUP
 from projections.engine.plan import Rejected
 from projections.engine.refresh import Refresher
-from projections.engine.registry import Registry, Standing
+from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import internal_reason
 from projections.engine.running import Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
@@ -79,7 +79,7 @@ class Repair:
         clock: Callable[[], float] = time.time,
         named: Callable[[], str] = name_of_lease,
     ) -> None:
-        if scope.standing is None or scope.standing.program != scope.program.fingerprint:
+        if scope.snapshot is None or scope.snapshot.program != scope.program.fingerprint:
             raise UsageError(
                 "these rules are not in force: repair with those that are, or put these in force with `projections backfill`"
             )
@@ -93,7 +93,7 @@ class Repair:
         self._generations = Generations()
         self._run = run
         self._unfenced = store
-        self._enter(scope.standing)
+        self._enter(scope.snapshot)
         self.counts: Counter[str] = Counter()
         self.failed: dict[str, str] = {}
         self.rejected: dict[str, str] = {}
@@ -102,21 +102,21 @@ class Repair:
 
     def all(self) -> list[Subject]:
         """Repairs everything. Gives the groups that were rebuilt, which are to be compared anew."""
-        standing = Registry(self._program, self._unfenced).standing()
-        if standing.program != self._program.fingerprint:
+        snapshot = Registry(self._program, self._unfenced).read_or_create()
+        if snapshot.program != self._program.fingerprint:
             raise UsageError("other rules were put in force meanwhile; repair with those")
-        self._enter(standing)
+        self._enter(snapshot)
         with self._store:
             return self._all()
 
-    def _enter(self, standing: Standing) -> None:
-        """Write from now on only as long as the registry is as in `standing`."""
-        self._store = Fenced(self._unfenced, standing, "repair", clock=self._clock, named=self._named)
+    def _enter(self, snapshot: RegistrySnapshot) -> None:
+        """Write from now on only as long as the registry is as in `snapshot`."""
+        self._store = Fenced(self._unfenced, snapshot, "repair", clock=self._clock, named=self._named)
         self._refresher = partial(
             Refresher,
             self._program,
             self._store,
-            standing,
+            snapshot,
             generations=self._generations,
             run=self._run,
             clock=self._clock,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from projections.engine.guards import Guards
-from projections.engine.registry import FILLING, LIVE, SHADOW, Standing
+from projections.engine.registry import FILLING, LIVE, SHADOW, RegistrySnapshot
 from projections.engine.store import Image, ItemKey
 from projections.errors import UsageError
 from projections.language.embeds import EmbedRule
@@ -22,17 +22,17 @@ R = TypeVar("R", bound=Rule)
 class Scope:
     """The rules to verify: those named, or all.
 
-    `standing` is the registry as read, None if there is none yet: then no rule has written anything, the tables are
+    `snapshot` is the registry as read, None if there is none yet: then no rule has written anything, the tables are
     compared with what the rules would make of them, and `offline` is true.
 
     Of a rule that is filling only groups are compared with entries: what it has not seen yet, its backfill will.
     """
 
-    def __init__(self, program: Program, standing: Standing | None, names: Iterable[str] = ()) -> None:
+    def __init__(self, program: Program, snapshot: RegistrySnapshot | None, names: Iterable[str] = ()) -> None:
         self.program = program
-        self.standing = standing
-        self.offline = standing is None
-        self.guards = Guards(program, standing.ledger if standing is not None else None)
+        self.snapshot = snapshot
+        self.offline = snapshot is None
+        self.guards = Guards(program, snapshot.ledger if snapshot is not None else None)
         chosen = set(names)
         for name in sorted(chosen - program.rules.keys()):
             raise UsageError(f"no rule is called {name!r}; there are {', '.join(program.rules)}")
@@ -72,13 +72,13 @@ class Scope:
         """Whether the ledger has anything to do with it."""
 
     def _state(self, rule: Rule) -> str:
-        if self.standing is not None:
-            return self.standing.state(rule)
+        if self.snapshot is not None:
+            return self.snapshot.state(rule)
         return SHADOW
 
     def publishes(self, rule: Rule) -> bool:
         """Whether a rule writes to its targets now."""
-        return self.standing is not None and self.standing.publishes(rule)
+        return self.snapshot is not None and self.snapshot.publishes(rule)
 
     def shadow(self, rule: Rule) -> bool:
         """Whether the rule writes nothing, so that guards say nothing of it."""
@@ -115,7 +115,7 @@ class Scope:
     def all_live_into(self, entity: str) -> tuple[LedgerRule, ...] | None:
         """All rules that publish into an entity from groups, verified here or not; None if not all of them do now."""
         rules = self.program.ledger_rules_into.get(entity, ())
-        if self.standing is None or any(self.standing.state(rule) != LIVE for rule in rules):
+        if self.snapshot is None or any(self.snapshot.state(rule) != LIVE for rule in rules):
             return None
         return rules
 

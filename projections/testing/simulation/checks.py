@@ -11,7 +11,7 @@ from projections.engine.guards import at_of, by_of
 from projections.engine.indexes import index_write
 from projections.engine.plan import Rejected, plan
 from projections.engine.records import decode
-from projections.engine.registry import LIVE, REGISTRY, Standing
+from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
 from projections.language.embeds import EmbedRule
@@ -69,7 +69,9 @@ class Lived:
         item = self._store.get(REGISTRY)
         if item is not None and item["rules"] is not self._read:
             self._read = item["rules"]
-            live = [(name, one.fingerprint) for name, one in Standing.read(item).rules.items() if one.state == LIVE]
+            live = [
+                (name, one.fingerprint) for name, one in RegistrySnapshot.read(item).rules.items() if one.state == LIVE
+            ]
             self._rules.update(live)
         return self._rules
 

@@ -23,7 +23,7 @@ from projections.engine import ledger, rebuild, registry
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import Target
 from projections.engine.processor import SETTLE_SECONDS, Processor, Rejected
-from projections.engine.registry import FILLING, LIVE, TRIED, Registry, Replaced, RuleState
+from projections.engine.registry import FILLING, LIVE, PROVISIONAL, Registry, Replaced, RuleState
 from projections.engine.running import Run, one_by_one
 from projections.engine.store import Delete, Image, ItemKey, Store, Write
 from projections.errors import Misconfigured, Transient, UsageError
@@ -570,8 +570,8 @@ class History:
             touched = self._application.touched | self._application.own
             before = [edition.program for edition in (cast.first, cast.between) if edition is not None]
             yield from traces(before, last, self._world.items, touched)
-            rules = Registry(last, self._store).standing().rules
-            if tried := [name for name, one in rules.items() if one.state == TRIED]:
+            rules = Registry(last, self._store).read_or_create().rules
+            if tried := [name for name, one in rules.items() if one.state == PROVISIONAL]:
                 yield f"{', '.join(tried)}: the registry still says that this was tried"
 
     # What operators do
@@ -720,7 +720,7 @@ class History:
 
     def _used(self) -> None:
         """The rules that are deployed have been in force, since somebody used them."""
-        Registry(self._edition.program, self._store, self._new_rules).standing()
+        Registry(self._edition.program, self._store, self._new_rules).read_or_create()
         self._lived.look()
 
     def _deploy(self) -> Job | None:
@@ -732,8 +732,8 @@ class History:
         self._before, self._edition = self._edition, cast.last
         if cast.between is not None:
             # Nobody begins with rules any more that were never in force; who has begun is waited for.
-            standing = Registry(cast.between.program, self._store).look()
-            known = standing is not None and standing.program == cast.between.program.fingerprint
+            snapshot = Registry(cast.between.program, self._store).read()
+            known = snapshot is not None and snapshot.program == cast.between.program.fingerprint
             self._warm = self._odds.warm if known else 0
             self._jobs = [
                 job

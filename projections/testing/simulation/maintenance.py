@@ -108,14 +108,14 @@ class Bench:
         self.sleep = invocation.sleep
         self._quarantine = quarantine
         self.page = page
-        self.standing = Registry(edition.program, store, new_rules).admit()
-        self.outdated = self.standing.outdated(edition.program)
-        self.fenced = Fenced(store, self.standing, "job", clock=self.clock, named=self.named)
+        self.snapshot = Registry(edition.program, store, new_rules).admit()
+        self.outdated = self.snapshot.outdated(edition.program)
+        self.fenced = Fenced(store, self.snapshot, "job", clock=self.clock, named=self.named)
         """For what is written by the jobs that have no such store of their own."""
         self.refresher = Refresher(
             edition.program,
             self.fenced,
-            self.standing,
+            self.snapshot,
             generations=generations,
             run=run,
             clock=self.clock,
@@ -346,7 +346,7 @@ class Verify(Job):
         return Place("verify")
 
     def work(self, place: Place, bench: Bench) -> Place:
-        scope = Scope(self.edition.program, bench.standing)
+        scope = Scope(self.edition.program, bench.snapshot)
         with Scratch() as scratch:
             options: dict[str, Any] = {"threads": 1, "sleep": bench.sleep, "run": bench.run}
             verification = Verification(scope, bench.store, scratch, patience=0, page=bench.page, **options)

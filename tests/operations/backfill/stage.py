@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from projections.engine.deadline import Deadline
-from projections.engine.registry import Registry, Standing
+from projections.engine.registry import Registry, RegistrySnapshot
 from projections.operations.backfill.backfill import Backfill
 from projections.operations.backfill.progress import Run
 from projections.operations.backfill.runner import Runner
@@ -151,13 +151,13 @@ class Stage(World):
 
     # What can be seen
 
-    def standing(self) -> Standing:
-        found = Registry(self.program, self.store).look()
+    def read_or_create(self) -> RegistrySnapshot:
+        found = Registry(self.program, self.store).read()
         assert found is not None
         return found
 
     def states(self) -> dict[str, str]:
-        return {name: one.state for name, one in self.standing().rules.items()}
+        return {name: one.state for name, one in self.read_or_create().rules.items()}
 
     def right(self) -> None:
         """Everything derived is as the oracle has it."""

@@ -71,10 +71,10 @@ def test_no_death_shortens_a_wait(deaths: int) -> None:
     published: list[float] = []
 
     def watch() -> None:
-        standing = after.standing()
-        if standing.program == after.program.fingerprint and not enforced:
+        snapshot = after.read_or_create()
+        if snapshot.program == after.program.fingerprint and not enforced:
             enforced.append(after.clock.now)
-        if enforced and standing.rules["likes"].state == LIVE and not live:
+        if enforced and snapshot.rules["likes"].state == LIVE and not live:
             live.append(after.clock.now)
 
     mortal(after, deaths)
@@ -128,7 +128,7 @@ def test_a_run_of_rules_that_were_replaced_and_came_back_begins_anew() -> None:
     stage.fill()
     backfill = stage.backfill()
     run = backfill.begin(segments=1)
-    Registry(stage.under(LIKES + TAGS).program, stage.store).enforce()
+    Registry(stage.under(LIKES + TAGS).program, stage.store).activate()
     with pytest.raises(Overtaken):
         backfill.page(run, backfill.segments(run)[0], deadline())
     with pytest.raises(Misconfigured, match="says nothing"):

@@ -136,7 +136,7 @@ def test_a_rule_that_was_mended_is_applied_and_the_message_is_gone() -> None:
     with pytest.raises(UsageError, match=r"not those in force.*projections backfill"):
         empty(mended, queue)
     assert len(queue.messages) == 1
-    mended.registry().enforce()
+    mended.registry().activate()
     with pytest.raises(UsageError, match="older than those in force"):
         empty(w, queue)
     assert not empty(mended, queue).remains
@@ -299,7 +299,7 @@ def test_a_queue_that_takes_no_push_keeps_the_letter() -> None:
 
 def dead(w: World) -> Push:
     push = Push("author", "main|USER#a|PROFILE", "9999")
-    redrive(w)._refresher(w.registry().standing(), lambda pieces: []).embedder.raise_fence(push)
+    redrive(w)._refresher(w.registry().read_or_create(), lambda pieces: []).embedder.raise_fence(push)
     return push
 
 
