@@ -59,22 +59,21 @@ def command(
       projections simulate --rules rules.yaml --seed 42 --histories 1 --trace
     """
     from projections.testing.simulation.campaign import Campaign
-    from projections.testing.simulation.odds import fixed
-    from projections.testing.simulation.scene import Scene
+    from projections.testing.simulation.setup import Setup
 
     path = find_rules(rules)
     document = document_of(path)
     if not document["projections"]:
         raise UsageError(f"{path}: it has no rules, so there is nothing to simulate; add some under `projections`")
-    drawn = {name: literal_eval(value) for name, _, value in (one.partition("=") for one in odds)}
-    campaign = Campaign(document, keep_going=keep_going, odds=drawn)
+    fixed = {name: literal_eval(value) for name, _, value in (one.partition("=") for one in odds)}
+    campaign = Campaign(document, keep_going=keep_going, fixed=fixed)
     if as_json:
         report = campaign.run(seed, histories, jobs=jobs)
     else:
         report = _with_progress(lambda progress: campaign.run(seed, histories, jobs=jobs, progress=progress))
     lines: Sequence[str] = ()
     if trace and report.failures:
-        lines = Scene(document, odds=fixed(drawn)).play(report.failures[0].seed, trace=True).trace
+        lines = Setup(document, fixed=fixed).play(report.failures[0].seed, trace=True).trace
     if as_json:
         print_text(json_text(_document(report, str(path), lines)))
     else:

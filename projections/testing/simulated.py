@@ -23,13 +23,13 @@ def assert_simulation(rules: RuleSet, histories: int = 200, *, seed: int = 0) ->
     """
     __tracebackhide__ = True
     from projections.testing.simulation.campaign import Campaign
-    from projections.testing.simulation.scene import Scene
+    from projections.testing.simulation.setup import Setup
 
     report = Campaign(rules.document).run(seed, histories)
     if not report.failures:
         return
     failure = report.failures[0]
-    trace = Scene(rules.document).play(failure.seed, trace=True).trace
+    trace = Setup(rules.document).play(failure.seed, trace=True).trace
     left_out = max(0, len(trace) - TRACED)
     file = os.path.relpath(rules.path) if rules.path else "FILE"
     raise AssertionError(

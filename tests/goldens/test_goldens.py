@@ -21,7 +21,7 @@ from emulators import ROOT
 from projections.cli.main import COMMANDS, cli, main
 from projections.language.loader import load
 from projections.language.program import Program
-from projections.testing.simulation.scene import Scene
+from projections.testing.simulation.setup import Setup
 
 HERE = Path(__file__).parent
 RULE_FILES = {
@@ -78,10 +78,10 @@ def test_every_request_of_the_engine_in_histories(name: str) -> None:
 
     Digests of traces: `projections simulate … --seed SEED --histories 1 --trace` on two commits shows where they part.
     """
-    scene = Scene(load(RULE_FILES[name]).canonical())
+    setup = Setup(load(RULE_FILES[name]).canonical())
     found = {}
     for seed in SEEDS:
-        outcome = scene.play(seed, trace=True)
+        outcome = setup.play(seed, trace=True)
         assert outcome.problems == []
         found[str(seed)] = digest("\n".join(outcome.trace))
     same(f"requests/{RULE_FILES[name].stem}.json", text(found))

@@ -42,8 +42,7 @@ from projections.language.values import same
 from projections.operations import fenced
 from projections.operations.backfill import pages, retirement
 from projections.testing.simulation.application import OPERATIONS
-from projections.testing.simulation.odds import Odds
-from projections.testing.simulation.scene import Scene
+from projections.testing.simulation.setup import Setup
 
 __all__ = ["GUARDED", "MUTANTS", "Mutant", "rules_file"]
 
@@ -62,7 +61,7 @@ class Mutant:
     name: str
     rules: str
     base: Base
-    odds: Mapping[str, Any]
+    fixed: Mapping[str, Any]
     defect: Callable[[], Any]
     seed: int = 0
     """The seed of the first history that goes wrong."""
@@ -71,28 +70,23 @@ class Mutant:
     as the name of its file, its own name and its arguments.
     """
 
-    def scene(self) -> Scene:
-        """Where it is to be caught."""
-        odds = self.odds
-        return Scene(
-            load(rules_file(self.rules)).canonical(),
-            self.base.without,
-            lambda rng: replace(Odds.draw(rng), **odds),
-        )
+    def setup(self) -> Setup:
+        """Return the setup in which it is caught."""
+        return Setup(load(rules_file(self.rules)).canonical(), self.base.without, self.fixed)
 
     def caught(self, most: int, first: int | None = None) -> int | None:
         """The number of histories until one goes wrong that goes right without the defect; None after `most`.
 
         The first of them is that of the mutant's `seed`, unless another is named.
         """
-        scene = self.scene()
+        setup = self.setup()
         first = self.seed if first is None else first
         for seed in range(first, first + most):
             with self.apply():
-                wrong = _goes_wrong(scene, seed)
+                wrong = _goes_wrong(setup, seed)
             if wrong:
                 with self.base.apply():
-                    if not scene.play(seed).problems:
+                    if not setup.play(seed).problems:
                         return seed - first + 1
         return None
 
@@ -102,10 +96,10 @@ class Mutant:
             yield
 
 
-def _goes_wrong(scene: Scene, seed: int) -> bool:
+def _goes_wrong(setup: Setup, seed: int) -> bool:
     """Whether a history has problems, or cannot even be judged because a function of the engine raises."""
     try:
-        return bool(scene.play(seed).problems)
+        return bool(setup.play(seed).problems)
     except (AttributeError, TypeError):
         return True
 
@@ -131,10 +125,10 @@ def rules_file(name: str) -> Path:
 
 
 def mutant(
-    rules: str, *, base: Base | None = None, seed: int = 0, rare: tuple[Any, ...] = (), **odds: Any
+    rules: str, *, base: Base | None = None, seed: int = 0, rare: tuple[Any, ...] = (), **fixed: Any
 ) -> Callable[[Callable[[], Iterator[None]]], Callable[[], Iterator[None]]]:
     def register(function: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
-        MUTANTS.append(Mutant(function.__name__, rules, base or Base(), odds, contextmanager(function), seed, rare))
+        MUTANTS.append(Mutant(function.__name__, rules, base or Base(), fixed, contextmanager(function), seed, rare))
         return function
 
     return register

@@ -23,7 +23,7 @@ from projections.engine.store import Update, Write
 from projections.language.loader import load
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.campaign import Campaign, Report
-from projections.testing.simulation.scene import Scene
+from projections.testing.simulation.setup import Setup
 
 RULES = ["social", *sorted(path.stem for path in (Path(__file__).parent / "rules").glob("*.yaml"))]
 
@@ -45,7 +45,7 @@ def test_histories_end_as_the_source_items_say(rules: str, first: int, histories
     assert report.histories == histories
     if report.failures:
         failure = report.failures[0]
-        trace = Scene(document).play(failure.seed, trace=True).trace
+        trace = Setup(document).play(failure.seed, trace=True).trace
         pytest.fail("\n".join([f"{rules}, seed {failure.seed}:", *failure.problems, *trace]), pytrace=False)
 
 
@@ -75,16 +75,16 @@ def test_a_defect_that_few_histories_show_fails_the_test_that_is_about_it(mutant
 @pytest.mark.parametrize("rules", ["copies", "aggregates", "index", "embeds"])
 def test_guards_alone_suffice_where_nobody_meddles(rules: str) -> None:
     """What most mutants of guards are measured against: hardly anything heals, under an application that needs it not."""
-    scene = Scene(load(rules_file(rules)).canonical(), GUARDED.without)
+    setup = Setup(load(rules_file(rules)).canonical(), GUARDED.without)
     with GUARDED.apply():
-        assert [seed for seed in range(100) if scene.play(seed).problems] == []
+        assert [seed for seed in range(100) if setup.play(seed).problems] == []
 
 
 def test_a_seed_replays_identically_in_every_process() -> None:
     script = (
-        "import sys; from projections.language.loader import load; from projections.testing.simulation.scene import Scene;"
-        "from hashlib import sha256; scene = Scene(load(sys.argv[1]).canonical());"
-        "print(sha256(repr([scene.play(s, trace=True).trace for s in range(12)]).encode()).hexdigest())"
+        "import sys; from projections.language.loader import load; from projections.testing.simulation.setup import Setup;"
+        "from hashlib import sha256; setup = Setup(load(sys.argv[1]).canonical());"
+        "print(sha256(repr([setup.play(s, trace=True).trace for s in range(12)]).encode()).hexdigest())"
     )
     for rules in ("shards", "copies", "social"):
         digests = {

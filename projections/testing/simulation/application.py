@@ -447,9 +447,9 @@ class Application:
                 return {**changed, **keys}
         return None
 
-    def _own_values(self, entity: Entity, key: ItemKey, odds: float) -> dict[str, Value]:
+    def _own_values(self, entity: Entity, key: ItemKey, rate: float) -> dict[str, Value]:
         """Values of the application for attributes that rules own on items of the entity; often none."""
-        if self._rng.random() >= odds:
+        if self._rng.random() >= rate:
             return {}
         read = {name for name, _ in self._pools.matches.get(entity.name, ())}
         names = [name for name in self._ours(entity, {}) if name not in read]

@@ -11,8 +11,7 @@ from typing import Any
 
 from projections.testing.simulation.harm import HARM
 from projections.testing.simulation.history import Outcome
-from projections.testing.simulation.odds import fixed
-from projections.testing.simulation.scene import Scene
+from projections.testing.simulation.setup import Setup
 
 __all__ = ["Campaign", "Report"]
 
@@ -66,7 +65,7 @@ class Report:
 class Campaign:
     """Plays histories of one rule file until they are done or, unless `keep_going`, one has problems.
 
-    `odds` replaces odds that each history would draw.
+    `fixed` are values of the fault plan that are the same in all histories.
     """
 
     def __init__(
@@ -75,12 +74,12 @@ class Campaign:
         *,
         without: frozenset[str] = frozenset(),
         keep_going: bool = False,
-        odds: Mapping[str, Any] | None = None,
+        fixed: Mapping[str, Any] | None = None,
     ) -> None:
         self._document = document
         self._without = without
         self._keep_going = keep_going
-        self._odds = odds or {}
+        self._fixed = fixed or {}
 
     def run(
         self,
@@ -103,32 +102,32 @@ class Campaign:
 
     def _parts(self, chunks: list[tuple[int, int]], jobs: int) -> Iterator[Report]:
         if jobs <= 1 or len(chunks) < 2:
-            scene = Scene(self._document, self._without, fixed(self._odds))
+            setup = Setup(self._document, self._without, self._fixed)
             for first, count in chunks:
-                yield _play(scene, first, count)
+                yield _play(setup, first, count)
             return
         context = multiprocessing.get_context("spawn")
-        with context.Pool(jobs, _begin, (self._document, self._without, self._odds)) as pool:
+        with context.Pool(jobs, _begin, (self._document, self._without, self._fixed)) as pool:
             yield from pool.imap(_chunk, chunks)
 
 
-def _play(scene: Scene, first: int, count: int) -> Report:
+def _play(setup: Setup, first: int, count: int) -> Report:
     report = Report(first)
     for seed in range(first, first + count):
-        report.add(scene.play(seed))
+        report.add(setup.play(seed))
     return report
 
 
-_scene: Scene | None = None
+_setup: Setup | None = None
 """Of this process, made once when it begins."""
 
 
-def _begin(document: Mapping[str, Any], without: frozenset[str], odds: Mapping[str, Any]) -> None:
-    global _scene
-    _scene = Scene(document, without, fixed(odds))
+def _begin(document: Mapping[str, Any], without: frozenset[str], fixed: Mapping[str, Any]) -> None:
+    global _setup
+    _setup = Setup(document, without, fixed)
     gc.freeze()
 
 
 def _chunk(chunk: tuple[int, int]) -> Report:
-    assert _scene is not None
-    return _play(_scene, *chunk)
+    assert _setup is not None
+    return _play(_setup, *chunk)

@@ -41,7 +41,7 @@ from projections.testing.simulation.application import Application
 from projections.testing.simulation.checks import Ended, Lived
 from projections.testing.simulation.damage import damage
 from projections.testing.simulation.harm import Harm
-from projections.testing.simulation.maintenance import (
+from projections.testing.simulation.jobs import (
     BEGIN,
     DONE,
     Backfill,
@@ -69,7 +69,8 @@ from projections.testing.simulation.workers import (
 )
 
 if TYPE_CHECKING:
-    from projections.testing.simulation.scene import Edition, Scene
+    from projections.testing.simulation.rule_versions import RuleVersion
+    from projections.testing.simulation.setup import Setup
 
 __all__ = ["History", "Outcome"]
 
@@ -133,8 +134,8 @@ class _Instance:
 
     handler: StreamHandler
 
-    def __init__(self, edition: Edition) -> None:
-        self.edition = edition
+    def __init__(self, version: RuleVersion) -> None:
+        self.version = version
         self.invocation: Invocation | None = None
         self.run: Run[Any] = one_by_one
 
@@ -146,15 +147,15 @@ class _Instance:
 class History:
     """One run. Not to be played twice."""
 
-    def __init__(self, scene: Scene, seed: int, trace: Trace | None = None) -> None:
-        self._scene = scene
+    def __init__(self, setup: Setup, seed: int, trace: Trace | None = None) -> None:
+        self._setup = setup
         self._seed = seed
         self._trace = trace
         self._rng = rng = Random(seed)
         self._random = rng.random
-        self._odds = scene.odds(rng)
-        self._cast = cast = scene.cast(self._odds, rng)
-        self._edition = self._before = cast.first
+        self._plan = setup.plan(rng)
+        self._versions = versions = setup.versions(self._plan, rng)
+        self._version = self._before = versions.first
         """The rules deployed now, and those before them."""
         self._warm = 0
         """How many invocations may still have the rules before."""
@@ -163,40 +164,40 @@ class History:
         self._invocation: Invocation | None = None
         """Whose call of the store is carried out; None where the application writes."""
         self._store = MemoryStore(
-            scene.schemas,
+            setup.schemas,
             # somewhere in a history the numbers get one digit longer, as those of AWS do
             first_sequence=10**21 - rng.randrange(1, 200),
-            streams=list(cast.application.tables),
+            streams=list(versions.application.tables),
             on_record=self._record,
         )
-        self._stepped = SteppedStore(self._store, self._lagging, lambda: self._odds.page)
+        self._stepped = SteppedStore(self._store, self._lagging, lambda: self._plan.page)
         self._queue = TaskQueue(rng)
         self._past: deque[tuple[int, ItemKey, Image | None]] = deque()
         """Steps of late, with what each changed and how it was before; where indexes are read."""
-        self._settings = settings = Settings(batch_size=self._odds.batch, report_batch_item_failures=True, bisect=True)
+        self._settings = settings = Settings(batch_size=self._plan.batch, report_batch_item_failures=True, bisect=True)
         self._streams = {
-            name: Stream(f"{name}", shards=self._odds.shards) for name in cast.application.tables if name != LEDGER
+            name: Stream(f"{name}", shards=self._plan.shards) for name in versions.application.tables if name != LEDGER
         }
         self._mappings = {
             name: EventSourceMapping(stream, settings, choose=self._choose) for name, stream in self._streams.items()
         }
-        expires = cast.expires or (self._odds.expire_tried and cast.rolled_back)
+        expires = versions.expires or (self._plan.expire_tried and versions.rolled_back)
         self._application = Application(
-            cast.application,
-            cast.rules,
-            cast.pools,
+            versions.application,
+            versions.rules,
+            versions.pools,
             self._store,
             rng,
             self._world.items,
             self._world.made,
-            scene.without | self._odds.without | (frozenset() if expires and not self._holds else {"expire"}),
+            setup.without | self._plan.without | (frozenset() if expires and not self._holds else {"expire"}),
         )
         self._lived = Lived(self._store)
-        self._harm = Harm(cast.ownership)
+        self._harm = Harm(versions.ownership)
         self._lost = False
         """Whether the answer of the call that is carried out is lost."""
         self._jobs: list[Job] = []
-        self._planned = self._plan()
+        self._planned = self._schedule()
         """What operators will do, each with the number of writes left then; the last comes first."""
         self._awaited: Job | None = None
         """The backfill that they await before they go on."""
@@ -222,16 +223,16 @@ class History:
         self._steps = 0
         self._last: Thread | None = None
         self._hub: greenlet = getcurrent()
-        self._left = self._odds.writes
+        self._left = self._plan.writes
         self._races = MOST_RACES
-        self._faults = self._odds.faults
-        self._outcome = Outcome(seed, [], change=cast.change)
+        self._faults = self._plan.faults
+        self._outcome = Outcome(seed, [], change=versions.change)
         self._rejected: list[Rejected] = []
         self._refused: dict[Rejected, None] = {}
         """What refreshes could not do."""
 
     def play(self) -> Outcome:
-        with _engine_of(self._odds.actions):
+        with _engine_of(self._plan.actions):
             return self._played()
 
     def _played(self) -> Outcome:
@@ -262,26 +263,26 @@ class History:
                 self._world.records,
                 self._rejected,
                 tuple(self._refused),
-                tuple(edition.program for edition in self._cast.editions),
+                tuple(version.program for version in self._versions.all),
                 self._harm.genuine,
-                self._unsettled if self._cast.rolled_back else (),
-                self._cast.rolled_back and self._unclear,
+                self._unsettled if self._versions.rolled_back else (),
+                self._versions.rolled_back and self._unclear,
                 self._application.touched | self._application.own if self._delivers_all else None,
                 self._outages > 0,
             )
-            outcome.problems += self._cast.last.checks.problems(ended)
+            outcome.problems += self._versions.last.checks.problems(ended)
             outcome.problems += self._left_behind()
             outcome.problems += self._harm.left_over(
                 self._world.items,
                 self._application.touched,
-                self._cast.last.program,
+                self._versions.last.program,
                 unheard=self._outages > 0,
             )
         elif not outcome.problems:
             outcome.problems = ["the history does not come to rest: writes of ours keep each other going"]
-        outcome.writes = self._odds.writes
+        outcome.writes = self._plan.writes
         outcome.records = len(self._world.records)
-        outcome.faults = self._odds.faults - self._faults
+        outcome.faults = self._plan.faults - self._faults
         outcome.trace = self._trace.lines if self._trace is not None else ()
         return outcome
 
@@ -289,7 +290,7 @@ class History:
 
     def _run(self) -> bool:
         """Until nothing is left to do. Whether that point was reached."""
-        random, odds, steps = self._random, self._odds, 0
+        random, plan, steps = self._random, self._plan, 0
         while True:
             if self._left or self._faults:
                 steps = 0
@@ -297,10 +298,10 @@ class History:
                 return False
             self._steps += 1
             last = self._last
-            if last is not None and random() < odds.again and not last.dead and not last.awaits:
+            if last is not None and random() < plan.again and not last.dead and not last.awaits:
                 self._step(last)
                 continue
-            thread = self._runnable() if self._invocations and random() < odds.working else None
+            thread = self._runnable() if self._invocations and random() < plan.working else None
             if thread is not None:
                 self._step(thread)
             elif self._left and random() < 0.5:
@@ -338,7 +339,7 @@ class History:
             done = self._application.write()
             if self._trace is not None and done in ("read", "nothing"):
                 self._trace.add("application", done)
-            if not self._left or self._random() >= self._odds.burst:
+            if not self._left or self._random() >= self._plan.burst:
                 return
 
     def _deliver(self) -> bool:
@@ -347,7 +348,7 @@ class History:
             self._start(self._planned.pop()[1])
         if self._jobs and self._random() < 0.3 and self._operate():
             return True
-        if sum([invocation.of_function for invocation in self._invocations]) >= self._odds.invocations:
+        if sum([invocation.of_function for invocation in self._invocations]) >= self._plan.invocations:
             return self._operate()
         self._queue.now = self._steps
         if self._queue.next is not None and self._random() < 0.5 and self._work():
@@ -366,26 +367,26 @@ class History:
             return (self._queue.next is not None and self._work()) or self._operate()
         lane = lanes[int(self._random() * len(lanes))] if len(lanes) > 1 else lanes[0]
         batch = mapping.next_batch(lane)
-        if self._faults and self._random() < self._odds.discard and self._given_up(mapping, batch):
+        if self._faults and self._random() < self._plan.discard and self._given_up(mapping, batch):
             return True
         invocation = self._invocation_of(partial(self._finished, mapping, batch))
-        instance = invocation.instance = self._instance(invocation.edition)
+        instance = invocation.instance = self._instance(invocation.version)
         instance.invocation = invocation
-        instance.run = at_once if self._random() < self._odds.threads else one_by_one
+        instance.run = at_once if self._random() < self._plan.threads else one_by_one
         work = partial(instance.handler.handle, batch.event(), invocation.remaining)
         self._begin(invocation, work, f"gets {name}: " + ", ".join(_number(record) for record in batch.records))
         return True
 
-    def _instance(self, edition: Edition) -> _Instance:
+    def _instance(self, version: RuleVersion) -> _Instance:
         """A warm process of the function, or a new one."""
-        idle = [one for one in self._instances if one.edition is edition] if self._odds.reuse else []
-        if idle and self._random() < self._odds.reuse:
+        idle = [one for one in self._instances if one.version is version] if self._plan.reuse else []
+        if idle and self._random() < self._plan.reuse:
             instance = idle[int(self._random() * len(idle))]
             self._instances.remove(instance)
             return instance
-        instance = _Instance(edition)
+        instance = _Instance(version)
         processor = Processor(
-            edition.program,
+            version.program,
             self._stepped,
             tables={table: table for table in self._mappings},
             quarantine=self._quarantine,
@@ -393,7 +394,7 @@ class History:
             chance=self._random,
             clock=self._time,
             run=lambda pieces: instance.run(pieces),
-            tasks=Tasks(lambda: self._queue) if self._odds.queue else None,
+            tasks=Tasks(lambda: self._queue) if self._plan.queue else None,
             new_rules=self._new_rules,
         )
         instance.handler = StreamHandler(processor, quarantine=self._quarantine)
@@ -407,12 +408,12 @@ class History:
         invocation = self._invocation_of(lambda answer, error: self._queue.finish(event, answer))
         invocation.chain = self._queue.chain_of(event)
         worker = WorkerHandler(
-            invocation.edition.program,
+            invocation.version.program,
             self._stepped,
             send=Tasks(lambda: self._queue),
             quarantine=self._quarantine,
             pacer=Pacer(1e9, clock=lambda: 0.0),
-            run=at_once if self._random() < self._odds.threads else one_by_one,
+            run=at_once if self._random() < self._plan.threads else one_by_one,
             sleep=invocation.sleep,
             chance=self._random,
             new_rules=self._new_rules,
@@ -424,15 +425,15 @@ class History:
         return True
 
     def _invocation_of(self, finish: Finish) -> Invocation:
-        edition = self._edition
+        version = self._version
         if self._warm and self._random() < 0.5:
             self._warm -= 1
-            edition = self._before
-        return self._numbered(edition, finish)
+            version = self._before
+        return self._numbered(version, finish)
 
-    def _numbered(self, edition: Edition, finish: Finish, what: str = "invocation") -> Invocation:
+    def _numbered(self, version: RuleVersion, finish: Finish, what: str = "invocation") -> Invocation:
         self._outcome.deliveries += 1
-        invocation = Invocation(self._outcome.deliveries, edition, finish, SECONDS, what)
+        invocation = Invocation(self._outcome.deliveries, version, finish, SECONDS, what)
         invocation.freeze = self._sleeps
         invocation.born = self._time()
         return invocation
@@ -449,18 +450,18 @@ class History:
     @property
     def _holds(self) -> bool:
         """Whether an expiry may find rules that keep what has expired and are not active: only active rules settle it."""
-        return self._odds.fill and any(rule.expired == "keep" for rule in self._cast.rules)
+        return self._plan.fill and any(rule.expired == "keep" for rule in self._versions.rules)
 
     @property
     def _delivers_all(self) -> bool:
         """Whether the same rules are given every record: then the last values of a parent that is gone are known."""
-        odds = self._odds
-        others = (odds.fill, odds.outage, odds.restore, odds.discard, odds.refreshes, odds.backfills, odds.verifies)
-        return not self._cast.change and not any(others)
+        plan = self._plan
+        others = (plan.fill, plan.outage, plan.restore, plan.discard, plan.refreshes, plan.backfills, plan.verifies)
+        return not self._versions.change and not any(others)
 
     @property
     def _new_rules(self) -> RuleState:
-        return FILLING if self._odds.fill else LIVE
+        return FILLING if self._plan.fill else LIVE
 
     def _begin(self, invocation: Invocation, work: Callable[[], Any], what: str) -> None:
         thread = Thread(self._hub, invocation, work)
@@ -483,7 +484,7 @@ class History:
                     invocation.finish(None, _DeadError("the process died"))
                 return
         if what == "asks":
-            if self._odds.race and thread.at[1] == "write" and thread.at[2].key.table != LEDGER:
+            if self._plan.race and thread.at[1] == "write" and thread.at[2].key.table != LEDGER:
                 self._race(thread.at[2])
             self._outcome.calls += 1
             self._invocation = invocation
@@ -502,21 +503,21 @@ class History:
 
     def _race(self, write: Write) -> None:
         """Now and then the application is faster than the engine, which has decided what to write."""
-        odds = self._odds.race * (2 if isinstance(write, Delete) else 1)
-        if self._races and self._random() < odds:
+        rate = self._plan.race * (2 if isinstance(write, Delete) else 1)
+        if self._races and self._random() < rate:
             self._races -= 1
             self._who, self._invocation = "application", None
-            without = self._scene.without
+            without = self._setup.without
             self._application.come_between(
                 write.key,
-                turns=self._odds.turn and "turn" not in without,
-                inhabits=self._odds.inhabit and "inhabit" not in without,
+                turns=self._plan.turn and "turn" not in without,
+                inhabits=self._plan.inhabit and "inhabit" not in without,
             )
 
     def _ended(self, invocation: Invocation, thread: Thread) -> None:
         self._invocations.remove(invocation)
         self._outcome.problems += self._harm.ended(invocation)
-        if self._odds.reuse and invocation.instance is not None:
+        if self._plan.reuse and invocation.instance is not None:
             self._instances.append(invocation.instance)
         error = thread.failure
         if error is not None:
@@ -550,8 +551,8 @@ class History:
     def _resumed(self) -> bool:
         """Whoever began something and died, or went on when nobody waited for it any more, has left it to be finished."""
         left, self._gave_up = list(rebuild.notes(self._store)) if self._gave_up else [], False
-        jobs = [Rebuild(self._cast.last, note.target) for note in left]
-        self._jobs += [job for job in jobs if job.begun_again(self._cast.last)]
+        jobs = [Rebuild(self._versions.last, note.target) for note in left]
+        self._jobs += [job for job in jobs if job.begun_again(self._versions.last)]
         run = Progress(self._store).run()
         if run is not None and not run.done:
             self._jobs.append(self._backfill(resumes=True))
@@ -559,16 +560,16 @@ class History:
 
     def _left_behind(self) -> Iterator[str]:
         """What a backfill, if there was to be one, has left undone."""
-        cast = self._cast
-        last = cast.last.program
-        if not self._odds.fill and not cast.change:
+        versions = self._versions
+        last = versions.last.program
+        if not self._plan.fill and not versions.change:
             return
         run = Progress(self._store).run()
         if run is None or not run.done or run.rules or run.program != last.fingerprint:
             yield f"the backfill has not come to its end: {run}"
-        elif cast.change:
+        elif versions.change:
             touched = self._application.touched | self._application.own
-            before = [edition.program for edition in (cast.first, cast.between) if edition is not None]
+            before = [version.program for version in (versions.first, versions.between) if version is not None]
             yield from traces(before, last, self._world.items, touched)
             rules = Registry(last, self._store).read_or_create().rules
             if tried := [name for name, one in rules.items() if one.state == PROVISIONAL]:
@@ -576,26 +577,30 @@ class History:
 
     # What operators do
 
-    def _plan(self) -> list[tuple[int, Callable[[], Job | None]]]:
-        odds = self._odds
-        starts: list[Callable[[], Job | None]] = [self._refresh] * odds.refreshes
-        starts += [self._rebuild] * odds.rebuilds
-        starts += [self._backfill] * odds.backfills
-        starts += [self._verify] * odds.verifies
-        if odds.fill or self._cast.change:
+    def _schedule(self) -> list[tuple[int, Callable[[], Job | None]]]:
+        plan = self._plan
+        starts: list[Callable[[], Job | None]] = [self._refresh] * plan.refreshes
+        starts += [self._rebuild] * plan.rebuilds
+        starts += [self._backfill] * plan.backfills
+        starts += [self._verify] * plan.verifies
+        if plan.fill or self._versions.change:
             starts.append(self._deploy)
-        planned = [(int(self._random() * (odds.writes + 1)), start) for start in starts]
-        if not odds.fill and not self._cast.change and not any(rule.expired == "keep" for rule in self._cast.rules):
+        planned = [(int(self._random() * (plan.writes + 1)), start) for start in starts]
+        if (
+            not plan.fill
+            and not self._versions.change
+            and not any(rule.expired == "keep" for rule in self._versions.rules)
+        ):
             for happens, first, second in (
-                (odds.outage, self._switch_off, self._switch_on),
-                (odds.restore, self._back_up, self._restore),
+                (plan.outage, self._switch_off, self._switch_on),
+                (plan.restore, self._back_up, self._restore),
             ):
                 if happens:
-                    late, early = sorted(int(self._random() * (odds.writes + 1)) for _ in range(2))
+                    late, early = sorted(int(self._random() * (plan.writes + 1)) for _ in range(2))
                     planned += [(early + (early == late), first), (late, second)]
-        if self._cast.between is not None:  # before that
+        if self._versions.between is not None:  # before that
             left = planned[-1][0]
-            planned.append((left + int(self._random() * (odds.writes + 1 - left)), self._try))
+            planned.append((left + int(self._random() * (plan.writes + 1 - left)), self._try))
         return sorted(planned, key=lambda one: one[0])
 
     def _waits(self) -> bool:
@@ -610,15 +615,15 @@ class History:
     def _refresh(self) -> Job | None:
         """Some items: those that exist, that were removed, or that never were."""
         world, rng = self._world, self._rng
-        places = [key for kind in self._cast.pools.kinds.values() for key, _ in kind.keys[:3]]
+        places = [key for kind in self._versions.pools.kinds.values() for key, _ in kind.keys[:3]]
         keys = [*world.items, *world.items, *world.gone, *places]
         chosen = [keys[int(rng.random() * len(keys))] for _ in range(rng.choice((1, 1, 2, 4)))]
         known = {key: [world.gone[key]] for key in chosen if key in world.gone}
-        return Refresh(self._edition, chosen, known)
+        return Refresh(self._version, chosen, known)
 
     def _rebuild(self) -> Job | None:
         """A group that there is, or one that nothing has contributed to yet; often the one that is being rebuilt."""
-        program, rng = self._edition.program, self._rng
+        program, rng = self._version.program, self._rng
         rules = {rule.name: rule for rules in program.ledger_rules.values() for rule in rules}
         targets: list[Target] = [job.target for job in self._jobs if isinstance(job, Rebuild)]
         if not targets or rng.random() < 0.5:
@@ -631,22 +636,22 @@ class History:
         if not targets:
             return None
         target = rng.choice(targets)
-        if rng.random() < self._odds.damage:
+        if rng.random() < self._plan.damage:
             words = damage(self._store, target, rng, keeps=rules[target[0]].expired == "keep")
             if words is not None:
                 self._note(f"damage: {words}")
                 self._damaged = True
-        return Rebuild(self._edition, target)
+        return Rebuild(self._version, target)
 
     def _backfill(self, *, resumes: bool = False, restarts: bool = False) -> Job:
         """Of all rules, or at first of one."""
-        edition = self._edition
-        if edition is self._cast.between and not self._cast.retires:
-            edition = self._cast.last  # for after the other it could not be put in force again
-        random, rules = self._random, edition.program.rules
-        queued = self._odds.queue and random() < 0.5 and not resumes
+        version = self._version
+        if version is self._versions.between and not self._versions.retires:
+            version = self._versions.last  # for after the other it could not be put in force again
+        random, rules = self._random, version.program.rules
+        queued = self._plan.queue and random() < 0.5 and not resumes
         return Backfill(
-            edition,
+            version,
             rules=[list(rules)[int(random() * len(rules))]] if not queued and random() < 0.2 else [],
             queued=queued,
             restart=random() < 0.2 or restarts,
@@ -655,7 +660,7 @@ class History:
         )
 
     def _verify(self) -> Job:
-        return Verify(self._edition)
+        return Verify(self._version)
 
     def _switch_off(self) -> None:
         self._off = True
@@ -667,7 +672,7 @@ class History:
         self._outages += 1
         self._store.begin_stream(f"2025-02-{self._outages:02}T00:00:00.000", 10**20 * (1 + self._rng.randrange(8)))
         for name in self._streams:
-            self._streams[name] = stream = Stream(name, shards=self._odds.shards)
+            self._streams[name] = stream = Stream(name, shards=self._plan.shards)
             self._mappings[name] = EventSourceMapping(stream, self._settings, choose=self._choose)
         self._note("the stream is switched on again")
         job = self._backfill(restarts=True)
@@ -684,66 +689,66 @@ class History:
             self._kill(invocation)
             if not invocation.abandoned:
                 invocation.finish(None, _DeadError("there is no ledger"))
-        self._jobs = [job for job in self._jobs if not job.outlives and job.begun_again(self._edition)]
+        self._jobs = [job for job in self._jobs if not job.outlives and job.begun_again(self._version)]
         for item in self._store.items(LEDGER):
             self._store.remove(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"]))
         for item in self._saved:
             self._store.put(LEDGER, item)
         self._damaged = True  # it knows less than the guards say
         self._note("the ledger is restored")
-        return Verify(self._edition) if self._random() < 0.7 else self._backfill()
+        return Verify(self._version) if self._random() < 0.7 else self._backfill()
 
     def _outlived(self) -> None:
         """Some processes of operators go on with what they knew, whatever is deployed or put in force."""
         for job in self._jobs[:]:
-            if not job.outlives and job.bench is not None and self._random() < self._odds.outlive:
+            if not job.outlives and job.bench is not None and self._random() < self._plan.outlive:
                 self._jobs.append(job.left_behind())
 
     def _try(self) -> Job | None:
         """Rules are deployed that will be replaced or rolled back: before anybody puts them in force, or after."""
-        cast = self._cast
-        assert cast.between is not None
+        versions = self._versions
+        assert versions.between is not None
         self._used()
         self._outlived()
         self._since = set()
-        self._edition, self._warm = cast.between, self._odds.warm
-        self._note(f"the rules change: {cast.change}")
-        if cast.retires:
+        self._version, self._warm = versions.between, self._plan.warm
+        self._note(f"the rules change: {versions.change}")
+        if versions.retires:
             self._backfill_again()
-        if not cast.retires or self._random() < (0.3 if self._odds.then == "on" else 0.7):
+        if not versions.retires or self._random() < (0.3 if self._plan.then == "on" else 0.7):
             return None
         job = self._backfill()
         job.ready = self._time() + self._wait
-        if self._odds.then == "on" and self._random() < 0.8:
+        if self._plan.then == "on" and self._random() < 0.8:
             self._awaited = job
         return job
 
     def _used(self) -> None:
         """The rules that are deployed have been in force, since somebody used them."""
-        Registry(self._edition.program, self._store, self._new_rules).read_or_create()
+        Registry(self._version.program, self._store, self._new_rules).read_or_create()
         self._lived.look()
 
     def _deploy(self) -> Job | None:
         """Other rules, or those that fill, are put in force, or those of before again."""
-        cast = self._cast
-        if cast.between is None:
+        versions = self._versions
+        if versions.between is None:
             self._used()
         self._outlived()
-        self._before, self._edition = self._edition, cast.last
-        if cast.between is not None:
+        self._before, self._version = self._version, versions.last
+        if versions.between is not None:
             # Nobody begins with rules any more that were never in force; who has begun is waited for.
-            snapshot = Registry(cast.between.program, self._store).read()
-            known = snapshot is not None and snapshot.program == cast.between.program.fingerprint
-            self._warm = self._odds.warm if known else 0
+            snapshot = Registry(versions.between.program, self._store).read()
+            known = snapshot is not None and snapshot.program == versions.between.program.fingerprint
+            self._warm = self._plan.warm if known else 0
             self._jobs = [
                 job
                 for job in self._jobs
-                if job.outlives or (known and job.place != BEGIN) or job.begun_again(cast.last)
+                if job.outlives or (known and job.place != BEGIN) or job.begun_again(versions.last)
             ]
-            self._note("the rules change again" if self._odds.then == "on" else "the rules are rolled back")
-        elif cast.change:
-            self._warm = self._odds.warm
-            self._note(f"the rules change: {cast.change}")
+            self._note("the rules change again" if self._plan.then == "on" else "the rules are rolled back")
+        elif versions.change:
+            self._warm = self._plan.warm
+            self._note(f"the rules change: {versions.change}")
         self._backfill_again()
         jobs = [self._backfill() for _ in range(1 + (self._random() < 0.3))]
         for job in jobs:
@@ -755,19 +760,19 @@ class History:
         """Backfills under way begin again with the rules that are deployed now."""
         for job in self._jobs:
             if isinstance(job, Backfill) and not job.outlives:
-                job.begun_again(self._edition)
+                job.begun_again(self._version)
                 job.ready = self._time() + self._wait  # who puts the rules before in force may still be at it
 
     def _given_up(self, mapping: EventSourceMapping, batch: Batch) -> bool:
         """A batch that the mapping gives up goes to a bucket, and is redriven from there."""
         self._faults -= 1
-        tables = self._cast.application.tables
+        tables = self._versions.application.tables
         discarded = {"DDBStreamBatchInfo": {}, "payload": json.dumps({"Records": batch.records})}
         letter = Reader(tables, {name: name for name in tables}).value(discarded, "the bucket")
         assert letter.useless is None, letter.useless
         self._note("given up are " + ", ".join(_number(record) for record in batch.records))
         mapping.finish(batch, {"batchItemFailures": []})
-        job = Refresh(self._edition, list(letter.items), letter.items, letter)
+        job = Refresh(self._version, list(letter.items), letter.items, letter)
         # nobody redrives before the function's time-out: who was given up may still be at work until then
         job.ready = self._time() + self._wait
         self._jobs.append(job)
@@ -783,38 +788,38 @@ class History:
         if self._random() < 0.3:
             job.generations = Generations()  # by another process
         job.busy = True
-        invocation = self._numbered(job.edition, partial(self._advanced, job), job.name)
+        invocation = self._numbered(job.version, partial(self._advanced, job), job.name)
         self._begin(invocation, partial(self._piece, job, job.place, invocation), f"{job.place}")
         return True
 
     def _piece(self, job: Job, place: Place, invocation: Invocation) -> Place | None:
         """The place after a piece of a job; None if it has to be repeated."""
         try:
-            if job.bench is not None and (job.outlives or self._random() < self._odds.outlive):
+            if job.bench is not None and (job.outlives or self._random() < self._plan.outlive):
                 job.bench.goes_on(invocation)
                 return job.bench.does(job, place)
             bench = Bench(
-                invocation.edition,
+                invocation.version,
                 self._stepped,
                 invocation,
-                run=at_once if self._random() < self._odds.threads else one_by_one,
+                run=at_once if self._random() < self._plan.threads else one_by_one,
                 chance=self._random,
                 now=self._now,
                 new_rules=self._new_rules,
                 generations=job.generations,
-                tasks=Tasks(lambda: self._queue) if self._odds.queue else None,
+                tasks=Tasks(lambda: self._queue) if self._plan.queue else None,
                 quarantine=self._refuse,
-                page=self._odds.scanned,
+                page=self._plan.scanned,
             )
             if bench.outdated and place != BEGIN:
                 return OUTDATED
-            if job.edition is invocation.edition:  # else it began again under other rules meanwhile
+            if job.version is invocation.version:  # else it began again under other rules meanwhile
                 job.bench = bench
             return bench.does(job, place)
         except Replaced:
             return OUTDATED
         except Misconfigured:  # the rule file of a former process may say nothing of a rule that was added since
-            if invocation.edition is self._edition:
+            if invocation.version is self._version:
                 raise
             return OUTDATED
         except (Transient, UsageError):  # a usage error is that another backfill began at the same time
@@ -830,13 +835,13 @@ class History:
             self._jobs.remove(job)  # it ends with an error, or it is done
             return
         if place is OUTDATED:
-            if not job.begun_again(self._edition):
+            if not job.begun_again(self._version):
                 self._jobs.remove(job)
             return
         if place is None:
             job.bench = None
             if self._random() < 0.1:
-                job.begun_again(job.edition)
+                job.begun_again(job.version)
             return
         job.place = place
         if place is DONE:
@@ -845,28 +850,28 @@ class History:
     # Faults
 
     def _fault(self, thread: Thread) -> str | None:
-        odds, random, invocation = self._odds, self._random, thread.invocation
+        plan, random, invocation = self._plan, self._random, thread.invocation
         fault = None
-        if random() < odds.die:
+        if random() < plan.die:
             fault = "dies"
-        elif random() < odds.hurry:
+        elif random() < plan.hurry:
             invocation.seconds = min(invocation.seconds, 1.02 if random() < 0.5 else 0.5)
             self._note("its time is running out", invocation)
-        elif not invocation.abandoned and random() < odds.abandon:
+        elif not invocation.abandoned and random() < plan.abandon:
             self._note("is taken for dead, and goes on", invocation)
             invocation.abandoned = True
             if random() < 0.7:
                 self._freeze(invocation)
             invocation.finish(None, _TimeOutError("the invocation timed out"))
-        elif random() < odds.freeze:
+        elif random() < plan.freeze:
             self._freeze(invocation)
         elif thread.at[0] == "asks":
             name = thread.at[1]
-            if random() < odds.throttle:
+            if random() < plan.throttle:
                 fault = THROTTLED
-            elif name == "transact" and random() < odds.conflict:
+            elif name == "transact" and random() < plan.conflict:
                 fault = CONFLICT
-            elif name in ("write", "transact", "send") and random() < odds.lose:
+            elif name in ("write", "transact", "send") and random() < plan.lose:
                 fault = LOST
             else:
                 return None
@@ -882,14 +887,14 @@ class History:
 
     def _disturb(self, name: str, mapping: EventSourceMapping) -> bool:
         """Now and then a shard is split, or read again from further back."""
-        random, odds = self._random, self._odds
-        if random() < odds.split:
+        random, plan = self._random, self._plan
+        if random() < plan.split:
             shards = [shard for shard in self._streams[name].shards.values() if not shard.closed]
             shard = shards[int(random() * len(shards))]
             self._streams[name].split(shard.id, into=1 if random() < 0.5 else 2)
             self._note(f"{shard.id[:28]} is split")
             self._faults -= 1
-        if random() < odds.rewind:
+        if random() < plan.rewind:
             shards = list(self._streams[name].shards.values())
             shard = shards[int(random() * len(shards))]
             if shard.records:
@@ -901,21 +906,21 @@ class History:
 
     def _choose(self, question: str, courses: int) -> int:
         if question == "deliver a batch again that succeeded":
-            if self._faults and self._random() < self._odds.redeliver:
+            if self._faults and self._random() < self._plan.redeliver:
                 self._faults -= 1
                 return 1
             return 0
         return int(self._random() * courses)
 
     def _quarantine(self, rejected: Sequence[Rejected]) -> None:
-        if self._faults and self._random() < self._odds.quarantine_down:
+        if self._faults and self._random() < self._plan.quarantine_down:
             self._faults -= 1
             raise Transient("the quarantine cannot be reached")
         self._rejected.extend(rejected)
 
     def _refuse(self, rejected: Sequence[Rejected]) -> None:
         """The quarantine of what is not delivered in records."""
-        if rejected and self._faults and self._random() < self._odds.quarantine_down:
+        if rejected and self._faults and self._random() < self._plan.quarantine_down:
             self._faults -= 1
             raise Transient("the quarantine cannot be reached")
         self._refused.update(dict.fromkeys(rejected))
@@ -923,7 +928,7 @@ class History:
     # What the streams say
 
     def _record(self, table: str, record: dict[str, Any]) -> None:
-        world, program = self._world, self._cast.application
+        world, program = self._world, self._versions.application
         change = record["dynamodb"]
         key = program.tables[table].key(table, change["Keys"])
         image = change.get("NewImage")
@@ -949,14 +954,14 @@ class History:
             restored = before is None and self._harm.restores(key, image or {})
             self._outcome.problems += self._harm.written(key, before, image, self._invocation, answered=not self._lost)
         if self._invocation is not None and not restored:
-            self._outcome.problems += self._invocation.edition.checks.written(
+            self._outcome.problems += self._invocation.version.checks.written(
                 key,
                 before,
                 image,
-                tampered=self._application.tampering or self._damaged or self._cast.regards,
+                tampered=self._application.tampering or self._damaged or self._versions.regards,
                 lived=self._lived.look(),
             )
-        if self._cast.indexed:
+        if self._versions.indexed:
             self._past.append((self._steps, key, before))
         world.records[change["SequenceNumber"]] = record
         if not self._off:
@@ -966,7 +971,7 @@ class History:
 
     def _lagging(self, table: str) -> Store:
         """The table as its indexes may still show it: as it was within the last few steps."""
-        if self._random() >= self._odds.lag:
+        if self._random() >= self._plan.lag:
             return self._store
         while self._past and self._past[0][0] < self._steps - SETTLED:
             self._past.popleft()

@@ -17,7 +17,7 @@ from projections.errors import ConditionFailed, Reason, ReasonKind, StoreError, 
 from projections.stores.statements import require_items
 
 if TYPE_CHECKING:
-    from projections.testing.simulation.scene import Edition
+    from projections.testing.simulation.rule_versions import RuleVersion
 
 __all__ = ["CONFLICT", "LOST", "THROTTLED", "Invocation", "SteppedStore", "Thread", "at_once", "carry_out"]
 
@@ -36,9 +36,11 @@ Finish = Callable[[Any, Exception | None], None]
 class Invocation:
     """One event given to a function, or one piece of an operator's work."""
 
-    def __init__(self, number: int, edition: Edition, finish: Finish, seconds: float, what: str = "invocation") -> None:
+    def __init__(
+        self, number: int, version: RuleVersion, finish: Finish, seconds: float, what: str = "invocation"
+    ) -> None:
         self.number = number
-        self.edition = edition
+        self.version = version
         """The rules it was started with."""
         self.finish = finish
         self.seconds = seconds

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Literal
 
-__all__ = ["Odds", "fixed"]
+__all__ = ["FaultPlan"]
 
 _RATES = (0.0, 0.0, 0.0, 0.01, 0.03, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
-class Odds:
+class FaultPlan:
     """Drawn once per history. Rates of faults are per call of the store."""
 
     writes: int
@@ -113,13 +113,15 @@ class Odds:
         return frozenset(name for name, wanted in does.items() if not wanted)
 
     @classmethod
-    def draw(cls, rng: Random) -> Odds:
+    def draw(cls, rng: Random, fixed: Mapping[str, Any] | None = None) -> FaultPlan:
+        """Return a plan with random values, except for those in `fixed`, by name."""
+
         def rate() -> float:
             return _RATES[int(rng.random() * len(_RATES))]
 
         calm = rng.random() < 0.15
         longest = rng.choice((8, 20, 60))
-        return cls(
+        plan = cls(
             writes=rng.randint(3, longest),
             burst=rng.choice((0.0, 0.5, 0.9)),
             batch=rng.choice((1, 2, 4, 10)),
@@ -168,8 +170,4 @@ class Odds:
             reuse=rng.choice((0.0, 0.5, 0.9)),
             race=rng.choice((0.0, 0.0, 0.0, 0.2)),
         )
-
-
-def fixed(values: Mapping[str, Any]) -> Callable[[Random], Odds]:
-    """Odds that are drawn as ever, apart from these."""
-    return lambda rng: replace(Odds.draw(rng), **values)
+        return replace(plan, **fixed) if fixed else plan

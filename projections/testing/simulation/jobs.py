@@ -40,7 +40,7 @@ from projections.operations.verify.verification import Verification
 from projections.testing.simulation.workers import Invocation
 
 if TYPE_CHECKING:
-    from projections.testing.simulation.scene import Edition
+    from projections.testing.simulation.rule_versions import RuleVersion
 
 __all__ = [
     "BEGIN",
@@ -83,7 +83,7 @@ class Bench:
 
     def __init__(
         self,
-        edition: Edition,
+        version: RuleVersion,
         store: Store,
         invocation: Invocation,
         *,
@@ -96,7 +96,7 @@ class Bench:
         quarantine: Callable[[Sequence[Rejected]], None],
         page: int,
     ) -> None:
-        self.program = edition.program
+        self.program = version.program
         self.store = store
         self.deadline = Deadline(invocation.remaining, sleep=invocation.sleep, chance=chance)
         self.generations = generations
@@ -108,12 +108,12 @@ class Bench:
         self.sleep = invocation.sleep
         self._quarantine = quarantine
         self.page = page
-        self.snapshot = Registry(edition.program, store, new_rules).admit()
-        self.outdated = self.snapshot.outdated(edition.program)
+        self.snapshot = Registry(version.program, store, new_rules).admit()
+        self.outdated = self.snapshot.outdated(version.program)
         self.fenced = Fenced(store, self.snapshot, "job", clock=self.clock, named=self.named)
         """For what is written by the jobs that have no such store of their own."""
         self.refresher = Refresher(
-            edition.program,
+            version.program,
             self.fenced,
             self.snapshot,
             generations=generations,
@@ -189,8 +189,8 @@ class Job:
 
     name = "job"
 
-    def __init__(self, edition: Edition) -> None:
-        self.edition = edition
+    def __init__(self, version: RuleVersion) -> None:
+        self.version = version
         self.place = self.first()
         self.ready = 0.0
         self.busy = False
@@ -208,9 +208,9 @@ class Job:
         """Does the piece at a place; the place after it."""
         raise NotImplementedError
 
-    def begun_again(self, edition: Edition) -> bool:
+    def begun_again(self, version: RuleVersion) -> bool:
         """From the beginning, under other rules; whether there is anything to do under them."""
-        self.edition, self.place, self.generations, self.bench = edition, self.first(), Generations(), None
+        self.version, self.place, self.generations, self.bench = version, self.first(), Generations(), None
         return True
 
     def left_behind(self) -> Job:
@@ -227,12 +227,12 @@ class Refresh(Job):
 
     def __init__(
         self,
-        edition: Edition,
+        version: RuleVersion,
         keys: Sequence[ItemKey],
         known: Mapping[ItemKey, Sequence[Image]],
         letter: Letter | None = None,
     ) -> None:
-        super().__init__(edition)
+        super().__init__(version)
         self._keys = keys
         self._known = known
         self._removed = [key for key, (_, removed) in letter.newest.items() if removed] if letter is not None else []
@@ -253,21 +253,21 @@ class Rebuild(Job):
 
     name = "rebuild"
 
-    def __init__(self, edition: Edition, target: Target) -> None:
-        super().__init__(edition)
+    def __init__(self, version: RuleVersion, target: Target) -> None:
+        super().__init__(version)
         self.target = target
 
     def first(self) -> Place:
         return Place("close")
 
-    def begun_again(self, edition: Edition) -> bool:
-        super().begun_again(edition)
-        return any(rule.name == self.target[0] for rules in edition.program.ledger_rules.values() for rule in rules)
+    def begun_again(self, version: RuleVersion) -> bool:
+        super().begun_again(version)
+        return any(rule.name == self.target[0] for rules in version.program.ledger_rules.values() for rule in rules)
 
     def work(self, place: Place, bench: Bench) -> Place:
         phase, generation, after = place
         if phase == "close":
-            program = self.edition.program
+            program = self.version.program
             return Place(
                 "entries",
                 rebuild.close(bench.fenced, program, self.target, bench.generations, bench.deadline, bench.clock),
@@ -299,8 +299,10 @@ class Backfill(Job):
 
     name = "backfill"
 
-    def __init__(self, edition: Edition, *, rules: Sequence[str], queued: bool, restart: bool, **options: Any) -> None:
-        super().__init__(edition)
+    def __init__(
+        self, version: RuleVersion, *, rules: Sequence[str], queued: bool, restart: bool, **options: Any
+    ) -> None:
+        super().__init__(version)
         self._rules = rules
         self._queued = queued
         self._restart = restart
@@ -346,12 +348,12 @@ class Verify(Job):
         return Place("verify")
 
     def work(self, place: Place, bench: Bench) -> Place:
-        scope = Scope(self.edition.program, bench.snapshot)
+        scope = Scope(self.version.program, bench.snapshot)
         with Scratch() as scratch:
             options: dict[str, Any] = {"threads": 1, "sleep": bench.sleep, "run": bench.run}
             verification = Verification(scope, bench.store, scratch, patience=0, page=bench.page, **options)
             verification.all()
-            store = Cautious(bench.store, self.edition.program, deletes=True)
+            store = Cautious(bench.store, self.version.program, deletes=True)
             repair = Repair(scope, store, verification.suspects, clock=bench.clock, named=bench.named, **options)
             repair.all()
             if repair.failed:

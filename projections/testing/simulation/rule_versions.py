@@ -1,0 +1,137 @@
+"""The rules of a history: one version of a rule file, or two or three that are deployed one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from random import Random
+from typing import Any
+
+from projections.language.embeds import EmbedRule
+from projections.language.program import Program
+from projections.language.rules import CopyRule, Rule
+from projections.testing.simulation.changes import change
+from projections.testing.simulation.checks import Checks
+from projections.testing.simulation.harm import Ownership
+from projections.testing.simulation.pools import Pools
+
+__all__ = ["RuleVersion", "RuleVersions", "changed", "changed_again", "rolled_back"]
+
+_TRIES = 20
+"""Attempts to find a second change."""
+
+
+class RuleVersion:
+    """One version of the rules, with what must hold under it."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = document
+        self.program = Program.from_document(document)
+
+    @cached_property
+    def checks(self) -> Checks:
+        return Checks(self.program, self.document)
+
+
+@dataclass(frozen=True)
+class RuleVersions:
+    """The rules of a history. Where they change in its middle, `first` and `last` differ, by what `change` says.
+
+    Where they change twice, `between` differs from both; also where they are rolled back. `retires` tells whether the rules
+    at the end say what becomes of those that only it has, as they must if those were ever in force.
+    """
+
+    first: RuleVersion
+    last: RuleVersion
+    application: Program
+    """The rules as the application knows them: those of both versions."""
+    pools: Pools
+    change: str = ""
+    expires: bool = True
+    between: RuleVersion | None = None
+    retires: bool = False
+    rolled_back: bool = False
+    """Whether the rules at the end are those at the beginning."""
+
+    @cached_property
+    def all(self) -> list[RuleVersion]:
+        """All that are ever deployed."""
+        return list({id(one): one for one in (self.first, self.between, self.last) if one is not None}.values())
+
+    @cached_property
+    def ownership(self) -> Ownership:
+        return Ownership([version.program for version in self.all])
+
+    @cached_property
+    def rules(self) -> list[Rule]:
+        """All that anybody's rules ever were."""
+        return [rule for version in self.all for rule in version.program.rules.values()]
+
+    @cached_property
+    def regards(self) -> bool:
+        """Whether a rule's guards begin to say something else: versions of a source, or of a group."""
+        claimed: dict[str, set[bool]] = {}
+        for rule in self.rules:
+            if isinstance(rule, CopyRule):
+                claimed.setdefault(rule.name, set()).add(rule.claimed)
+        return any(len(kinds) > 1 for kinds in claimed.values())
+
+    @cached_property
+    def indexed(self) -> bool:
+        """Whether anything is found through an index."""
+        return any(isinstance(rule, EmbedRule) and rule.children.index is not None for rule in self.rules)
+
+
+def changed(versions: RuleVersions, rng: Random, *, entities: bool) -> RuleVersions:
+    """Return versions that differ by a random change of one of `versions.first`, or `versions` if none was found."""
+    found = change(versions.first.document, versions.pools, rng, entities=entities)
+    if found is None:
+        return versions
+    before, after = (
+        versions.first if document is versions.first.document else RuleVersion(document)
+        for document in (found.before, found.after)
+    )
+    application = _merged(before, after)
+    return RuleVersions(before, after, application, Pools(application), found.words, found.expires)
+
+
+def changed_again(versions: RuleVersions, rng: Random) -> RuleVersions:
+    """The same change, and another after it; the same versions if none is found."""
+    between, pools = versions.last, Pools(versions.last.program)
+    for _ in range(_TRIES):
+        found = change(between.document, pools, rng)
+        if found is not None and found.before is between.document:
+            last = RuleVersion(found.after)
+            application = _merged(versions.first, between, last)
+            words = f"{versions.change}; and then {found.words}"
+            expires = versions.expires and found.expires
+            return RuleVersions(
+                versions.first, last, application, Pools(application), words, expires, between, retires=True
+            )
+    return versions
+
+
+def rolled_back(versions: RuleVersions, retires: bool) -> RuleVersions:
+    """The same change, taken back before the history ends."""
+    before, between = versions.first, versions.last
+    added = between.program.rules.keys() - before.program.rules.keys()
+    last = before
+    if retires and added:
+        last = RuleVersion(
+            {**before.document, "retired": {**before.document["retired"], **dict.fromkeys(added, "remove")}}
+        )
+    words = f"{versions.change}; and that is rolled back"
+    return replace(versions, last=last, change=words, between=between, retires=retires or not added, rolled_back=True)
+
+
+def _merged(*versions: RuleVersion) -> Program:
+    """The rules of all versions in one program."""
+    rules: dict[str, Any] = {}
+    for version in versions:
+        for name, rule in version.document["projections"].items():
+            free = name
+            while rules.get(free, rule) != rule:
+                free += " "
+            rules[free] = rule
+    return Program.from_document({**versions[0].document, "projections": rules})
