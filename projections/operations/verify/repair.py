@@ -288,6 +288,7 @@ def repair_found(
     if not (one.suspects.count() or any(True for _ in one.busy()) or abandoned(one.scope, store)):
         return None, []
     if not one.compares_sources:
+        one.compare_copies()
         one.compare_groups()
     cautious = Cautious(store, one.scope.program, deletes=allow_delete)
     repair = Repair(one.scope, cautious, one.suspects, threads=threads, run=run)

@@ -128,6 +128,12 @@ class Suspects:
         """How many differences there are."""
         return int(self._scratch.one(f"SELECT count(*) FROM {table}"))
 
+    def replace(self, subject: Subject) -> None:
+        """Forget the drift of a subject with other sources, and examine this one instead."""
+        query = f"DELETE FROM {DRIFTS} WHERE rule = ? AND target = ? AND subject LIKE ?"
+        self._scratch.run(query, (subject.rule, subject.key, f'["{subject.kind}",%'))
+        self.add([subject.text()])
+
     def again(self) -> None:
         """Forgets the verdicts on items that rules answer for: they were repaired, and are suspects once more."""
         for table in (DRIFTS, BUSY):

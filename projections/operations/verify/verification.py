@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -15,6 +15,7 @@ from projections.engine.application import ApplicationItems
 from projections.engine.ledger_items import LEDGER
 from projections.engine.running import Run, one_by_one
 from projections.engine.store import Image, Store
+from projections.language.keys import encode_key
 from projections.operations.verify.drift import Drift, with_all_sources
 from projections.operations.verify.examine import Examiner
 from projections.operations.verify.facts import Facts
@@ -112,6 +113,25 @@ class Verification:
         while some := list(islice(targets, AT_ONCE)):
             self.suspect_groups(some)
         self.examine()
+
+    def compare_copies(self) -> None:
+        """Read all items that may be the source of a copy that seems to have none, so that a repair deletes no copy whose
+        guard names a former source.
+        """
+        extra = frozenset((one.rule, one.target) for one in self.drifts() if one.kind == "copy extra")
+        sources = {self.scope.program.rules[rule].source.table for rule, _ in extra}
+        self._scanner.whole([(table, partial(self._find_sources, extra, table)) for table in sorted(sources)])
+        self.examine()
+
+    def _find_sources(self, copies: Set[tuple[str, str]], table: str, images: Sequence[Image]) -> None:
+        """Examine some copies again, with the sources that this page has for them."""
+        schema = self.scope.program.tables[table]
+        for image in images:
+            source = encode_key(schema.key(table, image))
+            for subject in of_items(self.scope, table, [image]):
+                made = subject.kind == COPY and subject.sources == (source,)
+                if made and (subject.rule, subject.key) in copies:
+                    self.suspects.replace(subject)
 
     def suspect_groups(self, subjects: Sequence[Subject]) -> None:
         """Groups to be compared with their entries by the next `examine`."""
