@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 
 from projections.engine.delta import GENERATION, SETTLED, WIDE, generation_of
 from projections.engine.ledger_items import (
@@ -17,7 +18,7 @@ from projections.engine.ledger_items import (
     group_key,
     members_key,
 )
-from projections.engine.store import Image, Store, Value
+from projections.engine.store import Image, Store, Value, all_items
 from projections.language.contribution import Contributions
 from projections.language.keys import escape
 from projections.language.program import Program
@@ -174,14 +175,7 @@ def read_groups(store: Store, targets: Iterable[Target], generations: Generation
 def parts_of(store: Store, partition: str, generation: int | None = None) -> list[Image]:
     """The items of one generation of a group, or of all: its shards, and the extremes of what has settled."""
     prefix = f"{generation:04d}|" if generation is not None else None
-    parts: list[Image] = []
-    after = None
-    while True:
-        page = store.query(LEDGER, [{"S": partition}], prefix=prefix, after=after)
-        parts.extend(page.items)
-        after = page.after
-        if after is None:
-            return parts
+    return list(all_items(partial(store.query, LEDGER, [{"S": partition}], prefix=prefix)))
 
 
 def is_amount(name: str) -> bool:

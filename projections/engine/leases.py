@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 from uuid import uuid4
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Check, Delete, Exists, Image, ItemKey, Missing, Store, Update
+from projections.engine.store import Check, Delete, Exists, Image, ItemKey, Missing, Store, Update, all_items
 
 __all__ = ["LEASE_SECONDS", "close_leases", "held", "lease_key", "name_of_lease", "opening"]
 
@@ -72,10 +73,4 @@ def close_leases(
 
 
 def _leases(store: Store) -> Iterator[Image]:
-    after = None
-    while True:
-        page = store.query(LEDGER, [{"S": "R"}], prefix=_PREFIX, after=after)
-        yield from page.items
-        after = page.after
-        if after is None:
-            return
+    return all_items(partial(store.query, LEDGER, [{"S": "R"}], prefix=_PREFIX))

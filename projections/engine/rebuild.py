@@ -57,6 +57,7 @@ from projections.engine.store import (
     Store,
     Update,
     Value,
+    all_items,
 )
 from projections.errors import ConditionFailed, TransactionCancelled, Transient
 from projections.language.program import Program
@@ -85,13 +86,7 @@ class Note:
 
 def notes(store: Store) -> Iterator[Note]:
     """Yield the rebuilds that were begun and not ended, by processes that are at work or dead. Raises Transient."""
-    after = None
-    while True:
-        page = store.query(LEDGER, [{"S": "R"}], prefix=_PREFIX, after=after)
-        yield from map(_read, page.items)
-        after = page.after
-        if after is None:
-            return
+    return map(_read, all_items(partial(store.query, LEDGER, [{"S": "R"}], prefix=_PREFIX)))
 
 
 def _read(item: Image) -> Note:
@@ -323,13 +318,7 @@ def reopen(store: Store, target: Target, generation: int) -> None:
 def sweep(store: Store, target: Target, generation: int) -> None:
     """Deletes the members of the generations before this one, and the note; that these are closed stays on record."""
     for old in range(generation):
-        after = None
-        while True:
-            page = store.query(LEDGER, [{"S": members_key(*target)}], prefix=f"{old:04d}|", after=after)
-            for item in page.items:
-                store.write(Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"])))
-            after = page.after
-            if after is None:
-                break
+        for item in all_items(partial(store.query, LEDGER, [{"S": members_key(*target)}], prefix=f"{old:04d}|")):
+            store.write(Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"])))
     with suppress(ConditionFailed):  # there is none, or a later rebuild has one
         store.write(forgotten(Note(target, generation, 0.0)))

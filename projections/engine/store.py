@@ -6,7 +6,7 @@ Attribute values are in DynamoDB's wire form (`{"S": "…"}`), numbers as decima
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -37,6 +37,7 @@ __all__ = [
     "Update",
     "Value",
     "Write",
+    "all_items",
     "key_text",
     "rounds",
 ]
@@ -173,6 +174,15 @@ class Page:
 
     items: Sequence[Image]
     after: Any = None
+
+
+def all_items(read: Callable[..., Page]) -> Iterator[Image]:
+    """Yield the items of all pages of a query or scan. `read` is called with `after` for each page."""
+    page = read(after=None)
+    yield from page.items
+    while page.after is not None:
+        page = read(after=page.after)
+        yield from page.items
 
 
 def rounds(writes: Sequence[Update]) -> list[list[int]]:

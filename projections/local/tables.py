@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
-from projections.engine.store import Image, Schema, Store, Update
+from projections.engine.store import Image, Schema, Store, Update, all_items
 from projections.errors import InvalidRequest, StoreError
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.local.event_source.stream import Record, sequence_number, source_arn
@@ -193,14 +194,7 @@ class EndpointTables:
         raise StoreError(f"the stream at {self.endpoint_url} showed {heard} of {seeds} items that were put")
 
     def items(self, table: str) -> list[Image]:
-        items: list[Image] = []
-        after: Any = None
-        while True:
-            page = self.store.scan(table, after=after)
-            items += page.items
-            after = page.after
-            if after is None:
-                return items
+        return list(all_items(partial(self.store.scan, table)))
 
     def records(self) -> list[Record]:
         found: list[Record] = []

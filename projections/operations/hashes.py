@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Image, ItemKey, Store
+from projections.engine.store import ItemKey, Store, all_items
 from projections.errors import UsageError
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -39,25 +39,15 @@ def find(program: Program, store: Store, secret: str, text: str) -> Found | None
     """Return the key that has a hash, None if neither the tables nor the ledger hold it. It reads all of them at worst."""
     made = partial(key_hash, secret)
     for table, schema in program.tables.items():
-        for image in _scanned(store, table, schema.key_attributes):
+        for image in all_items(partial(store.scan, table, attributes=schema.key_attributes)):
             key = encode_key(schema.key(table, image))
             if made(key) == text:
                 return Found(key, table)
-    for image in _scanned(store, LEDGER, ("pk", _WHOLE)):
+    for image in all_items(partial(store.scan, LEDGER, attributes=("pk", _WHOLE))):
         key = _named(image)
         if key and made(key) == text:
             return Found(key, LEDGER)
     return None
-
-
-def _scanned(store: Store, table: str, attributes: tuple[str, ...]) -> Iterator[Image]:
-    after = None
-    while True:
-        page = store.scan(table, attributes=attributes, after=after)
-        yield from page.items
-        after = page.after
-        if after is None:
-            return
 
 
 def _named(item: Mapping[str, Mapping[str, str]]) -> str:

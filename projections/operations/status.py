@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
@@ -26,7 +27,7 @@ from projections.engine.registry import (
     RegistrySnapshot,
     RuleState,
 )
-from projections.engine.store import Store
+from projections.engine.store import Store, all_items
 from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.operations.audit import AUDIT
@@ -238,18 +239,14 @@ def noted(store: Store, run: Run) -> Noted:
     """Reads the notes of a run. Raises Transient and Misconfigured."""
     counts: Counter[str] = Counter()
     done = items = 0
-    prefix, after = f"backfill|{run.name}|", None
-    while True:
-        page = store.query(LEDGER, [{"S": "R"}], prefix=prefix, after=after)
-        for item in page.items:
-            held = {name: int(value["N"]) for name, value in item["counts"]["M"].items()}
-            counts.update(held)
-            if item["sk"]["S"].removeprefix(prefix).split("|")[0] == run.phase:
-                done += item["done"]["BOOL"]
-                items += held.get("items", 0)
-        after = page.after
-        if after is None:
-            return Noted(done, counts, items)
+    prefix = f"backfill|{run.name}|"
+    for item in all_items(partial(store.query, LEDGER, [{"S": "R"}], prefix=prefix)):
+        held = {name: int(value["N"]) for name, value in item["counts"]["M"].items()}
+        counts.update(held)
+        if item["sk"]["S"].removeprefix(prefix).split("|")[0] == run.phase:
+            done += item["done"]["BOOL"]
+            items += held.get("items", 0)
+    return Noted(done, counts, items)
 
 
 def backfill(run: Run | None, notes: Noted | None, snapshot: RegistrySnapshot | None, now: datetime) -> Finding:

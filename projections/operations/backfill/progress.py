@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
@@ -26,6 +27,7 @@ from projections.engine.store import (
     Store,
     Update,
     Value,
+    all_items,
 )
 from projections.errors import ConditionFailed
 
@@ -177,15 +179,10 @@ class Progress:
 
     def _clear(self, run: Run) -> None:
         """Deletes what is noted of the segments of other runs."""
-        after = None
-        while True:
-            page = self._store.query(LEDGER, [{"S": "R"}], prefix=_PREFIX, attributes=("pk", "sk"), after=after)
-            for item in page.items:
-                if not item["sk"]["S"].startswith(f"{_PREFIX}{run.name}|"):
-                    self._store.write(Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"])))
-            after = page.after
-            if after is None:
-                return
+        read = partial(self._store.query, LEDGER, [{"S": "R"}], prefix=_PREFIX, attributes=("pk", "sk"))
+        for item in all_items(read):
+            if not item["sk"]["S"].startswith(f"{_PREFIX}{run.name}|"):
+                self._store.write(Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"])))
 
 
 def _cursor(segment: Segment) -> str:

@@ -14,11 +14,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.plan import GROUP
-from projections.engine.store import Image, ItemKey, Store, Update, Value
+from projections.engine.store import Image, ItemKey, Store, Update, Value, all_items
 from projections.language.keys import ItemKey as Key
 from projections.language.keys import encode_key
 from projections.operations.quarantine import complaint
@@ -177,14 +178,8 @@ def dismiss(
 
 def dismissed(store: Store) -> list[Dismissed]:
     """Return what was dismissed in the last 90 days, the newest first. Raise what a read raises."""
-    found: list[Dismissed] = []
-    after = None
-    while True:
-        page = store.query(LEDGER, [{"S": _PARTITION}], after=after)
-        found += [_read(item) for item in page.items]
-        after = page.after
-        if after is None:
-            return sorted(found, key=lambda one: one.decision.at, reverse=True)
+    found = map(_read, all_items(partial(store.query, LEDGER, [{"S": _PARTITION}])))
+    return sorted(found, key=lambda one: one.decision.at, reverse=True)
 
 
 def _record(message: Quarantined, decision: Decision) -> Update:
