@@ -14,7 +14,6 @@ from projections.errors import InvalidRequest, Misconfigured, StoreError, Transi
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.client import SQSClient
-    from mypy_boto3_sqs.type_defs import SendMessageBatchRequestEntryTypeDef
 
 __all__ = ["MAX_BYTES", "Depth", "Message", "Queue"]
 
@@ -85,27 +84,29 @@ class Queue:
             self._send_batch(batch)
 
     def _send_batch(self, batch: Sequence[tuple[str, int]]) -> None:
-        pending: list[SendMessageBatchRequestEntryTypeDef] = []
+        entries: list[dict[str, Any]] = []
         for number, (body, delay) in enumerate(batch):
-            pending.append({"Id": str(number), "MessageBody": body})
+            entries.append({"Id": str(number), "MessageBody": body})
             if delay:
-                pending[-1]["DelaySeconds"] = delay
-        failed: Mapping[str, Any] = {}
+                entries[-1]["DelaySeconds"] = delay
+        self._request(self._client.send_message_batch, entries, "accept")
+
+    def _request(self, ask: Callable[..., Any], entries: list[dict[str, Any]], verb: str) -> None:
+        """Request all entries of a batch, and again those that fail."""
         for attempt in range(_ATTEMPTS):
             if attempt:
                 self._sleep(0.1 * 2**attempt)
-            answer = self._asked(self._client.send_message_batch, Entries=pending)
-            refused = {failure["Id"]: failure for failure in answer.get("Failed", [])}
-            for failure in refused.values():
-                if failure["SenderFault"]:
+            failed = {one["Id"]: one for one in self._asked(ask, Entries=entries).get("Failed", [])}
+            for one in failed.values():
+                if one["SenderFault"]:
                     raise InvalidRequest(
-                        f"{self._url} refused a message: {failure['Code']}: {failure.get('Message', '')}"
+                        f"{self._url} did not {verb} a message: {one['Code']}: {one.get('Message', '')}"
                     )
-            pending = [entry for entry in pending if entry["Id"] in refused]
-            if not pending:
+            entries = [entry for entry in entries if entry["Id"] in failed]
+            if not entries:
                 return
-            failed = refused[pending[0]["Id"]]
-        raise Transient(f"{self._url} did not take {len(pending)} of {len(batch)} messages: {failed['Code']}")
+        messages = "1 message" if len(entries) == 1 else f"{len(entries)} messages"
+        raise Transient(f"{self._url} did not {verb} {messages}: {failed[entries[0]['Id']]['Code']}. Try again later")
 
     def receive(self, seconds: int, *, wait: int = 2) -> list[Message]:
         """Up to 10 messages, which come back after so many seconds unless they are deleted.
@@ -123,17 +124,7 @@ class Queue:
     def delete(self, messages: Sequence[Message]) -> None:
         """Deletes messages that were received; one that is gone already is no failure."""
         for entries in self._entries(messages):
-            for attempt in range(_ATTEMPTS):
-                if attempt:
-                    self._sleep(0.1 * 2**attempt)
-                answer: Mapping[str, Any] = self._asked(self._client.delete_message_batch, Entries=entries)
-                refused = {one["Id"]: one for one in answer.get("Failed", [])}
-                entries = [entry for entry in entries if entry["Id"] in refused]
-                if not entries:
-                    break
-            else:
-                code = refused[entries[0]["Id"]]["Code"]
-                raise Transient(f"{self._url} did not delete {len(entries)} messages: {code}. They will come back.")
+            self._request(self._client.delete_message_batch, entries, "delete")
 
     def release(self, messages: Sequence[Message]) -> None:
         """Lets others receive these messages at once. What cannot be released comes back by itself after its time."""

@@ -41,6 +41,19 @@ class Deadline:
         self._sleep = sleep
         self._chance = chance
 
+    @classmethod
+    def after(
+        cls,
+        seconds: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> Deadline:
+        """Return the deadline that is so many seconds from now, without a margin."""
+        end = clock() + seconds
+        return cls(lambda: end - clock(), margin=0.0, sleep=sleep, chance=chance)
+
     @property
     def over(self) -> bool:
         return self._remaining() <= self._margin

@@ -86,7 +86,7 @@ def test_what_was_not_deleted_is_tried_again_and_then_told() -> None:
     Queue(sqs, "https://queue", sleep=lambda seconds: None).delete(messages)
     assert sqs.deleted == ["b", "c", "a"]
     sqs = Stubborn(4)
-    with pytest.raises(Transient, match="did not delete 1 messages: InternalError"):
+    with pytest.raises(Transient, match="did not delete 1 message: InternalError"):
         Queue(sqs, "https://queue", sleep=lambda seconds: None).delete(messages)
     with pytest.raises(Transient):
         Queue(sqs, "https://queue").release(messages)

@@ -362,5 +362,4 @@ class Backfill:
             held[1].close()
 
     def _deadline(self) -> Deadline:
-        end = self.now().timestamp() + _SECONDS
-        return Deadline(lambda: end - self.now().timestamp(), margin=0.0, sleep=self._sleep, chance=self._chance)
+        return Deadline.after(_SECONDS, clock=lambda: self.now().timestamp(), sleep=self._sleep, chance=self._chance)

@@ -108,7 +108,9 @@ class Runner:
         while not segment.done and not stop.is_set():
             failed = {}
             try:
-                done = self._backfill.page(run, segment, self._deadline())
+                done = self._backfill.page(
+                    run, segment, Deadline.after(_PAGE_SECONDS, clock=self._clock, sleep=self._sleep)
+                )
             except Transient as error:
                 failed = {f"segment {segment.number} of {segment.of} of {segment.table}": str(error)}
             else:
@@ -127,10 +129,6 @@ class Runner:
             if attempt and not stop.is_set():
                 self._sleep(min(10.0, 0.1 * 2**attempt))
         return segment
-
-    def _deadline(self) -> Deadline:
-        end = self._clock() + _PAGE_SECONDS
-        return Deadline(lambda: end - self._clock(), margin=0.0, sleep=self._sleep)
 
 
 def _keep(examples: dict[Any, Any], key: Any, value: Any) -> None:

@@ -186,8 +186,7 @@ class Redrive:
         )
 
     def _deadline(self) -> Deadline:
-        end = self._clock() + _SECONDS
-        return Deadline(lambda: end - self._clock(), margin=0.0, sleep=self._sleep)
+        return Deadline.after(_SECONDS, clock=self._clock, sleep=self._sleep)
 
     # Pushes
 

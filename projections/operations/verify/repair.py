@@ -243,7 +243,7 @@ class Repair:
         refresher = self._refresher()
         for _ in range(_MOST_TRIES):
             refresher.failed.clear()
-            work(refresher, _deadline(self._sleep))
+            work(refresher, Deadline.after(_SECONDS, sleep=self._sleep))
             if not refresher.failed:
                 break
         self._note(self.failed, refresher.failed)
@@ -254,7 +254,7 @@ class Repair:
                 self._note(self.rejected, {one.key or "": one.reason})
 
     def _attempt(self, key: str, work: Callable[[Deadline], object]) -> None:
-        deadline = _deadline(self._sleep)
+        deadline = Deadline.after(_SECONDS, sleep=self._sleep)
         try:
             deadline.retry(partial(work, deadline), tries=_MOST_TRIES)
         except Misconfigured:
@@ -297,11 +297,6 @@ def repair_found(
     one.suspect_groups(groups)
     one.examine()
     return repair, list(cautious.examples)
-
-
-def _deadline(sleep: Callable[[float], None]) -> Deadline:
-    end = time.monotonic() + _SECONDS
-    return Deadline(lambda: end - time.monotonic(), margin=0.0, sleep=sleep)
 
 
 def _batches(some: Iterable[T], size: int) -> Iterator[list[T]]:

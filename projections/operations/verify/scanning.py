@@ -1,7 +1,8 @@
-"""Parallel scans: all segments of a table at once, or some of many; and trying again what is refused for the moment."""
+"""Parallel scans: all segments of a table at once, or some of many; and reads that are repeated while they are throttled."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -9,31 +10,25 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from projections.engine.deadline import Deadline
 from projections.engine.store import Image, Store
-from projections.errors import Transient
 
 __all__ = ["PAGE", "Scanner", "Segment", "patiently"]
 
 PAGE = 1000
 """Items read at a time: what a thread holds in memory."""
 
-_MOST_TRIES = 8
+_MOST_TRIES = 17
+"""Pauses of 20 seconds in all."""
 
 T = TypeVar("T")
 Each = Callable[[Sequence[Image]], None]
 
 
-def patiently(work: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
-    """Does a piece of reading, with growing pauses while it is refused. Raises Transient after some tries."""
-    attempt = 0
-    while True:
-        try:
-            return work()
-        except Transient:
-            attempt += 1
-            if attempt == _MOST_TRIES:
-                raise
-            sleep(min(10.0, 0.1 * 2**attempt))
+def patiently(read: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
+    """Return what `read` returns. While it raises Transient, repeat it with growing pauses; raise it after 20 seconds."""
+    deadline = Deadline(lambda: math.inf, margin=0.0, sleep=sleep, chance=lambda: 1.0)
+    return deadline.retry(read, tries=_MOST_TRIES)
 
 
 class Segment(NamedTuple):
