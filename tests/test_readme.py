@@ -17,7 +17,7 @@ from projections.language.loader import load, loads
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 START = (ROOT / "docs/start.md").read_text()
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 def blocks(language: str, page: str = README) -> list[str]:
@@ -106,7 +106,7 @@ GENERATED = {"cli.md", "findings.md"}
 """Pages in docs/ that a program writes."""
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{p.name}" for p in PAGES)])
+@pytest.mark.parametrize("page", PAGES)
 def test_links_of_a_page_lead_to_files_and_headings(page: str) -> None:
     text = (ROOT / page).read_text()
     for path, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([\w-]+))?\)", text):

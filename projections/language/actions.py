@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from projections.language.expressions import SHORT_FORMS
 from projections.language.forms import (
     AttributeName,
     AttributesForm,
@@ -53,7 +54,7 @@ class Aggregate(Model):
 
     into: str = Field(description="The entity whose items receive the results.")
     set: Annotated[dict[AttributeName, MeasureForm], Field(min_length=1)] = Field(
-        description="Attribute → measure: `count`, `sum(e)`, `avg(e)`, `min(e)`, `max(e)`, `{sum: total, where: {…}}`."
+        description=f"Attribute → measure: {', '.join(f'`{form}`' for form in SHORT_FORMS)}, `{{sum: total, where: {{…}}}}`."
     )
     shards: Annotated[int, Field(ge=1, le=100)] = Field(
         default=1, description="Over how many ledger items the totals of one target are spread, 1 to 100."

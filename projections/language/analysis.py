@@ -181,7 +181,7 @@ def _typed(rules: Rules, rule: Projection, attribute: str, kind: str, where: Loc
         yield Mistake(where, f"{attribute} is the key of an index and cannot hold a list")
     elif rule.aggregate is not None:
         measure = Measure.parse(attribute, rule.aggregate.set[attribute])
-        if measure.function in ("count", "sum", "avg"):
+        if measure.function not in ("min", "max"):
             if kind != "N":
                 yield Mistake(
                     where, f"{attribute} is a key of type {kind}, a {measure.function} is a number: declare it N"

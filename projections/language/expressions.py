@@ -18,9 +18,11 @@ from projections.language.patterns import Pattern
 from projections.language.syntax import PATH, LanguageError, LanguageErrors, suggest
 from projections.language.values import EXACT, Resolver, Value, shown
 
-__all__ = ["FUNCTIONS", "Expression", "Measure"]
+__all__ = ["FUNCTIONS", "SHORT_FORMS", "Expression", "Measure"]
 
 FUNCTIONS = ("count", "sum", "avg", "min", "max")
+"""The functions of measures. All except `count`, the first, take an expression."""
+SHORT_FORMS = ("count", *(f"{name}(e)" for name in FUNCTIONS[1:]))
 
 _LITERAL = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?![\w.])")
 _CONVERSION = re.compile(r"(number|text)\s*\(\s*")
@@ -273,7 +275,7 @@ class Measure:
 
 
 _Found = tuple[str, Expression | None, Pattern | None]
-_FORMS = "count, sum(e), avg(e), min(e), max(e), or {sum: e, where: {…}}"
+_FORMS = f"{', '.join(SHORT_FORMS)}, or {{sum: e, where: {{…}}}}"
 
 
 def _unknown(function: object) -> str:

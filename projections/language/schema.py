@@ -7,6 +7,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from projections.language.expressions import FUNCTIONS, SHORT_FORMS
 from projections.language.models import KINDS, Rules
 
 __all__ = ["json_schema"]
@@ -111,10 +112,10 @@ def _long_form(function: str) -> JsonSchemaValue:
 
 
 _MEASURE = {
-    "description": "`count`, `sum(e)`, `avg(e)`, `min(e)`, `max(e)`, or a mapping with a `where` of its own.",
+    "description": f"{', '.join(f'`{form}`' for form in SHORT_FORMS)}, or a mapping with a `where` of its own.",
     "anyOf": [
-        {"type": "string", "pattern": r"^\s*(count|(sum|avg|min|max)\s*\(.+\))\s*$"},
-        *(_long_form(function) for function in ("count", "sum", "avg", "min", "max")),
+        {"type": "string", "pattern": rf"^\s*(count|({'|'.join(FUNCTIONS[1:])})\s*\(.+\))\s*$"},
+        *map(_long_form, FUNCTIONS),
     ],
 }
 

@@ -99,6 +99,10 @@ def _table(kinds: list[Kind]) -> Iterator[str]:
 
 
 def _section(kind: Kind, findings: tuple[Finding, ...]) -> str:
+    if not findings:
+        raise SystemExit(
+            f"the example of {kind.code} has no finding: correct the example, or add a Remark of this kind"
+        )
     message = str(findings[0]).split(": ", 1)[1]
     return "\n".join([
         f"### {kind.code}\n",

@@ -21,7 +21,7 @@ def test_generated_page_is_up_to_date(name: str) -> None:
 
 @pytest.mark.parametrize(("kind", "findings"), [pytest.param(*one, id=one[0].code) for one in examples()])
 def test_example_of_a_kind_has_findings_of_that_kind_only(kind: Kind, findings: tuple[Finding, ...]) -> None:
-    assert {one.code for one in findings} == {kind.code}
+    assert {one.code for one in findings} == {kind.code}, "the example of the Kind needs findings of this kind only"
     assert {one.severity for one in findings} <= set(kind.severities)
 
 

@@ -11,6 +11,7 @@ from guide import DOCS, Example, examples, headings, said
 from ruamel.yaml import YAML
 
 import projections
+from projections.language.expressions import FUNCTIONS
 from projections.language.findings import CODES
 from projections.language.models import KINDS, Entity, Projection, Rules, Table
 from projections.language.patterns import Pattern
@@ -140,11 +141,16 @@ def used() -> Iterator[tuple[str, dict[str, Any]]]:
             yield from plain(example.rules)["projections"].items()
 
 
-def test_every_pipe_and_every_measure_is_in_an_example() -> None:
+def test_every_pipe_is_in_the_table_of_templates() -> None:
     templates = " ".join(row[0] for row in rows("Templates and pipes"))
-    assert {pipe for pipe in PIPES if not re.search(rf"\|{pipe}\b", templates)} == set()
+    missing = [pipe for pipe in PIPES if not re.search(rf"\|{pipe}\b", templates)]
+    assert missing == [], "add a row to the table under 'Templates and pipes' in docs/rules.md"
+
+
+def test_every_measure_is_in_an_example() -> None:
     measures = str([rule["aggregate"]["set"] for _, rule in used() if "aggregate" in rule])
-    assert {name for name in ("count", "sum(", "avg(", "min(", "max(", "'where'") if name not in measures} == set()
+    missing = [name for name in ("count", *(f"{name}(" for name in FUNCTIONS[1:]), "'where'") if name not in measures]
+    assert missing == [], "add a measure to an example under 'aggregate' in docs/rules.md"
 
 
 def test_the_list_at_the_top_links_what_is_there() -> None:

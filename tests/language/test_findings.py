@@ -217,7 +217,8 @@ def test_good_rule_files_have_few_findings(path: Path) -> None:
 def test_every_finding_there_can_be_is_shown_here() -> None:
     shown = {case["finding"].split()[0] for case in CASES["found"].values()}
     text = Path(__file__).read_text()
-    assert [code for code in CODES if code not in shown and f"[{code}]" not in text] == []
+    missing = [code for code in CODES if code not in shown and f"[{code}]" not in text]
+    assert missing == [], "add a case under `found` in tests/language/cases/findings.yaml"
 
 
 # --- mistakes and findings together ---

@@ -45,7 +45,8 @@ def test_broken_files_report_exactly_what_their_last_comments_say(path: Path) ->
     expected = [line[3:] for line in path.read_text().splitlines() if line.startswith("#! ")]
     with pytest.raises(RulesError) as raised:
         loader.load(path, executable=False)
-    assert [str(problem).removeprefix(f"{path}:") for problem in raised.value.problems] == expected
+    found = [str(problem).removeprefix(f"{path}:") for problem in raised.value.problems]
+    assert found == expected, f"the lines that begin with #! in {path.name} are the expected messages"
 
 
 def test_what_is_not_executed_yet_is_refused_by_name() -> None:

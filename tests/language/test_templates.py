@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from projections.errors import BadInput
+from projections.language.pipes import PIPES
 from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern, Template, overlap
 from projections.language.values import lookup
@@ -42,6 +44,12 @@ def test_template(image: dict[str, Any], case: dict[str, Any]) -> None:
         assert case["bad"] in str(bad.value)
     else:
         assert template.render(partial(lookup, image)) == case["result"]
+
+
+def test_every_pipe_has_a_case() -> None:
+    templates = [case.values[1]["template"] for case in _cases()]
+    missing = [pipe for pipe in PIPES if not any(re.search(rf"\|{pipe}\b", template) for template in templates)]
+    assert missing == [], "add cases to tests/language/cases/templates.json; tests/tools/test_oracle.py runs them too"
 
 
 @pytest.mark.parametrize("case", json.loads((CASES / "keys.json").read_text()), ids=lambda case: case["pattern"])

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from projections.language.expressions import FUNCTIONS
 from projections.language.keys import ItemKey
 from projections.language.loader import load, loads
 from projections.language.ruleset import RuleSet
@@ -47,6 +48,13 @@ def _cases() -> Iterator[Any]:
             yield pytest.param(document, case.content, id=f"{path.stem}: {case.about}")
 
 
+def test_every_measure_has_a_case() -> None:
+    documents = [case.values[0] for case in _cases()]
+    rules = [rule for document in documents for rule in document["projections"].values()]
+    used = {measure["function"] for rule in rules for measure in rule.get("set", {}).values()}
+    assert used == set(FUNCTIONS), "add a measure and its values to tests/tools/oracle_cases/aggregates.yaml"
+
+
 @pytest.mark.parametrize(("document", "case"), list(_cases()))
 def test_case(document: Item, case: Item) -> None:
     oracle = Oracle(document)
@@ -77,7 +85,9 @@ def test_the_engine_ends_where_the_oracle_says(document: Item, case: Item, redel
 
 
 def test_the_oracle_shares_no_code_with_what_it_judges() -> None:
-    for path in (RULES.parent / "tools" / "oracle").glob("*.py"):
+    paths = sorted((RULES.parent / "testing" / "oracle").glob("*.py"))
+    assert paths
+    for path in paths:
         imported = re.findall(r"^\s*from (projections\.\S+) import", path.read_text(), re.MULTILINE)
         strangers = {name for name in imported if not name.startswith("projections.testing.oracle")}
         assert strangers <= {"projections.errors", "projections.language.keys"}, path
@@ -91,17 +101,19 @@ def suites(name: str) -> Iterator[Any]:
                 yield suite["given"], case
 
 
-def test_templates_mean_what_they_mean_to_the_engine() -> None:
-    for item, case in suites("templates"):
-        template, scope = Template.parse(case["template"]), Scope(item, {})
-        if "bad" in case:
-            with pytest.raises(Unfit):
-                template.render(scope.need)
-        elif case["result"] is None:
-            with pytest.raises(Missing):
-                template.render(scope.need)
-        else:
-            assert template.render(scope.need) == case["result"], case
+@pytest.mark.parametrize(
+    ("item", "case"), [pytest.param(item, case, id=case["template"]) for item, case in suites("templates")]
+)
+def test_templates_mean_what_they_mean_to_the_engine(item: Item, case: Item) -> None:
+    template, scope = Template.parse(case["template"]), Scope(item, {})
+    if "bad" in case:
+        with pytest.raises(Unfit):
+            template.render(scope.need)
+    elif case["result"] is None:
+        with pytest.raises(Missing):
+            template.render(scope.need)
+    else:
+        assert template.render(scope.need) == case["result"]
 
 
 def test_patterns_mean_what_they_mean_to_the_engine() -> None:

@@ -224,7 +224,7 @@ def _totals(rule: AggregateRule, image: Image, n: Decimal) -> dict[str, Value]:
         if measure.function == "avg":  # of as many values as there are contributions, for all that can be known
             totals["#" + measure.slot] = {"N": number_text(n)}
             totals["=" + measure.slot] = {"N": number_text(WIDE.multiply(Decimal(shown["N"]), n).normalize(_FITS))}
-        elif measure.function == "sum" or measure.where is not None:
+        elif measure.function != "count" or measure.where is not None:
             totals["=" + measure.slot] = shown
     return totals
 

@@ -23,7 +23,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 class Kind:
     """A kind of finding. Its first severity is the usual one.
 
-    `example` has a finding of this kind: rules that are added to `BASE`, or a whole rule file if it has a table.
+    `example` has findings of this kind only. It is added to `BASE`, or it is a whole rule file if it has a table.
     """
 
     code: str

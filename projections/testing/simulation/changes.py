@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from projections.errors import ProjectionsError
+from projections.language.expressions import FUNCTIONS
 from projections.language.program import Program
 from projections.language.syntax import LanguageError
 from projections.language.templates import Template
@@ -181,7 +182,7 @@ class _Draft:
 
     # What may be read
 
-    def _any(self, choices: list[Any]) -> Any:
+    def _any(self, choices: Sequence[Any]) -> Any:
         return choices[int(self._rng.random() * len(choices))]
 
     def _attributes(self, rule: Document) -> list[str]:
@@ -239,7 +240,7 @@ class _Draft:
         names = [path for path in self._attributes(rule) if "." not in path]
         where = {self._any(names): [{"exists": True}]} if names and self._rng.random() < 0.5 else None
         if paths and self._rng.random() < 0.7:
-            function = self._any(["sum", "avg", "min", "max"])
+            function = self._any(FUNCTIONS[1:])
             return {"function": function, "expression": self._typed(function, self._any(paths)), "where": where}
         return {"function": "count", "expression": None, "where": where}
 
@@ -306,7 +307,7 @@ class _Draft:
         if kind == "aggregate":
             measures = [self._measure({**rule, "set": {}})]
             if self._rng.random() < 0.5:
-                path, function = self._any(paths), self._any(["sum", "avg", "min", "max"])
+                path, function = self._any(paths), self._any(FUNCTIONS[1:])
                 measures.append({"function": function, "expression": self._typed(function, path), "where": None})
             shown = {"set": {f"{name}Kind{number}": one for number, one in enumerate(measures)}, "shards": 1}
         else:
