@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Literal
 
+from projections.engine.registry import FILLING, LIVE, RuleState
+
 __all__ = ["FaultPlan"]
 
 _RATES = (0.0, 0.0, 0.0, 0.01, 0.03, 0.1)
@@ -98,6 +100,11 @@ class FaultPlan:
     """How likely the application writes to an item at the moment before the engine does."""
     actions: int
     """What the ledger takes for the most actions of a transaction, so that changes are split."""
+
+    @property
+    def new_rules(self) -> RuleState:
+        """The state of rules that the registry does not have yet."""
+        return FILLING if self.fill else LIVE
 
     @property
     def without(self) -> frozenset[str]:

@@ -69,8 +69,13 @@ class RuleVersions:
         return [rule for version in self.all for rule in version.program.rules.values()]
 
     @cached_property
-    def regards(self) -> bool:
-        """Whether a rule's guards begin to say something else: versions of a source, or of a group."""
+    def keep_expired(self) -> bool:
+        """Whether a rule keeps what expired items contributed."""
+        return any(rule.expired == "keep" for rule in self.rules)
+
+    @cached_property
+    def guards_change(self) -> bool:
+        """Whether a rule's guards change their meaning: from versions of a source to versions of a group, or back."""
         claimed: dict[str, set[bool]] = {}
         for rule in self.rules:
             if isinstance(rule, CopyRule):

@@ -68,4 +68,4 @@ class Setup:
         return versions
 
     def play(self, seed: int, *, trace: bool = False) -> Outcome:
-        return History(self, seed, Trace() if trace else None).play()
+        return History(self, seed, Trace(kept=trace)).play()

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from projections.engine.store import Check, Delete, Image, ItemKey, Update
 from projections.errors import ConditionFailed, TransactionCancelled
 from projections.language.keys import encode_key
 from projections.language.values import plain
 
-__all__ = ["Trace"]
+if TYPE_CHECKING:
+    from projections.testing.simulation.workers import Invocation
+
+__all__ = ["Trace", "image_text", "short_number"]
 
 
 class Trace:
-    """Lines in the order of events. Kept only where somebody will read them: writing them takes longer than the rest."""
+    """Lines in the order of events; none unless `kept`, because writing them takes longer than the history itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, kept: bool) -> None:
+        self.kept = kept
         self.lines: list[str] = []
 
     def add(self, who: str, what: str) -> None:
-        self.lines.append(f"{len(self.lines):5}  {who:<14} {what}")
+        if self.kept:
+            self.lines.append(f"{len(self.lines):5}  {who:<14} {what}")
+
+    def note(self, what: str, invocation: Invocation | None = None) -> None:
+        """Add an event of an invocation, or one that no invocation and no application caused."""
+        self.add(invocation.name if invocation is not None else "the world", what)
 
     def call(self, who: str, at: tuple[str, str, Any, Any], fault: str | None) -> None:
-        """Where a thread stood when it was resumed."""
+        """Add the stop at which a thread is resumed."""
+        if not self.kept:
+            return
         what, name, subject, outcome = at
         if what == "asks":
             self.add(who, f"{name} {_subject(subject)}" + (f"  !! {fault}" if fault else ""))
@@ -35,17 +45,21 @@ class Trace:
             self.add(who, "waits")
 
     def change(self, who: str, record: Mapping[str, Any]) -> None:
+        """Add a stream record."""
+        if not self.kept:
+            return
         change = record["dynamodb"]
         key = " / ".join(str(next(iter(value.values()))) for value in change["Keys"].values())
         old, new = change.get("OldImage"), change.get("NewImage")
         expired = " by TTL" if "userIdentity" in record else ""
-        sequence = change["SequenceNumber"][-4:]
-        self.add(who, f"…{sequence} {record['eventName']}{expired} {key}  {_difference(old, new, change['Keys'])}")
+        self.add(
+            who, f"{short_number(record)} {record['eventName']}{expired} {key}  {_difference(old, new, change['Keys'])}"
+        )
 
-    @property
-    def digest(self) -> str:
-        """The same for the same history."""
-        return blake2b("\n".join(self.lines).encode(), digest_size=8).hexdigest()
+
+def short_number(record: Mapping[str, Any]) -> str:
+    """The end of a record's sequence number."""
+    return f"…{record['dynamodb']['SequenceNumber'][-4:]}"
 
 
 def _difference(old: Image | None, new: Image | None, keys: Image) -> str:

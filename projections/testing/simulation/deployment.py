@@ -1,0 +1,139 @@
+"""The deployed functions of one history: the rules they have, their processes, and the task queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from projections.aws.wiring import StreamHandler
+from projections.engine.processor import Processor, Rejected
+from projections.engine.running import Run, one_by_one
+from projections.local.event_source import Batch
+from projections.operations.pacing import Pacer
+from projections.operations.tasks import Tasks
+from projections.operations.worker import WorkerHandler
+from projections.testing.simulation.database import Database
+from projections.testing.simulation.fault_plan import FaultPlan
+from projections.testing.simulation.operator_process import lease_name
+from projections.testing.simulation.queue import TaskQueue
+from projections.testing.simulation.scheduler import Scheduler
+from projections.testing.simulation.workers import Finish, Invocation, SteppedStore, at_once
+
+if TYPE_CHECKING:
+    from projections.testing.simulation.rule_versions import RuleVersion
+
+__all__ = ["Deployment"]
+
+
+class _Process:
+    """A process of the stream function, which serves one invocation after the other."""
+
+    handler: StreamHandler
+
+    def __init__(self, version: RuleVersion) -> None:
+        self.version = version
+        self.invocation: Invocation | None = None
+        self.run: Run[Any] = one_by_one
+
+    def sleep(self, seconds: float) -> None:
+        assert self.invocation is not None
+        self.invocation.sleep(seconds)
+
+
+class Deployment:
+    """The stream function and the worker, with the rules that are deployed now, or were before."""
+
+    def __init__(
+        self,
+        version: RuleVersion,
+        plan: FaultPlan,
+        rng: Random,
+        database: Database,
+        scheduler: Scheduler,
+        quarantine: Callable[[Sequence[Rejected]], None],
+    ) -> None:
+        self._plan = plan
+        self._random = rng.random
+        self._mappings = database.mappings
+        self._scheduler = scheduler
+        self._quarantine = quarantine
+        self.store = SteppedStore(database.store, database.lagging, lambda: plan.page)
+        self.queue = TaskQueue(rng)
+        self.tasks = Tasks(lambda: self.queue) if plan.queue else None
+        self.version = self._before = version
+        self._warm = 0
+        """How many invocations may still have the rules that were deployed before."""
+        self._idle: list[_Process] = []
+        """Warm processes."""
+
+    def deploy(self, version: RuleVersion, warm: int) -> None:
+        """Deploy other rules. `warm` invocations may still have the rules of before."""
+        self._before, self.version, self._warm = self.version, version, warm
+
+    def run(self) -> Run[Any]:
+        """Return how an invocation runs independent pieces of work: at once or one after the other."""
+        return at_once if self._random() < self._plan.threads else one_by_one
+
+    def deliver(self, batch: Batch, finish: Finish) -> tuple[Invocation, Callable[[], Any]]:
+        """Return an invocation of the stream function with a batch, and its work."""
+        invocation = self._invocation(finish)
+        process = invocation.instance = self._process(invocation.version)
+        process.invocation = invocation
+        process.run = self.run()
+        return invocation, partial(process.handler.handle, batch.event(), invocation.remaining)
+
+    def work(self, event: dict[str, Any]) -> tuple[Invocation, Callable[[], Any]]:
+        """Return an invocation of the worker with tasks of the queue, and its work."""
+        invocation = self._invocation(lambda answer, error: self.queue.finish(event, answer))
+        invocation.chain = self.queue.chain_of(event)
+        worker = WorkerHandler(
+            invocation.version.program,
+            self.store,
+            send=Tasks(lambda: self.queue),
+            quarantine=self._quarantine,
+            pacer=Pacer(1e9, clock=lambda: 0.0),
+            run=self.run(),
+            sleep=invocation.sleep,
+            chance=self._random,
+            new_rules=self._plan.new_rules,
+            now=self._scheduler.now,
+            named=partial(lease_name, self._random),
+        )
+        return invocation, partial(worker.handle, event, invocation.remaining)
+
+    def ended(self, invocation: Invocation) -> None:
+        """Keep the process of an invocation for others."""
+        if self._plan.reuse and invocation.instance is not None:
+            self._idle.append(invocation.instance)
+
+    def _invocation(self, finish: Finish) -> Invocation:
+        version = self.version
+        if self._warm and self._random() < 0.5:
+            self._warm -= 1
+            version = self._before
+        return self._scheduler.invocation(version, finish)
+
+    def _process(self, version: RuleVersion) -> _Process:
+        """Return a warm process of the function, or a new one."""
+        idle = [one for one in self._idle if one.version is version] if self._plan.reuse else []
+        if idle and self._random() < self._plan.reuse:
+            process = idle[int(self._random() * len(idle))]
+            self._idle.remove(process)
+            return process
+        process = _Process(version)
+        processor = Processor(
+            version.program,
+            self.store,
+            tables={table: table for table in self._mappings},
+            quarantine=self._quarantine,
+            sleep=process.sleep,
+            chance=self._random,
+            clock=self._scheduler.time,
+            run=lambda pieces: process.run(pieces),
+            tasks=self.tasks,
+            new_rules=self._plan.new_rules,
+        )
+        process.handler = StreamHandler(processor, quarantine=self._quarantine)
+        return process

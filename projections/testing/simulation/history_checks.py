@@ -1,0 +1,138 @@
+"""The checks of one history: of each write when it is made, and of the tables at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from projections.engine.processor import Rejected
+from projections.engine.registry import PROVISIONAL, Registry
+from projections.engine.store import Image, ItemKey
+from projections.language.keys import encode_key
+from projections.operations.backfill.progress import Progress
+from projections.testing.simulation.application import Application
+from projections.testing.simulation.checks import Ended, Lived
+from projections.testing.simulation.database import Database
+from projections.testing.simulation.fault_plan import FaultPlan
+from projections.testing.simulation.harm import Harm
+from projections.testing.simulation.rule_versions import RuleVersion, RuleVersions
+from projections.testing.simulation.traces import traces
+from projections.testing.simulation.workers import Invocation
+
+__all__ = ["HistoryChecks"]
+
+
+class HistoryChecks:
+    """Checks writes of the engine and notes what the checks at the end depend on; `problems` are those found so far."""
+
+    def __init__(self, plan: FaultPlan, versions: RuleVersions, database: Database) -> None:
+        self._plan = plan
+        self._versions = versions
+        self._database = database
+        self._harm = Harm(versions.ownership)
+        self._lived = Lived(database.store)
+        self.problems: list[str] = []
+        self.rejected: list[Rejected] = []
+        """What functions rejected from records and tasks."""
+        self.refused: dict[Rejected, None] = {}
+        """What refreshes rejected."""
+        self.damaged = False
+        """Whether the ledger was damaged or restored: guards may go back."""
+        self._since: set[ItemKey] | None = None
+        """Items written since provisional rules were deployed; None before that."""
+        self._unsettled: set[str] = set()
+        """Encoded keys of items that expired since then."""
+        self._unclear = False
+        """Whether one of them was written under provisional rules: its contributions are not determined."""
+
+    # On the way
+
+    def used(self, version: RuleVersion) -> None:
+        """Let the rules that are deployed be active, as they are once a function has worked with them."""
+        Registry(version.program, self._database.store, self._plan.new_rules).read_or_create()
+        self._lived.look()
+
+    def begin_provisional(self) -> None:
+        """Note that provisional rules are deployed from now on."""
+        self._since = set()
+
+    def application_wrote(self, key: ItemKey, before: Image | None, after: Image | None, *, expired: bool) -> None:
+        """Note a write of the application, or a deletion by TTL."""
+        if self._since is not None:
+            if expired:
+                self._unsettled.add(encode_key(key))
+                self._unclear = self._unclear or key in self._since
+            self._since.add(key)
+        self._harm.applied(key, before, after)
+
+    def engine_wrote(
+        self,
+        key: ItemKey,
+        before: Image | None,
+        after: Image | None,
+        invocation: Invocation,
+        *,
+        answered: bool,
+        tampered: bool,
+    ) -> None:
+        """Check a write of the engine. `tampered` is whether the application has written guards."""
+        if self._since is not None:
+            self._since.add(key)
+        restored = before is None and self._harm.restores(key, after or {})
+        self.problems += self._harm.written(key, before, after, invocation, answered=answered)
+        if not restored:
+            self.problems += invocation.version.checks.written(
+                key,
+                before,
+                after,
+                tampered=tampered or self.damaged or self._versions.guards_change,
+                lived=self._lived.look(),
+            )
+
+    def ended(self, invocation: Invocation) -> None:
+        self.problems += self._harm.ended(invocation)
+
+    def died(self, invocation: Invocation) -> None:
+        self._harm.died(invocation)
+
+    # At the end
+
+    def check_end(self, application: Application) -> None:
+        """Compare the tables with the oracle, and find what rules that are gone have left."""
+        plan, versions, database = self._plan, self._versions, self._database
+        last, outage = versions.last, database.outages > 0
+        operations = (
+            plan.fill, plan.outage, plan.restore, plan.discard, plan.refreshes, plan.backfills, plan.verifies
+        )  # fmt: skip
+        in_order = not versions.change and not any(operations)  # every record was delivered to the same rules
+        ended = Ended(
+            database.items,
+            database.ledger(),
+            database.expired,
+            database.records,
+            self.rejected,
+            tuple(self.refused),
+            tuple(version.program for version in versions.all),
+            self._harm.genuine,
+            self._unsettled if versions.rolled_back else (),
+            versions.rolled_back and self._unclear,
+            application.touched | application.own if in_order else None,
+            outage,
+        )
+        self.problems += last.checks.problems(ended)
+        if plan.fill or versions.change:
+            self.problems += self._incomplete(application.touched | application.own)
+        self.problems += self._harm.left_over(database.items, application.touched, last.program, unheard=outage)
+
+    def _incomplete(self, touched: Collection[ItemKey]) -> Iterator[str]:
+        """Yield what the last backfill has not done."""
+        versions, store = self._versions, self._database.store
+        last = versions.last.program
+        run = Progress(store).run()
+        if run is None or not run.done or run.rules or run.program != last.fingerprint:
+            yield f"the backfill has not come to its end: {run}"
+        elif versions.change:
+            before = [version.program for version in (versions.first, versions.between) if version is not None]
+            yield from traces(before, last, self._database.items, touched)
+            rules = Registry(last, store).read_or_create().rules
+            if provisional := [name for name, one in rules.items() if one.state == PROVISIONAL]:
+                yield f"{', '.join(provisional)}: the registry still says that this was tried"

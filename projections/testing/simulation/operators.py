@@ -1,0 +1,244 @@
+"""What operators do in a history: operations beside the traffic, deployments of other rules, outages and restores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from random import Random
+
+from projections.engine import rebuild
+from projections.engine.ledger_items import Target
+from projections.engine.registry import Registry
+from projections.engine.store import Image
+from projections.local.event_source import Batch
+from projections.operations.backfill.progress import Progress
+from projections.operations.redrive.letters import Reader
+from projections.testing.simulation.damage import damage
+from projections.testing.simulation.database import Database
+from projections.testing.simulation.deployment import Deployment
+from projections.testing.simulation.fault_plan import FaultPlan
+from projections.testing.simulation.history_checks import HistoryChecks
+from projections.testing.simulation.job_runner import JobRunner
+from projections.testing.simulation.jobs import BEGIN, Backfill, Job, Rebuild, Refresh, Verify, groups_of
+from projections.testing.simulation.rule_versions import RuleVersions
+from projections.testing.simulation.scheduler import Scheduler
+from projections.testing.simulation.trace import Trace
+
+__all__ = ["Operators"]
+
+_Action = Callable[[], Job | None]
+
+
+class Operators:
+    """Their actions, in the order in which they take place, and the jobs that these begin."""
+
+    def __init__(
+        self,
+        plan: FaultPlan,
+        versions: RuleVersions,
+        rng: Random,
+        database: Database,
+        deployment: Deployment,
+        scheduler: Scheduler,
+        runner: JobRunner,
+        checks: HistoryChecks,
+        trace: Trace,
+    ) -> None:
+        self._plan = plan
+        self._versions = versions
+        self._rng = rng
+        self._random = rng.random
+        self._database = database
+        self._deployment = deployment
+        self._scheduler = scheduler
+        self._runner = runner
+        self._checks = checks
+        self._trace = trace
+        self._backup: list[Image] = []
+        """The ledger, as it was backed up."""
+        self._awaited: Job | None = None
+        """The backfill that has to begin before the next action."""
+        self._actions = self._schedule()
+        """Each action with the number of writes of the application that are left then. The last one comes first."""
+
+    def _schedule(self) -> list[tuple[int, _Action]]:
+        plan, versions, random = self._plan, self._versions, self._random
+        actions: list[_Action] = [self._refresh] * plan.refreshes
+        actions += [self._rebuild] * plan.rebuilds
+        actions += [self._backfill] * plan.backfills
+        actions += [self._verify] * plan.verifies
+        if plan.fill or versions.change:
+            actions.append(self._deploy_last)
+        scheduled = [(int(random() * (plan.writes + 1)), action) for action in actions]
+        if not plan.fill and not versions.change and not versions.keep_expired:
+            pairs: list[tuple[bool, _Action, _Action]] = [
+                (plan.outage, self._switch_off, self._switch_on),
+                (plan.restore, self._back_up, self._restore),
+            ]
+            for happens, first, second in pairs:
+                if happens:
+                    late, early = sorted(int(random() * (plan.writes + 1)) for _ in range(2))
+                    scheduled += [(early + (early == late), first), (late, second)]
+        if versions.between is not None:  # deployed before the last ones
+            left = scheduled[-1][0]
+            scheduled.append((left + int(random() * (plan.writes + 1 - left)), self._deploy_between))
+        return sorted(scheduled, key=lambda one: one[0])
+
+    def act(self, writes_left: int) -> None:
+        """Begin the actions that are due."""
+        while self._actions and self._actions[-1][0] >= writes_left and not self._waits():
+            _, action = self._actions.pop()
+            job = action()
+            if job is not None:
+                self._runner.jobs.append(job)
+
+    def _waits(self) -> bool:
+        """Whether the backfill that makes rules active has yet to begin."""
+        job = self._awaited
+        return job is not None and job in self._runner.jobs and job.checkpoint == BEGIN
+
+    # Operations
+
+    def _refresh(self) -> Job:
+        """Refresh some items: those that exist, that were removed, or that never existed."""
+        database, rng = self._database, self._rng
+        possible = [key for kind in self._versions.pools.kinds.values() for key, _ in kind.keys[:3]]
+        keys = [*database.items, *database.items, *database.gone, *possible]
+        chosen = [keys[int(rng.random() * len(keys))] for _ in range(rng.choice((1, 1, 2, 4)))]
+        known = {key: [database.gone[key]] for key in chosen if key in database.gone}
+        return Refresh(self._deployment.version, chosen, known)
+
+    def _rebuild(self) -> Job | None:
+        """Rebuild a group that exists, or one without contributions; often one that is being rebuilt already."""
+        program, rng = self._deployment.version.program, self._rng
+        rules = {rule.name: rule for rules in program.ledger_rules.values() for rule in rules}
+        targets: list[Target] = [job.target for job in self._runner.jobs if isinstance(job, Rebuild)]
+        if not targets or rng.random() < 0.5:
+            targets = groups_of(self._database.ledger())
+        if not targets or rng.random() < 0.1:
+            items = [program.recognise(key, image) for key, image in self._database.items.items()]
+            given = [program.contributions(item).contributions for item in items]
+            targets += [(rule, target) for one in given for rule, held in one.items() for target in held]
+        targets = [target for target in targets if target[0] in rules]
+        if not targets:
+            return None
+        target = rng.choice(targets)
+        if rng.random() < self._plan.damage:
+            words = damage(self._database.store, target, rng, keeps=rules[target[0]].expired == "keep")
+            if words is not None:
+                self._trace.note(f"damage: {words}")
+                self._checks.damaged = True
+        return Rebuild(self._deployment.version, target)
+
+    def _backfill(self, *, resumes: bool = False, restarts: bool = False) -> Job:
+        """Backfill all rules, or one rule first."""
+        version = self._deployment.version
+        if version is self._versions.between and not self._versions.retires:
+            version = self._versions.last  # which could not become active after the others
+        random, rules = self._random, version.program.rules
+        queued = self._plan.queue and random() < 0.5 and not resumes
+        return Backfill(
+            version,
+            rules=[list(rules)[int(random() * len(rules))]] if not queued and random() < 0.2 else [],
+            queued=queued,
+            restart=random() < 0.2 or restarts,
+            segments=1 + int(3 * random()),
+            wait=self._scheduler.time_out,
+        )
+
+    def _verify(self) -> Job:
+        return Verify(self._deployment.version)
+
+    def discard(self, batch: Batch) -> None:
+        """Put a batch that its mapping gives up into a bucket, and redrive it from there."""
+        tables = self._versions.application.tables
+        discarded = {"DDBStreamBatchInfo": {}, "payload": json.dumps({"Records": batch.records})}
+        letter = Reader(tables, {name: name for name in tables}).value(discarded, "the bucket")
+        assert letter.useless is None, letter.useless
+        job = Refresh(self._deployment.version, list(letter.items), letter.items, letter)
+        # a redrive begins after the function's time-out: an invocation that was given up may be at work until then
+        self._runner.jobs.append(self._runner.later(job))
+
+    def resume(self) -> bool:
+        """Begin to complete what processes left that died, or that continued when nobody waited for them any more."""
+        runner, last = self._runner, self._versions.last
+        left, runner.gave_up = list(rebuild.notes(self._database.store)) if runner.gave_up else [], False
+        jobs = [Rebuild(last, note.target) for note in left]
+        runner.jobs += [job for job in jobs if job.restart(last)]
+        run = Progress(self._database.store).run()
+        if run is not None and not run.done:
+            runner.jobs.append(self._backfill(resumes=True))
+        return bool(runner.jobs)
+
+    # The stream and the ledger
+
+    def _switch_off(self) -> None:
+        self._database.switch_off()
+        self._trace.note("the stream is switched off")
+
+    def _switch_on(self) -> Job:
+        self._database.switch_on()
+        self._trace.note("the stream is switched on again")
+        return self._runner.later(self._backfill(restarts=True))
+
+    def _back_up(self) -> None:
+        self._backup = self._database.ledger()
+        self._trace.note("the ledger is backed up")
+
+    def _restore(self) -> Job:
+        """Restore the ledger under its name. Until then it does not exist, so that all that is under way fails."""
+        self._scheduler.kill_all("there is no ledger")
+        runner, version = self._runner, self._deployment.version
+        runner.jobs = [job for job in runner.jobs if not job.detached and job.restart(version)]
+        self._database.restore(self._backup)
+        self._checks.damaged = True  # guards are ahead of their groups
+        self._trace.note("the ledger is restored")
+        return self._verify() if self._random() < 0.7 else self._backfill()
+
+    # Other rules
+
+    def _deploy_between(self) -> Job | None:
+        """Deploy rules that will be replaced or rolled back, before they become active, or after."""
+        versions, plan = self._versions, self._plan
+        assert versions.between is not None
+        self._checks.used(self._deployment.version)
+        self._runner.detach()
+        self._checks.begin_provisional()
+        self._deployment.deploy(versions.between, plan.warm)
+        self._trace.note(f"the rules change: {versions.change}")
+        if versions.retires:
+            self._runner.restart_backfills()
+        if not versions.retires or self._random() < (0.3 if plan.then == "on" else 0.7):
+            return None
+        job = self._runner.later(self._backfill())
+        if plan.then == "on" and self._random() < 0.8:
+            self._awaited = job
+        return job
+
+    def _deploy_last(self) -> Job | None:
+        """Deploy other rules, or the first ones again, or begin the backfill of rules that are filling."""
+        versions, runner, warm = self._versions, self._runner, 0
+        if versions.between is None:
+            self._checks.used(self._deployment.version)
+        runner.detach()
+        if versions.between is not None:
+            # No process begins with rules that were never active; those that have begun end before.
+            snapshot = Registry(versions.between.program, self._database.store).read()
+            known = snapshot is not None and snapshot.program == versions.between.program.fingerprint
+            warm = self._plan.warm if known else 0
+            runner.jobs = [
+                job
+                for job in runner.jobs
+                if job.detached or (known and job.checkpoint != BEGIN) or job.restart(versions.last)
+            ]
+            self._trace.note("the rules change again" if self._plan.then == "on" else "the rules are rolled back")
+        elif versions.change:
+            warm = self._plan.warm
+            self._trace.note(f"the rules change: {versions.change}")
+        self._deployment.deploy(versions.last, warm)
+        runner.restart_backfills()
+        jobs = [self._backfill() for _ in range(1 + (self._random() < 0.3))]
+        for job in jobs:
+            runner.later(job)
+        runner.jobs += jobs[1:]
+        return jobs[0]

@@ -1,0 +1,215 @@
+"""The scheduler: invocations under way, and which of their threads continues, from one call of the store to the next.
+
+Time passes with the steps of the history, so that a seed decides it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from math import ceil
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from greenlet import getcurrent
+
+from projections.engine.processor import SETTLE_SECONDS
+from projections.engine.store import Delete, Write
+from projections.local.tables import LEDGER
+from projections.testing.simulation.fault_plan import FaultPlan
+from projections.testing.simulation.faults import DIES, Faults
+from projections.testing.simulation.queue import SETTLED
+from projections.testing.simulation.trace import Trace
+from projections.testing.simulation.workers import LOST, Finish, Invocation, Thread
+
+if TYPE_CHECKING:
+    from projections.testing.simulation.rule_versions import RuleVersion
+
+__all__ = ["FunctionRaised", "ProcessDied", "Scheduler"]
+
+SECONDS = 60.0
+"""The time that an invocation has at first."""
+
+BEGINNING = 1_735_700_000.0
+"""The time of the first step, in seconds since 1970."""
+
+MOST_RACES = 8
+"""The most writes of the application in a history that come right before one of the engine."""
+
+
+class ProcessDied(Exception):
+    """The process of an invocation is gone."""
+
+
+class FunctionRaised(Exception):
+    """A function raised an exception, which ends its history."""
+
+
+class Scheduler:
+    """Runs threads one at a time, each up to its next stop, and applies faults to them.
+
+    `race` is called for a write of the engine right before it is carried out, `ended` and `died` after an invocation.
+    """
+
+    def __init__(
+        self,
+        plan: FaultPlan,
+        rng: Random,
+        faults: Faults,
+        trace: Trace,
+        *,
+        race: Callable[[Write], None],
+        ended: Callable[[Invocation], None],
+        died: Callable[[Invocation], None],
+    ) -> None:
+        self._plan = plan
+        self._random = rng.random
+        self._faults = faults
+        self._trace = trace
+        self._race = race
+        self._on_end = ended
+        self._on_death = died
+        self._hub = getcurrent()
+        self._last: Thread | None = None
+        self._races = MOST_RACES if plan.race else 0
+        self.steps = 0
+        self.time_out = 0.0
+        """Seconds after which an invocation has certainly ended."""
+        self.invocations: list[Invocation] = []
+        self.calling: Invocation | None = None
+        """The invocation whose call of the store is carried out; None while the application writes."""
+        self.answer_lost = False
+        """Whether the answer of that call is lost."""
+        self.started = 0
+        """Invocations so far."""
+        self.calls = 0
+        """Calls of the store so far."""
+
+    # Time
+
+    def time(self) -> float:
+        """Return the seconds since 1970. They never reach the time-out of an invocation under way."""
+        time = self.steps * SETTLE_SECONDS / SETTLED
+        times = [invocation.born + 0.99 * self.time_out for invocation in self.invocations]
+        return min([BEGINNING + time, *times])
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.time(), UTC)
+
+    @staticmethod
+    def step_at(time: float) -> int:
+        """Return the first step at or after a time."""
+        return ceil((time - BEGINNING) * SETTLED / SETTLE_SECONDS)
+
+    def _sleep(self, invocation: Invocation, seconds: float) -> None:
+        invocation.frozen = max(invocation.frozen, self.steps + int(SETTLED * seconds / SETTLE_SECONDS) + 1)
+        self._last = None
+
+    # Invocations
+
+    def invocation(self, version: RuleVersion, finish: Finish, what: str = "invocation") -> Invocation:
+        """Return a new invocation, which has not begun."""
+        self.started += 1
+        invocation = Invocation(self.started, version, finish, SECONDS, what)
+        invocation.freeze = self._sleep
+        invocation.born = self.time()
+        return invocation
+
+    def begin(self, invocation: Invocation, work: Callable[[], Any], what: str) -> None:
+        """Run the first thread of an invocation up to its first stop."""
+        thread = Thread(self._hub, invocation, work)
+        invocation.threads.append(thread)
+        self.invocations.append(invocation)
+        self._trace.note(what, invocation)
+        self.step(thread)
+
+    def kill(self, invocation: Invocation) -> None:
+        self._on_death(invocation)
+        if invocation in self.invocations:
+            self.invocations.remove(invocation)
+        for thread in list(invocation.threads):
+            thread.throw()
+        invocation.threads.clear()
+        self._last = None
+
+    def kill_all(self, reason: str) -> None:
+        """Kill all invocations, and report each to its event source."""
+        for invocation in list(self.invocations):
+            self.kill(invocation)
+            if not invocation.abandoned:
+                invocation.finish(None, ProcessDied(reason))
+
+    # Threads
+
+    def next_thread(self) -> Thread | None:
+        """Return the thread that continues now; None where something else may happen before."""
+        random, plan, last = self._random, self._plan, self._last
+        if last is not None and random() < plan.again and not last.dead and not last.awaits:
+            return last
+        return self.runnable() if self.invocations and random() < plan.working else None
+
+    def runnable(self) -> Thread | None:
+        """Return any thread that can continue; None if all are frozen."""
+        invocations = [one for one in self.invocations if one.frozen <= self.steps]
+        if not invocations:
+            return None
+        invocation = invocations[int(self._random() * len(invocations))] if len(invocations) > 1 else invocations[0]
+        threads = invocation.threads
+        if len(threads) > 1:
+            threads = [thread for thread in threads if not thread.awaits]
+            return threads[int(self._random() * len(threads))]
+        return threads[0]
+
+    def skip(self) -> None:
+        """Go to the step at which the first frozen invocation can continue."""
+        self.steps = min(invocation.frozen for invocation in self.invocations)
+
+    def step(self, thread: Thread) -> None:
+        """Let a thread continue to its next stop, unless a fault prevents it. Raises FunctionRaised."""
+        invocation = thread.invocation
+        fault: str | None = None
+        what = thread.at[0]
+        if self._faults.left and what != "starts":
+            fault = self._faults.of_thread(thread, self.steps)
+            if fault == DIES:
+                self._trace.note("dies", invocation)
+                self.kill(invocation)
+                if not invocation.abandoned:
+                    invocation.finish(None, ProcessDied("the process died"))
+                return
+        if what == "asks":
+            if self._races and thread.at[1] == "write" and thread.at[2].key.table != LEDGER:
+                self._races_with(thread.at[2])
+            self.calls += 1
+            self.calling = invocation
+            self.answer_lost = fault == LOST
+        self._trace.call(invocation.name, thread.at, fault)
+        if invocation.frozen > self.steps:
+            self._last = None
+            return
+        self._last = thread
+        thread.switch(fault)
+        if thread.dead:
+            self._last = None
+            if thread.awaited_by is None:
+                self._ended(invocation, thread)
+
+    def _races_with(self, write: Write) -> None:
+        """Sometimes let the application write first, after the engine has decided what to write."""
+        if self._random() < self._plan.race * (2 if isinstance(write, Delete) else 1):
+            self._races -= 1
+            self.calling = None
+            self._race(write)
+
+    def _ended(self, invocation: Invocation, thread: Thread) -> None:
+        self.invocations.remove(invocation)
+        self._on_end(invocation)
+        if thread.failure is not None:
+            # Handlers raise for no record, and nothing is misconfigured here.
+            error = thread.failure
+            raise FunctionRaised(f"the function raised {type(error).__name__}: {error}") from error
+        if invocation.of_function:
+            failures = thread.result["batchItemFailures"]
+            self._trace.note(f"answers {failures or 'that all is done'}", invocation)
+        if not invocation.abandoned:
+            invocation.finish(thread.result, None)
