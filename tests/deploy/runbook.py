@@ -1,7 +1,7 @@
 """Runs the commands of a page of docs/runbooks as a reader would: copied into one shell, unchanged, section by section.
 
 A block with a comment `<!-- not run: REASON -->` above it is what no emulator can execute. The page has to name its commands
-under "Where this ends".
+under "Limits".
 """
 
 from __future__ import annotations

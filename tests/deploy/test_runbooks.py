@@ -259,7 +259,7 @@ def test_a_region_is_lost_and_the_functions_move_and_return(shop: Shop) -> None:
 
     run("Move back")
     run("Stop the functions", 1)
-    run("Make a replica again")
+    run("Recreate a replica")
     shop.order("ben", "4", 40, region=other)
     run("Start the functions")
     shop.becomes_right()
@@ -278,7 +278,9 @@ def test_a_rule_is_stopped_and_started_again(shop: Shop) -> None:
     eventually(lambda: {one["PK"]["S"]: one for one in shop.items("app")}, lambda found: "ORDER#2" in found)
     (profile,) = (one for one in shop.items("app") if one["SK"]["S"] == "PROFILE")
     assert profile["orderCount"] == {"N": "1"}
-    shown("cost.md", "Start it again", "".join(map(shop.terminal.run, section("cost.md", "Start it again"))))
+    shown(
+        "cost.md", "Start the rule again", "".join(map(shop.terminal.run, section("cost.md", "Start the rule again")))
+    )
     shop.becomes_right()
     shop.follow("cost.md", "Stop everything")
     shop.order("ann", "3", 30)
@@ -294,7 +296,7 @@ def test_a_table_that_is_throttled_gets_less_and_more_again(shop: Shop) -> None:
     shop.deploy()
     shop.customer("ann")
     shop.order("ann", "1")
-    for heading in ("Is it us?", "Take the load off", "Has it caught up?"):
+    for heading in ("Find the cause", "Reduce the load", "Check the recovery"):
         shop.follow("throttled.md", heading)
     shop.becomes_right()
 

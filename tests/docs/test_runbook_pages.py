@@ -41,7 +41,7 @@ def test_parameters_of_the_stack_exist() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_is_not_run_is_named_at_the_end(page: Path) -> None:
-    ends = page.read_text().partition("## Where this ends\n")[2]
+    ends = page.read_text().partition("## Limits\n")[2]
     assert "MiniStack" in ends
     for block in page_blocks(page.read_text()):
         if block.not_run:
