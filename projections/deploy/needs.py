@@ -10,10 +10,8 @@ from functools import cached_property
 from projections.deploy.filters import Filters, filters, key_prefixes
 from projections.engine.publishing import shares_calls
 from projections.errors import UsageError
-from projections.language.embeds import EmbedRule
 from projections.language.keys import Schema
 from projections.language.program import Entity, Program
-from projections.language.rules import LedgerRule
 
 __all__ = ["MAIN", "Deployment", "TableNeeds", "entities_of"]
 
@@ -78,7 +76,7 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
         if not _INDEX_NAME.fullmatch(index):
             raise UsageError(f'table {name}: "{index}" cannot be an index: 3 to 255 letters, digits and _ . -')
     targets = [rule.into for rule in rules if rule.into.table == name]
-    children = [rule for rule in rules if isinstance(rule, EmbedRule) and rule.into.table == name]
+    children = [rule for rule in program.embeds.values() if rule.into.table == name]
     # Of rules that are gone, nobody knows any more where what they wrote is.
     removed = "remove" in program.retired.values()
     return TableNeeds(
@@ -89,7 +87,7 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
         updates=removed or bool(targets),
         deletes=removed or any(target.owned_by_rules for target in targets),
         children=bool(children),
-        published=any(isinstance(rule, LedgerRule) and shares_calls(rule) for rule in rules if rule.into.table == name),
+        published=any(shares_calls(rule) for rule in program.recorded.values() if rule.into.table == name),
         queried=tuple(dict.fromkeys(rule.children.index for rule in children if rule.children.index)),
     )
 

@@ -31,7 +31,6 @@ from projections.engine.store import (
     Value,
 )
 from projections.errors import BadInput, ConditionFailed, Occupied, Transient
-from projections.language.embeds import EmbedRule
 from projections.language.keys import decode_key
 from projections.language.program import Entity, Program
 from projections.language.rules import CopyRule, Rule
@@ -80,9 +79,7 @@ def occupied(entity: Entity) -> Occupied:
 
 def purpose_of(rule: Rule) -> Purpose:
     """Return why a rule writes to the items that its guard is on."""
-    if isinstance(rule, EmbedRule):
-        return Purpose("embed", (rule.name,))
-    return Purpose("copy" if isinstance(rule, CopyRule) and not rule.claimed else "publish", (rule.name,))
+    return Purpose("publish" if rule.recorded else "copy" if rule.creates else "embed", (rule.name,))
 
 
 class ApplicationItems:
@@ -140,11 +137,8 @@ class ApplicationItems:
     def _owned(self, entity: Entity) -> frozenset[str] | None:
         """The attributes that rules write on items of an entity, its key included; None if all."""
         if entity.name not in self._attributes:
-            copies_all = any(
-                isinstance(rule, CopyRule) and rule.into is entity and rule.attributes is None
-                for rule in self._program.rules.values()
-                if rule.mode != "shadow"
-            )
+            rules = self._program.rules.values()
+            copies_all = any(rule.copies_all for rule in rules if rule.into is entity and rule.mode != "shadow")
             derived = self._program.derived_attributes(entity.name, shadow=False) - entity.constants.keys()
             self._attributes[entity.name] = None if copies_all else derived | set(entity.schema.key_attributes)
         return self._attributes[entity.name]
@@ -343,7 +337,7 @@ class ApplicationItems:
     def _copies_all(self, guard: str | None) -> bool:
         """Whether a guard is that of a copy of all attributes, to which any attribute of the item may belong."""
         rule = self._rule(guard) if guard is not None else None
-        return isinstance(rule, CopyRule) and rule.attributes is None
+        return rule is not None and rule.copies_all
 
     def _restores(self, guard: str, entity: Entity, key: ItemKey, image: Image) -> bool:
         rule = self._rule(guard)

@@ -121,8 +121,7 @@ def writes_of(
             about.images += [item.image for item in (old, new) if item is not None]
     writes = []
     for (name, key), about in seen.items():
-        copier = program.rules[name]
-        assert isinstance(copier, CopyRule)
+        copier = program.guarded_copies[name]
         copies = copies_of(copier, about.newest)
         others = frozenset(about.targets - copies.keys())
         owned = copier.owned(*about.images)
@@ -421,8 +420,7 @@ class Copier:
 
     def _shows(self, name: str, target: ItemKey, item: Image | None, source: ItemKey, attributes: Image) -> bool:
         """Whether an item is this copy of this source."""
-        rule = self._program.rules[name]
-        assert isinstance(rule, CopyRule)
+        rule = self._program.guarded_copies[name]
         guard = self._items.guard(rule, target, item)
         if item is None or guard is None or guard.by != encode_key(source):
             return False
@@ -443,8 +441,7 @@ class Copier:
         last: bool,
     ) -> None:
         """One copy, from its target and its source as they were read in this order; the slow way if that is not enough."""
-        rule, item, by = self._program.rules[name], shown.get(target), encode_key(source)
-        assert isinstance(rule, CopyRule)
+        rule, item, by = self._program.guarded_copies[name], shown.get(target), encode_key(source)
         image = sources.get(source)
         found = self._program.recognise(source, image) if image is not None else None
         attributes = copies_of(rule, found).get(target)

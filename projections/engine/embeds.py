@@ -166,12 +166,12 @@ def needs_pull(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | No
     if name in new.image and (held is None or parent is None or held.by != encode_key(parent)):
         return True
     if parent is None:
-        return any(each in new.image for each in rule.attributes)
+        return any(each in new.image for each in rule.owned())
     # where it is found, and what its kind is told by: a push under way does not write to what has changed meanwhile
     watched = {*rule.children.partition, *(each.split(".", 1)[0] for each in rule.into.match_names)}
     if any(not same(old.image.get(each), new.image.get(each)) for each in watched):
         return True
-    return needs_healing(guards, rule.name, new.key, rule.attributes, old.image, new.image)
+    return needs_healing(guards, rule.name, new.key, rule.owned(), old.image, new.image)
 
 
 class Embedder:
@@ -218,8 +218,8 @@ class Embedder:
 
         Raises Transient if any child could not be updated now: the page is to be repeated, which costs what is missing.
         """
-        rule = self._program.rules.get(push.rule)
-        if not isinstance(rule, EmbedRule) or rule.mode == "shadow":
+        rule = self._program.embeds.get(push.rule)
+        if rule is None or rule.mode == "shadow":
             return None, []  # gone, or in the shadow by now
         deadline.check()
         fence = self._fence(push.rule, push.parent)
@@ -281,7 +281,7 @@ class Embedder:
         Also those of which only a look at them tells whether they may be written. With `keeps` the parent is gone: then only
         children that it has given something are written.
         """
-        by, nothing, name = encode_key(key), dict.fromkeys(rule.attributes), self._guards.name(rule.name)
+        by, nothing, name = encode_key(key), dict.fromkeys(rule.owned()), self._guards.name(rule.name)
         writes: list[Update] = []
         unsure: list[ItemKey] = []
         for child in children:
@@ -312,8 +312,8 @@ class Embedder:
         """What follows a page, and whether it has to wait until an index has settled; None at the end."""
         if more is not None:
             return more, False
-        rule = self._program.rules.get(push.rule)
-        if isinstance(rule, EmbedRule) and rule.children.index is not None and not push.again:
+        rule = self._program.embeds.get(push.rule)
+        if rule is not None and rule.children.index is not None and not push.again:
             return replace(push, after=None, again=True), True
         return None
 
@@ -402,8 +402,8 @@ class Embedder:
         if reference is None:
             if rule.on_delete == "keep" and guard is None and name not in child.image:
                 return {}  # nothing is known of a value for it
-            return {**dict.fromkeys(rule.attributes), name: None}
-        by, nothing = encode_key(reference), dict.fromkeys(rule.attributes)
+            return {**dict.fromkeys(rule.owned()), name: None}
+        by, nothing = encode_key(reference), dict.fromkeys(rule.owned())
         stamp = self._guards.stamp(child.key, fence.version, by=by)
         parent = self._program.recognise(reference, image) if image is not None else None
         if rule.on_delete == "keep" and not _is_parent(rule, parent):

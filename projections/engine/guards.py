@@ -19,7 +19,7 @@ may be overwritten, and proves nothing.
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -36,7 +36,7 @@ from projections.engine.store import (
 )
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import CopyRule
+from projections.language.rules import Rule
 from projections.language.values import EXACT, number_text, same
 
 __all__ = ["Guard", "Guards", "as_read", "at_of", "by_of", "needs_healing"]
@@ -89,8 +89,8 @@ class Guards:
         held = image.get(self.mark) if image is not None else None
         return held is not None and (self._ledger is None or held == self.mark_of(key))
 
-    def owned(self, rule: CopyRule, key: ItemKey, item: Image | None, *images: Image | None) -> frozenset[str]:
-        """The attributes of an item that belong to a copy rule: with all attributes, those in any of these images of its
+    def owned(self, rule: Rule, key: ItemKey, item: Image | None, *images: Image | None) -> Collection[str]:
+        """The attributes of an item that belong to a rule: with all attributes, those in any of these images of its
         source, and those on the item itself only if a rule created it.
         """
         return rule.owned(item, *images) if self.created(key, item) else rule.owned(*images)

@@ -274,7 +274,7 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
         if guards.created(record.key, image):
             for attribute, constant in left.entity.constants.items():
                 values.setdefault(attribute, []).append((mark, constant))
-        if isinstance(rule, CopyRule) and rule.attributes is None and not guards.created(record.key, image):
+        if isinstance(rule, CopyRule) and rule.copies_all and not guards.created(record.key, image):
             copied = rule, guard.by  # what else the image shows is the application's
             continue
         for attribute in rule.owned(image):

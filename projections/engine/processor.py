@@ -51,7 +51,6 @@ from projections.engine.rejections import distinct, internal, is_internal, of_ch
 from projections.engine.running import Run, in_few_pieces, one_by_one
 from projections.engine.store import ItemKey, Store
 from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreError, Transient
-from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.rules import Rule
@@ -390,9 +389,7 @@ class _Batch:
             page = steps[0]
 
     def _pull(self, embedder: Embedder, name: str, key: ItemKey, first: str) -> None:
-        rule = self._program.rules[name]
-        assert isinstance(rule, EmbedRule)
-
+        rule = self._program.embeds[name]
         self._attempt(partial(embedder.pull, rule, key, self.deadline), first, name, encode_key(key))
 
     def _publisher(self, run: Run[Any] | None = None) -> Publisher:

@@ -24,7 +24,7 @@ from projections.engine.store import Image, ItemKey, Store, Update, Value
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.keys import decode_key
 from projections.language.program import Entity, Program
-from projections.language.rules import CopyRule, LedgerRule, Members, PickRule
+from projections.language.rules import LedgerRule, Members
 from projections.language.values import differing
 
 __all__ = ["Publisher", "shares_calls", "unpublished"]
@@ -134,17 +134,16 @@ class Publisher:
             failures[target] = error
 
     def _rule(self, target: Target) -> LedgerRule | None:
-        rule = self._program.rules.get(target[0])
-        if isinstance(rule, CopyRule) and not rule.claimed:
-            return None  # its copies were claimed once: today each follows its source
-        return rule if isinstance(rule, LedgerRule) else None
+        return self._program.recorded.get(
+            target[0]
+        )  # none of a copy that was claimed once, and follows its source today
 
     def _blind(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members) -> Update | None:
         """The update of an item that nobody has read; None if the item has to be read first."""
         if not rule.into.at(key):
             return None
         wanted = self._wanted(rule, key, group, members)
-        if isinstance(rule, CopyRule):
+        if rule.claimed:
             wanted = {**{name: None for name in sorted(rule.owned()) if name not in wanted}, **wanted}
         older = self._guards.older(rule.name, key, group.at)
         return self._items.change(rule.into, key, wanted, older, purpose_of(rule))
@@ -156,7 +155,7 @@ class Publisher:
         update: Update | None = None
         # of a copy of all attributes, and of a claim that is gone, perhaps since its group was read, only the item tells
         # what is to be removed
-        if not isinstance(rule, CopyRule) or (members["claim"] and rule.attributes is not None):
+        if not rule.claimed or (rule.claimant(members) and not rule.copies_all):
             update = self._blind(rule, key, group, members)
         if update is None:
             item = self._get(key)
@@ -252,13 +251,12 @@ class Publisher:
 
     def _wanted(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members) -> dict[str, Value | None]:
         """What an item shows of a group, the guard included."""
-        by = members["claim"][0].source if isinstance(rule, CopyRule) and members["claim"] else None
-        stamp = self._guards.stamp(key, group.at, by=by, n=group.totals.n)
+        stamp = self._guards.stamp(key, group.at, by=rule.claimant(members), n=group.totals.n)
         return {**self._values(rule, group, members), self._guards.name(rule.name): stamp}
 
     def _values(self, rule: LedgerRule, group: Group, members: Members) -> Mapping[str, Value | None]:
         """What a rule publishes of a group."""
-        if isinstance(rule, PickRule) and rule.cut(members):
+        if rule.cut(members):
             self._counters.add("cut")
         return rule.published(group.totals, members)
 
@@ -271,14 +269,13 @@ class Publisher:
         it is left alone where its guard is as new.
         """
         key, makes, n = decode_key(target[1]), rule.creates, group.totals.n
-        contributed = bool(members["claim"]) if isinstance(rule, CopyRule) else n > 0
+        contributed = rule.claimant(members) is not None if rule.claimed else n > 0
         if not rule.into.at(key):
             return item is not None and self._apply_elsewhere(rule, key, group, item, heals=heals)
         if item is None:
             if not makes or not contributed:
                 return False
-            constants = {} if isinstance(rule, CopyRule) else rule.into.constants
-            self._items.create(key, {**constants, **self._wanted(rule, key, group, members)}, rule)
+            self._items.create(key, {**rule.created_with, **self._wanted(rule, key, group, members)}, rule)
             return True
         guard = self._items.guard(rule, key, item)
         if not self._items.may_write(rule, rule.into, key, item):
@@ -286,7 +283,7 @@ class Publisher:
             # tells the retirement of that version what it may delete.
             former = guard is not None and self._items.created(key, item) and self._program.recognise(key, item) is None
             # A claim that is gone does not tell what it had published: the guard stays for the record of the item's leaving.
-            unknown = isinstance(rule, CopyRule) and not contributed
+            unknown = rule.claimed and not contributed
             released = (
                 guard is not None
                 and not (former or unknown)
@@ -296,16 +293,15 @@ class Publisher:
                 raise occupied(rule.into)
             return released
         newer = guard is not None and guard.at >= group.at and not heals
-        if makes and not contributed and isinstance(rule, CopyRule):
+        if rule.claimed and not contributed:
             return not newer and self._retract_claim(rule, key, group, item, guard)
         if newer:  # the one who published the zeros may have died before deleting
             return makes and n == 0 and self._delete_empty(rule, key)
         wanted = self._wanted(rule, key, group, members)
-        if isinstance(rule, CopyRule):
+        if rule.claimed:
             owned = self._guards.owned(rule, key, item)
             wanted = {**{name: None for name in sorted(owned) if name not in wanted}, **wanted}
-        elif makes:
-            wanted = {**rule.into.constants, **wanted}
+        wanted = {**rule.created_with, **wanted}
         shown = not differing(item, wanted)
         if not shown:
             self._items.write(rule.into, key, wanted, rule, item)
@@ -338,7 +334,7 @@ class Publisher:
             return False
         entities = self._program.entities_at(key)
         entity = next((one for one in entities if self._items.is_of(one, key, item)), None)
-        if isinstance(rule, CopyRule) and n == 0 and entity is not None and _all_are(entities, lambda one: one.copied):
+        if rule.claimed and n == 0 and entity is not None and _all_are(entities, lambda one: one.copied):
             if not self._items.created(key, item) or self._items.foreign(entity, item):
                 return False
             self._items.delete(entity, key, item)
@@ -347,11 +343,11 @@ class Publisher:
             return False
         stamp = self._guards.stamp(key, group.at, n=n)
         wanted: dict[str, Value | None] = {self._guards.name(rule.name): stamp}
-        if not isinstance(rule, CopyRule):
+        if not rule.claimed:
             others = set(self._store.schema(key.table).key_attributes)
             for one in entities:
                 others |= self._program.derived_attributes(one.name) | one.constants.keys()
-            wanted |= {name: None for name in rule.attributes if name not in others}
+            wanted |= {name: None for name in rule.owned() if name not in others}
         shown = not differing(item, wanted)
         if not shown:
             self._items.write(entity, key, wanted, rule, item)
@@ -381,14 +377,14 @@ class Publisher:
             return False
         return True
 
-    def _retract_claim(self, rule: CopyRule, key: ItemKey, group: Group, item: Image, guard: Guard | None) -> bool:
+    def _retract_claim(self, rule: LedgerRule, key: ItemKey, group: Group, item: Image, guard: Guard | None) -> bool:
         """Without a claim: an item that the rule created goes; of any other only what the rule set, as its guard tells."""
         if self._items.created(key, item) and not self._items.foreign(rule.into, item):
             self._items.delete(rule.into, key, item, rules=(rule.name,))
             return True
         if guard is None:
             return False
-        owned = rule.owned() - rule.into.constants.keys()
+        owned = set(rule.owned()) - rule.into.constants.keys()
         stamp = self._guards.stamp(key, group.at, n=0)
         wanted: dict[str, Value | None] = {**dict.fromkeys(sorted(owned)), self._guards.name(rule.name): stamp}
         if not differing(item, wanted):

@@ -103,8 +103,7 @@ def _contributions(program: Program, change: Change) -> Iterator[Effect]:
     """What a source contributes to each target where that differs from before."""
     after = change.after.contributions
     for name in sorted(change.before.keys() | after.keys()):
-        rule = program.rules[name]
-        assert isinstance(rule, LedgerRule)
+        rule = program.recorded[name]
         old, new = change.before.get(name, {}), after.get(name, {})
         for target in sorted(old.keys() | new.keys()):
             if target in change.settle.get(name, {}):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from projections.errors import BadInput
 from projections.language.keys import Image, ItemKey, Value, key_text
@@ -14,9 +14,6 @@ from projections.language.rules import Render, Rule
 from projections.language.scope import Item, resolver
 from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern, Template
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Children", "EmbedRule", "children_of", "parent_patterns"]
 
@@ -125,12 +122,8 @@ class EmbedRule(Rule):
     telling: tuple[str, ...]
     """The child's attributes that tell its entity and its parent, apart from its guard."""
 
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        return tuple(name for name, _ in self.picked)
-
     def owned(self, *images: Image | None) -> tuple[str, ...]:
-        return self.attributes
+        return tuple(name for name, _ in self.picked)
 
     def embedded(self, parent: Item | None) -> dict[str, Value] | None:
         """What a parent gives its children; None if there is no parent, or the rule does not apply to it."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from projections.errors import BadInput
 from projections.language.contribution import (
@@ -26,8 +27,10 @@ from projections.language.rules import (
     PARTITION_KEY_BYTES,
     SORT_KEY_BYTES,
     AggregateRule,
+    ClaimedCopyRule,
     CopyRule,
     Each,
+    GuardedCopyRule,
     IndexRule,
     LedgerRule,
     Measure,
@@ -42,7 +45,10 @@ from projections.language.values import lookup, wire
 if TYPE_CHECKING:
     from projections.language import canonical
 
-__all__ = ["LEDGER_SCHEMA", "Entity", "Program"]
+__all__ = ["LEDGER_SCHEMA", "Entity", "Program", "grouped"]
+
+R = TypeVar("R", bound=Rule)
+K = TypeVar("K", bound=Hashable)
 
 Match: TypeAlias = Callable[[str], dict[str, str] | None]
 """Reads a key: gives the variables, or None if the text is not of this form."""
@@ -244,57 +250,70 @@ class Program:
     def _by_table(self) -> Mapping[str, tuple[Entity, ...]]:
         return {name: tuple(e for e in self.entities.values() if e.table == name) for name in self.tables}
 
+    # Rules by what they do; with those in the shadow, which write nothing.
+
+    @cached_property
+    def recorded(self) -> Mapping[str, LedgerRule]:
+        """By name: the rules that contribute to groups in the ledger."""
+        return self._of_kind(LedgerRule)
+
+    @cached_property
+    def guarded_copies(self) -> Mapping[str, GuardedCopyRule]:
+        """By name: the copies that need no ledger."""
+        return self._of_kind(GuardedCopyRule)
+
+    @cached_property
+    def indexes(self) -> Mapping[str, IndexRule]:
+        """By name: the rules for index attributes."""
+        return self._of_kind(IndexRule)
+
+    @cached_property
+    def embeds(self) -> Mapping[str, EmbedRule]:
+        """By name: the rules that keep attributes of a parent in its children."""
+        return self._of_kind(EmbedRule)
+
+    def _of_kind(self, kind: type[R]) -> dict[str, R]:
+        return {name: rule for name, rule in self.rules.items() if isinstance(rule, kind)}
+
+    # The same by entity; except in the ledger, without rules in the shadow.
+
     @cached_property
     def ledger_rules(self) -> Mapping[str, tuple[LedgerRule, ...]]:
-        """By source entity: the rules that keep a ledger."""
-        found: dict[str, list[LedgerRule]] = {}
-        for rule in self.rules.values():
-            if isinstance(rule, LedgerRule) and rule.recorded:
-                found.setdefault(rule.source.name, []).append(rule)
-        return {name: tuple(rules) for name, rules in found.items()}
+        """By source entity."""
+        return grouped(self.recorded.values(), lambda rule: rule.source.name)
 
     @cached_property
     def ledger_rules_into(self) -> Mapping[str, tuple[LedgerRule, ...]]:
-        """By target entity: the rules that publish onto it from the ledger."""
-        found: dict[str, list[LedgerRule]] = {}
-        for rules in self.ledger_rules.values():
-            for rule in rules:
-                found.setdefault(rule.into.name, []).append(rule)
-        return {name: tuple(rules) for name, rules in found.items()}
+        """By target entity."""
+        return grouped(chain.from_iterable(self.ledger_rules.values()), lambda rule: rule.into.name)
 
     @cached_property
     def embeds_from(self) -> Mapping[str, tuple[EmbedRule, ...]]:
-        """By parent entity: the rules that keep its attributes in children."""
-        return self._embeds(lambda rule: rule.source.name)
+        """By parent entity."""
+        return grouped(_writing(self.embeds.values()), lambda rule: rule.source.name)
 
     @cached_property
     def embeds_into(self) -> Mapping[str, tuple[EmbedRule, ...]]:
-        """By child entity: the rules that keep attributes of a parent in it."""
-        return self._embeds(lambda rule: rule.into.name)
-
-    def _embeds(self, side: Callable[[EmbedRule], str]) -> Mapping[str, tuple[EmbedRule, ...]]:
-        found: dict[str, list[EmbedRule]] = {}
-        for rule in self.rules.values():
-            if isinstance(rule, EmbedRule) and rule.mode != "shadow":
-                found.setdefault(side(rule), []).append(rule)
-        return {name: tuple(rules) for name, rules in found.items()}
+        """By child entity."""
+        return grouped(_writing(self.embeds.values()), lambda rule: rule.into.name)
 
     @cached_property
-    def copy_rules(self) -> Mapping[str, tuple[CopyRule, ...]]:
-        """By source entity: the guarded copies. Here and below without rules in the shadow, which write nothing."""
-        found: dict[str, list[CopyRule]] = {}
-        for rule in self.rules.values():
-            if isinstance(rule, CopyRule) and not rule.claimed and rule.mode != "shadow":
-                found.setdefault(rule.source.name, []).append(rule)
-        return {name: tuple(rules) for name, rules in found.items()}
+    def copy_rules(self) -> Mapping[str, tuple[GuardedCopyRule, ...]]:
+        """By source entity."""
+        return grouped(_writing(self.guarded_copies.values()), lambda rule: rule.source.name)
 
     @cached_property
-    def copy_rule_into(self) -> Mapping[str, CopyRule]:
+    def copy_rule_into(self) -> Mapping[str, GuardedCopyRule]:
         """By target entity: the one guarded copy that makes it."""
-        return {rule.into.name: rule for rules in self.copy_rules.values() for rule in rules}
+        return {rule.into.name: rule for rule in _writing(self.guarded_copies.values())}
 
     @cached_property
-    def copies_with_match(self) -> Mapping[Entity, CopyRule]:
+    def index_rules(self) -> Mapping[str, tuple[IndexRule, ...]]:
+        """By the entity whose items they index."""
+        return grouped(_writing(self.indexes.values()), lambda rule: rule.source.name)
+
+    @cached_property
+    def copies_with_match(self) -> Mapping[Entity, GuardedCopyRule]:
         """The guarded copies into entities with `match`: only under their keys can there be items of another kind."""
         found = {rule.into: rule for rule in self.copy_rule_into.values()}
         return {entity: rule for entity, rule in found.items() if entity.pattern is not None}
@@ -302,26 +321,14 @@ class Program:
     @cached_property
     def created_with_match(self) -> Mapping[Entity, tuple[LedgerRule, ...]]:
         """By entity with `match` whose items publishes create: the rules that publish onto it."""
-        found: dict[Entity, list[LedgerRule]] = {}
-        for rules in self.ledger_rules_into.values():
-            for rule in rules:
-                if rule.creates and rule.into.pattern is not None and rule.mode != "shadow":
-                    found.setdefault(rule.into, []).append(rule)
-        return {entity: tuple(rules) for entity, rules in found.items()}
+        rules = chain.from_iterable(self.ledger_rules_into.values())
+        creating = (rule for rule in rules if rule.creates and rule.into.pattern is not None)
+        return grouped(_writing(creating), lambda rule: rule.into)
 
     @cached_property
     def shared_keys(self) -> bool:
         """Whether items of another kind may be under a key of items that rules create."""
         return bool(self.created_with_match or self.copies_with_match)
-
-    @cached_property
-    def index_rules(self) -> Mapping[str, tuple[IndexRule, ...]]:
-        """By entity: the rules for its index attributes."""
-        found: dict[str, list[IndexRule]] = {}
-        for rule in self.rules.values():
-            if isinstance(rule, IndexRule) and rule.mode != "shadow":
-                found.setdefault(rule.source.name, []).append(rule)
-        return {name: tuple(rules) for name, rules in found.items()}
 
     def derived_attributes(self, entity: str, *, shadow: bool = True) -> frozenset[str]:
         """The attributes of an entity that projections write, without guards; not those of a copy of all attributes.
@@ -427,12 +434,11 @@ class Program:
         into: Entity = common["into"]
         everything = document["attributes"] == "all"
         values = document["values"].items()
-        return CopyRule(
+        return (ClaimedCopyRule if document["claimed"] else GuardedCopyRule)(
             **common,
             attributes=None if everything else tuple(document["attributes"].items()),
             templates=tuple((name, Template.parse(v["template"]).compile()) for name, v in values if "template" in v),
             constants={**into.constants, **{name: wire(v["constant"]) for name, v in values if "constant" in v}},
-            claimed=document["claimed"],
             not_copied=self.derived_attributes(into.name).union(into.schema.key_attributes),
             guard_prefix=self.guard_prefix,
         )
@@ -462,6 +468,18 @@ class Program:
             attributes=tuple((name, *limits[name]) for name in names),
             reads=frozenset(path.split(".", 1)[0] for path in reads) - set(schema.key_attributes),
         )
+
+
+def _writing(rules: Iterable[R]) -> list[R]:
+    return [rule for rule in rules if rule.mode != "shadow"]
+
+
+def grouped(rules: Iterable[R], by: Callable[[R], K]) -> Mapping[K, tuple[R, ...]]:
+    """Return rules by an entity or a name, each group in the order of `rules`."""
+    found: dict[K, list[R]] = {}
+    for rule in rules:
+        found.setdefault(by(rule), []).append(rule)
+    return {key: tuple(some) for key, some in found.items()}
 
 
 def _most_of_one(rule: LedgerRule) -> int:

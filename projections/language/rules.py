@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from projections.errors import BadInput
 from projections.language.contribution import (
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = [
     "LIST_BYTES",
     "AggregateRule",
+    "ClaimedCopyRule",
     "CopyRule",
+    "GuardedCopyRule",
     "IndexRule",
     "LedgerRule",
     "Measure",
@@ -105,6 +107,13 @@ def _ancestors(path: str, separator: str) -> Iterator[str]:
 class Rule:
     """What all kinds share."""
 
+    recorded: ClassVar[bool] = False
+    """Whether the ledger records its contributions, and it publishes from there."""
+    claimed: ClassVar[bool] = False
+    """Whether it is a claimed copy."""
+    has_guard: ClassVar[bool] = True
+    """Whether it leaves a guard on its targets."""
+
     name: str
     kind: str
     source: Entity
@@ -118,13 +127,13 @@ class Rule:
     fingerprint: str
 
     @property
-    def recorded(self) -> bool:
-        """Whether the ledger records its contributions, and it publishes from there."""
+    def creates(self) -> bool:
+        """Whether its writes create the target item, and delete it when nothing contributes any more."""
         return False
 
     @property
-    def creates(self) -> bool:
-        """Whether its writes create the target item, and delete it when nothing contributes any more."""
+    def copies_all(self) -> bool:
+        """Whether it copies all attributes of its source."""
         return False
 
     def owned(self, *images: Image | None) -> Collection[str]:
@@ -163,13 +172,110 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class Totals:
+    """What a group knows: n contributions and the amounts per slot, live and settled together."""
+
+    n: int
+    amounts: Mapping[str, Decimal]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of a group: the value it is ordered by, the attributes it carries, its source's encoded key."""
+
+    value: Value
+    payload: Image
+    source: str
+
+
+Members = Mapping[str, Sequence[Member]]
+"""The members a rule asked for, by the name of the query, in the order asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberQuery:
+    """What publishing needs to know of a group's members: the first `limit` of a slot."""
+
+    name: str
+    slot: str
+    descending: bool
+    limit: int
+
+
+class LedgerRule(Rule):
+    """A rule whose sources contribute to groups in the ledger, and which publishes from there."""
+
+    __slots__ = ()
+
+    recorded = True
+    carries: ClassVar[bool] = True
+    """Whether members of its groups hold attributes of their sources."""
+
+    def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
+        """Return what an item contributes, by encoded target key, and what its members hold, by target key and member.
+
+        Raises BadInput.
+        """
+        contributed: dict[str, Contributed] = {}
+        held: dict[tuple[str, str], Image] = {}
+        merged: dict[str, None] = {}
+        for position, (resolve, named) in enumerate(self.scopes(item)):
+            target = self.into.target_key(named)
+            if target is None:
+                continue
+            amounts, payloads = self._contribution(resolve, position)
+            if not amounts:
+                continue
+            text = encode_key(target)
+            if text in contributed:
+                merge(contributed[text], amounts)
+                merged[text] = None
+            else:
+                contributed[text] = amounts
+            for member, payload in payloads.items():
+                held[text, member] = payload
+        for text in merged:
+            check_merged(contributed[text])
+        return contributed, held
+
+    def _contribution(self, resolve: Resolve, position: int) -> tuple[Contributed, Mapping[str, Image]]:
+        """Return what one scope contributes, and what its members hold. Nothing if the contribution is empty."""
+        raise NotImplementedError
+
+    @property
+    def member_queries(self) -> tuple[MemberQuery, ...]:
+        """The members that `published` needs."""
+        raise NotImplementedError
+
+    def published(self, totals: Totals, members: Members) -> dict[str, Value | None]:
+        """Return the attributes of the target: value, or None where absent."""
+        raise NotImplementedError
+
+    @property
+    def creates(self) -> bool:
+        return self.into.created_by_publishes
+
+    @property
+    def created_with(self) -> Image:
+        """The attributes beside `published` by which an item that it creates is recognised."""
+        return self.into.constants if self.creates else {}
+
+    def claimant(self, members: Members) -> str | None:
+        """Return the source that a claimed copy shows; None if there is no claim, and for other rules."""
+        return None
+
+    def cut(self, members: Members) -> bool:
+        """Whether the list that is published lacks elements because they would exceed `LIST_BYTES`."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
 class CopyRule(Rule):
-    """A denormalized copy under another key. `attributes` is None for all."""
+    """A denormalized copy under another key, guarded or claimed. `attributes` is None for all."""
 
     attributes: tuple[tuple[str, str], ...] | None
     templates: tuple[tuple[str, Render], ...]
     constants: Image
-    claimed: bool
     not_copied: frozenset[str]
     """With all attributes: those that other rules keep on the target, and its key attributes."""
     guard_prefix: str
@@ -200,12 +306,12 @@ class CopyRule(Rule):
         return found
 
     @property
-    def recorded(self) -> bool:
-        return self.claimed
-
-    @property
     def creates(self) -> bool:
         return True
+
+    @property
+    def copies_all(self) -> bool:
+        return self.attributes is None
 
     def owned(self, *images: Image | None) -> frozenset[str]:
         names = {name for name, _ in self.templates} | self.constants.keys() | self.into.constants.keys()
@@ -214,7 +320,19 @@ class CopyRule(Rule):
         seen = {name for image in images if image for name in image if not name.startswith(self.guard_prefix)}
         return frozenset(names | (seen - self.not_copied))
 
-    # A claimed copy is a contribution: the least source key wins.
+
+class GuardedCopyRule(CopyRule):
+    """A copy whose target can belong to one source only."""
+
+    __slots__ = ()
+
+
+class ClaimedCopyRule(CopyRule, LedgerRule):
+    """A copy whose target several sources can have: each claims it with a member, and the least source key wins."""
+
+    __slots__ = ()
+
+    claimed = True
 
     def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
         contributed: dict[str, Contributed] = {}
@@ -237,10 +355,20 @@ class CopyRule(Rule):
         owned = self.owned()  # another version of the rule, which was rolled back, may have recorded more
         return {name: value for name, value in payload.items() if name in owned}
 
+    @property
+    def created_with(self) -> Image:
+        return {}  # its members hold them
+
+    def claimant(self, members: Members) -> str | None:
+        claims = members["claim"]
+        return claims[0].source if claims else None
+
 
 @dataclass(frozen=True, slots=True)
 class IndexRule(Rule):
     """Key attributes of indexes, on the source item itself: the first case that fits applies."""
+
+    has_guard = False
 
     cases: tuple[tuple[Condition | None, tuple[tuple[str, Render], ...]], ...]
     attributes: tuple[tuple[str, str, int], ...]
@@ -307,37 +435,6 @@ def check_key(name: str, kind: str, text: str, most: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
-    """What a group knows: n contributions and the amounts per slot, live and settled together."""
-
-    n: int
-    amounts: Mapping[str, Decimal]
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One member of a group: the value it is ordered by, the attributes it carries, its source's encoded key."""
-
-    value: Value
-    payload: Image
-    source: str
-
-
-Members = Mapping[str, Sequence[Member]]
-"""The members a rule asked for, by the name of the query, in the order asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemberQuery:
-    """What publishing needs to know of a group's members: the first `limit` of a slot."""
-
-    name: str
-    slot: str
-    descending: bool
-    limit: int
-
-
-@dataclass(frozen=True, slots=True)
 class Measure:
     """One attribute of an aggregate. `slot` is shared by measures over the same members."""
 
@@ -349,46 +446,18 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateRule(Rule):
+class AggregateRule(LedgerRule):
     """Counters and other aggregates set on a target."""
+
+    carries = False
 
     measures: tuple[Measure, ...]
     shards: int
 
-    @property
-    def attributes(self) -> tuple[str, ...]:
+    def owned(self, *images: Image | None) -> tuple[str, ...]:
         return tuple(measure.name for measure in self.measures)
 
-    @property
-    def recorded(self) -> bool:
-        return True
-
-    @property
-    def creates(self) -> bool:
-        return self.into.created_by_publishes
-
-    def owned(self, *images: Image | None) -> tuple[str, ...]:
-        return self.attributes
-
-    def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
-        contributed: dict[str, Contributed] = {}
-        merged: dict[str, None] = {}
-        for resolve, named in self.scopes(item):
-            target = self.into.target_key(named)
-            if target is None:
-                continue
-            text = encode_key(target)
-            amounts = self._amounts(resolve)
-            if text in contributed:
-                merge(contributed[text], amounts)
-                merged[text] = None
-            else:
-                contributed[text] = amounts
-        for text in merged:
-            check_merged(contributed[text])
-        return contributed, {}
-
-    def _amounts(self, resolve: Resolve) -> Contributed:
+    def _contribution(self, resolve: Resolve, position: int) -> tuple[Contributed, Mapping[str, Image]]:
         amounts: Contributed = {"n": 1}
         for measure in self.measures:
             if measure.where is not None and not measure.where(resolve):
@@ -411,7 +480,7 @@ class AggregateRule(Rule):
             amounts["=" + measure.slot] = text
             if measure.function == "avg":
                 amounts["#" + measure.slot] = 1
-        return amounts
+        return amounts, {}
 
     @property
     def member_queries(self) -> tuple[MemberQuery, ...]:
@@ -422,7 +491,6 @@ class AggregateRule(Rule):
         )
 
     def published(self, totals: Totals, members: Members) -> dict[str, Value | None]:
-        """The attributes of the target: value, or None where absent. A target without contributions has its zeros."""
         values: dict[str, Value | None] = {}
         for measure in self.measures:
             if measure.function == "count":
@@ -441,7 +509,7 @@ class AggregateRule(Rule):
 
 
 @dataclass(frozen=True, slots=True)
-class PickRule(Rule):
+class PickRule(LedgerRule):
     """`top` (a list of the first few) and `latest` (the attributes of the first), by an order."""
 
     by: str
@@ -452,38 +520,16 @@ class PickRule(Rule):
     picked: tuple[tuple[str, str], ...]
     """Target name and source path of each attribute."""
 
-    @property
-    def attributes(self) -> tuple[str, ...]:
+    def owned(self, *images: Image | None) -> tuple[str, ...]:
         return (self.list_name,) if self.list_name is not None else tuple(name for name, _ in self.picked)
 
-    @property
-    def recorded(self) -> bool:
-        return True
-
-    @property
-    def creates(self) -> bool:
-        return self.into.created_by_publishes
-
-    def owned(self, *images: Image | None) -> tuple[str, ...]:
-        return self.attributes
-
-    def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
-        contributed: dict[str, Contributed] = {}
-        payloads: dict[tuple[str, str], Image] = {}
-        for ordinal, (resolve, named) in enumerate(self.scopes(item)):
-            target, by = self.into.target_key(named), resolve(self.by)
-            if target is None or by is None:
-                continue
-            text = encode_key(target)
-            payload = {name: value for name, path in self.picked if (value := resolve(path)) is not None}
-            member = f"pick|{encode_order(by)}" + (f" {ordinal:06d}" if self.each is not None else "")
-            amounts: Contributed = {"n": 1, "+": {member: member_digest(payload)}}
-            if text in contributed:
-                merge(contributed[text], amounts)
-            else:
-                contributed[text] = amounts
-            payloads[text, member] = payload
-        return contributed, payloads
+    def _contribution(self, resolve: Resolve, position: int) -> tuple[Contributed, Mapping[str, Image]]:
+        by = resolve(self.by)
+        if by is None:
+            return {}, {}
+        payload = {name: value for name, path in self.picked if (value := resolve(path)) is not None}
+        member = f"pick|{encode_order(by)}" + (f" {position:06d}" if self.each is not None else "")
+        return {"n": 1, "+": {member: member_digest(payload)}}, {member: payload}
 
     @property
     def member_queries(self) -> tuple[MemberQuery, ...]:
@@ -498,7 +544,6 @@ class PickRule(Rule):
         return {name: first.get(name) for name, _ in self.picked}
 
     def cut(self, members: Members) -> bool:
-        """Whether the list that is published lacks elements because they would exceed `LIST_BYTES`."""
         elements = [{"M": member.payload} for member in members["pick"]] if self.list_name is not None else []
         return _fitting(elements) < len(elements)
 
@@ -511,7 +556,3 @@ def _fitting(elements: Sequence[Value]) -> int:
         if total > LIST_BYTES:
             return position
     return len(elements)
-
-
-LedgerRule = AggregateRule | PickRule | CopyRule
-"""The kinds whose sources contribute to groups; a CopyRule only if it is claimed."""

@@ -18,7 +18,6 @@ from projections.engine.registry import FILLING, LIVE, RETIRING, RegistrySnapsho
 from projections.engine.store import Image, ItemKey, Store
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import IndexRule, LedgerRule
 from projections.language.values import plain, same
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class Adoption:
 
         Index attributes have no guard: they are taken for the rule's if a version of it was live.
         """
-        if isinstance(self._program.rules.get(rule), IndexRule):
+        if rule in self._program.indexes:
             return rule not in self._known
         return rule in self._program.rules and self._guards.read(rule, key, image) is None
 
@@ -98,9 +97,7 @@ def compute(
     Reads the tables of these rules once; `after` is the registry as the backfill would make it. Raises Transient.
     """
     names = [
-        name
-        for name, rule in program.rules.items()
-        if isinstance(rule, LedgerRule) and after.state(rule) == FILLING and (not only or name in only)
+        name for name, rule in program.recorded.items() if after.state(rule) == FILLING and (not only or name in only)
     ]
     if not names:
         return

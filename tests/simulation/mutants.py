@@ -406,7 +406,7 @@ def zeros_create_items() -> Iterator[None]:
 
 @mutant("derived", base=only("unname"), writes=60)
 def constants_are_not_healed() -> Iterator[None]:
-    with reworded(publishing.Publisher, "_apply", ("wanted = {**rule.into.constants, **wanted}", "pass")):
+    with reworded(publishing.Publisher, "_apply", ("wanted = {**rule.created_with, **wanted}", "pass")):
         yield
 
 
@@ -793,13 +793,13 @@ MAY_WRITE = "if not self._items.may_write(rule, rule.into, key, item):"
 
 @mutant("adoption", occupy=True, seed=3)
 def a_claimed_copy_overwrites_an_item_of_another_kind() -> Iterator[None]:
-    with reworded(publishing.Publisher, "_apply", (MAY_WRITE, f"{MAY_WRITE[:-1]} and not isinstance(rule, CopyRule):")):
+    with reworded(publishing.Publisher, "_apply", (MAY_WRITE, f"{MAY_WRITE[:-1]} and not rule.claimed:")):
         yield
 
 
 @mutant("adoption", occupy=True, seed=1)
 def a_derived_item_overwrites_an_item_of_another_kind() -> Iterator[None]:
-    with reworded(publishing.Publisher, "_apply", (MAY_WRITE, f"{MAY_WRITE[:-1]} and isinstance(rule, CopyRule):")):
+    with reworded(publishing.Publisher, "_apply", (MAY_WRITE, f"{MAY_WRITE[:-1]} and rule.claimed:")):
         yield
 
 
@@ -1067,5 +1067,5 @@ def the_guard_of_a_group_that_was_damaged_is_not_known_again() -> Iterator[None]
 
 @mutant("claims", seed=1001487)
 def a_claim_that_went_since_its_group_was_read_is_published_as_empty() -> Iterator[None]:
-    with reworded(publishing.Publisher, "_publish_one", ('(members["claim"] and', "(n and")):
+    with reworded(publishing.Publisher, "_publish_one", ("(rule.claimant(members) and", "(n and")):
         yield

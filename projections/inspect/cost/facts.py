@@ -144,7 +144,7 @@ def _facts(program: Program, rule: Rule) -> RuleFacts:
     if isinstance(rule, EmbedRule):
         values.update(path for _, path in rule.picked)
         target.update(_templates(document["match"].values()))
-        return RuleFacts(rule, document, roots(where), roots(target), roots(values), frozenset(rule.attributes))
+        return RuleFacts(rule, document, roots(where), roots(target), roots(values), frozenset(rule.owned()))
     into = program.entities[document["into"]]
     target.update(_templates(document["bind"].values()))
     target.update(n for pattern in into.patterns for n in pattern.names if n not in document["bind"])
@@ -152,13 +152,13 @@ def _facts(program: Program, rule: Rule) -> RuleFacts:
         target.add(document["each"]["path"])
     everything = False
     if isinstance(rule, AggregateRule):
-        writes.update(rule.attributes)
+        writes.update(rule.owned())
         for measure in document["set"].values():
             values.update(_pattern(measure["where"]))
             if measure["expression"]:
                 values.update(Expression.parse(measure["expression"], True).names)
     elif isinstance(rule, PickRule):
-        writes.update(rule.attributes)
+        writes.update(rule.owned())
         values.update([rule.by, *(path for _, path in rule.picked)])
     elif isinstance(rule, CopyRule):
         writes.update(rule.owned())

@@ -16,7 +16,7 @@ from projections.inspect.explain.matching import verdict
 from projections.inspect.explain.readings import Readings
 from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
-from projections.language.rules import AggregateRule, CopyRule, IndexRule, LedgerRule, Member
+from projections.language.rules import CopyRule, IndexRule, LedgerRule, Member
 from projections.operations.verify.drift import GROUP, ITEM, KINDS, SOURCE, Drift
 from projections.operations.verify.subject import CHILD, COPY, INDEX, REBUILD, TARGET
 
@@ -62,7 +62,7 @@ def _snapshot(read: Readings, told: Derived) -> Derived:
 def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
     """An aggregate, a list or a claimed copy, beside its group in the ledger."""
     drifts = tuple(read.drifts(rule.name, TARGET, REBUILD))
-    names = sorted(rule.owned(read.image)) if isinstance(rule, CopyRule) else rule.owned()
+    names = sorted(rule.owned(read.image)) if rule.claimed else rule.owned()
     if read.scope.offline:
         note = ("there is no ledger yet, so that it was not compared: `projections verify` computes what it should be",)
         return Derived(rule, attributes_of([name for name in names if read.shown(name)], read.image, ()), notes=note)
@@ -87,7 +87,7 @@ def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
         notes.append("the ledger has changed since: a publish is on its way, or was missed")
     members = read_members(read.store, rule, read.text, group)
     sources, more = _contributors(read, rule, group, members)
-    if isinstance(rule, CopyRule):
+    if rule.claimed:
         names = [name for name in names if read.shown(name) is not None]
     attributes = attributes_of(names, read.image, drifts)
     return replace(told, attributes=attributes, sources=sources, more=more, notes=tuple(notes))
@@ -109,23 +109,23 @@ def _contributors(
     settled = list(group.settled.values())
     for query in rule.member_queries:
         wanted: Sequence[Member] = members[query.name]
-        if isinstance(rule, CopyRule) and wanted:
+        if rule.claimed and wanted:
             wanted = _claims(read, rule, group)
         for member in wanted[:SOURCES]:
-            what = f"the {query.name}" if isinstance(rule, AggregateRule) else ""
+            what = "" if rule.carries else f"the {query.name}"
             if member not in settled:  # what has settled has no source any more
                 found.setdefault(member.source, what)
     rest = group.totals.n - len(found)
     if rest <= 0:
         return tuple(found.items()), ""
-    if isinstance(rule, AggregateRule):
+    if not rule.carries:
         return tuple(
             found.items()
         ), f"{rest} contributions of unnamed sources: `projections verify` looks at all of them"
     return tuple(found.items()), f"{rest} more, in order, in the ledger under {members_key(rule.name, read.text)}"
 
 
-def _claims(read: Readings, rule: CopyRule, group: Group) -> list[Member]:
+def _claims(read: Readings, rule: LedgerRule, group: Group) -> list[Member]:
     """The claims on a target in their order; the first has it."""
     partition: Value = {"S": members_key(rule.name, read.text)}
     page = read.store.query(LEDGER, [partition], prefix=f"{group.generation:04d}|", limit=SOURCES)
@@ -162,7 +162,7 @@ def _from_parent(read: Readings, rule: EmbedRule) -> Derived:
     """Embedded attributes, beside the parent that the item references."""
     assert read.item is not None
     guard, drifts = read.guard(rule), tuple(read.drifts(rule.name, CHILD))
-    attributes = attributes_of(rule.attributes, read.image, drifts)
+    attributes = attributes_of(rule.owned(), read.image, drifts)
     told = Derived(rule, attributes, drifts, (ITEM, SOURCE), guard.there, guard.by, guard.at, problem=_problem(drifts))
     parent, flaw = reference_of(rule, read.item)
     if parent is None:

@@ -100,9 +100,9 @@ def copy_reason(
     return "it was put on an item that was no copy"
 
 
-def freed_reason(program: Program, rule: LedgerRule, record: Record, old: Item | None, new: Item | None) -> str | None:
+def freed_reason(program: Program, rule: Rule, record: Record, old: Item | None, new: Item | None) -> str | None:
     """As `copies.freed_by` and `plan.freed_targets`: why a rule may create its item now; None if it may not."""
-    if isinstance(rule, CopyRule) and not rule.claimed:
+    if rule.name in program.guarded_copies:
         freed = any(heal.rule is rule for heal in freed_by(program, record, old, new))
     else:
         freed = (rule.name, encode_key(record.key)) in freed_targets(program, record, old, new)
@@ -130,7 +130,7 @@ def release_reason(
     return f"it is no longer {_article(release.entity.name)}"
 
 
-def _gone(rule: LedgerRule, new: Item | None, removed: bool) -> str:
+def _gone(rule: Rule, new: Item | None, removed: bool) -> str:
     there = new is not None or not removed
     return f"it is no longer {_article(rule.into.name)}" if there else "it was removed"
 
@@ -169,7 +169,7 @@ def pull_reason(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | N
     changed = sorted(name for name in kind if not same(old.image.get(name), new.image.get(name)))
     if changed:
         return f"{', '.join(changed)}, by which its entity is recognised, changed"
-    return healing_reason(guards, rule.name, new.key, rule.attributes, old.image, new.image)
+    return healing_reason(guards, rule.name, new.key, rule.owned(), old.image, new.image)
 
 
 def _named(key: ItemKey | None) -> str:

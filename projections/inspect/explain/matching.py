@@ -9,14 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from projections.engine.copies import copies_of
 from projections.errors import BadInput
 from projections.language import canonical
 from projections.language.embeds import EmbedRule
 from projections.language.keys import Value
 from projections.language.patterns import Either, Pattern, Test
 from projections.language.program import Program
-from projections.language.rules import CopyRule, Each, IndexRule, Rule
+from projections.language.rules import CopyRule, Each, IndexRule, LedgerRule, Rule
 from projections.language.scope import Item, Resolve, resolver
 from projections.language.templates import Template
 from projections.language.values import shown
@@ -47,18 +46,16 @@ def verdict(program: Program, rule: Rule, item: Item) -> Verdict:
 
 
 def _applies(rule: Rule, item: Item) -> bool:
-    if isinstance(rule, IndexRule):
-        return any(value is not None for value in rule.desired(item).values())
-    if isinstance(rule, EmbedRule):
-        return bool(rule.embedded(item))
-    if isinstance(rule, CopyRule):
-        problems: dict[str, str] = {}
-        found = copies_of(rule, item, problems)
-        if problems:
-            raise BadInput(problems[rule.name])
-        return bool(found)
-    contributions: Any = rule
-    return bool(contributions.contributions(item)[0])
+    match rule:
+        case IndexRule():
+            return any(value is not None for value in rule.desired(item).values())
+        case EmbedRule():
+            return bool(rule.embedded(item))
+        case CopyRule():
+            return bool(rule.copies(item))
+        case LedgerRule():
+            return bool(rule.contributions(item)[0])
+    raise NotImplementedError(rule.kind)
 
 
 def unmet(pattern: Pattern, resolve: Resolve) -> Iterator[str]:

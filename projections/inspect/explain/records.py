@@ -18,7 +18,7 @@ from projections.inspect.explain.words import key_words, version_words
 from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.embeds import EmbedRule
 from projections.language.program import Program
-from projections.language.rules import CopyRule, IndexRule, LedgerRule
+from projections.language.rules import GuardedCopyRule, LedgerRule, Rule
 from projections.language.scope import Item
 from projections.language.values import same
 
@@ -70,11 +70,8 @@ def _rules(program: Program, record: Record, old: Item | None, new: Item | None)
             yield tell_source(program, rule, record, old, new)
         if rule.mode == SHADOW:
             continue  # as a target or child the item does not concern it
-        if isinstance(rule, EmbedRule):
-            if rule.into.name in entities:
-                yield from _pull(program, rule, old, new)
-        elif isinstance(rule, LedgerRule) and rule.into.name in entities:
-            yield from _heal(program, rule, record, old, new)
+        if rule.into.name in entities:
+            yield from _as_target(program, rule, record, old, new)
     yield from _freed(program, record, old, new)
     yield from _released(program, record, old, new)
 
@@ -82,7 +79,7 @@ def _rules(program: Program, record: Record, old: Item | None, new: Item | None)
 def _freed(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
     """The rules that may create their item under a key that held an item of another kind."""
     for rule in program.rules.values():
-        if isinstance(rule, LedgerRule) and (reason := freed_reason(program, rule, record, old, new)) is not None:
+        if (reason := freed_reason(program, rule, record, old, new)) is not None:
             what = f"creates its {rule.into.name} under this key, if there is something to publish"
             yield RuleTold(rule.name, rule.kind, "target", "heals", what, (reason,))
 
@@ -93,27 +90,33 @@ def _released(program: Program, record: Record, old: Item | None, new: Item | No
     for rule in program.rules.values():
         reason = release_reason(program, guards, rule, record, old, new)
         if reason is not None:
-            role = "source" if isinstance(rule, IndexRule) else "child" if isinstance(rule, EmbedRule) else "target"
+            role = {"index": "source", "embed": "child"}.get(rule.kind, "target")
             what = "what the rule set on it is removed, each attribute only if it still has that value"
             yield RuleTold(rule.name, rule.kind, role, "releases", what, (reason,))
 
 
-def _heal(program: Program, rule: LedgerRule, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
-    """The item as a target."""
+def _as_target(program: Program, rule: Rule, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
+    """The item as a target or child."""
     guards, removed = Guards(program, None), record.new is None
-    if isinstance(rule, CopyRule) and not rule.claimed:
-        reason = copy_reason(program, guards, rule, record.key, old, new, removed=removed)
-        what = "the copy is compared with its source"
-    else:
-        reason = group_reason(program, guards, rule, old, new, removed=removed)
-        what = "what the ledger knows is published again, whatever the guard says"
+    match rule:
+        case GuardedCopyRule():
+            reason = copy_reason(program, guards, rule, record.key, old, new, removed=removed)
+            what = "the copy is compared with its source"
+        case LedgerRule():
+            reason = group_reason(program, guards, rule, old, new, removed=removed)
+            what = "what the ledger knows is published again, whatever the guard says"
+        case EmbedRule():
+            yield from _pull(program, rule, old, new)
+            return
+        case _:
+            return
     if reason is not None:
         yield RuleTold(rule.name, rule.kind, "target", "heals", what, (reason,))
     elif published := _published(program, rule, old, new):
         yield RuleTold(rule.name, rule.kind, "target", "", published)
 
 
-def _published(program: Program, rule: LedgerRule, old: Item | None, new: Item | None) -> str | None:
+def _published(program: Program, rule: Rule, old: Item | None, new: Item | None) -> str | None:
     """What to say of a record that shows the rule's own write; None if it shows none."""
     if old is None or new is None or old.entity is not rule.into or new.entity is not rule.into:
         return None
@@ -141,10 +144,10 @@ def _pull(program: Program, rule: EmbedRule, old: Item | None, new: Item | None)
         yield RuleTold(rule.name, rule.kind, "child", "", what)
         return
     if parent is not None:
-        what = f"asks {key_words(parent)} for {', '.join(rule.attributes)}"
+        what = f"asks {key_words(parent)} for {', '.join(rule.owned())}"
         yield RuleTold(rule.name, rule.kind, "child", "pulls", what, (reason,))
         return
     why = references(rule, child)
-    what = f"references no {rule.source.name}, so that it has none of {', '.join(rule.attributes)}"
+    what = f"references no {rule.source.name}, so that it has none of {', '.join(rule.owned())}"
     effect = "bad input" if flaw is not None else "pulls"
     yield RuleTold(rule.name, rule.kind, "child", effect, what, (reason, *([why] if why else [])))

@@ -19,7 +19,7 @@ from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
 from projections.language.ordering import decode_order
 from projections.language.program import Program
-from projections.language.rules import CopyRule, IndexRule, LedgerRule, Rule
+from projections.language.rules import CopyRule, GuardedCopyRule, IndexRule, LedgerRule, Rule
 from projections.language.scope import Item
 from projections.language.values import changed_attributes
 
@@ -63,14 +63,16 @@ def tell_source(program: Program, rule: Rule, record: Record, old: Item | None, 
     """Of a rule and a record whose old or new image is an item of the rule's source entity."""
     if rule.mode == SHADOW and not rule.recorded:
         return RuleTold(rule.name, rule.kind, "source", "", "is in the shadow: it writes nothing")
-    if isinstance(rule, IndexRule):
-        return _index(program, rule, new)
-    if isinstance(rule, EmbedRule):
-        return _push(program, rule, old, new)
-    if isinstance(rule, CopyRule) and not rule.claimed:
-        return _copy(program, rule, old, new)
-    assert isinstance(rule, LedgerRule)
-    return _contribution(program, rule, record, old, new)
+    match rule:
+        case IndexRule():
+            return _index(program, rule, new)
+        case EmbedRule():
+            return _push(program, rule, old, new)
+        case GuardedCopyRule():
+            return _copy(program, rule, old, new)
+        case LedgerRule():
+            return _contribution(program, rule, record, old, new)
+    raise NotImplementedError(rule.kind)
 
 
 def _of(rule: Rule, item: Item | None) -> Item | None:

@@ -29,7 +29,7 @@ from projections.inspect.rehearsal.invocation import Invocation
 from projections.language.keys import decode_key, encode_key
 from projections.language.ordering import decode_order, encode_order
 from projections.language.program import Program
-from projections.language.rules import AggregateRule, CopyRule, LedgerRule
+from projections.language.rules import AggregateRule
 from projections.language.values import number_text
 from projections.local.replay import ROUNDS
 from projections.local.tables import MemoryTables
@@ -150,8 +150,8 @@ def _assume(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Sho
     copied = {target for copy in made.copies for target in (*copy.copies, *copy.others)}
     assumed = []
     for target in sorted({target for wave in made.changes for change in wave for target in change.touched}):
-        rule, key = program.rules.get(target[0]), decode_key(target[1])
-        if not isinstance(rule, LedgerRule) or rule.creates or key in shown or key in copied:
+        rule, key = program.recorded.get(target[0]), decode_key(target[1])
+        if rule is None or rule.creates or key in shown or key in copied:
             continue
         if tables.store.get(key) is None and _put(
             tables, key.table, {**rule.into.constants, **rule.into.schema.wire(key)}
@@ -192,7 +192,7 @@ def _adopt_groups(
             values["n"] = {"N": str(n)}
             values |= _totals(rule, image, Decimal(n))
             members = {member: (OTHERS, {}) for member in _extremes(rule, image)}
-        elif before and isinstance(rule, CopyRule) and by and by not in shown:
+        elif before and rule.claimed and by and by not in shown:
             values["n"] = {"N": "1"}
             members = {"claim|": (by, {n: image[n] for n in rule.owned(image) if n in image})}
         with suppress(InvalidRequest):  # what someone else put there may be more than a number can hold

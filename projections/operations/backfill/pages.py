@@ -31,7 +31,7 @@ from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Misconfigured, Transient
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import CopyRule, LedgerRule, Rule
+from projections.language.rules import LedgerRule, Rule
 from projections.language.scope import Item
 from projections.operations.adoption import Adoption
 from projections.operations.backfill.progress import Run, Segment
@@ -164,8 +164,7 @@ class Pages:
         """Of which rules this phase tells that items were not deleted: each such item is met in one of them, at least."""
 
         def told(name: str) -> bool:
-            rule = self._program.rules.get(name)
-            return segment.phase == "targets" or (isinstance(rule, CopyRule) and not rule.claimed)
+            return segment.phase == "targets" or name in self._program.guarded_copies
 
         return told
 

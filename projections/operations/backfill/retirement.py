@@ -24,7 +24,6 @@ from projections.errors import ConditionFailed, Transient
 from projections.language.canonical import Copy, Document, Index
 from projections.language.facts import creates
 from projections.language.program import Entity, Program
-from projections.language.rules import CopyRule
 from projections.language.scope import Item
 
 __all__ = ["Past", "retire"]
@@ -210,7 +209,7 @@ def _owned(item: Item | None, today: Program) -> frozenset[str] | None:
     if item is None:
         return frozenset()
     rules = [today.copy_rule_into.get(item.entity.name), *today.ledger_rules_into.get(item.entity.name, ())]
-    if any(isinstance(rule, CopyRule) and rule.attributes is None for rule in rules):
+    if any(rule is not None and rule.copies_all for rule in rules):
         return None
     return today.derived_attributes(item.entity.name) | item.entity.constants.keys()
 

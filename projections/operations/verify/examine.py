@@ -182,8 +182,7 @@ class Examiner:
         images = self._store.get_many(list(keys.values()))
         found = {}
         for subject in subjects:
-            rule = self._program.rules[subject.rule]
-            assert isinstance(rule, CopyRule)
+            rule = self._program.guarded_copies[subject.rule]
             made: tuple[str, Image] | None = None
             for source in sources[subject]:
                 copies = copies_of(rule, self._recognised(keys[source], images.get(keys[source])))
@@ -276,7 +275,7 @@ class Examiner:
         wanted = self._embedder.wanted(rule, child, parent, fence, image)
         common = Drift("embed", rule.name, encode_key(child.key), at=at or None, source=by, shadow=shadow)
         drifts = published.wrong_values(
-            common, child.image, {each: wanted[each] for each in rule.attributes if each in wanted}
+            common, child.image, {each: wanted[each] for each in rule.owned() if each in wanted}
         )
         state = _state(held, [drift.text() for drift in drifts], fence.version)
         late = bool(drifts) and own and at < fence.version
@@ -342,7 +341,7 @@ class Examiner:
             return []
         if not self._items.created(key, item):
             return []
-        if isinstance(rule, CopyRule):
+        if rule.claimed:
             rules = (rule,)
         groups = read_groups(self._store, [(one.name, target) for one in rules], generations)
         if any(group.totals.n or group.withheld for group in groups.values()):

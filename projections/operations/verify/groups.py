@@ -27,7 +27,7 @@ from projections.language.contribution import Contributions
 from projections.language.contribution import digest as payload_digest
 from projections.language.keys import decode_key, escape
 from projections.language.ordering import decode_order
-from projections.language.rules import AggregateRule, CopyRule, LedgerRule, Member, MemberQuery, Totals
+from projections.language.rules import LedgerRule, Member, MemberQuery, Totals
 from projections.language.values import number_text
 from projections.operations.verify import showing
 from projections.operations.verify.drift import ENTRY, ITEM, Drift
@@ -261,7 +261,7 @@ class Groups:
         first = {
             query.name: self._first(account, query, group.generation, corrections) for query in rule.member_queries
         }
-        carried = {} if isinstance(rule, AggregateRule) else self._payloads(rule, target, group.generation, first)
+        carried = self._payloads(rule, target, group.generation, first) if rule.carries else {}
         members = {
             query.name: first_members(query, [_image(sort, told, carried) for sort, told in first[query.name]], group)
             for query in rule.member_queries
@@ -368,8 +368,7 @@ class _Corrections:
 
 
 def _published(rule: LedgerRule, totals: Totals, members: Mapping[str, Sequence[Member]]) -> Mapping[str, Value | None]:
-    values = rule.published(totals, members)
-    return {**rule.into.constants, **values} if rule.creates and not isinstance(rule, CopyRule) else values
+    return {**rule.created_with, **rule.published(totals, members)}
 
 
 def _image(sort: str, told: Sequence[Any], payloads: Mapping[str, Image]) -> Image:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from projections.engine.application import ApplicationItems
 from projections.engine.store import Image, ItemKey
-from projections.language.embeds import EmbedRule
 from projections.language.keys import encode_key
 from projections.language.program import Entity, Program
-from projections.language.rules import LedgerRule
 from projections.language.scope import Item
 from projections.operations.verify import showing
 from projections.operations.verify.drift import LEFT_OVER, Drift
@@ -37,7 +35,7 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
         rule = program.rules.get(name.removeprefix(prefix))
         guard = scope.guards.parse(image[name], key) if name != prefix else None
         guarded = guarded or guard is not None
-        if guard is None or not isinstance(rule, LedgerRule | EmbedRule) or not scope.writes(rule):
+        if guard is None or rule is None or not rule.has_guard or not scope.writes(rule):
             continue
         if items.may_write(rule, rule.into, key, image):
             continue

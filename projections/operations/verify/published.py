@@ -10,7 +10,7 @@ from projections.engine.guards import Guard
 from projections.engine.ledger_items import CLOSED
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.keys import encode_key, escape
-from projections.language.rules import AggregateRule, CopyRule, LedgerRule, Member, PickRule, Totals
+from projections.language.rules import LedgerRule, Member, Totals
 from projections.language.values import differing, number_text
 from projections.operations.verify import showing
 from projections.operations.verify.drift import Drift
@@ -38,21 +38,20 @@ def differences(
     guard, target = scope.guards.read(rule.name, key, item), encode_key(key)
     at = guard.at or None if guard is not None else None
     common = Drift("", rule.name, target, at=at, source=_source(rule, members), shadow=shadow)
-    raw = amounts_of(group.totals) if isinstance(rule, AggregateRule) and not rule.member_queries else None
+    raw = amounts_of(group.totals) if not rule.member_queries else None
     if makes and n == 0 and item is None:
         return []
-    unclaimed = isinstance(rule, CopyRule) and not members["claim"]
+    unclaimed = rule.claimed and rule.claimant(members) is None
     if unclaimed and (guard is None or guard.n == 0):
         return []  # not the rule's, or what is left of it
     if item is None:
         return [replace(common, kind="target missing", expected=showing.item(values))] if makes else []
-    if isinstance(rule, CopyRule):
+    if rule.claimed:
         owned = rule.owned(item) if guard is None else scope.guards.owned(rule, key, item)
         if unclaimed:
-            owned -= rule.into.constants.keys()
+            owned = set(owned) - rule.into.constants.keys()
         values = {**{name: None for name in owned if name not in values}, **values}
-    elif makes:
-        values = {**rule.into.constants, **values}
+    values = {**rule.created_with, **values}
     found = wrong_values(replace(common, kind="value", raw=raw), item, values)
     if not shadow:
         found += _guard(rule, scope.program.guard(rule.name), common, guard, group, members, bool(found))
@@ -84,7 +83,7 @@ def _guard(
         return
     elif guard is None:
         yield replace(common, expected=group.at)
-    elif isinstance(rule, CopyRule) and members["claim"] and guard.by != (by := members["claim"][0].source):
+    elif (by := rule.claimant(members)) is not None and guard.by != by:
         yield replace(common, actual=guard.by, expected=by)
     elif guard.at == group.at and guard.n != group.totals.n:
         yield replace(common, actual=guard.n, expected=group.totals.n)
@@ -92,7 +91,7 @@ def _guard(
 
 def _source(rule: LedgerRule, members: Mapping[str, Sequence[Member]]) -> str | None:
     """The source whose attributes are shown, where it is a single one."""
-    if isinstance(rule, CopyRule) or (isinstance(rule, PickRule) and rule.limit == 1):
+    if rule.carries and all(query.limit == 1 for query in rule.member_queries):
         return next((found[0].source for found in members.values() if found), None)
     return None
 

@@ -176,7 +176,7 @@ class Reading:
         page.view(f"X|{rule.name}|{encode_key(key)}", PARENT_ROW, "", content)
 
     def _child(self, rule: EmbedRule, item: Item, key: str, page: Page, wrong: list[str]) -> None:
-        shown = {name: item.image[name] for name in rule.attributes if name in item.image}
+        shown = {name: item.image[name] for name in rule.owned() if name in item.image}
         guard = self._scope.guards.read(rule.name, item.key, item.image)
         text = subject_text(CHILD, "", key)
         parent = reference_of(rule, item)[0]

@@ -36,7 +36,6 @@ from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, Misconfigured, Transient, UsageError
 from projections.language.contribution import Contributions
 from projections.language.keys import decode_key
-from projections.language.rules import CopyRule
 from projections.operations.caution import Cautious
 from projections.operations.fenced import RESERVED, Fenced
 from projections.operations.verify.scanning import Scanner
@@ -169,8 +168,7 @@ class Repair:
 
     def _copies(self, subjects: Sequence[Subject]) -> None:
         for subject in subjects:
-            rule = self._program.rules[subject.rule]
-            assert isinstance(rule, CopyRule)
+            rule = self._program.guarded_copies[subject.rule]
             heal = CopyHeal(rule, decode_key(subject.key), dict.fromkeys(subject.sources, ""), "")
             self._attempt(subject.key, partial(self._copier.heal, heal))
 

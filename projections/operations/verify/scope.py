@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Iterable
 
 from projections.engine.guards import Guards
 from projections.engine.registry import FILLING, LIVE, SHADOW, RegistrySnapshot
 from projections.engine.store import Image, ItemKey
 from projections.errors import UsageError
-from projections.language.embeds import EmbedRule
-from projections.language.program import Program
-from projections.language.rules import CopyRule, IndexRule, LedgerRule, Rule
+from projections.language.program import Program, grouped
+from projections.language.rules import LedgerRule, Rule
 from projections.operations.verify.drift import Drift, with_sides
 
 __all__ = ["Scope"]
-
-R = TypeVar("R", bound=Rule)
 
 
 class Scope:
@@ -39,26 +35,26 @@ class Scope:
         rules = [rule for rule in program.rules.values() if not chosen or rule.name in chosen]
         self.states: dict[str, str] = {rule.name: self._state(rule) for rule in rules}
         """By name: `live`, `shadow` or `filling`."""
-        seen = [rule for rule in rules if self.states[rule.name] != FILLING]
-        booked = [rule for rule in rules if rule.recorded]
+        seen = {rule.name for rule in rules if self.states[rule.name] != FILLING}
+        booked = [rule for name, rule in program.recorded.items() if name in self.states]
         self.grouped = frozenset(rule.name for rule in booked) if not self.offline else frozenset[str]()
         """The rules whose groups are compared with entries."""
-        self.booked = frozenset(rule.name for rule in booked if rule in seen)
+        self.booked = frozenset(rule.name for rule in booked if rule.name in seen)
         """The rules whose contributions are compared with items, and whose groups with targets."""
-        self.booked_from = _by((rule for rule in seen if rule.recorded), lambda rule: rule.source.name)
+        publishing = [rule for rule in booked if rule.name in seen]
+        self.booked_from = grouped(publishing, lambda rule: rule.source.name)
         """By source entity."""
-        self.published_into: Mapping[str, tuple[LedgerRule, ...]] = _by(
-            [rule for rule in seen if isinstance(rule, LedgerRule) and rule.recorded], lambda rule: rule.into.name
-        )
+        self.published_into = grouped(publishing, lambda rule: rule.into.name)
         """By target entity."""
-        copies = [rule for rule in seen if isinstance(rule, CopyRule) and not rule.claimed]
-        self.copies_from = _by(copies, lambda rule: rule.source.name)
+        copies = [rule for name, rule in program.guarded_copies.items() if name in seen]
+        self.copies_from = grouped(copies, lambda rule: rule.source.name)
         self.copy_into = {rule.into.name: rule for rule in copies}
-        self.indexes = _by((rule for rule in seen if isinstance(rule, IndexRule)), lambda rule: rule.source.name)
-        embeds = [rule for rule in seen if isinstance(rule, EmbedRule)]
-        self.embeds_from = _by(embeds, lambda rule: rule.source.name)
-        self.embeds_into = _by(embeds, lambda rule: rule.into.name)
-        self.parents = _by(embeds, lambda rule: rule.source.table)
+        indexes = [rule for name, rule in program.indexes.items() if name in seen]
+        self.indexes = grouped(indexes, lambda rule: rule.source.name)
+        embeds = [rule for name, rule in program.embeds.items() if name in seen]
+        self.embeds_from = grouped(embeds, lambda rule: rule.source.name)
+        self.embeds_into = grouped(embeds, lambda rule: rule.into.name)
+        self.parents = grouped(embeds, lambda rule: rule.source.table)
         """By table: the embeds whose parents are there."""
         self.guards_of_created = {
             entity: tuple(program.guard(rule.name) for rule in found)
@@ -100,8 +96,7 @@ class Scope:
 
     def rule(self, name: str) -> LedgerRule | None:
         """A rule with groups by its name."""
-        found = self.program.rules.get(name)
-        return found if isinstance(found, LedgerRule) else None
+        return self.program.recorded.get(name)
 
     @property
     def filling(self) -> list[str]:
@@ -122,10 +117,3 @@ class Scope:
 
 def _tables(rules: Iterable[Rule]) -> set[str]:
     return {entity.table for rule in rules for entity in (rule.source, rule.into)}
-
-
-def _by(rules: Iterable[R], name: Callable[[R], str]) -> dict[str, tuple[R, ...]]:
-    found: dict[str, list[R]] = {}
-    for rule in rules:
-        found.setdefault(name(rule), []).append(rule)
-    return {key: tuple(some) for key, some in found.items()}

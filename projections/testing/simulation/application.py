@@ -21,7 +21,7 @@ from projections.engine.store import Image, ItemKey, Update, Value
 from projections.errors import BadInput, InvalidRequest
 from projections.language.keys import encode_key
 from projections.language.program import Entity, Program
-from projections.language.rules import CopyRule, IndexRule, Rule
+from projections.language.rules import Rule
 from projections.language.scope import resolver
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.pools import FOREIGN, Kind, Pools
@@ -314,7 +314,7 @@ class Application:
         if found is None:
             return False
         key, entity = found
-        rules = [rule for rule in self._rules_into(entity) if not isinstance(rule, IndexRule)]
+        rules = [rule for rule in self._rules_into(entity) if rule.has_guard]
         if not rules:
             return False
         rule = self._any(rules)
@@ -322,9 +322,7 @@ class Application:
         held = self._items[key].get(name, {}).get("M", {"at": {"S": "1"}, "d": {"S": "AAAAAAAA"}})
         self.touched[key] = None
         self.tampering = self._forging = True
-        value = self._any(
-            _malformed(held, key.table, forward=not (isinstance(rule, CopyRule) and rule.attributes is None))
-        )
+        value = self._any(_malformed(held, key.table, forward=not rule.copies_all))
         self._store.write(Update(key, set={name: value, FOREIGN: self._foreign()}))
         return True
 

@@ -84,9 +84,7 @@ class Checks:
         self._oracle = Oracle(document)
         self._group_guards = {program.guard(rule.name) for rules in program.ledger_rules.values() for rule in rules}
         self._by_guard: dict[str, Rule] = {program.guard(rule.name): rule for rule in program.rules.values()}
-        self._shadow_indexes = [
-            rule for rule in program.rules.values() if isinstance(rule, IndexRule) and rule.mode == "shadow"
-        ]
+        self._shadow_indexes = [rule for rule in program.indexes.values() if rule.mode == "shadow"]
 
     def problems(self, ended: Ended) -> list[str]:
         """Everything that is wrong, in words; nothing if all is well."""
@@ -298,9 +296,9 @@ def _images(program: Program, key: ItemKey, ended: Ended) -> Iterator[Image]:
 
 def _refers_badly(program: Program, one: Rejected, ended: Ended) -> bool:
     """Whether a child's reference was bad input at any time: a pull looks at what is there now, not at the record."""
-    rule = program.rules.get(one.rule or "")
+    rule = program.embeds.get(one.rule or "")
     key = decode_key(one.key or "|")
-    if not isinstance(rule, EmbedRule):
+    if rule is None:
         return False
     for image in _images(program, key, ended):
         item = program.recognise(key, image)

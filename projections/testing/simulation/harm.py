@@ -14,7 +14,6 @@ from typing import Any
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.keys import encode_key
 from projections.language.program import Entity, Program
-from projections.language.rules import CopyRule, IndexRule
 
 __all__ = ["HARM", "Harm", "Ownership"]
 
@@ -34,10 +33,10 @@ class _Owned:
             if rule.into.name != entity.name:
                 continue
             guard = program.guard(rule.name)
-            if isinstance(rule, IndexRule):
+            if not rule.has_guard:
                 self.guards.update({name: [] for name in rule.owned()})
                 continue
-            if isinstance(rule, CopyRule) and rule.attributes is None:
+            if rule.copies_all:
                 self.everything.append(guard)
             self._add(rule.owned(), guard)
         self.constants = entity.constants if entity.owned_by_rules else {}
@@ -67,12 +66,7 @@ class Ownership:
     @cached_property
     def copied_whole(self) -> set[str]:
         """The sources of copies of all attributes."""
-        return {
-            rule.source.name
-            for program in self.programs
-            for rule in program.rules.values()
-            if isinstance(rule, CopyRule) and rule.attributes is None
-        }
+        return {rule.source.name for program in self.programs for rule in program.rules.values() if rule.copies_all}
 
     def of(self, key: ItemKey, image: Image) -> list[_Owned]:
         """What rules own on an item, by its recognition under each program."""

@@ -8,9 +8,8 @@ from functools import cached_property
 from random import Random
 from typing import Any
 
-from projections.language.embeds import EmbedRule
 from projections.language.program import Program
-from projections.language.rules import CopyRule, Rule
+from projections.language.rules import Rule
 from projections.testing.simulation.changes import change
 from projections.testing.simulation.checks import Checks
 from projections.testing.simulation.harm import Ownership
@@ -76,16 +75,14 @@ class RuleVersions:
     @cached_property
     def guards_change(self) -> bool:
         """Whether a rule's guards change their meaning: from versions of a source to versions of a group, or back."""
-        claimed: dict[str, set[bool]] = {}
-        for rule in self.rules:
-            if isinstance(rule, CopyRule):
-                claimed.setdefault(rule.name, set()).add(rule.claimed)
-        return any(len(kinds) > 1 for kinds in claimed.values())
+        claimed = {rule.name for rule in self.rules if rule.claimed}
+        return any(not claimed.isdisjoint(version.program.guarded_copies) for version in self.all)
 
     @cached_property
     def indexed(self) -> bool:
         """Whether anything is found through an index."""
-        return any(isinstance(rule, EmbedRule) and rule.children.index is not None for rule in self.rules)
+        embeds = [rule for version in self.all for rule in version.program.embeds.values()]
+        return any(rule.children.index is not None for rule in embeds)
 
 
 def changed(versions: RuleVersions, rng: Random, *, entities: bool) -> RuleVersions:
