@@ -10,8 +10,9 @@ from functools import cached_property
 from projections.deploy.filters import Filters, filters, key_prefixes
 from projections.engine.publishing import shares_calls
 from projections.errors import UsageError
+from projections.language.entity import Entity
 from projections.language.keys import Schema
-from projections.language.program import Entity, Program
+from projections.language.program import Program
 
 __all__ = ["MAIN", "Deployment", "TableNeeds", "entities_of"]
 

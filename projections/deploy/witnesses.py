@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from projections.deploy.needs import entities_of
+from projections.language.entity import Entity
 from projections.language.keys import Schema
-from projections.language.program import Entity, Program
+from projections.language.program import Program
 from projections.local.event_source.filters import Filter
 
 __all__ = ["Unheard", "unheard"]

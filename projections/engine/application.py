@@ -31,8 +31,9 @@ from projections.engine.store import (
     Value,
 )
 from projections.errors import BadInput, ConditionFailed, Occupied, Transient
+from projections.language.entity import Entity
 from projections.language.keys import decode_key
-from projections.language.program import Entity, Program
+from projections.language.program import Program
 from projections.language.rules import CopyRule, Rule
 from projections.language.values import same
 

@@ -22,10 +22,10 @@ from projections.engine.records import Record
 from projections.engine.running import Run, one_by_one
 from projections.engine.store import Delete, Image, ItemKey, Purpose, Store, Update, Value
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
+from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule
-from projections.language.scope import Item
 from projections.language.values import differing
 
 __all__ = ["Copier", "CopyHeal", "CopyWrite", "copies_of", "freed_by", "heals_of", "writes_of"]

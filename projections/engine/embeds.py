@@ -45,9 +45,9 @@ from projections.engine.store import (
 )
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.embeds import EmbedRule
+from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.scope import Item
 from projections.language.values import differing, same
 
 __all__ = ["CHILDREN_PER_PAGE", "Embedder", "Fence", "Push", "last_offer", "needs_pull", "reference_of"]

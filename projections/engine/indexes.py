@@ -12,9 +12,9 @@ from projections.engine.application import ApplicationItems
 from projections.engine.guards import as_read
 from projections.engine.store import AllOf, Image, ItemKey, Purpose, Value
 from projections.errors import BadInput, ConditionFailed
-from projections.language.program import Entity, Program
+from projections.language.entity import Entity, Item
+from projections.language.program import Program
 from projections.language.rules import IndexRule
-from projections.language.scope import Item
 from projections.language.values import differing
 
 __all__ = ["IndexWrite", "index_attributes", "index_write", "write_index"]

@@ -13,10 +13,10 @@ from functools import lru_cache
 
 from projections.engine.guards import as_read
 from projections.engine.store import Above, AllOf, AnyOf, Below, Condition, Equal, Exists, Image, ItemKey, Missing, Path
+from projections.language.entity import Entity
 from projections.language.patterns import Affix, Alternative, AnythingBut, Either, Equals, Numeric, Test
 from projections.language.patterns import Condition as PatternCondition
 from projections.language.patterns import Exists as Presence
-from projections.language.program import Entity
 from projections.language.values import Value, wire
 
 __all__ = ["kind_as_read", "kind_condition"]

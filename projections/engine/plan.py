@@ -19,10 +19,10 @@ from projections.engine.store import Image, Value
 from projections.errors import BadInput
 from projections.language.contribution import NOTHING, Contributions, Evaluated
 from projections.language.embeds import EmbedRule
+from projections.language.entity import Item
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule
-from projections.language.scope import Item
 
 __all__ = ["Plan", "Rejected", "emptied", "freed_targets", "plan", "release_of"]
 

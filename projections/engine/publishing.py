@@ -22,8 +22,9 @@ from projections.engine.ledger_items import Target, group_at
 from projections.engine.running import Run, one_by_one, write_all
 from projections.engine.store import Image, ItemKey, Store, Update, Value
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
+from projections.language.entity import Entity
 from projections.language.keys import decode_key
-from projections.language.program import Entity, Program
+from projections.language.program import Program
 from projections.language.rules import LedgerRule, Members
 from projections.language.values import differing
 

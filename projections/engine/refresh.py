@@ -44,10 +44,10 @@ from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient
 from projections.language.contribution import Contributions, Evaluated
 from projections.language.embeds import EmbedRule
+from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import Rule
-from projections.language.scope import Item
 
 __all__ = ["Refresher", "Told", "goal_of"]
 

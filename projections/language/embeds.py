@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from projections.errors import BadInput
+from projections.language.entity import Item, resolver
 from projections.language.keys import Image, ItemKey, Value, key_text
 from projections.language.rules import Render, Rule
-from projections.language.scope import Item, resolver
 from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern, Template
 

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from projections.language.values import Image, Value, number_text
+from projections.errors import BadInput
+from projections.language.values import EXACT, Image, Value, number_text
 
-__all__ = ["Image", "ItemKey", "Schema", "Value", "decode_key", "encode_key", "escape", "key_text"]
+__all__ = [
+    "PARTITION_KEY_BYTES",
+    "SORT_KEY_BYTES",
+    "Image",
+    "ItemKey",
+    "Schema",
+    "Value",
+    "check_key",
+    "check_target_key",
+    "decode_key",
+    "encode_key",
+    "escape",
+    "key_text",
+]
+
+PARTITION_KEY_BYTES = 2048
+SORT_KEY_BYTES = 1024
+
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?")
 
 
 class ItemKey(NamedTuple):
@@ -89,3 +109,38 @@ def escape(part: str) -> str:
     if "%" in part or "|" in part:
         return part.replace("%", "%25").replace("|", "%7C")
     return part
+
+
+def check_key(name: str, kind: str, text: str, most: int) -> str:
+    """Return the text as a value of a key attribute. Raises BadInput if DynamoDB would reject it, or round it."""
+    if kind == "N":
+        if not _NUMBER.fullmatch(text):
+            raise BadInput(f'key attribute "{name}" is a number, "{text[:40]}" is not a number')
+        try:
+            return number_text(EXACT.create_decimal(text))
+        except ArithmeticError:
+            raise BadInput(
+                f'key attribute "{name}": "{text[:40]}" does not fit a DynamoDB number (38 significant digits and '
+                f"magnitudes from 1E-130 to 9.99E+125)"
+            ) from None
+    if not text:
+        raise BadInput(f'key attribute "{name}" would be empty, which DynamoDB refuses; guard the rule with a "where"')
+    if len(text) * 4 > most and (size := len(text.encode())) > most:
+        raise BadInput(
+            f'key attribute "{name}" would have {size} bytes, the limit is {most}; shorten it with truncate(n)'
+        )
+    return text
+
+
+def check_target_key(name: str, kind: str, text: str, most: int) -> str:
+    """Return the text as `check_key` does, for a key attribute of a target, of which a number has only one text.
+
+    Two texts of one number, as 7 and 07, would be two targets in the ledger and one item in the table. Raises BadInput.
+    """
+    normal = check_key(name, kind, text, most)
+    if normal != text:
+        raise BadInput(
+            f'key attribute "{name}" is a number: "{text[:40]}" is not in the form that DynamoDB returns, "{normal[:40]}"; '
+            f"store it in that form or as a number"
+        )
+    return normal

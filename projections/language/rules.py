@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from projections.errors import BadInput
 from projections.language.contribution import (
@@ -17,14 +16,11 @@ from projections.language.contribution import (
     member_digest,
     merge,
 )
-from projections.language.keys import Image, ItemKey, Value, encode_key, key_text
+from projections.language.entity import Entity, Item, Resolve, resolver
+from projections.language.keys import Image, ItemKey, Value, check_key, encode_key, key_text
 from projections.language.ordering import encode_order
-from projections.language.scope import Item, Resolve, resolver
 from projections.language.sizes import size
-from projections.language.values import CONTEXT, EXACT, number_text
-
-if TYPE_CHECKING:
-    from projections.language.program import Entity
+from projections.language.values import CONTEXT, number_text
 
 __all__ = [
     "LIST_BYTES",
@@ -41,15 +37,11 @@ __all__ = [
     "PickRule",
     "Rule",
     "Totals",
+    "owned_on",
 ]
 
 Condition = Callable[[Resolve], bool]
 Render = Callable[[Resolve], str | None]
-
-_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?")
-
-PARTITION_KEY_BYTES = 2048
-SORT_KEY_BYTES = 1024
 
 LIST_BYTES = 32 * 1024
 """The size limit of a published list.
@@ -399,41 +391,6 @@ class IndexRule(Rule):
         return values
 
 
-def check_target_key(name: str, kind: str, text: str, most: int) -> str:
-    """The same for a key attribute of a target, of which a number has only one text.
-
-    Two texts of one number, as 7 and 07, would be two sources that share a target and do not know of each other.
-    """
-    normal = check_key(name, kind, text, most)
-    if normal != text:
-        raise BadInput(
-            f'key attribute "{name}" is a number: "{text[:40]}" is not in the form that DynamoDB returns, "{normal[:40]}"; '
-            f"store it in that form or as a number"
-        )
-    return normal
-
-
-def check_key(name: str, kind: str, text: str, most: int) -> str:
-    """The text as a value of a key attribute. Raises BadInput if DynamoDB would refuse it, or round it."""
-    if kind == "N":
-        if not _NUMBER.fullmatch(text):
-            raise BadInput(f'key attribute "{name}" is a number, "{text[:40]}" is not a number')
-        try:
-            return number_text(EXACT.create_decimal(text))
-        except ArithmeticError:
-            raise BadInput(
-                f'key attribute "{name}": "{text[:40]}" does not fit a DynamoDB number (38 significant digits and '
-                f"magnitudes from 1E-130 to 9.99E+125)"
-            ) from None
-    if not text:
-        raise BadInput(f'key attribute "{name}" would be empty, which DynamoDB refuses; guard the rule with a "where"')
-    if len(text) * 4 > most and (size := len(text.encode())) > most:
-        raise BadInput(
-            f'key attribute "{name}" would have {size} bytes, the limit is {most}; shorten it with truncate(n)'
-        )
-    return text
-
-
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One attribute of an aggregate. `slot` is shared by measures over the same members."""
@@ -556,3 +513,8 @@ def _fitting(elements: Sequence[Value]) -> int:
         if total > LIST_BYTES:
             return position
     return len(elements)
+
+
+def owned_on(entity: str, rules: Iterable[Rule]) -> frozenset[str]:
+    """Return the attributes that rules write on items of an entity, without guards and without those of `copies_all`."""
+    return frozenset(name for rule in rules if rule.into.name == entity for name in rule.owned())

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from projections.engine.store import Action, ItemKey, Schema, Update, Value
 from projections.errors import InvalidRequest
+from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.sizes import attribute_size, item_size, size
 from projections.language.values import number_text
 from projections.stores.conditions import ORDERED, expressions, operands
@@ -36,8 +37,6 @@ __all__ = [
 ]
 
 ITEM_BYTES = 400 * 1024
-PARTITION_KEY_BYTES = 2048
-SORT_KEY_BYTES = 1024
 PAGE_BYTES = 1024 * 1024
 TRANSACTION_ACTIONS = 100
 TRANSACTION_BYTES = 4 * 1024 * 1024

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from projections.engine.kinds import kind_as_read, kind_condition
 from projections.engine.store import AllOf, ItemKey
+from projections.language.entity import Entity
 from projections.language.loader import loads
-from projections.language.program import Entity, Program
+from projections.language.program import Program
 from projections.language.values import wire
 from projections.stores.conditions import holds
 

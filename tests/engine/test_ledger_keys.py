@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.engine.ledger_items import entry_key, fence_key, group_key, member_key, whole_key
-from projections.stores.limits import PARTITION_KEY_BYTES, SORT_KEY_BYTES
+from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from tests.engine.test_properties import examples
 
 CHARACTERS = st.sampled_from("a#|\u00e9\u20ac\U0001f600")

@@ -9,8 +9,8 @@ from typing import Any
 from projections.engine.ledger_items import Entry
 from projections.engine.registry import LIVE
 from projections.engine.store import Image, ItemKey
+from projections.language.entity import Item
 from projections.language.rules import Rule
-from projections.language.scope import Item
 from projections.language.values import plain
 from projections.operations.verify.drift import Drift
 

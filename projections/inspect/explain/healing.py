@@ -16,10 +16,10 @@ from projections.engine.records import Record
 from projections.engine.store import Image
 from projections.inspect.explain.words import encoded_words, key_words, version_words
 from projections.language.embeds import EmbedRule
+from projections.language.entity import Item
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule
-from projections.language.scope import Item
 from projections.language.values import changed_attributes, same
 
 __all__ = ["copy_reason", "freed_reason", "group_reason", "healing_reason", "pull_reason", "release_reason", "released"]

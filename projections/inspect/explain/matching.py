@@ -12,11 +12,11 @@ from typing import Any
 from projections.errors import BadInput
 from projections.language import canonical
 from projections.language.embeds import EmbedRule
+from projections.language.entity import Item, Resolve, resolver
 from projections.language.keys import Value
 from projections.language.patterns import Either, Pattern, Test
 from projections.language.program import Program
 from projections.language.rules import CopyRule, Each, IndexRule, LedgerRule, Rule
-from projections.language.scope import Item, Resolve, resolver
 from projections.language.templates import Template
 from projections.language.values import shown
 

@@ -9,10 +9,10 @@ from projections.engine.groups import Group
 from projections.engine.guards import at_of, by_of
 from projections.engine.ledger_items import Target
 from projections.engine.store import Image, ItemKey, Store, Value
+from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Rule
-from projections.language.scope import Item
 from projections.operations.verify.drift import Drift
 from projections.operations.verify.examine import Finding
 from projections.operations.verify.scope import Scope

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.inspect.explain.matching import unmet
+from projections.language.entity import Entity, Item
 from projections.language.keys import Image, ItemKey
 from projections.language.patterns import Pattern
-from projections.language.program import Entity, Program
-from projections.language.scope import Item
+from projections.language.program import Program
 from projections.language.templates import KeyPattern
 from projections.language.values import Resolver, Value, lookup
 

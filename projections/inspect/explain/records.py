@@ -17,9 +17,9 @@ from projections.inspect.explain.sources import RuleTold, tell_source
 from projections.inspect.explain.words import key_words, version_words
 from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.embeds import EmbedRule
+from projections.language.entity import Item
 from projections.language.program import Program
 from projections.language.rules import GuardedCopyRule, LedgerRule, Rule
-from projections.language.scope import Item
 from projections.language.values import same
 
 __all__ = ["RecordTold", "tell_record"]

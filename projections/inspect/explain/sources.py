@@ -16,11 +16,11 @@ from projections.inspect.explain.matching import Verdict, verdict
 from projections.inspect.explain.words import encoded_words, short, value_words
 from projections.language.contribution import Contributed, Contributions
 from projections.language.embeds import EmbedRule
+from projections.language.entity import Item
 from projections.language.keys import encode_key
 from projections.language.ordering import decode_order
 from projections.language.program import Program
 from projections.language.rules import CopyRule, GuardedCopyRule, IndexRule, LedgerRule, Rule
-from projections.language.scope import Item
 from projections.language.values import changed_attributes
 
 __all__ = ["RuleTold", "contribution_words", "tell_source"]

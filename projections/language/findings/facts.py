@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from projections.language.binding import each_variable, key_variables
 from projections.language.entities import attribute_types, listed_values
+from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.mistakes import Location
 from projections.language.models import Projection, Rules, Table
 from projections.language.patterns import Exists
@@ -17,8 +18,6 @@ from projections.language.shapes import cases, index_attributes, key_attributes
 from projections.language.templates import Field, Template
 
 __all__ = ["Facts", "KeySet", "Made", "Slot"]
-
-PARTITION_BYTES, SORT_BYTES = 2048, 1024
 
 Origin: TypeAlias = Literal["key", "each", "attribute"]
 
@@ -111,7 +110,7 @@ class KeySet:
     @property
     def made(self) -> tuple[tuple[Made, int], ...]:
         """Each attribute with the most bytes it may have."""
-        return (*((one, PARTITION_BYTES) for one in self.partition), *((one, SORT_BYTES) for one in self.sort))
+        return (*((one, PARTITION_KEY_BYTES) for one in self.partition), *((one, SORT_KEY_BYTES) for one in self.sort))
 
 
 class Facts:

@@ -29,10 +29,10 @@ from projections.engine.rejections import rejection
 from projections.engine.running import Run as RunPieces
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Misconfigured, Transient
+from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Rule
-from projections.language.scope import Item
 from projections.operations.adoption import Adoption
 from projections.operations.backfill.progress import Run, Segment
 from projections.operations.backfill.retirement import Past, retire

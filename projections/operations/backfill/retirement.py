@@ -22,9 +22,9 @@ from projections.engine.guards import Guards
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import ConditionFailed, Transient
 from projections.language.canonical import Copy, Document, Index
+from projections.language.entity import Entity, Item
 from projections.language.facts import creates
-from projections.language.program import Entity, Program
-from projections.language.scope import Item
+from projections.language.program import Program
 
 __all__ = ["Past", "retire"]
 

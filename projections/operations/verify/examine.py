@@ -25,9 +25,9 @@ from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Misconfigured, Transient
 from projections.language.contribution import Contributions, canonical_text
 from projections.language.embeds import EmbedRule
+from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.rules import CopyRule, LedgerRule
-from projections.language.scope import Item
 from projections.operations.verify import published, showing
 from projections.operations.verify.drift import LEFT_OVER, Drift
 from projections.operations.verify.left import left_on

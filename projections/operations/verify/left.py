@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from projections.engine.application import ApplicationItems
 from projections.engine.store import Image, ItemKey
+from projections.language.entity import Entity, Item
 from projections.language.keys import encode_key
-from projections.language.program import Entity, Program
-from projections.language.scope import Item
+from projections.language.program import Program
 from projections.operations.verify import showing
 from projections.operations.verify.drift import LEFT_OVER, Drift
 from projections.operations.verify.scope import Scope

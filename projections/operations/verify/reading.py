@@ -18,10 +18,10 @@ from projections.engine.store import Image, Value
 from projections.errors import BadInput
 from projections.language.contribution import Contributed, Contributions, Evaluated, canonical_text, digest
 from projections.language.embeds import EmbedRule
+from projections.language.entity import Item, resolver
 from projections.language.keys import ItemKey, encode_key, escape, key_text
 from projections.language.ordering import decode_order, encode_order
 from projections.language.rules import CopyRule, LedgerRule
-from projections.language.scope import Item, resolver
 from projections.language.values import canonical, differing, number_text
 from projections.operations.verify import facts
 from projections.operations.verify.facts import Page, residues, slot_residues

@@ -19,10 +19,10 @@ from typing import Any
 from projections.engine.guards import at_of
 from projections.engine.store import Image, ItemKey, Update, Value
 from projections.errors import BadInput, InvalidRequest
+from projections.language.entity import Entity, resolver
 from projections.language.keys import encode_key
-from projections.language.program import Entity, Program
+from projections.language.program import Program
 from projections.language.rules import Rule
-from projections.language.scope import resolver
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.pools import FOREIGN, Kind, Pools
 

@@ -12,8 +12,9 @@ from functools import cached_property
 from typing import Any
 
 from projections.engine.store import Image, ItemKey, Value
+from projections.language.entity import Entity
 from projections.language.keys import encode_key
-from projections.language.program import Entity, Program
+from projections.language.program import Program
 
 __all__ = ["HARM", "Harm", "Ownership"]
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from projections.errors import BadInput
 from projections.language import canonical
+from projections.language.entity import Entity
 from projections.language.expressions import Expression
 from projections.language.keys import ItemKey, Value, key_text
 from projections.language.patterns import Affix, AnythingBut, Either, Equals, Exists, Numeric, Pattern, Test
-from projections.language.program import Entity, Program
+from projections.language.program import Program
 from projections.language.templates import Template
 from projections.language.values import Resolver, number_text, wire
 

@@ -1,0 +1,224 @@
+"""Compiles the canonical document to entities and rules. It needs neither pydantic nor YAML."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from projections.language.embeds import EmbedRule, children_of, parent_patterns
+from projections.language.entity import Entity
+from projections.language.expressions import Measure as ParsedMeasure
+from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Schema
+from projections.language.patterns import Pattern
+from projections.language.rules import (
+    AggregateRule,
+    ClaimedCopyRule,
+    Condition,
+    CopyRule,
+    Each,
+    GuardedCopyRule,
+    IndexRule,
+    Measure,
+    PickRule,
+    Render,
+    Rule,
+    owned_on,
+)
+from projections.language.templates import KeyPattern, Template
+from projections.language.values import wire
+
+__all__ = ["Compiled", "fingerprint_of"]
+
+
+class Compiled:
+    """The compiled parts of a document, by name: `tables` as schemas, `entities`, and `rules` in the order of the file."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
+        self._guard_prefix: str = document["guard_prefix"]
+        rules: Mapping[str, Mapping[str, Any]] = document["projections"]
+        copies = [name for name, rule in rules.items() if rule["kind"] == "copy"]
+        copied = {rules[name]["into"] for name in copies}
+        self.tables = {name: _schema(table) for name, table in document["tables"].items()}
+        self.entities = {
+            name: self._entity(name, entity, name in copied) for name, entity in document["entities"].items()
+        }
+        self.rules: dict[str, Rule] = {}
+        for name in [
+            *(one for one in rules if one not in copies),
+            *copies,
+        ]:  # a copy of all attributes leaves out those of other rules
+            self.rules[name] = self._rule(name, rules[name])
+        self.rules = {name: self.rules[name] for name in rules}
+
+    def _entity(self, name: str, document: Mapping[str, Any], copied: bool) -> Entity:
+        schema = self.tables[document["table"]]
+        separator = self._document["tables"][document["table"]]["separator"]
+        patterns = tuple(KeyPattern.parse(document["key"][attribute], separator) for attribute in schema.key_attributes)
+        pattern = Pattern.parse(document["match"]) if document["match"] else None
+        constants = pattern.constants if pattern else {}
+        types = (schema.partition, schema.sort)
+        numeric = {n for p, kind in zip(patterns, types, strict=False) if kind and kind[1] == "N" for n in p.names}
+        return Entity(
+            name=name,
+            table=document["table"],
+            schema=schema,
+            patterns=patterns,
+            match=pattern.compile() if pattern else None,
+            pattern=pattern,
+            constants={name: wire(value) for name, value in constants.items() if "." not in name},
+            numeric=frozenset(numeric),
+            derived=document["derived"],
+            copied=copied,
+            expires=document["expires"],
+        )
+
+    def _rule(self, name: str, document: Mapping[str, Any]) -> Rule:
+        each = document["each"]
+        common: dict[str, Any] = {
+            "name": name,
+            "kind": document["kind"],
+            "source": self.entities[document["from"]],
+            "into": self.entities[document.get("into", document["from"])],
+            "where": _condition(document["where"]),
+            "bind": _templates(document["bind"]),
+            "each": Each(each["variable"], each["path"], each["ancestors"], each["separator"]) if each else None,
+            "expired": document["expired"],
+            "mode": document["mode"],
+            "fingerprint": self._fingerprint(document),
+        }
+        match document["kind"]:
+            case "index":
+                return _index(common, document)
+            case "copy":
+                return self._copy(common, document)
+            case "aggregate":
+                return AggregateRule(**common, measures=_measures(document["set"]), shards=document["shards"])
+            case "embed":
+                return self._embed(common, document)
+        top = document["kind"] == "top"  # else latest
+        return PickRule(
+            **common,
+            by=document["by"],
+            descending=document["order"] == "desc",
+            limit=document["limit"] if top else 1,
+            list_name=document["as"] if top else None,
+            picked=tuple(document["attributes"].items()),
+        )
+
+    def _fingerprint(self, rule: Mapping[str, Any]) -> str:
+        """Return a hash that changes when the rule may derive other values, or keep its guards elsewhere."""
+        entities = [self._document["entities"].get(rule.get(role)) for role in ("from", "into")]
+        tables = [self._document["tables"][entity["table"]] for entity in entities if entity]
+        keys = [[table["partition"], table["sort"], table["separator"]] for table in tables]
+        return fingerprint_of([rule, *entities, *keys, self._guard_prefix])
+
+    def _copy(self, common: dict[str, Any], document: Mapping[str, Any]) -> CopyRule:
+        into: Entity = common["into"]
+        attributes, values = document["attributes"], document["values"].items()
+        return (ClaimedCopyRule if document["claimed"] else GuardedCopyRule)(
+            **common,
+            attributes=None if attributes == "all" else tuple(attributes.items()),
+            templates=_templates({name: value["template"] for name, value in values if "template" in value}),
+            constants={**into.constants, **{name: wire(v["constant"]) for name, v in values if "constant" in v}},
+            not_copied=owned_on(into.name, self.rules.values()).union(into.schema.key_attributes),
+            guard_prefix=self._guard_prefix,
+        )
+
+    def _embed(self, common: dict[str, Any], document: Mapping[str, Any]) -> EmbedRule:
+        name, into = common["name"], common["into"]
+        children = children_of(self._document, name)
+        types = {attribute: kind for keys in into.schema.indexes.values() for side in keys for attribute, kind in side}
+        types |= dict([into.schema.partition])
+        return EmbedRule(
+            **common,
+            picked=tuple(document["attributes"].items()),
+            match=_templates(document["match"]),
+            patterns=parent_patterns(self._document, name),
+            children=children,
+            partition=tuple((types[a], Template.parse(text).compile()) for a, text in children.partition.items()),
+            on_delete=document["on_delete"],
+            telling=self._telling(into, document["match"]),
+        )
+
+    def _telling(self, into: Entity, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the attributes that decide of which entity an item is, and those that may be named by `names`."""
+        found = [*into.schema.key_attributes, *names]
+        for entity in self.entities.values():
+            if entity.table == into.table:
+                found += entity.match_names
+        return tuple(dict.fromkeys(name.split(".", 1)[0] for name in found))
+
+
+def _index(common: dict[str, Any], document: Mapping[str, Any]) -> IndexRule:
+    schema: Schema = common["source"].schema
+    limits: dict[str, tuple[str, int]] = {}
+    for partition, sort in schema.indexes.values():
+        for attributes, most in ((partition, PARTITION_KEY_BYTES), (sort, SORT_KEY_BYTES)):
+            for name, kind in attributes:
+                limits[name] = (kind, min(most, limits.get(name, (kind, most))[1]))
+    cases, names, reads = [], dict[str, None](), set[str]()
+    if document["where"]:
+        reads.update(Pattern.parse(document["where"]).names)
+    for case in document["cases"]:
+        pattern = Pattern.parse(case["where"]) if case["where"] else None
+        templates = {name: Template.parse(text) for name, text in case["set"].items()}
+        names.update(dict.fromkeys(templates))
+        for part in (*templates.values(), *([pattern] if pattern else ())):
+            reads.update(part.names)
+        compiled = tuple((name, template.compile()) for name, template in templates.items())
+        cases.append((pattern.compile() if pattern else None, compiled))
+    return IndexRule(
+        **common,
+        cases=tuple(cases),
+        attributes=tuple((name, *limits[name]) for name in names),
+        reads=frozenset(path.split(".", 1)[0] for path in reads) - set(schema.key_attributes),
+    )
+
+
+def _measures(document: Mapping[str, Any]) -> tuple[Measure, ...]:
+    measures: list[Measure] = []
+    slots: dict[str, str] = {}
+    for name, parts in document.items():
+        where, expression = parts["where"], parts["expression"]
+        function = parts["function"]
+        long_form = {function: expression or True, **({"where": where} if where else {})}
+        parsed = ParsedMeasure.parse(name, long_form)
+        slot = name
+        if function in ("min", "max"):  # the least and the greatest of the same values share their members
+            slot = slots.setdefault(json.dumps([expression, where], sort_keys=True), name)
+        measures.append(
+            Measure(
+                name=name,
+                function=function,
+                evaluate=parsed.expression.compile() if parsed.expression else None,
+                where=parsed.where.compile() if parsed.where else None,
+                slot=slot,
+            )
+        )
+    return tuple(measures)
+
+
+def _condition(pattern: Mapping[str, Any] | None) -> Condition | None:
+    return Pattern.parse(pattern).compile() if pattern else None
+
+
+def _templates(texts: Mapping[str, str]) -> tuple[tuple[str, Render], ...]:
+    return tuple((name, Template.parse(text).compile()) for name, text in texts.items())
+
+
+def _schema(table: Mapping[str, Any]) -> Schema:
+    def pairs(attributes: Any) -> tuple[tuple[str, str], ...]:
+        return tuple((name, kind) for name, kind in attributes)
+
+    indexes = {name: (pairs(index["partition"]), pairs(index["sort"])) for name, index in table["indexes"].items()}
+    sort = table["sort"]
+    return Schema(pairs([table["partition"]])[0], pairs([sort])[0] if sort else None, indexes, table["ttl"])
+
+
+def fingerprint_of(value: Any) -> str:
+    """Return 12 hexadecimal digits: the same for equal values, whatever the order of their names."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()

@@ -1,0 +1,138 @@
+"""Entities, the items that are recognised as one of them, and what the names in a rule stand for on an item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from projections.errors import BadInput
+from projections.language.keys import (
+    PARTITION_KEY_BYTES,
+    SORT_KEY_BYTES,
+    Image,
+    ItemKey,
+    Schema,
+    Value,
+    check_target_key,
+    key_text,
+)
+from projections.language.patterns import Pattern
+from projections.language.templates import KeyPattern
+from projections.language.values import lookup
+
+__all__ = ["Entity", "Item", "Resolve", "resolver"]
+
+Resolve: TypeAlias = Callable[[str], Value | None]
+"""Returns the value that a name stands for; None if it has none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entity:
+    """A kind of item: how it is recognised, and how its key is made."""
+
+    name: str
+    table: str
+    schema: Schema
+    patterns: tuple[KeyPattern, ...]
+    """Of the partition key, then of the sort key if there is one."""
+    match: Callable[[Resolve], bool] | None
+    pattern: Pattern | None
+    """`match` as it was parsed."""
+    constants: Image
+    """Attributes with one scalar in `match`: written on items we create, so that they are recognised."""
+    numeric: frozenset[str]
+    """Variables that stand for a key attribute of type N."""
+    derived: bool
+    """Declared `derived: true`: exists only because of projections."""
+    copied: bool
+    """The target of a copy rule, which creates and deletes it."""
+    expires: bool
+
+    @property
+    def owned_by_rules(self) -> bool:
+        return self.derived or self.copied
+
+    @property
+    def created_by_publishes(self) -> bool:
+        """Whether publishes from the ledger create its items: it is derived, and no copy rule creates them."""
+        return self.derived and not self.copied
+
+    @property
+    def match_names(self) -> tuple[str, ...]:
+        """The variables and dotted paths that `match` reads."""
+        return self.pattern.names if self.pattern is not None else ()
+
+    @property
+    def match_reads_key(self) -> bool:
+        """Whether `match` reads a key attribute, or a name that is a variable of the key."""
+        of_key = {*self.schema.key_attributes, *(name for pattern in self.patterns for name in pattern.names)}
+        return not of_key.isdisjoint(self.match_names)
+
+    def at(self, key: ItemKey) -> bool:
+        """Whether a key is one that its items have; `match` is not asked."""
+        return (
+            key.table == self.table
+            and self.patterns[0].match(key.partition) is not None
+            and (len(self.patterns) == 1 or self.patterns[1].match(key.sort or "") is not None)
+        )
+
+    def target_key(self, resolve: Resolve) -> ItemKey | None:
+        """The key of the item these variables name; None if any is missing. Raises BadInput if it cannot be a key."""
+        texts = []
+        for position, pattern in enumerate(self.patterns):
+            text = pattern.literal
+            if text is None:
+                variables = {}
+                for name in pattern.names:
+                    value = resolve(name)
+                    if value is None:
+                        return None
+                    kind, content = next(iter(value.items()))
+                    if kind not in ("S", "N"):
+                        raise BadInput(f'"{name}" is of type {kind}; a key needs a string or a number')
+                    variables[name] = content if kind == "S" else key_text(kind, content)
+                text = pattern.render(variables)
+            attribute, kind = self.schema.sort if position and self.schema.sort else self.schema.partition
+            texts.append(check_target_key(attribute, kind, text, SORT_KEY_BYTES if position else PARTITION_KEY_BYTES))
+        return ItemKey(self.table, *texts)
+
+
+class Item:
+    """An item recognised as one of an entity: its key, its image and the variables its key holds."""
+
+    __slots__ = ("entity", "image", "key", "variables")
+
+    def __init__(self, entity: Entity, key: ItemKey, variables: Mapping[str, str], image: Image) -> None:
+        self.entity = entity
+        self.key = key
+        self.variables = variables
+        self.image = image
+
+
+def resolver(item: Item, bound: Mapping[str, Value] | None = None) -> Resolve:
+    """Names to values, strongest first: bound by the rule (`bind`, `each`), key variables, attributes (dotted paths).
+
+    The resolver raises BadInput where a key variable and an attribute of the same name differ: one of them lies, and no
+    rule can tell which.
+    """
+    variables, image = item.variables, item.image
+
+    def resolve(name: str) -> Value | None:
+        if bound is not None and name.split(".", 1)[0] in bound:
+            return lookup(bound, name)
+        text = variables.get(name)
+        if text is None:
+            return lookup(image, name)
+        value = image.get(name)
+        if value is None:
+            return {"N": text} if name in item.entity.numeric else {"S": text}
+        kind, content = next(iter(value.items()))
+        if kind not in ("S", "N") or (content != text and (kind != "N" or key_text("N", content) != text)):
+            raise BadInput(
+                f'the key says {name} = "{text}", the attribute "{name}" says otherwise; '
+                f"make them agree or rename one of them"
+            )
+        return value
+
+    return resolve
