@@ -26,15 +26,15 @@ from projections.stores.dynamodb import DynamoDBStore
 PAGE = (DIRECTORY / "migration.md").read_text()
 RULES = DIRECTORY.parents[1] / "projections" / "rules"
 STEPS = [
-    "1. Streams",
+    "1. Enable the streams",
     "2. Deploy",
-    "3. Copy what is there",
+    "3. Copy the items",
     "4. Verify",
-    "5. Reads move",
-    "6. Writes stop, the copies retire",
-    "7. Writes move",
-    "8. A way back",
-    "9. Off",
+    "5. Move reads",
+    "6. Stop writes and retire the copies",
+    "7. Move writes",
+    "8. Keep a way back",
+    "9. Remove the old tables",
 ]
 SOONER = {"backfill": [["--wait", "1"]], "verify": [["--patience", seconds] for seconds in ("2", "6", "20")]}
 """Nothing here runs as long as a function may at AWS. How long the functions lag depends on what else the machine does."""
@@ -222,7 +222,7 @@ def test_tables_that_are_both_written_are_compared_before_anything_is_deployed(
         team.dynamodb.put_item(TableName=team.names["shop"], Item=item)
     tables = {name: team.names[name] for name in team.program.tables}
     monkeypatch.setenv("TABLES", json.dumps(tables))
-    (command,) = re.findall(r"anything is deployed, `projections (.+?)`", " ".join(PAGE.split()))
+    (command,) = re.findall(r"before you deploy anything, run `projections (.+?)`", " ".join(PAGE.split()))
     with pytest.raises(SystemExit) as ended:
         main([*shlex.split(command), "--patience", "0"])
     out = capsys.readouterr().out
