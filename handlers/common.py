@@ -10,7 +10,7 @@ from aws_lambda_powertools.logging import Logger
 from aws_lambda_powertools.metrics import Metrics, MetricUnit
 
 from projections.aws.wiring import Throttles, collect_seldom
-from projections.engine.plan import Rejected
+from projections.engine.rejections import Rejected
 from projections.operations.quarantine import MOST_TRIGGERS
 
 # in ASCII: keys are anybody's text, and logs are read in terminals

@@ -17,7 +17,7 @@ from projections.errors import Problem, RulesError
 from projections.language.ruleset import RuleSet
 
 if TYPE_CHECKING:
-    from projections.engine.plan import Rejected
+    from projections.engine.rejections import Rejected
     from projections.engine.store import Store
     from projections.inspect.effects import Effect
     from projections.inspect.explain.facts import ItemExplanation

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from projections.engine.attempts import Attempt
+from projections.engine.changes import Change
 from projections.engine.garbage import full_collections
-from projections.engine.ledger import Change, Transaction, _lanes, _pack
+from projections.engine.packing import Transaction, lanes, pack
 from projections.engine.running import in_few_pieces, one_by_one
 from projections.errors import Transient
 from projections.language.contribution import Evaluated
@@ -113,17 +115,17 @@ def test_packing_and_finding_lanes_does_not_grow_with_the_square(shared: bool) -
     """With 5000 documents of 30 tags, of which neighbours may have one in common. Caches cost such small work a part."""
 
     def measure(number: int) -> float:
-        changes = []
+        attempts = []
         for doc in range(number):
-            change = Change(str(doc), "v", {}, Evaluated({}))
+            attempt = Attempt(Change(str(doc), "v", {}, Evaluated({})))
             tags = [("tags", f"{doc}-{tag}") for tag in range(30)]
-            change.pieces = dict.fromkeys([*tags, ("tags", f"{doc + 1}-0")] if shared else tags)  # type: ignore[arg-type]
-            change.actions = 61
-            changes.append(change)
-        lanes: list[list[Transaction]] = []
-        taken = seconds(lambda: lanes.extend(_lanes(_pack(changes))))
-        assert len(lanes) == (1 if shared else number)
-        assert sum(len(transaction.changes) for lane in lanes for transaction in lane) == number
+            attempt.pieces = dict.fromkeys([*tags, ("tags", f"{doc + 1}-0")] if shared else tags)  # type: ignore[arg-type]
+            attempt.actions = 61
+            attempts.append(attempt)
+        found: list[list[Transaction]] = []
+        taken = seconds(lambda: found.extend(lanes(pack(attempts))))
+        assert len(found) == (1 if shared else number)
+        assert sum(len(transaction.attempts) for lane in found for transaction in lane) == number
         return taken
 
     assert growth(measure, 500, 5000, 3.0) <= 3.0
@@ -132,8 +134,7 @@ def test_packing_and_finding_lanes_does_not_grow_with_the_square(shared: bool) -
 def test_transactions_of_a_lane_keep_their_order_and_lanes_share_no_group() -> None:
     groups = ["a", "b", "c", "ab", "d", "bc", "e", "ed", "f"]
     transactions = [Transaction(groups={("r", letter) for letter in text}) for text in groups]
-    lanes = _lanes(transactions)
-    assert [["".join(sorted(letter for _, letter in one.groups)) for one in lane] for lane in lanes] == [
+    assert [["".join(sorted(letter for _, letter in one.groups)) for one in lane] for lane in lanes(transactions)] == [
         ["a", "b", "c", "ab", "bc"],
         ["d", "e", "de"],
         ["f"],

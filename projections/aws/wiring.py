@@ -30,9 +30,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from projections.engine.processor import Outcome, Processor, Rejected
+from projections.engine.processor import Outcome, Processor
 from projections.engine.records import WHOLE_BATCH, stream_label
 from projections.engine.registry import FILLING, LIVE, RuleState
+from projections.engine.rejections import Rejected
 from projections.engine.running import Run
 from projections.engine.store import Store
 from projections.errors import Misconfigured, StoreError, Transient

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from projections.dev.watched import Written
-from projections.engine.plan import Rejected
+from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey
 from projections.inspect.diff.difference import Difference
 from projections.inspect.explain.records import RecordTold

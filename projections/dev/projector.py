@@ -11,9 +11,9 @@ from projections.aws.wiring import THREADS, at_once
 from projections.dev.delivery import Delivery, Totals
 from projections.dev.echo import is_own
 from projections.dev.watched import WatchedStore
-from projections.engine.plan import Rejected
 from projections.engine.processor import OUTDATED, Outcome
 from projections.engine.records import decode
+from projections.engine.rejections import Rejected
 from projections.engine.running import Run
 from projections.errors import BadInput, Misconfigured, StoreError, UsageError
 from projections.inspect.explain.records import RecordTold, tell_record

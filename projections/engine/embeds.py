@@ -50,7 +50,19 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.values import differing, same
 
-__all__ = ["CHILDREN_PER_PAGE", "Embedder", "Fence", "Push", "last_offer", "needs_pull", "reference_of"]
+__all__ = [
+    "CHILDREN_PER_PAGE",
+    "SETTLE_SECONDS",
+    "Embedder",
+    "Fence",
+    "Push",
+    "last_offer",
+    "needs_pull",
+    "reference_of",
+]
+
+SETTLE_SECONDS = 5.0
+"""Seconds after a push through an index until it is queried again, for children that it did not show yet."""
 
 CHILDREN_PER_PAGE = 1000
 """How many children one page of a push reads and updates; a query ends at 1 MB, so no page holds more than that."""

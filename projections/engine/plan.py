@@ -1,20 +1,21 @@
-"""The plan of a batch: records in, effects out. Pure: nothing is read or written here."""
+"""The plan of a batch: records in, what to write out. Pure: nothing is read or written here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from projections.engine.application import Release
+from projections.engine.changes import Change, targets_of
 from projections.engine.copies import CopyHeal, CopyWrite, freed_by, heals_of, writes_of
 from projections.engine.deadline import UNLIMITED, Deadline
 from projections.engine.embeds import Push, last_offer, needs_pull, reference_of
 from projections.engine.guards import Guards, needs_healing
 from projections.engine.indexes import IndexWrite, index_attributes, index_write
-from projections.engine.ledger import Change
 from projections.engine.ledger_items import Target
 from projections.engine.records import Record
+from projections.engine.rejections import Rejected
 from projections.engine.store import Image, Value
 from projections.errors import BadInput
 from projections.language.contribution import NOTHING, Contributions, Evaluated
@@ -24,43 +25,13 @@ from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule
 
-__all__ = ["Plan", "Rejected", "emptied", "freed_targets", "plan", "release_of"]
+__all__ = ["Plan", "emptied", "freed_targets", "plan", "release_of"]
 
 T = TypeVar("T")
 
 Recognised = Sequence[tuple[Record, Item | None, Item | None]]
 Reject = Callable[[Record, str, str, str | None], None]
 """Takes a complaint: the record, the rule, the reason, and the reason for which the old image was complained of."""
-
-
-Fault = Literal["item", "target", "group", "internal"]
-"""Where the cause of a rejection is; "internal": in this program, not in the data."""
-
-ITEM: Fault = "item"
-TARGET: Fault = "target"
-GROUP: Fault = "group"
-INTERNAL: Fault = "internal"
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A record that a rule could not use: permanent. `rule` is None if no rule could use it at all.
-
-    `key` is the item to refresh once the cause is removed. `fault` says where the cause is: in that "item" itself, in the
-    "target" item, in the "group" that the ledger keeps for the target, or in this program ("internal"; then `trace` has the
-    places in its code, without values). The sources whose records only led there are in `triggered_by`. Keys are encoded.
-    """
-
-    rule: str | None
-    reason: str
-    key: str | None = None
-    sequence: str | None = None
-    table: str | None = None
-    event: str | None = None
-    target: str | None = None
-    fault: Fault = ITEM
-    triggered_by: tuple[str, ...] = ()
-    trace: str = field(default="", compare=False)
 
 
 class _Checked(list[T]):
@@ -73,24 +44,25 @@ class _Checked(list[T]):
         return self._deadline.checked(super().__iter__())
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What a batch asks for.
 
-    `changes` are waves: within one, a source item occurs once; a later wave follows the earlier ones. `heals` gives the
+    `changes` are rounds: within one, a source item occurs once; a later round follows the earlier ones. `heals` gives the
     first sequence number of the records that ask for each target to be healed, `pushes` and `pulls` of those that ask for
-    each parent's children, or each child under a rule, to be brought up to date.
+    each parent's children, or each child under a rule, to be brought up to date. `ignored` counts the records of items that
+    no rule reads.
     """
 
-    changes: list[list[Change]] = field(default_factory=list)
-    copies: list[CopyWrite] = field(default_factory=list)
-    copy_heals: list[CopyHeal] = field(default_factory=list)
-    heals: dict[Target, str] = field(default_factory=dict)
-    indexes: list[IndexWrite] = field(default_factory=list)
-    releases: list[Release] = field(default_factory=list)
-    pushes: dict[Push, str] = field(default_factory=dict)
-    pulls: dict[tuple[str, ItemKey], str] = field(default_factory=dict)
-    rejected: list[Rejected] = field(default_factory=list)
+    changes: Sequence[Sequence[Change]] = ()
+    copies: Sequence[CopyWrite] = ()
+    copy_heals: Sequence[CopyHeal] = ()
+    heals: Mapping[Target, str] = field(default_factory=dict)
+    indexes: Sequence[IndexWrite] = ()
+    releases: Sequence[Release] = ()
+    pushes: Mapping[Push, str] = field(default_factory=dict)
+    pulls: Mapping[tuple[str, ItemKey], str] = field(default_factory=dict)
+    rejected: Sequence[Rejected] = ()
     ignored: int = 0
 
     @property
@@ -114,8 +86,12 @@ def plan(
     OutOfTime.
     """
     guards = guards or Guards(program, None)
-    made = Plan()
     recognised: _Checked[tuple[Record, Item | None, Item | None]] = _Checked(deadline)
+    copy_heals: list[CopyHeal] = []
+    heals: dict[Target, str] = {}
+    releases: list[Release] = []
+    rejected: list[Rejected] = []
+    ignored = 0
     last: dict[ItemKey, tuple[Image, Item | None]] = {}
     for record in deadline.checked(records):
         known = last.get(record.key)
@@ -128,40 +104,35 @@ def plan(
             last[record.key] = (record.new, new)
         if program.shared_keys and record.old is not None:
             if program.copies_with_match:
-                made.copy_heals.extend(freed_by(program, record, old, new))
+                copy_heals.extend(freed_by(program, record, old, new))
             for target in freed_targets(program, record, old, new):
-                made.heals.setdefault(target, record.sequence)
+                heals.setdefault(target, record.sequence)
         if old is None and new is None:
-            made.ignored += 1
+            ignored += 1
         else:
             recognised.append((record, old, new))
 
     def reject(record: Record, rule: str, reason: str, before: str | None) -> None:
-        """Notes a complaint, unless the record is our own write to an item of which the same was told before."""
+        """Note a complaint, unless the record is our own write to an item that was rejected before for the same reason."""
         if before == reason and _is_echo(program, record):
             return
-        made.rejected.append(
-            Rejected(rule, reason, encode_key(record.key), record.sequence, record.key.table, record.event)
-        )
+        rejected.append(Rejected(rule, reason, encode_key(record.key), record.sequence, record.key.table, record.event))
 
-    made.changes = _changes(program, recognised, reject, settles)
-    if program.copy_rules:
-        made.copies = writes_of(program, recognised, reject)
-    if program.embeds_from:
-        made.pushes = _pushes(program, recognised, reject)
-        made.pulls = _pulls(program, guards, recognised, reject)
+    changes = _changes(program, recognised, reject, settles)
+    copies = writes_of(program, recognised, reject) if program.copy_rules else ()
+    pushes = _pushes(program, recognised, reject) if program.embeds_from else {}
+    pulls = _pulls(program, guards, recognised, reject) if program.embeds_from else {}
     for record, old, new in recognised:
         if program.copy_rule_into:
-            made.copy_heals.extend(heals_of(program, guards, record.key, old, new, record.sequence))
+            copy_heals.extend(heals_of(program, guards, record.key, old, new, record.sequence))
         for target in _heals(program, guards, record, old, new):
-            made.heals.setdefault(target, record.sequence)
+            heals.setdefault(target, record.sequence)
         if old is not None and (new is None or new.entity is not old.entity):
             release = release_of(program, guards, record, old, new)
             if release is not None:
-                made.releases.append(release)
-    if program.index_rules:
-        made.indexes = _indexes(program, recognised, reject)
-    return made
+                releases.append(release)
+    indexes = _indexes(program, recognised, reject) if program.index_rules else ()
+    return Plan(changes, copies, copy_heals, heals, indexes, releases, pushes, pulls, rejected, ignored)
 
 
 def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[IndexWrite]:
@@ -185,18 +156,35 @@ def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[I
     return found
 
 
+@dataclass(slots=True)
+class _Records:
+    """Records of one source item that become one change."""
+
+    before: Contributions
+    round: int
+    after: Evaluated = NOTHING
+    version: str = ""
+    sequences: list[str] = field(default_factory=list)
+    touched: set[Target] = field(default_factory=set)
+    gone: bool = False
+    expired: bool = False
+    expiry: str = ""
+    settle: Contributions = field(default_factory=dict)
+    held: frozenset[str] = frozenset()
+
+
 def _changes(
     program: Program, recognised: Recognised, reject: Reject, settles: Callable[[Rule], bool]
 ) -> list[list[Change]]:
-    """Changes of contributions, compacted per source item: first old image, last new image, last version.
+    """Return changes of contributions, compacted per source item: first old image, last new image, last version.
 
     A record that changes no contribution is dropped; an item whose changes cancel out is not, because a refresh may have
     moved the ledger in between. Nothing is compacted across an expiry under a rule that keeps what has expired.
     """
     if not program.ledger_rules:
         return []
-    waves: list[list[Change]] = []
-    open_change: dict[ItemKey, tuple[int, Change]] = {}
+    groups: list[tuple[ItemKey, _Records]] = []
+    open_group: dict[ItemKey, _Records] = {}
     evaluated: dict[int, Evaluated] = {}
     keeping = {name for name, rule in program.rules.items() if rule.expired == "keep"}
     active = frozenset(name for name in keeping if settles(program.rules[name]))
@@ -220,21 +208,44 @@ def _changes(
             settle, left = {rule: before.contributions[rule] for rule in active & before.contributions.keys()}, held
         if before.contributions == after.contributions and not settle:
             continue
-        wave, change = open_change.get(record.key, (-1, None))
-        if change is None or settle or left or change.settle or change.held:
-            wave += 1
-            change = Change(encode_key(record.key), record.version, before.contributions, after)
-            open_change[record.key] = (wave, change)
-            if wave == len(waves):
-                waves.append([])
-            waves[wave].append(change)
-        change.version, change.after, change.gone = record.version, after, record.new is None
-        change.settle, change.held, change.active = settle, left, active
-        change.expiry = record.version if settle or left else ""
-        change.expired = change.expired or record.expired
-        change.sequences.append(record.sequence)
-        change.touched |= _targets(before.contributions) | _targets(after.contributions)
-    return waves
+        known = open_group.get(record.key)
+        if known is None or _separate(known, settle, left):
+            known = _Records(before.contributions, 0 if known is None else known.round + 1)
+            open_group[record.key] = known
+            groups.append((record.key, known))
+        known.version, known.after, known.gone = record.version, after, record.new is None
+        known.settle, known.held = settle, left
+        known.expiry = record.version if settle or left else ""
+        known.expired = known.expired or record.expired
+        known.sequences.append(record.sequence)
+        known.touched |= targets_of(before.contributions)
+        known.touched |= targets_of(after.contributions)
+    rounds: list[list[Change]] = []
+    for key, one in groups:
+        if one.round == len(rounds):
+            rounds.append([])
+        rounds[one.round].append(
+            Change(
+                encode_key(key),
+                one.version,
+                one.before,
+                one.after,
+                touched=one.touched,
+                sequences=tuple(one.sequences),
+                gone=one.gone,
+                expired=one.expired,
+                expiry=one.expiry,
+                settle=one.settle,
+                held=one.held,
+                active=active,
+            )
+        )
+    return rounds
+
+
+def _separate(known: _Records, settle: Contributions, left: frozenset[str]) -> bool:
+    """Return whether a record begins a change of its own: it or the one before is an expiry that a rule keeps."""
+    return bool(settle or left or known.settle or known.held)
 
 
 def _is_echo(program: Program, record: Record) -> bool:
@@ -247,10 +258,6 @@ def _is_echo(program: Program, record: Record) -> bool:
         return True
     item = program.recognise(record.key, record.new)
     return item is not None and foreign <= program.derived_attributes(item.entity.name)
-
-
-def _targets(contributions: Mapping[str, Mapping[str, object]]) -> set[Target]:
-    return {(rule, target) for rule, targets in contributions.items() for target in targets}
 
 
 def release_of(program: Program, guards: Guards, record: Record, left: Item | None, new: Item | None) -> Release | None:

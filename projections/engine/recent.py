@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
+from projections.engine.changes import Result
 from projections.engine.deadline import UNLIMITED, Deadline
-from projections.engine.ledger import Change
 from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, recent_element
 from projections.engine.running import Run, one_by_one, write_all
 from projections.engine.store import AllOf, Equal, Exists, Purpose, Store, Update, Value
@@ -22,24 +22,21 @@ TOMBSTONE_SECONDS = 7 * 24 * 3600
 """How long the entry of a removed item is kept: well beyond the 24 hours for which a stream holds its records."""
 
 
-def owing(store: Store, changes: Sequence[Change], deadline: Deadline = UNLIMITED) -> list[tuple[Change, Entry]]:
-    """The changes whose entries remember targets to be published, with those entries as they are before publishing.
+def owing(store: Store, results: Sequence[Result], deadline: Deadline = UNLIMITED) -> dict[str, Entry]:
+    """Return the entries with pending publishes, or that should expire, by source, as they are before publishing.
 
-    Adds what they remember to what the changes touched. Raises OutOfTime.
+    Raises Transient; OutOfTime is one.
     """
-    suspects = [c for c in changes if c.retracted or not c.goal or (c.entry is not None and c.entry.recent)]
-    if not suspects:
-        return []
+    sources = [result.change.source for result in results if result.may_owe]
+    if not sources:
+        return {}
     deadline.check()
-    items = store.get_many([entry_key(change.source) for change in suspects])
-    found = []
-    for change in deadline.checked(suspects):
-        item = items.get(entry_key(change.source))
-        if item is not None:
-            entry = Entry.read(item)
-            change.touched |= entry.targets
-            found.append((change, entry))
-    return found
+    items = store.get_many([entry_key(source) for source in sources])
+    return {
+        source: Entry.read(item)
+        for source in deadline.checked(sources)
+        if (item := items.get(entry_key(source))) is not None
+    }
 
 
 def relieved(

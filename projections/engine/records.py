@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
+from projections.engine.rejections import Rejected, internal
 from projections.errors import BadInput
 from projections.language.keys import Image, ItemKey, Schema
 
-__all__ = ["WHOLE_BATCH", "Record", "decode", "is_sequence", "is_value", "stream_label", "version_of"]
+__all__ = [
+    "WHOLE_BATCH",
+    "Decoded",
+    "Record",
+    "decode",
+    "decode_all",
+    "in_order",
+    "is_sequence",
+    "is_value",
+    "sequence_of",
+    "stream_label",
+    "version_of",
+]
 
 WHOLE_BATCH = ""
 """In place of a sequence number: the whole batch failed. Lambda knows no such record and delivers all of them again."""
@@ -104,8 +118,54 @@ def decode(
         and identity.get("type") == "Service"
         and identity.get("principalId") == "dynamodb.amazonaws.com"
     )
-    label = fixed_label or label or (labels or {}).get(table, "")
+    label = _label(fixed_label, label, (labels or {}).get(table, ""))
     return Record(key, old, new, version_of(label, sequence), sequence, expired)
+
+
+def _label(fixed: str, own: str, known: str) -> str:
+    """Return the label of a record's stream. A stream that is enabled again has a new one, and begins new versions."""
+    return fixed or own or known
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The records of a batch, per item in the order of their versions, and those that cannot be read."""
+
+    records: Sequence[Record]
+    rejected: Sequence[Rejected] = ()
+
+
+def decode_all(records: Iterable[Any], decode_one: Callable[[Any], Record]) -> Decoded:
+    """Decode the records of an event. Raises what iterating over them raises."""
+    decoded: list[Record] = []
+    rejected: list[Rejected] = []
+    for record in records:
+        try:
+            decoded.append(decode_one(record))
+        except BadInput as reason:
+            rejected.append(Rejected(None, str(reason), sequence=sequence_of(record)))
+        except Exception as error:
+            rejected.append(internal(error, None, sequence_of(record)))
+    return Decoded(in_order(decoded), rejected)
+
+
+def in_order(records: Sequence[Record]) -> Sequence[Record]:
+    """Return records so that no item's change comes before an older one of it, each once. A shard delivers them so."""
+    newest: dict[ItemKey, str] = {}
+    for record in records:
+        if record.version <= newest.get(record.key, ""):
+            break
+        newest[record.key] = record.version
+    else:
+        return records
+    return list({(one.key, one.version): one for one in sorted(records, key=lambda one: one.version)}.values())
+
+
+def sequence_of(record: Any) -> str | None:
+    """Return the sequence number of a record as Lambda passes it, None if it has none."""
+    change = record.get("dynamodb") if isinstance(record, Mapping) else None
+    sequence = change.get("SequenceNumber") if isinstance(change, Mapping) else None
+    return sequence if is_sequence(sequence) else None
 
 
 def is_sequence(text: Any) -> TypeGuard[str]:

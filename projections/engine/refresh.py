@@ -22,6 +22,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 from projections.engine.application import ApplicationItems
+from projections.engine.changes import Change, Result, targets_of
 from projections.engine.copies import Copier, CopyHeal, copies_of
 from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline
@@ -30,15 +31,23 @@ from projections.engine.embeds import Embedder, Push
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.indexes import index_write, write_index
-from projections.engine.ledger import Change, Ledger
+from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import MOST_EXPIRIES, Entry, Target, entry_key
 from projections.engine.limits import refusal
-from projections.engine.plan import Rejected, release_of
+from projections.engine.plan import release_of
 from projections.engine.publishing import Publisher, unpublished
 from projections.engine.recent import TOMBSTONE_SECONDS, forget, owing, relieved
 from projections.engine.records import Record
 from projections.engine.registry import SHADOW, RegistrySnapshot
-from projections.engine.rejections import internal, internal_reason, is_internal, refused, rejected_by, rejection
+from projections.engine.rejections import (
+    Rejected,
+    internal,
+    internal_reason,
+    is_internal,
+    refused,
+    rejected_by,
+    rejection,
+)
 from projections.engine.running import Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient
@@ -314,7 +323,7 @@ class Refresher:
         told: _Records,
     ) -> None:
         unread = {key: image for key, image in images.items() if image is None or self._contributes(key, image)}
-        done: list[Change] = []
+        done: list[Result] = []
         rounds = 0
         while unread:
             try:
@@ -322,18 +331,22 @@ class Refresher:
                 changes = self._changes(unread, done, removed, told)
             except Transient as error:
                 return self._fail(unread, error)
-            self._ledger.commit(changes, deadline)
-            for change in changes:
-                if change.state == "failed":
-                    self.failed[change.source] = str(change.error)
-                elif change.state == "applied":
+            moved: list[ItemKey] = []
+            settled: dict[ItemKey, str] = {}
+            for result in self._ledger.commit(changes, deadline):
+                change, source = result.change, result.change.source
+                if result.state == "failed":
+                    self.failed[source] = str(result.error)
+                elif result.state == "moved":
+                    moved.append(decode_key(source))
+                elif result.state == "applied":
                     self.counters.add("applied")
-                    done.append(change)
-                for rule, reason in change.rejected:
-                    self.rejected[refused(change, rule, reason)] = None
-            moved = [change for change in changes if change.state == "moved"]
-            settled = {decode_key(one.source): one.expiry for one in changes if one.state == "applied" and one.expiry}
-            unread = dict.fromkeys([*(decode_key(change.source) for change in moved), *settled])
+                    done.append(result)
+                    if change.expiry:
+                        settled[decode_key(source)] = change.expiry
+                for no in result.refused:
+                    self.rejected[refused(source, no)] = None
+            unread = dict.fromkeys([*moved, *settled])
             if settled:  # the next one, if there are more
                 told = {key: [one for one in told[key] if one.version != settled.get(key)] for key in told}
             else:
@@ -363,7 +376,7 @@ class Refresher:
     def _changes(
         self,
         images: Mapping[ItemKey, Image | None],
-        done: list[Change],
+        done: list[Result],
         removed: Collection[ItemKey],
         told: _Records,
     ) -> list[Change]:
@@ -481,44 +494,44 @@ class Refresher:
         if not version and not learned and self._ledger.goal(held, goal) == held:
             return None
         goal = without_mark(goal, version) if version else goal
-        change = Change(source, "", held, Evaluated(goal, evaluated.payloads, evaluated.problems))
-        change.entry, change.known, change.gone = entry, True, image is None
-        change.expiry, change.settle, change.learned = version, settle, version or learned
-        if ended and image is None:
-            change.held = frozenset(rule.name for rule in self._keepers) - self._keeping
+        active: frozenset[str] = frozenset()
         if expired and not gone:  # another item has the key by now
-            change.active = frozenset(
-                name for name, rule in self._program.rules.items() if rule.expired == "keep" and self._publishes(rule)
-            )
-        change.touched = {(rule, target) for rule, targets in goal.items() for target in targets}
-        change.touched |= {(rule, target) for rule, targets in settle.items() for target in targets}
-        if entry is not None:
-            change.touched |= entry.targets
-        return change
+            active = frozenset(rule.name for rule in self._keepers if self._publishes(rule))
+        return Change(
+            source,
+            "",
+            held,
+            Evaluated(goal, evaluated.payloads, evaluated.problems),
+            entry,
+            touched=targets_of(goal) | targets_of(settle) | (entry.targets if entry is not None else set()),
+            gone=image is None,
+            expiry=version,
+            settle=settle,
+            held=frozenset(rule.name for rule in self._keepers) - self._keeping
+            if ended and image is None
+            else frozenset(),
+            active=active,
+            learned=version or learned,
+        )
 
-    def _settled(self, source: str, entry: Entry | None, done: list[Change]) -> None:
-        """An entry that is right: what it owes, or that it should expire, still has to be seen to."""
+    def _settled(self, source: str, entry: Entry | None, done: list[Result]) -> None:
+        """Add the result for an entry that is right: what it owes, or that it should expire, still has to be seen to."""
         if entry is None:
             return
-        change = Change(source, "", entry.contributions, Evaluated(entry.contributions))
-        change.entry, change.known, change.goal, change.state = entry, True, entry.contributions, "applied"
-        change.touched = entry.targets
-        done.append(change)
+        change = Change(source, "", entry.contributions, Evaluated(entry.contributions), entry)
+        done.append(Result(change, "applied", entry.targets, may_owe=not entry.contributions or bool(entry.recent)))
 
-    def _publish(self, changes: Sequence[Change], deadline: Deadline, everything: bool) -> None:
+    def _publish(self, results: Sequence[Result], deadline: Deadline, everything: bool) -> None:
         try:
-            indebted = owing(self._store, changes)
+            indebted = owing(self._store, results)
         except Transient as error:
-            return self._fail({decode_key(change.source): None for change in changes}, error)
-        targets: set[Target] = set()
+            return self._fail({decode_key(result.change.source): None for result in results}, error)
+        targets = {target for entry in indebted.values() for target in (entry.targets if everything else entry.owed)}
         if everything:
-            targets = {target for change in changes for target in change.touched}
-        else:
-            for _, entry in indebted:
-                targets |= entry.owed
+            targets.update(*[result.touched for result in results])
         failures = self.publish(targets, deadline)
         pending = unpublished(failures)
-        published = [(change.source, entry, targets - pending) for change, entry in indebted]
+        published = [(source, entry, targets - pending) for source, entry in indebted.items()]
         for source, failure in forget(self._store, published, self._clock(), deadline, self._run).items():
             if isinstance(failure, InvalidRequest):
                 self._reject(None, refusal(str(failure)), source)

@@ -8,18 +8,26 @@ places in the code only. The text of an exception may quote values; it is in the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from traceback import format_tb
+from typing import TYPE_CHECKING, Literal
 
-from projections.engine.embeds import Push
-from projections.engine.ledger import Change
 from projections.engine.limits import refusal
-from projections.engine.plan import GROUP, INTERNAL, ITEM, TARGET, Rejected
 from projections.engine.store import ItemKey
 from projections.errors import BadInput, DamagedGroup, InvalidRequest, Misconfigured, Transient
 from projections.language.keys import encode_key
 
+if TYPE_CHECKING:
+    from projections.engine.changes import Refusal
+    from projections.engine.embeds import Push
+
 __all__ = [
+    "GROUP",
+    "INTERNAL",
+    "ITEM",
+    "TARGET",
+    "Fault",
+    "Rejected",
     "distinct",
     "internal",
     "internal_reason",
@@ -31,22 +39,52 @@ __all__ = [
     "trace_of",
 ]
 
+Fault = Literal["item", "target", "group", "internal"]
+"""Where the cause of a rejection is; "internal": in this program, not in the data."""
+
+ITEM: Fault = "item"
+TARGET: Fault = "target"
+GROUP: Fault = "group"
+INTERNAL: Fault = "internal"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that a rule could not use: permanent. `rule` is None if no rule could use it at all.
+
+    `key` is the item to refresh once the cause is removed. `fault` says where the cause is: in that "item" itself, in the
+    "target" item, in the "group" that the ledger keeps for the target, or in this program ("internal"; then `trace` has the
+    places in its code, without values). The sources whose records only led there are in `triggered_by`. Keys are encoded.
+    """
+
+    rule: str | None
+    reason: str
+    key: str | None = None
+    sequence: str | None = None
+    table: str | None = None
+    event: str | None = None
+    target: str | None = None
+    fault: Fault = ITEM
+    triggered_by: tuple[str, ...] = ()
+    trace: str = field(default="", compare=False)
+
+
 _MOST_FRAMES = 30
 """Calls of a trace, the innermost ones: those of an endless recursion are a thousand."""
 
 
-def refused(change: Change, rule: str, reason: str, sequence: str | None = None) -> Rejected:
+def refused(source: str, refusal: Refusal, sequence: str | None = None) -> Rejected:
     """Return the rejection of a change that the ledger cannot hold for a rule: by the item, or by a target's group."""
-    target = change.culprits.get(rule)
+    by_item = refusal.target is None
     return Rejected(
-        rule,
-        reason,
-        change.source,
+        refusal.rule,
+        refusal.reason,
+        source,
         sequence,
-        _table(change.source),
-        target=target,
-        fault=ITEM if target is None else GROUP,
-        triggered_by=() if target is None else (change.source,),
+        _table(source),
+        target=refusal.target,
+        fault=ITEM if by_item else GROUP,
+        triggered_by=() if by_item else (source,),
     )
 
 

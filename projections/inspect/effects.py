@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from itertools import chain
 from typing import Any, Literal, TypeAlias
 
-from projections.engine.ledger import Change
-from projections.engine.plan import Plan, Rejected, plan
-from projections.engine.processor import _in_order
-from projections.engine.records import Record, decode
-from projections.errors import BadInput
+from projections.engine.changes import Change
+from projections.engine.plan import Plan, plan
+from projections.engine.records import decode, decode_all
 from projections.language.contribution import Contributed
 from projections.language.keys import encode_key
 from projections.language.ordering import decode_order
@@ -59,20 +58,13 @@ class Effect:
 def effects(program: Program, records: Sequence[Mapping[str, Any]]) -> tuple[Effect, ...]:
     """Return the effects of a batch of stream records, as Lambda passes them. Raises UsageError for unknown tables."""
     tables = logical_names(program, records)
-    refused: list[Rejected] = []
-    decoded: list[Record] = []
-    for record in records:
-        try:
-            decoded.append(decode(record, tables, program.tables))
-        except BadInput as error:
-            refused.append(Rejected(None, str(error)))
-    made = plan(program, _in_order(decoded))
-    made.rejected[:0] = refused
-    return tuple(_effects(program, made))
+    decoded = decode_all(records, lambda record: decode(record, tables, program.tables))
+    made = plan(program, decoded.records)
+    return tuple(_effects(program, replace(made, rejected=[*decoded.rejected, *made.rejected])))
 
 
 def _effects(program: Program, made: Plan) -> Iterator[Effect]:
-    for change in (change for round_ in made.changes for change in round_):
+    for change in chain(*made.changes):
         yield from _contributions(program, change)
     for write in made.copies:
         for key, image in write.copies.items():

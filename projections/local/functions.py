@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from projections.aws.wiring import StreamHandler
-from projections.engine.processor import Outcome, Processor, Rejected
+from projections.engine.processor import Outcome, Processor
 from projections.engine.registry import LIVE, RuleState
+from projections.engine.rejections import Rejected
 from projections.engine.running import Run, one_by_one
 from projections.engine.store import Store
 from projections.language.program import Program

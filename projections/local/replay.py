@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from projections.aws.wiring import Processing, StreamHandler
-from projections.engine.processor import Outcome, Processor, Rejected
+from projections.engine.processor import Outcome, Processor
+from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey
 from projections.errors import ProjectionsError, UsageError
 from projections.local.event_source import Discard, Settings, Stream

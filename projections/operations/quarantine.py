@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from projections.engine.plan import GROUP, ITEM, Rejected
+from projections.engine.rejections import GROUP, ITEM, Rejected
 
 if TYPE_CHECKING:
     from projections.operations.redaction import Redaction

@@ -33,8 +33,8 @@ from projections.engine.store import ItemKey, Missing, Store, Update
 from projections.errors import ConditionFailed, Misconfigured, StoreError
 
 if TYPE_CHECKING:
-    from projections.engine.plan import Rejected
     from projections.engine.processor import Outcome
+    from projections.engine.rejections import Rejected
     from projections.operations.audit import Audited
     from projections.operations.worker import Work
 

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline, OutOfTime
-from projections.engine.embeds import CHILDREN_PER_PAGE, Embedder, Push
+from projections.engine.embeds import CHILDREN_PER_PAGE, SETTLE_SECONDS, Embedder, Push
 from projections.engine.guards import Guards
 from projections.engine.leases import name_of_lease
-from projections.engine.plan import INTERNAL, Rejected
-from projections.engine.processor import OUTDATED, SETTLE_SECONDS
+from projections.engine.processor import OUTDATED
 from projections.engine.records import WHOLE_BATCH
 from projections.engine.registry import LIVE, Registry, RegistrySnapshot, RuleState
-from projections.engine.rejections import of_child
+from projections.engine.rejections import INTERNAL, Rejected, of_child
 from projections.engine.running import Run, one_by_one
 from projections.engine.store import Store
 from projections.errors import BadInput, Misconfigured, StoreError, Transient

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from projections.engine.processor import Outcome, Rejected
+from projections.engine.processor import Outcome
+from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Update
 from projections.errors import InvalidRequest, UsageError
 from projections.language.keys import decode_key

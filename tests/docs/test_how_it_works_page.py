@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from guide import DOCS, ROOT, blocks, examples, headings
 
-from projections.engine import embeds, ledger, processor, recent, records
+from projections.engine import embeds, ledger, recent, records
 from projections.engine.store import Image
 from projections.language.loader import loads
 from projections.language.program import Program
@@ -127,7 +127,7 @@ def test_the_mutants_it_names_are_those_that_are_caught() -> None:
     ("words", "number"),
     [
         ("{} actions, one request", ledger.MOST_ACTIONS),
-        ("the second time after {} seconds", int(processor.SETTLE_SECONDS)),
+        ("the second time after {} seconds", int(embeds.SETTLE_SECONDS)),
         ("query the children, {} a page", embeds.CHILDREN_PER_PAGE),
         ("update children, {} a request", embeds._AT_ONCE),
         ("stays for {} days as a tombstone", recent.TOMBSTONE_SECONDS // 86400),

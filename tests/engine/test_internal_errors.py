@@ -76,7 +76,7 @@ def test_the_trace_has_places_in_the_code_and_no_values(stage: str) -> None:
     world.like(1, 2)
     world.deliver()
     (one,) = world.rejected
-    assert "in apply_singly" in one.trace
+    assert "in _process_singly" in one.trace
     assert one.trace.endswith("KeyError")
     assert "'a bug'" not in one.trace
 

@@ -18,9 +18,10 @@ from hypothesis import HealthCheck, Phase, assume, given, note, settings
 from hypothesis import strategies as st
 
 from projections.engine.ledger_items import Entry, member_key
-from projections.engine.plan import Rejected, plan
+from projections.engine.plan import plan
 from projections.engine.processor import Processor
 from projections.engine.records import decode
+from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import InvalidRequest, RulesError
 from projections.language.keys import encode_key

@@ -18,8 +18,9 @@ from cfnlint.decode import decode
 
 from projections.aws.wiring import StreamHandler, at_once
 from projections.engine.counters import COUNTS
-from projections.engine.processor import Outcome, Rejected
+from projections.engine.processor import Outcome
 from projections.engine.registry import REGISTRY
+from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey, Update, Write
 from projections.errors import (
     ConditionFailed,

@@ -22,8 +22,9 @@ from typing import Any
 import pytest
 
 from projections.aws.wiring import StreamHandler
-from projections.engine.processor import Outcome, Processor, Rejected
+from projections.engine.processor import Outcome, Processor
 from projections.engine.records import decode
+from projections.engine.rejections import Rejected
 from projections.engine.store import Image
 from projections.errors import BadInput, InvalidRequest, Transient
 from projections.language.loader import load, loads

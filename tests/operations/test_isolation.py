@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from projections.engine import copies, embeds, indexes, refresh
-from projections.engine.plan import Rejected
+from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey
 from projections.language.program import Program
 from projections.operations import audit

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from moto import mock_aws
 
 from projections.aws.queues import MAX_BYTES, Queue
-from projections.engine.processor import Rejected
+from projections.engine.rejections import Rejected
 from projections.errors import InvalidRequest, Misconfigured, Transient
 from projections.operations.quarantine import Quarantine
 

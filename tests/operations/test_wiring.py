@@ -21,7 +21,8 @@ from projections.aws.wiring import (
     stream_from_environment,
     worker_from_environment,
 )
-from projections.engine.processor import Outcome, Rejected
+from projections.engine.processor import Outcome
+from projections.engine.rejections import Rejected
 from projections.errors import Misconfigured, Transient
 from projections.language.loader import load
 from projections.operations.pacing import Pacer

@@ -13,8 +13,8 @@ from moto import mock_aws
 from projections.aws.queues import Queue
 from projections.engine.deadline import OutOfTime
 from projections.engine.embeds import Embedder, Push
-from projections.engine.plan import Rejected
 from projections.engine.records import stream_label, version_of
+from projections.engine.rejections import Rejected
 from projections.engine.store import Update, Write
 from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreError, Transient
 from projections.operations import tasks

@@ -12,8 +12,8 @@ from typing import Any
 from projections.aws.clients import client
 from projections.aws.streams import StreamReader
 from projections.dev.followed import Followed
-from projections.engine.processor import Rejected
 from projections.engine.registry import FILLING
+from projections.engine.rejections import Rejected
 from projections.language.program import Program
 from projections.language.values import plain_item, wire
 from projections.local.functions import Functions

@@ -23,17 +23,25 @@ from projections.engine import (
     groups,
     guards,
     indexes,
+    item_writes,
     kinds,
-    ledger,
     plan,
-    processor,
+    prediction,
     publishing,
     rebuild,
+    records,
     refresh,
     registry,
+    steps,
+    transactions,
 )
+from projections.engine.aggregation import Aggregation
+from projections.engine.attempts import Attempt
+from projections.engine.changes import Change, targets_of
 from projections.engine.guards import as_read
-from projections.engine.store import AllOf, Below, Condition, Equal, Exists, Missing, Update
+from projections.engine.report import Report, in_numbers
+from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, Exists, Missing, Update
+from projections.engine.transactions import Transactions
 from projections.errors import Occupied
 from projections.language.contribution import canonical_text
 from projections.language.loader import load
@@ -247,62 +255,64 @@ def index_attributes_bring_items_back_to_life() -> Iterator[None]:
 
 
 @contextmanager
-def learning(learn: Callable[[ledger.Change, set[Any]], None]) -> Iterator[None]:
-    """Something else to be learnt from a cancelled transaction: `learn` gets each change, and what it touched before."""
-    original = ledger.Ledger._learn
+def learning(learn: Callable[[Attempt, set[Any]], None]) -> Iterator[None]:
+    """Something else to be learnt from a cancelled transaction: `learn` gets each attempt, and what it touched before."""
+    original = Transactions._learn
 
-    def instead(self: Any, cancelled: Any, roles: Any) -> None:
-        changes = [(role, set(role.touched)) for role in roles if isinstance(role, ledger.Change)]
-        original(self, cancelled, roles)
-        for change, touched in changes:
-            learn(change, touched)
+    def instead(self: Any, cancelled: Any, roles: Any) -> bool:
+        attempts = [(role, set(role.touched)) for role in roles if isinstance(role, Attempt)]
+        changed = original(self, cancelled, roles)
+        for attempt, touched in attempts:
+            learn(attempt, touched)
+        return changed
 
-    with patch.object(ledger.Ledger, "_learn", instead):
+    with patch.object(Transactions, "_learn", instead):
+        yield
+
+
+@contextmanager
+def entry_conditions(condition: Callable[[Attempt, Callable[[Attempt], Condition]], Condition]) -> Iterator[None]:
+    """Another condition on the entries that are written, from the attempt and the engine's own condition."""
+    original = transactions.entry_condition
+    with patch.object(transactions, "entry_condition", lambda attempt: condition(attempt, original)):
         yield
 
 
 @mutant("aggregates", abandon=0.1, freeze=0.1, faults=30, batch=1, writes=60, seed=20)
 def entries_are_committed_whatever_version_they_have() -> Iterator[None]:
-    original = ledger._entry_condition
+    def condition(attempt: Attempt, original: Callable[[Attempt], Condition]) -> Condition:
+        if attempt.known:
+            return original(attempt)
+        predicted = Equal(("contributions",), {"S": canonical_text(attempt.before)})
+        return predicted if attempt.before else AnyOf((Missing(("pk",)), predicted))
 
-    def condition(change: ledger.Change) -> Condition:
-        if change.known:
-            return original(change)
-        predicted = Equal(("contributions",), {"S": canonical_text(change.before)})
-        return predicted if change.before else ledger.AnyOf((Missing(("pk",)), predicted))
-
-    with patch.object(ledger, "_entry_condition", condition):
+    with entry_conditions(condition):
         yield
 
 
 @mutant("aggregates", seed=2)
 def entries_are_committed_whatever_they_say() -> Iterator[None]:
-    original = ledger._entry_condition
+    def condition(attempt: Attempt, original: Callable[[Attempt], Condition]) -> Condition:
+        if attempt.known:
+            return original(attempt)
+        older = Below(("version",), {"S": attempt.change.version})
+        return older if attempt.before else AnyOf((Missing(("pk",)), older))
 
-    def condition(change: ledger.Change) -> Condition:
-        if change.known:
-            return original(change)
-        older = Below(("version",), {"S": change.version})
-        return older if change.before else ledger.AnyOf((Missing(("pk",)), older))
-
-    with patch.object(ledger, "_entry_condition", condition):
+    with entry_conditions(condition):
         yield
 
 
 @mutant("aggregates", seed=28)
 def a_found_entry_is_overwritten_without_a_condition() -> Iterator[None]:
-    original = ledger._entry_condition
-    with patch.object(
-        ledger, "_entry_condition", lambda change: Exists(("pk",)) if change.entry is not None else original(change)
-    ):
+    with entry_conditions(lambda one, original: Exists(("pk",)) if one.entry is not None else original(one)):
         yield
 
 
 @mutant("aggregates", abandon=0.1, faults=30, seed=72)
 def late_changes_are_applied() -> Iterator[None]:
-    def learn(change: ledger.Change, touched: set[Any]) -> None:
-        if change.entry is not None and change.entry.version > change.version:
-            change.state = "pending"
+    def learn(attempt: Attempt, touched: set[Any]) -> None:
+        if attempt.entry is not None and attempt.entry.version > attempt.change.version:
+            attempt.state = "pending"
 
     with learning(learn):
         yield
@@ -312,11 +322,12 @@ def late_changes_are_applied() -> Iterator[None]:
 
 
 @contextmanager
-def planned(change: Callable[[Any], Any]) -> Iterator[None]:
+def planned(change: Callable[[Change], Change | None]) -> Iterator[None]:
+    """Other changes than the planned ones; None for a change that is left out."""
     original = plan._changes
 
     def changes(*arguments: Any) -> Any:
-        return [[one for one in wave if change(one)] for wave in original(*arguments)]
+        return [[one for one in map(change, some) if one is not None] for some in original(*arguments)]
 
     with patch.object(plan, "_changes", changes):
         yield
@@ -324,7 +335,7 @@ def planned(change: Callable[[Any], Any]) -> Iterator[None]:
 
 @mutant("aggregates", batch=10, burst=0.9, die=0.1, faults=30, seed=18)
 def changes_that_cancel_out_are_skipped() -> Iterator[None]:
-    with planned(lambda one: one.before != one.after.contributions):
+    with planned(lambda one: one if one.before != one.after.contributions else None):
         yield
 
 
@@ -339,22 +350,27 @@ def changes_that_cancel_out_are_skipped() -> Iterator[None]:
     rare=("tests.engine.test_refresh", "test_nothing_that_is_counted_is_published_by_a_scan_but_what_is_taken_back_is"),
 )
 def targets_between_the_first_and_the_last_are_neither_published_nor_found() -> Iterator[None]:
-    def only(one: ledger.Change) -> bool:
-        one.touched = plan._targets(one.before) | plan._targets(one.after.contributions)
-        return True
+    def only(one: Change) -> Change:
+        return one._replace(touched=targets_of(one.before) | targets_of(one.after.contributions))
 
-    def learn(change: ledger.Change, touched: set[Any]) -> None:
-        change.touched = touched
+    def learn(attempt: Attempt, touched: set[Any]) -> None:
+        attempt.touched = touched
 
-    with planned(only), patch.object(ledger, "_retracted", lambda *_: set()), learning(learn):
+    def nothing(*_: Any) -> set[Any]:
+        return set()
+
+    with (
+        planned(only),
+        patch.object(prediction, "retracted", nothing),
+        patch.object(steps, "retracted", nothing),
+        learning(learn),
+    ):
         yield
 
 
 @mutant("expiry", seed=48)
 def changes_are_compacted_across_an_expiry() -> Iterator[None]:
-    with reworded(
-        plan, "_changes", ("if change is None or settle or left or change.settle or change.held:", "if change is None:")
-    ):
+    with patch.object(plan, "_separate", lambda *_: False):
         yield
 
 
@@ -370,14 +386,12 @@ def a_copy_keeps_what_an_earlier_image_of_the_batch_had() -> Iterator[None]:
 
 @mutant("aggregates", seed=16)
 def duplicates_are_not_published() -> Iterator[None]:
-    original = processor._Batch._publish
+    original = Aggregation.publish
 
-    def publish(self: Any, changes: Any, publisher: Any) -> None:
-        applied = [change for change in changes if change.state == "applied"]
-        if applied:
-            original(self, applied, publisher)
+    def publish(self: Any, results: Any) -> Any:
+        return original(self, [result for result in results if result.state == "applied"])
 
-    with patch.object(processor._Batch, "_publish", publish):
+    with patch.object(Aggregation, "publish", publish):
         yield
 
 
@@ -571,13 +585,13 @@ def nothing_is_pulled_when_a_child_changes_its_parent() -> Iterator[None]:
 
 @mutant("social")
 def failures_are_not_reported() -> Iterator[None]:
-    with patch.object(processor._Batch, "_fail", lambda *_: None):
+    with patch.object(Report, "fail", lambda *_: None):
         yield
 
 
 @mutant("social", seed=25)
 def the_highest_failure_is_reported() -> Iterator[None]:
-    with patch.object(processor, "min", max, create=True):
+    with patch.object(Report, "_first_failure", lambda self: max(self._failures, key=in_numbers, default=None)):
         yield
 
 
@@ -607,12 +621,7 @@ def a_refresh_reads_the_item_before_its_entry() -> Iterator[None]:
 
 @mutant("aggregates", refreshes=5, freeze=0.1, faults=30, seed=10)
 def a_refresh_commits_whatever_the_entry_says_by_then() -> Iterator[None]:
-    original = ledger._entry_condition
-
-    def condition(change: ledger.Change) -> Condition:
-        return ALWAYS if change.known and not change.version else original(change)
-
-    with patch.object(ledger, "_entry_condition", condition):
+    with entry_conditions(lambda one, original: ALWAYS if one.change.is_refresh else original(one)):
         yield
 
 
@@ -627,7 +636,7 @@ def entries_move_without_their_generation() -> Iterator[None]:
 
 @mutant("aggregates", rebuilds=3, freeze=0.1, faults=30, seed=3)
 def a_group_is_rebuilt_and_the_old_one_not_closed() -> Iterator[None]:
-    with patch.object(ledger, "_OPEN", ALWAYS):
+    with patch.object(transactions, "_OPEN", ALWAYS):
         yield
 
 
@@ -765,7 +774,7 @@ def excluded_values_in_match_are_no_part_of_the_condition() -> Iterator[None]:
 def index_attributes_are_written_whatever_the_kind() -> Iterator[None]:
     with kindless(indexes, "write_index", "items."):
         written = indexes.write_index
-        with patch.object(processor, "write_index", written), patch.object(refresh, "write_index", written):
+        with patch.object(item_writes, "write_index", written), patch.object(refresh, "write_index", written):
             yield
 
 
@@ -805,13 +814,13 @@ def a_derived_item_overwrites_an_item_of_another_kind() -> Iterator[None]:
 
 @mutant("adoption", occupy=True, seed=1)
 def an_occupied_key_is_not_reported() -> Iterator[None]:
-    failed = processor._Batch._failed
+    refuse = Report.refuse
 
     def silent(self: Any, sequences: Any, error: Any, **names: Any) -> None:
         if not isinstance(error, Occupied):
-            failed(self, sequences, error, **names)
+            refuse(self, sequences, error, **names)
 
-    with patch.object(processor._Batch, "_failed", silent):
+    with patch.object(Report, "refuse", silent):
         yield
 
 
@@ -963,7 +972,7 @@ def the_number_that_a_guard_names_is_not_looked_at() -> Iterator[None]:
 @mutant("aggregates", restore=True, reuse=0.9, rebuilds=3, seed=507)
 def a_generation_that_the_ledger_has_lost_is_believed_in() -> Iterator[None]:
     with (
-        patch.object(ledger.Ledger, "_remembered", lambda *_: False),
+        patch.object(Transactions, "_remembered", lambda *_: False),
         reworded(groups, "read_groups", ("if item is None and open_now[target] and target not in named:", "if False:")),
         patch.object(publishing, "read_groups", lambda *arguments: groups.read_groups(*arguments)),
     ):
@@ -972,7 +981,7 @@ def a_generation_that_the_ledger_has_lost_is_believed_in() -> Iterator[None]:
 
 @mutant("aggregates", outage=True, seed=458)
 def a_stream_that_begins_anew_is_taken_for_the_one_before() -> Iterator[None]:
-    with reworded(processor, "decode", ("label = fixed_label or label or", 'label = "" or')):
+    with patch.object(records, "_label", lambda fixed, own, known: known):
         yield
 
 

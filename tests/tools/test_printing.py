@@ -20,7 +20,7 @@ from yaml import safe_load
 
 from projections import terminal as render
 from projections.cli.main import COMMANDS, cli
-from projections.engine.plan import Rejected
+from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
 from projections.operations.quarantine import Quarantine

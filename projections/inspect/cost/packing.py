@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from projections.engine import packing
+from projections.engine.attempts import MOST_ACTIONS, Attempt
+from projections.engine.changes import Change
 from projections.engine.delta import Piece
-from projections.engine.ledger import MOST_ACTIONS, Change, _lanes, _pack
 from projections.language.contribution import Evaluated
 
 __all__ = ["Packed", "Pieces", "Shape", "pack"]
@@ -82,7 +84,7 @@ def pack(counts: Mapping[Shape, float]) -> Packed:
 
 
 def _whole(counts: Mapping[Shape, int]) -> Packed:
-    changes: list[Change] = []
+    changes: list[Attempt] = []
     packed = Packed()
     for shape, count in counts.items():
         for number in range(count):
@@ -101,9 +103,9 @@ def _whole(counts: Mapping[Shape, int]) -> Packed:
             packed.actions += change.actions + steps - 1
             packed.groups.update(rule for rule, _ in change.pieces)
             packed.targets.update(rule for rule, _ in change.pieces)
-    transactions = _pack(changes)
+    transactions = packing.pack(changes)
     packed.transactions += len(transactions)
-    packed.row = max([packed.row, *(float(len(lane)) for lane in _lanes(transactions))], default=0.0)
+    packed.row = max([packed.row, *(float(len(lane)) for lane in packing.lanes(transactions))], default=0.0)
     for transaction in transactions:
         packed.actions += transaction.actions
         packed.groups.update(rule for rule, _ in sorted(transaction.groups))
@@ -111,9 +113,9 @@ def _whole(counts: Mapping[Shape, int]) -> Packed:
     return packed
 
 
-def _change(shape: Shape, number: int) -> Change:
-    """A change as the ledger has it once its entry is predicted; what it contributes does not matter for packing."""
-    change = Change(f"{shape.name} {number}", "1", {}, Evaluated({}))
+def _change(shape: Shape, number: int) -> Attempt:
+    """An attempt as the ledger has it once its entry is predicted; what it contributes does not matter for packing."""
+    change = Attempt(Change(f"{shape.name} {number}", "1", {}, Evaluated({})))
     for pieces in shape.pieces:
         for position in range(pieces.targets * (2 if pieces.twice else 1)):
             place = number * pieces.targets * (2 if pieces.twice else 1) + position

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.plan import Rejected
+from projections.engine.rejections import Rejected
 from projections.inspect.explain.records import RecordTold, tell_record
 from projections.inspect.explain.requests import RequestTold, coalesced, tell_requests
 from projections.inspect.explain.words import key_words, stream_version

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 from projections.engine.delta import SETTLED
@@ -109,7 +110,7 @@ class _Causes:
         self._sources: dict[str, list[int]] = {}
         self._targets: dict[tuple[str, str], list[int]] = {}
         made = batch.plan
-        for change in (change for wave in made.changes for change in wave):
+        for change in chain(*made.changes):
             for sequence in change.sequences:
                 self._add(self._sources, change.source, sequence)
                 for target in change.touched:
@@ -244,7 +245,6 @@ def coalesced(batch: Batch) -> list[tuple[str, tuple[int, ...]]]:
             numbers.setdefault(decoded.record.sequence, []).append(number)
     return [
         (change.source, tuple(number for sequence in change.sequences for number in numbers[sequence]))
-        for wave in batch.plan.changes
-        for change in wave
+        for change in chain(*batch.plan.changes)
         if len(change.sequences) > 1
     ]

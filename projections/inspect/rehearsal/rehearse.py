@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from projections.engine.guards import Guards
-from projections.engine.plan import Plan, Rejected, plan
-from projections.engine.processor import Outcome, Processor, _in_order
-from projections.engine.records import Record, decode
+from projections.engine.plan import Plan, plan
+from projections.engine.processor import Outcome, Processor
+from projections.engine.records import Record, decode, in_order
 from projections.engine.registry import Registry
+from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey
 from projections.errors import BadInput, ProjectionsError
 from projections.inspect.rehearsal.invocation import Invocation
@@ -86,7 +87,7 @@ def rehearse(
     guards = Guards(program, Registry(program, tables.store).read_or_create().ledger)
     records = [_adopted(program, guards, record, names) for record in records]
     decoded = [_decoded(program, record, names) for record in records]
-    known = _in_order([one.record for one in decoded if one.record is not None])
+    known = in_order([one.record for one in decoded if one.record is not None])
     assumed = set_stage(program, tables, guards, known, plan(program, known, guards))
     assert isinstance(tables.store, MemoryStore)
     store = RecordingStore(tables.store, projections)
@@ -112,7 +113,7 @@ def rehearse(
             )
         for batch in _batches(waiting, batch_size):
             decoded = [_decoded(program, record, names) for record in batch]
-            made = plan(program, _in_order([one.record for one in decoded if one.record is not None]), guards)
+            made = plan(program, in_order([one.record for one in decoded if one.record is not None]), guards)
             invocation.begin()
             outcome = processor.process(batch, remaining=invocation.remaining)
             result.batches.append(Batch(number, decoded, made, store.taken(), outcome, tuple(rejected)))

@@ -11,13 +11,15 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import chain
 
+from projections.engine.changes import Change, targets_of
 from projections.engine.copies import copies_of
 from projections.engine.deadline import Deadline
 from projections.engine.delta import WIDE
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
-from projections.engine.ledger import Change, Ledger
+from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import Target, group_key, member_key
 from projections.engine.plan import Plan
 from projections.engine.processor import Processor
@@ -67,7 +69,7 @@ def set_stage(
     earlier = _entries(program, tables, shown)
     _copies(program, tables, guards, shown)
     assumed = _assume(program, tables, shown, made)
-    touched = {target for wave in made.changes for change in wave for target in change.touched}
+    touched = {target for change in chain(*made.changes) for target in change.touched}
     texts = {encode_key(key) for key in shown}
     for key, item in shown.items():
         # where the records show how the item came about, what is on it came of them
@@ -130,7 +132,7 @@ def _entries(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Sh
         if evaluated.contributions:
             changes.append(Change(encode_key(key), _before(item.first.version), {}, evaluated))
     Ledger(program, tables.store, chance=lambda: 0.5).commit(changes, _deadline())
-    return {target for change in changes for target in change.pieces}
+    return {target for change in changes for target in targets_of(change.after.contributions)}
 
 
 def _copies(program: Program, tables: MemoryTables, guards: Guards, shown: Mapping[ItemKey, _Shown]) -> None:
@@ -149,7 +151,7 @@ def _assume(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Sho
     """Targets that rules publish on but do not create, and that neither the events show nor their copies make."""
     copied = {target for copy in made.copies for target in (*copy.copies, *copy.others)}
     assumed = []
-    for target in sorted({target for wave in made.changes for change in wave for target in change.touched}):
+    for target in sorted({target for change in chain(*made.changes) for target in change.touched}):
         rule, key = program.recorded.get(target[0]), decode_key(target[1])
         if rule is None or rule.creates or key in shown or key in copied:
             continue

@@ -22,10 +22,9 @@ from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.ledger_items import CLOSED, Target
-from projections.engine.plan import Rejected
 from projections.engine.refresh import Refresher
 from projections.engine.registry import FILLING, Registry, RegistrySnapshot
-from projections.engine.rejections import rejection
+from projections.engine.rejections import Rejected, rejection
 from projections.engine.running import Run as RunPieces
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Misconfigured, Transient

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from projections.engine.deadline import Deadline
-from projections.engine.plan import Rejected
+from projections.engine.rejections import Rejected
 from projections.errors import Transient
 from projections.operations.backfill.backfill import Backfill, Done
 from projections.operations.backfill.progress import Run, Segment

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.plan import GROUP
+from projections.engine.rejections import GROUP
 from projections.engine.store import Image, ItemKey, Store, Update, Value, all_items
 from projections.language.keys import ItemKey as Key
 from projections.language.keys import encode_key

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline
-from projections.engine.embeds import Push
+from projections.engine.embeds import SETTLE_SECONDS, Push
 from projections.engine.groups import Generations
-from projections.engine.processor import SETTLE_SECONDS
 from projections.engine.refresh import Refresher, Told
 from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import internal_reason

@@ -26,11 +26,10 @@ from projections.engine.groups import Generations
 from projections.engine.indexes import index_write, write_index
 from projections.engine.leases import name_of_lease
 from projections.engine.ledger_items import LEDGER, Target
-from projections.engine.plan import GROUP as IN_GROUP
-from projections.engine.plan import Rejected
 from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RegistrySnapshot
-from projections.engine.rejections import internal_reason
+from projections.engine.rejections import GROUP as IN_GROUP
+from projections.engine.rejections import Rejected, internal_reason
 from projections.engine.running import Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, Misconfigured, Transient, UsageError

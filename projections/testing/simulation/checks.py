@@ -9,9 +9,10 @@ from typing import Any
 
 from projections.engine.guards import at_of, by_of
 from projections.engine.indexes import index_write
-from projections.engine.plan import Rejected, plan
+from projections.engine.plan import plan
 from projections.engine.records import decode
 from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
+from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
 from projections.language.embeds import EmbedRule

@@ -8,7 +8,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from projections.aws.wiring import StreamHandler
-from projections.engine.processor import Processor, Rejected
+from projections.engine.processor import Processor
+from projections.engine.rejections import Rejected
 from projections.engine.running import Run, one_by_one
 from projections.local.event_source import Batch
 from projections.operations.pacing import Pacer

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from projections.engine import ledger, registry
-from projections.engine.processor import Rejected
+from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Write
 from projections.local.event_source import Batch
 from projections.local.event_source import Mapping as EventSourceMapping

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from projections.engine.processor import Rejected
 from projections.engine.registry import PROVISIONAL, Registry
+from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey
 from projections.language.keys import encode_key
 from projections.operations.backfill.progress import Progress

@@ -7,8 +7,8 @@ from functools import partial
 from random import Random
 
 from projections.engine.groups import Generations
-from projections.engine.processor import Rejected
 from projections.engine.registry import Replaced
+from projections.engine.rejections import Rejected
 from projections.errors import Misconfigured, Transient, UsageError
 from projections.testing.simulation.deployment import Deployment
 from projections.testing.simulation.fault_plan import FaultPlan

@@ -8,13 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from projections.engine.deadline import Deadline
-from projections.engine.embeds import Push
+from projections.engine.embeds import SETTLE_SECONDS, Push
 from projections.engine.groups import Generations
 from projections.engine.ledger_items import Entry
-from projections.engine.plan import Rejected
-from projections.engine.processor import SETTLE_SECONDS
 from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RuleState
+from projections.engine.rejections import Rejected
 from projections.engine.running import Run
 from projections.engine.store import ItemKey, Store
 from projections.errors import Transient

@@ -9,7 +9,7 @@ from typing import Any
 
 from greenlet import getcurrent
 
-from projections.engine.processor import SETTLE_SECONDS
+from projections.engine.embeds import SETTLE_SECONDS
 from projections.local.functions import LONGEST_CHAIN
 from projections.testing.simulation.workers import Thread, carry_out
 

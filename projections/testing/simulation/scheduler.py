@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from greenlet import getcurrent
 
-from projections.engine.processor import SETTLE_SECONDS
+from projections.engine.embeds import SETTLE_SECONDS
 from projections.engine.store import Delete, Write
 from projections.local.tables import LEDGER
 from projections.testing.simulation.fault_plan import FaultPlan

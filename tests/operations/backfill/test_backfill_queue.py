@@ -12,8 +12,8 @@ import pytest
 
 from projections.engine.deadline import Deadline, OutOfTime
 from projections.engine.embeds import Push
-from projections.engine.plan import Rejected
 from projections.engine.registry import FILLING, LIVE
+from projections.engine.rejections import Rejected
 from projections.errors import BadInput, Transient
 from projections.operations.backfill import queued
 from projections.operations.backfill.progress import Run

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from projections.engine.embeds import Push
-from projections.engine.processor import Rejected
+from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey, Schema
 from projections.local.event_source.discard import Discard
 from projections.operations.quarantine import message

@@ -1,0 +1,135 @@
+"""Attempts at changes: what is known of the entry, and the difference to commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from projections.engine.changes import Change, ChangeState, Refusal, Result
+from projections.engine.delta import Piece
+from projections.engine.groups import Generations
+from projections.engine.ledger_items import Entry, Target
+from projections.engine.store import Image, ItemKey
+from projections.errors import StoreError
+from projections.language.contribution import Contributions
+
+__all__ = ["MOST_ACTIONS", "MOST_BYTES", "Attempt", "fail"]
+
+MOST_ACTIONS = 100
+"""Actions of a transaction (a limit of DynamoDB)."""
+
+MOST_BYTES = 3_500_000
+"""DynamoDB takes 4 MB a transaction; ours are estimated, so they stay well below."""
+
+_FIRST = Generations()
+
+
+class Attempt:
+    """A change while it is being committed.
+
+    `entry` is the entry as it was found; until it is `known`, `before` is a prediction of its contributions. `pieces`,
+    `goal` and `retracted` are the difference to commit, as of the generations `opened`: what is written must be about these.
+    """
+
+    __slots__ = (
+        "actions",
+        "before",
+        "before_text",
+        "change",
+        "culprits",
+        "entry",
+        "error",
+        "goal",
+        "known",
+        "left",
+        "most_actions",
+        "not_extreme",
+        "opened",
+        "pieces",
+        "refused",
+        "retracted",
+        "settle",
+        "size",
+        "state",
+        "text",
+        "touched",
+    )
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.entry = change.entry
+        self.known = change.is_refresh
+        self.state: Literal["pending"] | ChangeState = "pending"
+        self.error: StoreError | None = None
+        self.refused: dict[str, str] = {}
+        """Rules whose contribution the ledger cannot hold, with the reason, in the order of their names."""
+        self.culprits: dict[str, str] = {}
+        """For some of these rules, the targets whose groups cannot take the contribution."""
+        self.touched: set[Target] = set(change.touched)
+        self.not_extreme: set[ItemKey] = set()
+        """Extremes that were found not to be exceeded: they are not written."""
+        self.settle = change.settle
+        self.left: frozenset[str] = frozenset()
+        """Rules in `settle` because of an earlier expiry, which left their part in the entry."""
+        self.opened = _FIRST
+        self.before: Contributions = change.before
+        self.before_text = "{}"
+        self.goal: Contributions = {}
+        self.text = "{}"
+        """The goal as the entry will have it."""
+        self.retracted: set[str] = set()
+        """Targets that change and that the entry does not name afterwards, as elements of `recent`."""
+        self.pieces: dict[Target, Piece] = {}
+        self.actions = 1
+        """Actions of a transaction that the pieces take."""
+        self.most_actions = MOST_ACTIONS
+        """Actions that a transaction takes."""
+        self.size = 0
+        """About how many bytes of a transaction the pieces take."""
+
+    @property
+    def held(self) -> Contributions:
+        """What the entry is known to hold."""
+        return self.entry.contributions if self.entry is not None else {}
+
+    @property
+    def fits(self) -> bool:
+        """Whether one transaction is enough."""
+        return self.actions <= self.most_actions and self.size <= MOST_BYTES
+
+    def found(self, item: Image | None) -> bool:
+        """Record the entry as it is. Return whether it is as new as the change, which is a duplicate then.
+
+        What was refused then is reported again: the invocation that committed it may have ended before it reported that.
+        """
+        self.known = True
+        self.entry = entry = Entry.read(item) if item else None
+        if entry is None:
+            return False
+        self.touched |= entry.targets
+        if self.change.is_refresh or entry.version < self.change.version:
+            return False
+        self.state = "duplicate"
+        if entry.version == self.change.version:
+            self.refused = dict(sorted(entry.refused.items()))
+        return True
+
+    def result(self) -> Result:
+        """Return what became of the change."""
+        assert self.state != "pending"
+        entry = self.entry
+        return Result(
+            self.change,
+            self.state,
+            self.touched,
+            may_owe=bool(self.retracted or not self.goal or (entry is not None and entry.recent)),
+            refused=tuple(Refusal(rule, reason, self.culprits.get(rule)) for rule, reason in self.refused.items()),
+            error=self.error,
+        )
+
+
+def fail(attempts: Iterable[Attempt], error: StoreError) -> None:
+    """End the attempts that are pending."""
+    for attempt in attempts:
+        if attempt.state == "pending":
+            attempt.state, attempt.error = "failed", error

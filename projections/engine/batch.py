@@ -1,0 +1,75 @@
+"""What the stages of a batch work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from projections.engine.deadline import Deadline
+from projections.engine.embeds import Push
+from projections.engine.groups import Generations
+from projections.engine.guards import Guards
+from projections.engine.publishing import Publisher
+from projections.engine.registry import Registry, RegistrySnapshot
+from projections.engine.rejections import Rejected
+from projections.engine.report import Report
+from projections.engine.running import Run
+from projections.engine.store import Store
+from projections.errors import InvalidRequest, Transient
+from projections.language.program import Program
+
+__all__ = ["Admitted", "Setup"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What every batch of a processor works with; see `Processor` for the fields. It outlives the batches."""
+
+    program: Program
+    store: Store
+    tables: Mapping[str, str]
+    labels: Mapping[str, str]
+    fixed_label: str
+    quarantine: Callable[[Sequence[Rejected]], None] | None
+    run: Run[Any]
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    chance: Callable[[], float]
+    tasks: Callable[[Push, float], None] | None
+    pace: Callable[[int], None]
+    generations: Generations
+    registry: Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A batch whose rules are active, as the registry was when it was read: what the later stages work with."""
+
+    setup: Setup
+    snapshot: RegistrySnapshot
+    guards: Guards
+    deadline: Deadline
+    report: Report
+
+    def publisher(self, run: Run[Any] | None = None) -> Publisher:
+        """Return a publisher; `run` replaces that of the batch."""
+        return Publisher(
+            self.setup.program,
+            self.setup.store,
+            self.setup.generations,
+            guards=self.guards,
+            run=run or self.setup.run,
+            counters=self.report.counters,
+            publishes=self.snapshot.publishes,
+        )
+
+    def attempt(self, work: Callable[[], None], sequence: str, rule: str, key: str) -> None:
+        """Do one independent piece of work for a record, again while it fails for a reason that passes, and report it."""
+        if self.deadline.over:
+            return self.report.fail([sequence], str(self.deadline.out_of_time))
+        try:
+            self.deadline.retry(work)
+        except (Transient, InvalidRequest) as error:
+            self.report.refuse([sequence], error, rule=rule, key=key)
+        return None

@@ -1,0 +1,92 @@
+"""What the ledger is asked to commit, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from projections.engine.ledger_items import Entry, Target
+from projections.errors import StoreError
+from projections.language.contribution import Contributions, Evaluated
+
+__all__ = ["Change", "ChangeState", "Refusal", "Result", "targets_of"]
+
+ChangeState = Literal["applied", "duplicate", "moved", "failed"]
+"""What became of a change. Duplicate: the entry is as new as the change. Moved: the entry of a refresh is not as it was
+read, and nothing was done. Failed: not done, and `error` has the reason."""
+
+_NOTHING: Contributions = {}
+
+
+class Change(NamedTuple):
+    """What one source item contributed before and contributes after some records, as of a version.
+
+    `version` is empty for a refresh: it leaves the entry's version as it is, and is made from an entry that was read before
+    the source item was (`entry`; None if there was none). For other changes the entry is not known yet, and `before`
+    predicts it from the old image.
+    """
+
+    source: str
+    version: str
+    before: Contributions
+    after: Evaluated
+    entry: Entry | None = None
+    touched: Set[Target] = frozenset()
+    """All targets that the item contributed to at some time within the records."""
+    sequences: tuple[str, ...] = ()
+    """The sequence numbers of the records, in order."""
+    gone: bool = False
+    expired: bool = False
+    """Whether any of the records reports an expiry."""
+    expiry: str = ""
+    """The version of the expiry that is settled, or left for later. The entry remembers it."""
+    settle: Contributions = _NOTHING
+    """What the expiry settles: contributions that stay counted when they leave the entry."""
+    held: frozenset[str] = frozenset()
+    """Rules that keep what has expired and are not active: of an expiry, their part of the entry stays as it was found."""
+    active: frozenset[str] = frozenset()
+    """Rules that keep what has expired and settle it, and what an expiry left in the entry before they were active."""
+    learned: str = ""
+    """Of a refresh: the version of the newest record that it took into account, if it knows one."""
+
+    @property
+    def is_refresh(self) -> bool:
+        return not self.version
+
+    @property
+    def mark(self) -> str:
+        """What marks in the entry that a part of `settle` is done."""
+        return self.expiry or self.version or "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A rule whose contribution the ledger cannot hold.
+
+    `target` is the target whose group cannot hold it; None if the item is the cause.
+    """
+
+    rule: str
+    reason: str
+    target: str | None = None
+
+
+class Result(NamedTuple):
+    """What became of a change.
+
+    `touched` are the targets to be published. `may_owe` is whether the entry may name targets with a pending publish, or has
+    no contribution left and should expire.
+    """
+
+    change: Change
+    state: ChangeState
+    touched: Set[Target]
+    may_owe: bool
+    refused: tuple[Refusal, ...] = ()
+    error: StoreError | None = None
+
+
+def targets_of(contributions: Contributions) -> set[Target]:
+    """Return the targets that are contributed to."""
+    return {(rule, target) for rule, targets in contributions.items() for target in targets}

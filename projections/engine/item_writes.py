@@ -1,0 +1,152 @@
+"""What a batch writes to the application's items without the ledger: copies, index attributes, releases, heals, embeds.
+
+Each is one conditional write that is right whatever the others do, so they need no order among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+from projections.engine.aggregation import slices
+from projections.engine.application import ApplicationItems, Release
+from projections.engine.batch import Admitted
+from projections.engine.copies import Copier, CopyHeal, CopyWrite
+from projections.engine.embeds import SETTLE_SECONDS, Embedder, Push
+from projections.engine.indexes import IndexWrite, write_index
+from projections.engine.ledger_items import Target
+from projections.engine.plan import Plan
+from projections.engine.rejections import of_child
+from projections.engine.running import one_by_one
+from projections.engine.store import ItemKey
+from projections.language.keys import encode_key
+
+__all__ = ["ItemWrites"]
+
+
+class ItemWrites:
+    """Makes the writes of a plan to application items. What fails is in the batch's report."""
+
+    def __init__(self, batch: Admitted) -> None:
+        setup = batch.setup
+        self._batch = batch
+        self._program = setup.program
+        self._store = setup.store
+        self._run = setup.run
+        self._report = batch.report
+        self._deadline = batch.deadline
+        self._copier = Copier(setup.program, setup.store, batch.guards, batch.report.counters)
+        self._items = ApplicationItems(setup.program, setup.store, batch.guards)
+
+    def steps(self, plan: Plan) -> Iterator[Callable[[], object]]:
+        """Yield the steps of a plan, in order. Releases come first: what an item lost may be another rule's to set."""
+        yield partial(self._run, [partial(self._release, release) for release in plan.releases])
+        pieces: list[Callable[[], None]] = [partial(self._copy, copy) for copy in plan.copies]
+        pieces += [partial(self._index, write) for write in plan.indexes]
+        yield partial(self._run, pieces)
+        yield partial(self._run, [partial(self._heal_copy, heal) for heal in _distinct(plan.copy_heals)])
+        yield partial(self._heal, plan.heals)
+        if plan.pushes or plan.pulls:
+            yield partial(self._embed, plan)
+
+    def _release(self, release: Release) -> None:
+        def apply() -> None:
+            if self._items.release(release):
+                self._report.counters.add("released")
+
+        self._batch.attempt(apply, release.sequence, release.entity.name, encode_key(release.key))
+
+    def _copy(self, copy: CopyWrite) -> None:
+        self._batch.attempt(
+            partial(self._copier.write, copy, self._deadline), copy.sequence, copy.rule.name, copy.source
+        )
+
+    def _index(self, write: IndexWrite) -> None:
+        def apply() -> None:
+            if write_index(self._items, write):
+                self._report.counters.add("indexed")
+
+        self._batch.attempt(apply, write.sequence, ", ".join(write.rules), encode_key(write.key))
+
+    def _heal_copy(self, heal: CopyHeal) -> None:
+        work = partial(self._copier.heal, heal, self._deadline)
+        self._batch.attempt(work, heal.sequence, heal.rule.name, encode_key(heal.target))
+
+    def _heal(self, heals: Mapping[Target, str]) -> None:
+        publisher = self._batch.publisher()
+        for some in slices(heals):
+            if self._deadline.over:
+                self._report.fail([heals[target] for target in some], str(self._deadline.out_of_time))
+                continue
+            for target, error in publisher.heal(some, self._deadline).items():
+                self._report.refuse([heals[target]], error, rule=target[0], key=target[1], target=target[1])
+
+    def _embed(self, plan: Plan) -> None:
+        setup = self._batch.setup
+        # many parents at once, or the children of one: never both, because what runs at once must not wait for itself
+        inner = self._run if len(plan.pushes) == 1 else one_by_one
+        embedder = Embedder(
+            self._program,
+            self._store,
+            self._batch.guards,
+            pace=setup.pace,
+            counters=self._report.counters,
+            run=inner,
+        )
+        waiting: list[tuple[Push, str]] = []
+        self._run([partial(self._push, embedder, push, first, waiting) for push, first in plan.pushes.items()])
+        self._run([partial(self._pull, embedder, *pull, first) for pull, first in plan.pulls.items()])
+        if waiting:  # without a queue the second pass over an index is made at once, as soon as it has settled
+            if self._deadline.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
+                for push, first in waiting:
+                    self._report.fail([first], f"{push.rule}: too little time to wait until the index has settled")
+                return
+            setup.sleep(SETTLE_SECONDS)
+            self._run([partial(self._push, embedder, push, first, waiting) for push, first in waiting[:]])
+
+    def _push(self, embedder: Embedder, push: Push, first: str, waiting: list[tuple[Push, str]]) -> None:
+        """Push the first page at once; the rest as tasks, or at once where there is no queue."""
+        tasks = self._batch.setup.tasks
+
+        def one(page: Push) -> Push | None:
+            if page is push and not push.again:
+                embedder.raise_fence(push)
+            more, hopeless = embedder.push_page(page, self._deadline)
+            for key, reason in hopeless:
+                self._report.rejected.append(of_child(push, key, reason, first))
+            following = embedder.following(page, more)
+            if following is None:
+                return None
+            step, later = following
+            if tasks is not None:
+                tasks(step, SETTLE_SECONDS if later else 0.0)
+                return None
+            if later:
+                waiting.append((step, first))
+                return None
+            return step
+
+        page: Push | None = push
+        while page is not None:
+            steps: list[Push | None] = [None]
+
+            def work(now: Push = page, steps: list[Push | None] = steps) -> None:
+                steps[0] = one(now)
+
+            self._batch.attempt(work, first, push.rule, push.parent)
+            page = steps[0]
+
+    def _pull(self, embedder: Embedder, name: str, key: ItemKey, first: str) -> None:
+        work = partial(embedder.pull, self._program.embeds[name], key, self._deadline)
+        self._batch.attempt(work, first, name, encode_key(key))
+
+
+def _distinct(heals: Iterable[CopyHeal]) -> list[CopyHeal]:
+    """Return one heal per copy: all sources named, each with its newest version, and the first sequence number."""
+    found: dict[ItemKey, CopyHeal] = {}
+    for heal in heals:
+        known = found.setdefault(heal.target, heal)
+        newest = {source: max(at, known.sources.get(source, "")) for source, at in heal.sources.items()}
+        found[heal.target] = replace(known, sources={**known.sources, **newest}, freed=known.freed or heal.freed)
+    return list(found.values())

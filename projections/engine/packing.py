@@ -1,0 +1,71 @@
+"""Which attempts share a transaction, and which transactions share groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from projections.engine.attempts import MOST_BYTES, Attempt
+from projections.engine.deadline import UNLIMITED, Deadline
+from projections.engine.ledger_items import Target
+
+__all__ = ["Transaction", "lanes", "pack"]
+
+
+class Transaction:
+    """Attempts that are committed together, and the groups they share."""
+
+    __slots__ = ("actions", "attempts", "groups", "size")
+
+    def __init__(self, groups: Iterable[Target] = ()) -> None:
+        self.attempts: list[Attempt] = []
+        self.groups: set[Target] = set(groups)
+        self.actions = 0
+        self.size = 0
+
+    def take(self, attempt: Attempt) -> bool:
+        """Add an attempt if there is room: groups that are in already cost no further action. The first always has room."""
+        actions = self.actions + attempt.actions - sum([target in self.groups for target in attempt.pieces])
+        size = self.size + attempt.size
+        if self.attempts and (actions > attempt.most_actions or size > MOST_BYTES):
+            return False
+        self.actions, self.size = actions, size
+        self.groups.update(attempt.pieces)
+        self.attempts.append(attempt)
+        return True
+
+
+def pack(attempts: Sequence[Attempt], deadline: Deadline = UNLIMITED) -> list[Transaction]:
+    """Pack attempts into few transactions: those with the same targets stand together, the busiest target first."""
+    uses = Counter(target for attempt in attempts for target in attempt.pieces)
+
+    def busiest(attempt: Attempt) -> tuple[int, Target]:
+        return min([(-uses[target], target) for target in attempt.pieces], default=(0, ("", "")))
+
+    transactions: list[Transaction] = []
+    order = sorted((*busiest(attempt), number) for number, attempt in enumerate(deadline.checked(attempts)))
+    for attempt in (attempts[number] for *_, number in deadline.checked(order)):
+        if not transactions or not transactions[-1].take(attempt):
+            transactions.append(Transaction())
+            transactions[-1].take(attempt)
+    return transactions
+
+
+def lanes(transactions: Sequence[Transaction], deadline: Deadline = UNLIMITED) -> list[list[Transaction]]:
+    """Return lists of transactions that share groups, in their order; different lists share none and may run at once."""
+    leaders = list(range(len(transactions)))  # disjoint sets of the transactions that are connected by groups
+
+    def leader(number: int) -> int:
+        while leaders[number] != number:
+            leaders[number] = number = leaders[leaders[number]]
+        return number
+
+    first: dict[Target, int] = {}
+    for number, transaction in enumerate(deadline.checked(transactions)):
+        for group in transaction.groups:
+            one, other = leader(first.setdefault(group, number)), leader(number)
+            leaders[max(one, other)] = min(one, other)
+    found: dict[int, list[Transaction]] = {}
+    for number, transaction in enumerate(transactions):
+        found.setdefault(leader(number), []).append(transaction)
+    return list(found.values())

@@ -1,0 +1,125 @@
+"""What became of the records of a batch: failed, rejected, or done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from projections.engine.counters import Counters
+from projections.engine.records import WHOLE_BATCH, Record, sequence_of
+from projections.engine.rejections import INTERNAL, Rejected, distinct, internal, is_internal, rejected_by, trace_of
+from projections.errors import InvalidRequest, StoreError, Transient
+from projections.language.keys import encode_key
+
+__all__ = ["Outcome", "Report"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a batch.
+
+    `failed` is the lowest sequence number to be delivered again (or WHOLE_BATCH), None if everything was done. `rejected`
+    are the records that no delivery can apply. `counts` are for metrics. `internal` are the traces of unexpected exceptions
+    of the whole batch that did not occur again when each record was applied alone; where they did, they are in `rejected`.
+    """
+
+    failed: str | None
+    failed_reason: str | None
+    rejected: tuple[Rejected, ...]
+    counts: Mapping[str, int]
+    internal: tuple[str, ...] = ()
+
+
+class Report:
+    """Gathers what became of records, by their sequence numbers. Safe for the threads of a batch."""
+
+    def __init__(self) -> None:
+        self.counters = Counters()
+        self.rejected: list[Rejected] = []
+        self._failures: dict[str, str] = {}
+        self._internal: list[str] = []
+
+    def give_up(self, records: Sequence[Any], reason: str) -> None:
+        """Report all records, as Lambda passed them, as failed and none as rejected: they are delivered again."""
+        self.rejected.clear()
+        sequences = [sequence for sequence in map(sequence_of, records) if sequence is not None]
+        self.fail(sequences or [WHOLE_BATCH], reason)
+
+    def fail(self, sequences: Iterable[str], reason: str) -> None:
+        """Report records to be delivered again."""
+        for sequence in sequences:
+            self._failures.setdefault(sequence, reason)
+
+    def refuse(
+        self,
+        sequences: Iterable[str],
+        error: StoreError,
+        *,
+        rule: str | None,
+        key: str,
+        target: str | None = None,
+        source: str | None = None,
+    ) -> None:
+        """Report records whose write failed: as rejected if DynamoDB refuses it (`rejected_by`), else as failed."""
+        if isinstance(error, InvalidRequest):
+            for sequence in sequences:
+                self.rejected.append(rejected_by(error, rule, key, sequence, target=target, source=source))
+        else:
+            self.fail(sequences, str(error))
+
+    def unusable(self, record: Record, error: Exception) -> None:
+        """Report a record at which a stage raised any error."""
+        if isinstance(error, Transient):
+            return self.fail([record.sequence], str(error))
+        key = encode_key(record.key)
+        if is_internal(error):
+            self.rejected.append(internal(error, key, record.sequence, event=record.event))
+        else:
+            self.rejected.append(Rejected(None, str(error), key, record.sequence, record.key.table, record.event))
+        return None
+
+    def unexpected(self, error: Exception) -> None:
+        """Note an error of the batch as a whole, if it is an internal one. The record that causes it is found alone."""
+        if is_internal(error):
+            self._internal.append(trace_of(error))
+
+    def outcome(self, quarantine: Callable[[Sequence[Rejected]], None] | None) -> Outcome:
+        """Pass what was rejected to the quarantine, and return what became of the batch.
+
+        Rejected records that the quarantine does not take are reported as failed: no record is lost.
+        """
+        rejected = distinct(self.rejected)
+        if rejected:
+            reason = (
+                "no quarantine queue is configured (QUARANTINE_QUEUE_URL); a record was rejected: " + rejected[0].reason
+            )
+            try:
+                if quarantine is not None:
+                    quarantine(rejected)
+            except StoreError as error:
+                reason, quarantine = f"the quarantine could not be written: {error}", None
+            if quarantine is None:
+                self.fail([r.sequence for r in rejected if r.sequence is not None], reason)
+                if any(r.sequence is None for r in rejected):
+                    self.fail([WHOLE_BATCH], reason)
+        first = self._first_failure()
+        self.counters.add("rejected", len(rejected))
+        at_records = sum(one.fault == INTERNAL for one in rejected)
+        traces = () if at_records else tuple(self._internal)
+        self.counters.add("internal", at_records or len(traces))
+        return Outcome(
+            failed=first,
+            failed_reason=self._failures[first] if first is not None else None,
+            rejected=tuple(rejected),
+            counts=self.counters.counts,
+            internal=traces,
+        )
+
+    def _first_failure(self) -> str | None:
+        return min(self._failures, key=in_numbers, default=None)
+
+
+def in_numbers(sequence: str) -> tuple[int, str]:
+    """Return a sort key that orders sequence numbers as numbers; WHOLE_BATCH comes first."""
+    return len(sequence), sequence
