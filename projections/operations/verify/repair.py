@@ -11,6 +11,7 @@ A repair writes under leases: it stops when the rules in force, or the state of 
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -75,6 +76,7 @@ class Repair:
         run: Run[Any] = one_by_one,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
         named: Callable[[], str] = name_of_lease,
     ) -> None:
         if scope.snapshot is None or scope.snapshot.program != scope.program.fingerprint:
@@ -86,6 +88,7 @@ class Repair:
         self._suspects = suspects
         self._sleep = sleep
         self._clock = clock
+        self._chance = chance
         self._named = named
         self._scanner = Scanner(store, threads=threads, sleep=sleep)
         self._generations = Generations()
@@ -118,6 +121,7 @@ class Repair:
             generations=self._generations,
             run=self._run,
             clock=self._clock,
+            chance=self._chance,
             reserved=RESERVED,
         )
         self._copier = Copier(self._program, self._store, self._scope.guards)
@@ -240,7 +244,7 @@ class Repair:
         refresher = self._refresher()
         for _ in range(_MOST_TRIES):
             refresher.failed.clear()
-            work(refresher, Deadline.after(_SECONDS, sleep=self._sleep))
+            work(refresher, Deadline.after(_SECONDS, sleep=self._sleep, chance=self._chance))
             if not refresher.failed:
                 break
         self._note(self.failed, refresher.failed)
@@ -251,7 +255,7 @@ class Repair:
                 self._note(self.rejected, {one.key or "": one.reason})
 
     def _attempt(self, key: str, work: Callable[[Deadline], object]) -> None:
-        deadline = Deadline.after(_SECONDS, sleep=self._sleep)
+        deadline = Deadline.after(_SECONDS, sleep=self._sleep, chance=self._chance)
         try:
             deadline.retry(partial(work, deadline), tries=_MOST_TRIES)
         except Misconfigured:

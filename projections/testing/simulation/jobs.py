@@ -233,7 +233,8 @@ class Verify(Job):
             verification = Verification(scope, process.store, scratch, patience=0, page=process.page, **options)
             verification.all()
             store = Cautious(process.store, self.version.program, deletes=True)
-            repair = Repair(scope, store, verification.suspects, clock=process.clock, named=process.named, **options)
+            options |= {"clock": process.clock, "chance": process.chance, "named": process.named}
+            repair = Repair(scope, store, verification.suspects, **options)
             repair.all()
             if repair.failed:
                 raise Transient(f"not repaired: {repair.failed}")
