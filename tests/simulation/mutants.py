@@ -418,7 +418,7 @@ def zeros_create_items() -> Iterator[None]:
         yield
 
 
-@mutant("derived", base=only("unname"), writes=60)
+@mutant("derived", base=only("change_constant"), writes=60)
 def constants_are_not_healed() -> Iterator[None]:
     with reworded(publishing.Publisher, "_apply", ("wanted = {**rule.created_with, **wanted}", "pass")):
         yield
@@ -427,13 +427,13 @@ def constants_are_not_healed() -> Iterator[None]:
 # Rules that change
 
 
-@mutant("index", change=True, then="back", seed=104)
+@mutant("index", change=True, then="rolled back", seed=104)
 def rules_that_were_tried_are_not_noted() -> Iterator[None]:
     with patch.object(registry.Registry, "admit", registry.Registry.read_or_create):
         yield
 
 
-@mutant("index", change=True, then="back", seed=8)
+@mutant("index", change=True, then="rolled back", seed=8)
 def rules_that_were_tried_are_forgotten_without_a_backfill() -> Iterator[None]:
     after = registry.Registry._after
 
@@ -445,7 +445,7 @@ def rules_that_were_tried_are_forgotten_without_a_backfill() -> Iterator[None]:
         yield
 
 
-@mutant("index", change=True, then="on", seed=42)
+@mutant("index", change=True, then="changed again", seed=42)
 def what_is_being_removed_is_forgotten_when_rules_change_again() -> Iterator[None]:
     after = registry.Registry._after
 
@@ -458,7 +458,7 @@ def what_is_being_removed_is_forgotten_when_rules_change_again() -> Iterator[Non
         yield
 
 
-@mutant("shards", change=True, then="back", writes=60, burst=0.0, batch=1, seed=137)
+@mutant("shards", change=True, then="rolled back", writes=60, burst=0.0, batch=1, seed=137)
 def items_are_made_where_another_version_of_a_rule_recorded() -> Iterator[None]:
     with reworded(publishing.Publisher, "_apply", ("if not rule.into.at(key):", "if False:")):
         yield
@@ -497,7 +497,7 @@ def what_the_application_puts_back_does_not_heal() -> Iterator[None]:
 
 @mutant(
     "shards",
-    base=only("destroy"),
+    base=only("delete_created"),
     writes=60,
     rare=("tests.engine.test_aggregates", "test_a_derived_item_that_the_application_removed_comes_back"),
 )
@@ -539,7 +539,7 @@ def no_fence_is_raised_before_a_push() -> Iterator[None]:
     base=GUARDED,
     lag=0.9,
     page=100,
-    working=0.95,
+    any_thread=0.95,
     batch=1,
     burst=0.0,
     rare=("tests.engine.test_embeds", "test_each_child_is_written_once_by_a_push_that_looks_through_an_index_twice"),
@@ -718,44 +718,44 @@ def uncached() -> Iterator[None]:
         kinds._static.cache_clear()
 
 
-@mutant("kinds", turn=True, race=0.2, seed=5)
+@mutant("kinds", change_kind=True, race=0.2, seed=5)
 def publishing_does_not_ask_for_the_kind() -> Iterator[None]:
     with kindless(publishing.Publisher, "_blind", "self._items."):
         yield
 
 
-@mutant("kinds", turn=True, race=0.2)
+@mutant("kinds", change_kind=True, race=0.2)
 def what_is_published_onto_an_item_as_read_may_be_of_another_kind_by_then() -> Iterator[None]:
     with patch.object(application, "kind_as_read", lambda *_: []):
         yield
 
 
-@mutant("kinds", turn=True, seed=33)
+@mutant("kinds", change_kind=True, seed=33)
 def alternatives_in_match_are_no_part_of_the_condition() -> Iterator[None]:
     with uncached(), patch.object(kinds, "_either", lambda *_: ALWAYS):
         yield
 
 
-@mutant("kinds", turn=True, seed=67)
+@mutant("kinds", change_kind=True, seed=67)
 def ranges_of_numbers_in_match_are_no_part_of_the_condition() -> Iterator[None]:
     with uncached(), patch.object(kinds, "_bound", lambda *_: ALWAYS):
         yield
 
 
-@mutant("kinds", turn=True, seed=187)
+@mutant("kinds", change_kind=True, seed=187)
 def existence_in_match_is_no_part_of_the_condition() -> Iterator[None]:
     words = "yield Exists(path) if exists else Missing(path)"
     with uncached(), reworded(kinds, "_alternative", (words, "yield AllOf(())")):
         yield
 
 
-@mutant("kinds", turn=True, race=0.2, seed=11)
+@mutant("kinds", change_kind=True, race=0.2, seed=11)
 def lists_of_values_in_match_are_no_part_of_the_condition() -> Iterator[None]:
     with uncached(), reworded(kinds, "_at", ("AnyOf(tuple(found))", "AllOf(())")):
         yield
 
 
-@mutant("kinds", turn=True, seed=13)
+@mutant("kinds", change_kind=True, seed=13)
 def prefixes_in_match_are_no_part_of_the_condition() -> Iterator[None]:
     with (
         uncached(),
@@ -764,13 +764,13 @@ def prefixes_in_match_are_no_part_of_the_condition() -> Iterator[None]:
         yield
 
 
-@mutant("kinds", turn=True, race=0.5, seed=73)
+@mutant("kinds", change_kind=True, race=0.5, seed=73)
 def excluded_values_in_match_are_no_part_of_the_condition() -> Iterator[None]:
     with uncached(), patch.object(kinds, "_anything_but", lambda *_: [ALWAYS]):
         yield
 
 
-@mutant("kinds", base=only("update", "turn"), turn=True, race=0.5, writes=60)
+@mutant("kinds", base=only("update", "change_kind"), change_kind=True, race=0.5, writes=60)
 def index_attributes_are_written_whatever_the_kind() -> Iterator[None]:
     with kindless(indexes, "write_index", "items."):
         written = indexes.write_index
@@ -778,7 +778,7 @@ def index_attributes_are_written_whatever_the_kind() -> Iterator[None]:
             yield
 
 
-@mutant("kinds", turn=True, race=0.2, seed=67)
+@mutant("kinds", change_kind=True, race=0.2, seed=67)
 def children_are_written_whatever_their_kind() -> Iterator[None]:
     with (
         kindless(embeds.Embedder, "_updates", "self._items."),
@@ -845,26 +845,26 @@ def nobody_notes_which_source_waits_for_a_key() -> Iterator[None]:
 # The application's items: what rules created
 
 
-@mutant("adoption", inhabit=True, seed=3)
+@mutant("adoption", adopt=True, seed=3)
 def items_that_were_adopted_are_marked_as_created() -> Iterator[None]:
     marked = ("return Update(", "values = {**values, self.guards.mark: self.guards.mark_of(key)}; return Update(")
     with reworded(application.ApplicationItems, "change", marked):
         yield
 
 
-@mutant("adoption", inhabit=True, seed=11)
+@mutant("adoption", adopt=True, seed=11)
 def a_copy_that_was_adopted_is_deleted() -> Iterator[None]:
     with reworded(copies.Copier, "_remove", ("if self._items.created(target, item) and not", "if not")):
         yield
 
 
-@mutant("adoption", base=only("update", "delete", "inhabit"), inhabit=True, writes=60, seed=3)
+@mutant("adoption", base=only("update", "delete", "adopt"), adopt=True, writes=60, seed=3)
 def a_claimed_copy_that_was_adopted_is_deleted() -> Iterator[None]:
     with reworded(publishing.Publisher, "_retract_claim", ("if self._items.created(key, item) and not", "if not")):
         yield
 
 
-@mutant("adoption", inhabit=True, race=0.2, seed=3)
+@mutant("adoption", adopt=True, race=0.2, seed=3)
 def a_derived_item_that_was_adopted_is_deleted() -> Iterator[None]:
     with reworded(publishing.Publisher, "_delete_empty", ("or not self._items.created(key, item)", "")):
         yield
@@ -893,19 +893,19 @@ def released(change: Callable[[application.Release], application.Release]) -> It
         yield
 
 
-@mutant("kinds", turn=True, seed=148)
+@mutant("kinds", change_kind=True, seed=148)
 def an_item_that_leaves_its_entity_keeps_values_of_rules() -> Iterator[None]:
     with released(lambda release: replace(release, values={})):
         yield
 
 
-@mutant("kinds", turn=True)
+@mutant("kinds", change_kind=True)
 def an_item_that_leaves_its_entity_keeps_guards() -> Iterator[None]:
     with released(lambda release: replace(release, guards=())):
         yield
 
 
-@mutant("kinds", turn=True, seed=72)
+@mutant("kinds", change_kind=True, seed=72)
 def an_item_that_leaves_its_entity_loses_values_of_the_application() -> Iterator[None]:
     words = "same(image[name], value)"
     with reworded(application.ApplicationItems, "release", (words, "True")):
@@ -930,7 +930,7 @@ def guards_that_were_edited_are_believed() -> Iterator[None]:
         yield
 
 
-@mutant("adoption", inhabit=True, clones=True, seed=72)
+@mutant("adoption", adopt=True, clones=True, seed=72)
 def marks_of_other_items_are_believed() -> Iterator[None]:
     with reworded(guards.Guards, "created", ("held == self.mark_of(key)", "True")):
         yield
@@ -1004,9 +1004,9 @@ def operators_write_without_a_lease() -> Iterator[None]:
 @mutant(
     "expiry",
     base=only("update", "expire"),
-    expire_tried=True,
+    expire_provisional=True,
     change=True,
-    then="back",
+    then="rolled back",
     writes=60,
     rare=("tests.engine.test_expiry_by_state", "test_a_rule_that_is_not_in_the_registry_does_not_settle"),
 )

@@ -1,4 +1,4 @@
-"""How likely each thing is in one history. Most histories have few kinds of trouble, so that each shows by itself."""
+"""What a history consists of. Most histories have few kinds of faults, so that each kind also occurs alone."""
 
 from __future__ import annotations
 
@@ -16,68 +16,80 @@ _RATES = (0.0, 0.0, 0.0, 0.01, 0.03, 0.1)
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """Drawn once per history. Rates of faults are per call of the store."""
+    """What a history consists of, and the rates of faults: probabilities for each call of the store, unless noted."""
 
     writes: int
     """Writes of the application."""
     burst: float
-    """How likely one write follows another before anything else happens."""
+    """Probability that the application makes another write before anything else happens."""
     batch: int
+    """Most records of a batch."""
     shards: int
+    """Shards of each stream."""
     invocations: int
-    """Batches of all shards in flight at once."""
+    """Most invocations of functions at once."""
     threads: float
-    """How likely an invocation runs its independent calls at once."""
-    again: float
-    """How likely the same thread goes on."""
-    working: float
-    """How likely a thread goes on rather than that a batch is delivered or the application writes."""
+    """Probability that an invocation runs independent pieces of work at once."""
+    same_thread: float
+    """Probability that the thread that made the last step makes the next one."""
+    any_thread: float
+    """Probability that a thread makes the next step, and not the application or an event source."""
     faults: int
-    """After so many faults there are no more: every history comes to rest."""
+    """Most faults. Later there are none, so that every history ends."""
     queue: bool
-    """Whether there is a task queue, and pages of a push beyond the first go there."""
+    """Whether there is a task queue, which gets all pages of a push but the first."""
     page: int
-    """Children per page of a push."""
+    """Children on a page of a push."""
     lag: float
-    """How likely an index shows less than there is."""
+    """Probability that a read of an index returns an earlier state."""
     freeze: float
-    """That an invocation stands still for long."""
+    """An invocation stops for some time."""
     die: float
+    """The process of an invocation ends."""
     abandon: float
-    hurry: float
+    """The event source does not wait for an invocation any longer, and the invocation continues."""
+    out_of_time: float
+    """Almost no time is left for an invocation."""
     throttle: float
+    """A call is throttled."""
     conflict: float
-    lose: float
+    """A transaction is cancelled because of another one."""
+    lose_answer: float
+    """The answer to a call is lost."""
     redeliver: float
-    """Per batch that succeeded."""
+    """Probability that a batch that succeeded is delivered again."""
     rewind: float
-    """Per scheduling of a delivery."""
+    """Probability, at each delivery, that a shard is read again from an earlier record."""
     split: float
+    """Probability, at each delivery, that a shard is split."""
     quarantine_down: float
+    """Probability that a message cannot be sent to the quarantine."""
     refreshes: int
-    """Of a few items each."""
+    """Refreshes of a few items."""
     rebuilds: int
+    """Rebuilds of a group."""
     damage: float
-    """That a group is damaged before it is rebuilt."""
+    """Probability that a group is damaged before it is rebuilt."""
     backfills: int
-    scanned: int
-    """Items on a page of a backfill."""
+    """Backfills without a change of rules."""
+    scan_page: int
+    """Items on a page of a backfill or a verification."""
     change: bool
-    """Whether the rules change in the middle, and a backfill puts the others in force."""
-    then: Literal["stays", "back", "on"]
-    """Whether such a change stays, or is soon rolled back or followed by another; what comes last is put in force."""
+    """Whether other rules are deployed and activated by a backfill."""
+    then: Literal["stays", "rolled back", "changed again"]
+    """What happens to a change of rules: it stays, is rolled back, or is followed by another one before it may be active."""
     fill: bool
-    """Whether the rules fill at first, as on a table full of data: a backfill ends that."""
+    """Whether the rules are filling at first, as on a table with data. A backfill completes that."""
     warm: int
-    """How many invocations still have the old rules after others are deployed."""
+    """Invocations that may still have the old rules after others are deployed."""
     discard: float
-    """Per delivery, that it is given up, and its items are refreshed later."""
+    """Probability, at each delivery, that a batch is discarded and redriven later."""
     occupy: bool
     """Whether the application puts items of other kinds under keys that rules write to."""
-    turn: bool
-    """Whether items change their kind."""
-    inhabit: bool
-    """Whether the application puts items of its own where rules create items."""
+    change_kind: bool
+    """Whether the application changes the kind of items."""
+    adopt: bool
+    """Whether the application puts items of its own under keys where rules create items."""
     malform: bool
     """Whether the application writes guards that do not parse."""
     clones: bool
@@ -85,21 +97,21 @@ class FaultPlan:
     outage: bool
     """Whether the stream is switched off and on, and a backfill follows."""
     restore: bool
-    """Whether the ledger is restored from an older point, and `verify --repair` or a backfill follows."""
+    """Whether the ledger is restored from a backup, and `verify --repair` or a backfill follows."""
     verifies: int
     """Runs of `verify --repair`."""
     outlive: float
-    """How likely a process of operators goes on with what it knew before, and goes on after other rules are deployed."""
-    expire_tried: bool
-    """Whether items expire while rules are deployed that will be rolled back, though these rules keep what expired."""
+    """Probability that a process of operators does the next piece, and that it continues when other rules are deployed."""
+    expire_provisional: bool
+    """Whether items expire while provisional rules are deployed, although these keep what expired items contributed."""
     entities: bool
-    """Whether a change of the rules is one of their entities."""
+    """Whether a change of the rules changes an entity."""
     reuse: float
-    """How likely an invocation is by a process that is warm, with what it remembers."""
+    """Probability that an invocation gets a warm process."""
     race: float
-    """How likely the application writes to an item at the moment before the engine does."""
+    """Probability that the application writes to an item right before the engine does."""
     actions: int
-    """What the ledger takes for the most actions of a transaction, so that changes are split."""
+    """Most actions of a transaction, beyond which the ledger divides a change."""
 
     @property
     def new_rules(self) -> RuleState:
@@ -108,14 +120,14 @@ class FaultPlan:
 
     @property
     def without(self) -> frozenset[str]:
-        """What the application does not do in this history."""
+        """Operations that the application does not do in this history."""
         does = {
             "occupy": self.occupy,
-            "vacate": self.occupy or self.turn,
-            "turn": self.turn,
-            "inhabit": self.inhabit,
-            "malform": self.malform,
-            "again": self.clones,
+            "vacate": self.occupy or self.change_kind,
+            "change_kind": self.change_kind,
+            "adopt": self.adopt,
+            "malform_guard": self.malform,
+            "clone_again": self.clones,
         }
         return frozenset(name for name, wanted in does.items() if not wanted)
 
@@ -135,8 +147,8 @@ class FaultPlan:
             shards=rng.choice((1, 2, 3)),
             invocations=rng.choice((1, 2, 4)),
             threads=rng.choice((0.0, 0.5, 1.0)),
-            again=rng.choice((0.0, 0.5, 0.9)),
-            working=rng.choice((0.3, 0.7, 0.95)),
+            same_thread=rng.choice((0.0, 0.5, 0.9)),
+            any_thread=rng.choice((0.3, 0.7, 0.95)),
             faults=0 if calm else rng.choice((3, 10, 30)),
             queue=rng.random() < 0.6,
             page=rng.choice((1, 2, 100)),
@@ -144,10 +156,10 @@ class FaultPlan:
             freeze=0.0 if calm else rng.choice((0.0, 0.03, 0.1)),
             die=rate(),
             abandon=rate(),
-            hurry=rate(),
+            out_of_time=rate(),
             throttle=rate(),
             conflict=rate(),
-            lose=rate(),
+            lose_answer=rate(),
             redeliver=0.0 if calm else rng.choice((0.0, 0.1, 0.3)),
             rewind=0.0 if calm else rng.choice((0.0, 0.0, 0.02)),
             split=rng.choice((0.0, 0.0, 0.02)),
@@ -155,24 +167,24 @@ class FaultPlan:
             refreshes=rng.choice((0, 0, 0, 1, 3)),
             rebuilds=rng.choice((0, 0, 0, 0, 0, 1, 2)),
             damage=rng.choice((0.0, 0.5, 1.0)),
-            scanned=rng.choice((2, 5, 20)),
+            scan_page=rng.choice((2, 5, 20)),
             backfills=int(rng.random() < 0.05),
             change=rng.random() < 0.12,
-            then=rng.choices(("stays", "back", "on"), (4, 3, 3))[0],
+            then=rng.choices(("stays", "rolled back", "changed again"), (4, 3, 3))[0],
             fill=rng.random() < 0.03,
             warm=rng.choice((0, 3, 10)),
             discard=0.0 if calm else rng.choice((0.0, 0.0, 0.0, 0.05)),
             actions=rng.choice((100, 100, 100, 6)),
             occupy=rng.random() < 0.15,
-            turn=rng.random() < 0.15,
-            inhabit=rng.random() < 0.15,
+            change_kind=rng.random() < 0.15,
+            adopt=rng.random() < 0.15,
             malform=rng.random() < 0.15,
             clones=rng.random() < 0.3,
             outage=rng.random() < 0.03,
             restore=rng.random() < 0.03,
             verifies=int(rng.random() < 0.02),
             outlive=rng.choice((0.0, 0.0, 0.5)),
-            expire_tried=rng.random() < 0.5,
+            expire_provisional=rng.random() < 0.5,
             entities=rng.random() < 0.15,
             reuse=rng.choice((0.0, 0.5, 0.9)),
             race=rng.choice((0.0, 0.0, 0.0, 0.2)),

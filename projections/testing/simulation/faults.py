@@ -36,7 +36,7 @@ class Faults:
         fault = None
         if random() < plan.die:
             fault = DIES
-        elif random() < plan.hurry:
+        elif random() < plan.out_of_time:
             invocation.seconds = min(invocation.seconds, 1.02 if random() < 0.5 else 0.5)
             self._trace.note("its time is running out", invocation)
         elif not invocation.abandoned and random() < plan.abandon:
@@ -53,7 +53,7 @@ class Faults:
                 fault = THROTTLED
             elif name == "transact" and random() < plan.conflict:
                 fault = CONFLICT
-            elif name in ("write", "transact", "send") and random() < plan.lose:
+            elif name in ("write", "transact", "send") and random() < plan.lose_answer:
                 fault = LOST
             else:
                 return None

@@ -102,7 +102,7 @@ class History:
         plan, versions = self._plan, self._versions
         if plan.fill and versions.keep_expired:
             return False
-        return versions.expires or (plan.expire_tried and versions.rolled_back)
+        return versions.expires or (plan.expire_provisional and versions.rolled_back)
 
     def play(self) -> Outcome:
         with _engine_of(self._plan.actions):
@@ -138,7 +138,7 @@ class History:
             for invocation in list(scheduler.invocations):
                 scheduler.kill(invocation)
         if at_rest:
-            checks.check_end(self._application)
+            checks.check_end(self._application.writer)
         elif not checks.problems:
             checks.problems = ["the history does not come to rest: writes of ours keep each other going"]
 
@@ -240,7 +240,7 @@ class History:
                 after,
                 invocation,
                 answered=not self._scheduler.answer_lost,
-                tampered=self._application.tampering,
+                tampered=self._application.writer.tampering,
             )
         self._trace.change(invocation.name if invocation is not None else "application", record)
 
@@ -248,8 +248,8 @@ class History:
         without = self._setup.without
         self._application.come_between(
             write.key,
-            turns=self._plan.turn and "turn" not in without,
-            inhabits=self._plan.inhabit and "inhabit" not in without,
+            changes_kind=self._plan.change_kind and "change_kind" not in without,
+            adopts=self._plan.adopt and "adopt" not in without,
         )
 
     def _ended(self, invocation: Invocation) -> None:

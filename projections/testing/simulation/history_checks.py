@@ -9,11 +9,11 @@ from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey
 from projections.language.keys import encode_key
 from projections.operations.backfill.progress import Progress
-from projections.testing.simulation.application import Application
 from projections.testing.simulation.checks import Ended, Lived
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.fault_plan import FaultPlan
 from projections.testing.simulation.harm import Harm
+from projections.testing.simulation.item_writer import ItemWriter
 from projections.testing.simulation.rule_versions import RuleVersion, RuleVersions
 from projections.testing.simulation.traces import traces
 from projections.testing.simulation.workers import Invocation
@@ -96,7 +96,7 @@ class HistoryChecks:
 
     # At the end
 
-    def check_end(self, application: Application) -> None:
+    def check_end(self, application: ItemWriter) -> None:
         """Compare the tables with the oracle, and find what rules that are gone have left."""
         plan, versions, database = self._plan, self._versions, self._database
         last, outage = versions.last, database.outages > 0

@@ -77,7 +77,7 @@ class JobRunner:
                 generations=job.generations,
                 tasks=self._deployment.tasks,
                 quarantine=self._quarantine,
-                page=self._plan.scanned,
+                page=self._plan.scan_page,
             )
             if process.outdated and checkpoint != BEGIN:
                 return OUTDATED

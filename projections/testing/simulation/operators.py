@@ -208,10 +208,10 @@ class Operators:
         self._trace.note(f"the rules change: {versions.change}")
         if versions.retires:
             self._runner.restart_backfills()
-        if not versions.retires or self._random() < (0.3 if plan.then == "on" else 0.7):
+        if not versions.retires or self._random() < (0.3 if plan.then == "changed again" else 0.7):
             return None
         job = self._runner.later(self._backfill())
-        if plan.then == "on" and self._random() < 0.8:
+        if plan.then == "changed again" and self._random() < 0.8:
             self._awaited = job
         return job
 
@@ -231,7 +231,9 @@ class Operators:
                 for job in runner.jobs
                 if job.detached or (known and job.checkpoint != BEGIN) or job.restart(versions.last)
             ]
-            self._trace.note("the rules change again" if self._plan.then == "on" else "the rules are rolled back")
+            self._trace.note(
+                "the rules change again" if self._plan.then == "changed again" else "the rules are rolled back"
+            )
         elif versions.change:
             warm = self._plan.warm
             self._trace.note(f"the rules change: {versions.change}")

@@ -144,9 +144,9 @@ class Scheduler:
     def next_thread(self) -> Thread | None:
         """Return the thread that continues now; None where something else may happen before."""
         random, plan, last = self._random, self._plan, self._last
-        if last is not None and random() < plan.again and not last.dead and not last.awaits:
+        if last is not None and random() < plan.same_thread and not last.dead and not last.awaits:
             return last
-        return self.runnable() if self.invocations and random() < plan.working else None
+        return self.runnable() if self.invocations and random() < plan.any_thread else None
 
     def runnable(self) -> Thread | None:
         """Return any thread that can continue; None if all are frozen."""

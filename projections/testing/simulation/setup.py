@@ -54,12 +54,12 @@ class Setup:
             words = f"change {number[0]}" + (" of entities" if number[1] else "")
             self._changed[number] = changed(self._alone, Random(words), entities=number[1])
         versions = self._changed[number]
-        if plan.then == "back" and versions.change:
+        if plan.then == "rolled back" and versions.change:
             retires = rng.random() < 0.5
             if (*number, retires) not in self._rolled_back:
                 self._rolled_back[*number, retires] = rolled_back(versions, retires)
             return self._rolled_back[*number, retires]
-        if plan.then == "on" and versions.change:
+        if plan.then == "changed again" and versions.change:
             second = int(rng.random() * _SECOND_CHANGES)
             if (*number, second) not in self._onward:
                 rng = Random(f"change {number[0]} and {second}")

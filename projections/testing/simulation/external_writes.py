@@ -1,0 +1,209 @@
+"""External writes to what rules own: derived values, guards, and items that rules created.
+
+Each function is one write, or returns false if it is not possible now. The stream alone corrects all of them, except what no
+record shows: a guard with a later version, put together with other values of a rule and nothing else, looks like a publish.
+So these functions also change an attribute of the application when they forge or clone guards; and where rules own all
+attributes (a copy of all attributes), they never write a later guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from projections.engine.store import Update, Value
+from projections.testing.simulation.item_writer import ItemWriter
+from projections.testing.simulation.pools import FOREIGN
+
+__all__ = [
+    "change_constant",
+    "change_derived",
+    "clone",
+    "clone_again",
+    "delete_created",
+    "forge_guard",
+    "malform_guard",
+    "recreate",
+    "remove_guard",
+    "replace_created",
+]
+
+
+def change_derived(writer: ItemWriter) -> bool:
+    """Change or remove a derived value, and leave its guard."""
+    found = writer.existing(writer.derives)
+    if found is None:
+        return False
+    key, entity = found
+    image = writer.items[key]
+    names = writer.derived_names(entity, image)
+    if not names:
+        return False
+    writer.touched[key] = None
+    name = writer.pick(names)
+    value = image.get(name)
+    if value is not None and writer.rng.random() < 0.3:
+        writer.store.write(Update(key, remove=(name,)))
+    else:
+        writer.store.write(Update(key, set={name: _other(value, writer.rng)}))
+    return True
+
+
+def remove_guard(writer: ItemWriter) -> bool:
+    """Remove a guard, with or without the values that it guards."""
+    found = writer.guarded()
+    if found is None:
+        return False
+    key, entity, guard = found
+    names = writer.derived_names(entity, writer.items[key]) if writer.rng.random() < 0.3 else []
+    writer.touched[key] = None
+    writer.store.write(Update(key, remove=[guard, *(name for name in names if name in writer.items[key])]))
+    return True
+
+
+def forge_guard(writer: ItemWriter) -> bool:
+    """Change the fields of a guard, and an attribute of the application."""
+    found = writer.guarded()
+    if found is None:
+        return False
+    key, entity, guard = found
+    forged = writer.forged(writer.items[key][guard])
+    change = {guard: forged}
+    if writer.rng.random() < 0.5:
+        names = writer.derived_names(entity, {})[:1]
+        change.update({name: _other(writer.items[key].get(name), writer.rng) for name in names})
+    return writer.put_whole(key, {**writer.items[key], **change, FOREIGN: writer.remark()})
+
+
+def clone(writer: ItemWriter) -> bool:
+    """Put the attributes of an item, with its guards, under another key of its entity."""
+    found = writer.existing(lambda entity: True)
+    if found is None:
+        return False
+    key, entity = found
+    kind = writer.kinds.get(entity.name)
+    places = [place for place, _ in kind.keys] if kind is not None else list(writer.made.get(entity.name, ()))
+    places = [place for place in places if place != key]
+    if not places:
+        return False
+    place = writer.pick(places)
+    image = {**writer.items[key], **entity.schema.wire(place), FOREIGN: writer.remark()}
+    for name in [name for name in image if name.startswith(writer.program.guard_prefix)]:
+        if writer.rng.random() < 0.5:
+            image[name] = writer.forged(image[name])
+    writer.clones += [(place, image)] * writer.pick([0, 1, 2])
+    return writer.put_whole(place, image)
+
+
+def clone_again(writer: ItemWriter) -> bool:
+    """Put a clone again, whatever is under its key now."""
+    if not writer.clones:
+        return False
+    place, image = writer.clones.pop()
+    if writer.rng.random() < 0.5:
+        image = {**image, FOREIGN: writer.remark()}
+    return writer.put_whole(place, image)
+
+
+def malform_guard(writer: ItemWriter) -> bool:
+    """Write a guard that does not parse, or that the engine would never write."""
+    found = writer.existing(writer.derives)
+    if found is None:
+        return False
+    key, entity = found
+    rules = [rule for rule in writer.rules_into(entity) if rule.has_guard]
+    if not rules:
+        return False
+    rule = writer.pick(rules)
+    name = writer.program.guard(rule.name)
+    held = writer.items[key].get(name, {}).get("M", {"at": {"S": "1"}, "d": {"S": "AAAAAAAA"}})
+    writer.touched[key] = None
+    writer.tampering = writer.forging = True
+    value = writer.pick(_malformed(held, key.table, forward=not rule.copies_all))
+    writer.store.write(Update(key, set={name: value, FOREIGN: writer.remark()}))
+    return True
+
+
+def delete_created(writer: ItemWriter) -> bool:
+    """Delete an item that rules created."""
+    found = writer.existing(lambda entity: entity.owned_by_rules)
+    if found is not None:
+        writer.store.remove(found[0])
+    return found is not None
+
+
+def replace_created(writer: ItemWriter) -> bool:
+    """Replace an item that rules created: without guards, with some of its values."""
+    found = writer.existing(lambda entity: entity.owned_by_rules)
+    if found is None:
+        return False
+    key, entity = found
+    keep = {*entity.schema.key_attributes, *entity.constants}
+    writer.touched[key] = None
+    image = {
+        name: value
+        for name, value in writer.items[key].items()
+        if name in keep or (not name.startswith(writer.program.guard_prefix) and writer.rng.random() < 0.5)
+    }
+    writer.store.put(key.table, {**image, FOREIGN: writer.remark()})
+    return True
+
+
+def recreate(writer: ItemWriter) -> bool:
+    """Put an item of the application where rules created one that is gone."""
+    names = [name for name, keys in writer.made.items() if keys]
+    if not names:
+        return False
+    entity = writer.program.entities[writer.pick(names)]
+    key = writer.pick(list(writer.made[entity.name]))
+    if key in writer.items:
+        return False
+    writer.store.put(key.table, {**entity.schema.wire(key), **entity.constants, FOREIGN: writer.remark()})
+    return True
+
+
+def change_constant(writer: ItemWriter) -> bool:
+    """Change or remove an attribute by which an item is recognised."""
+    found = writer.existing(lambda entity: bool(entity.constants))
+    if found is None:
+        return False
+    name = writer.pick(list(found[1].constants))
+    if writer.rng.random() < 0.5:
+        writer.store.write(Update(found[0], remove=(name,)))
+    else:
+        writer.store.write(Update(found[0], set={name: {"S": "Else"}}))
+    return True
+
+
+def _malformed(guard: Mapping[str, Value], table: str, *, forward: bool) -> list[Value]:
+    """Return guards that do not parse, and guards that no publish wrote. `forward`: their versions may be later."""
+    shapes: list[Value] = [{"S": "x"}, {"N": "1"}, {"L": []}, {"M": {}}, {"NULL": True}, {"BOOL": True}]
+    changes: list[dict[str, Value]] = [
+        {"by": {"N": "1"}},
+        {"by": {"L": [{"S": "x"}]}},
+        {"by": {"S": "nowhere|x|y"}},
+        {"by": {"S": "%|%|"}},
+        {"by": {"S": ""}},
+        {"by": {"S": f"{table}|x"}},
+        {"at": {"N": "5"}},
+        {"at": {"L": []}},
+        {"d": {"S": "AAAAAAAA"}},
+        {"d": {"N": "1"}},
+        {"n": {"S": "many"}},
+        {"n": {"N": "-1"}},
+    ]
+    if forward:
+        changes.append({"at": {"S": "9" * 500}})
+    shapes += [{"M": {**guard, **change}} for change in changes]
+    shapes += [{"M": {name: value for name, value in guard.items() if name != gone}} for gone in ("at", "d")]
+    return shapes
+
+
+def _other(value: Value | None, rng: Random) -> Value:
+    """Return another value of the same type."""
+    for kind, content in (value or {}).items():
+        if kind == "N":
+            return {"N": rng.choice(("0", "999", content + "1"))}
+        if kind == "S":
+            return {"S": content + "!"}
+    return {"N": "999"} if value is None else {"S": "999"}

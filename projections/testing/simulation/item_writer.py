@@ -1,0 +1,301 @@
+"""Items as an application under simulation writes them, and what it remembers of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from projections.engine.guards import at_of
+from projections.engine.store import Image, ItemKey, Value
+from projections.errors import BadInput
+from projections.language.entity import Entity, resolver
+from projections.language.keys import encode_key
+from projections.language.program import Program
+from projections.language.rules import Rule
+from projections.stores.memory import MemoryStore
+from projections.testing.simulation.pools import FOREIGN, Kind, Pools
+
+__all__ = ["ItemWriter", "placed"]
+
+_KEYS = 5
+"""The most items of one entity in a history: few enough that they are written again and again."""
+
+
+class ItemWriter:
+    """Random items and values for the tables of a program, decided by `rng` alone.
+
+    `rules` are all rules that ever write to the tables. `items` is what the tables hold now, `made` has the keys under which
+    rules ever created items, by entity; the caller keeps both up to date.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        rules: Sequence[Rule],
+        pools: Pools,
+        store: MemoryStore,
+        rng: Random,
+        items: Mapping[ItemKey, Image],
+        made: Mapping[str, Mapping[ItemKey, None]],
+    ) -> None:
+        self.program = program
+        self._rules = rules
+        self.store = store
+        self._bad = rng.random() < 0.4
+        self._width = rng.choice((1, 1, 2, 3))
+        self.rng = rng
+        self.items = items
+        self.made = made
+        self.pools = pools
+        self.kinds = {name: self._narrowed(kind, pools, rng) for name, kind in pools.kinds.items()}
+        """What the application writes, by entity."""
+        self.kind_list = list(self.kinds.values())
+        self.created_keys = [
+            (kind.entity, key)
+            for kind in (self._narrowed(kind, pools, rng) for kind in pools.created.values())
+            for key, _ in kind.keys
+        ]
+        """Keys of items that rules create, or may create."""
+        self.target_keys = [
+            *self.created_keys,
+            *((self.kinds[name].entity, key) for name in pools.targets for key, _ in self.kinds[name].keys),
+        ]
+        """Keys that rules write to."""
+        self.clones: list[tuple[ItemKey, Image]] = []
+        """Clones that will be put again."""
+        self.held: list[tuple[ItemKey, Image]] = []
+        """Items that were read and may be put back."""
+        self._remarks = 0
+        self.forging = False
+        """Whether there may be guards that the engine did not write."""
+        self.touched: dict[ItemKey, None] = {}
+        """Items on which the application wrote to attributes that rules own."""
+        self.own: dict[ItemKey, None] = {}
+        """Items of the application that it wrote with attributes that rules own."""
+        self.tampering = False
+        """Whether it has written any guard, even one that it had read."""
+
+    def targets(self) -> list[tuple[Kind, ItemKey, Mapping[str, str]]]:
+        """Return items of the application that rules write to."""
+        kinds = [self.kinds[name] for name in self.pools.targets]
+        return [(kind, key, variables) for kind in kinds for key, variables in kind.keys[:3]]
+
+    # Choices
+
+    def pick(self, choices: list[Any]) -> Any:
+        """Return one of some choices."""
+        return choices[int(self.rng.random() * len(choices))]
+
+    def existing(self, fits: Callable[[Entity], bool]) -> tuple[ItemKey, Entity] | None:
+        """Return an item of an entity that fits, None after a few attempts."""
+        keys = list(self.items)
+        for _ in range(min(5, len(keys))):
+            key = self.pick(keys)
+            item = self.program.recognise(key, self.items[key])
+            if item is not None and fits(item.entity):
+                return key, item.entity
+        return None
+
+    def guarded(self) -> tuple[ItemKey, Entity, str] | None:
+        """Return an item with guards, and one of them."""
+        found = self.existing(self.derives)
+        if found is None:
+            return None
+        key, entity = found
+        guards = [name for name in self.items[key] if name.startswith(self.program.guard_prefix)]
+        return (key, entity, self.pick(guards)) if guards else None
+
+    def is_of(self, key: ItemKey, image: Image, entity: Entity) -> bool:
+        item = self.program.recognise(key, image)
+        return item is not None and item.entity is entity
+
+    def derives(self, entity: Entity) -> bool:
+        """Return whether rules write on items of an entity."""
+        return entity.owned_by_rules or bool(self.program.derived_attributes(entity.name))
+
+    def derived_names(self, entity: Entity, image: Image) -> list[str]:
+        """Return the attributes that rules write on an item, without guards and keys."""
+        names = [name for rule in self.rules_into(entity) for name in _owned(rule, image)]
+        keep = {*entity.schema.key_attributes, *entity.constants}
+        return [name for name in dict.fromkeys(names) if name not in keep]
+
+    def rules_into(self, entity: Entity) -> list[Rule]:
+        """Return the rules that write on items of an entity."""
+        return [rule for rule in self._rules if rule.into.name == entity.name]
+
+    def new(self, kind: Kind, key: ItemKey, variables: Mapping[str, str]) -> dict[str, Any]:
+        """Return a new item, with key variables as in its key."""
+        image: dict[str, Any] = {}
+        entity = kind.entity
+        for _ in range(4):
+            image = dict(entity.schema.wire(key))
+            for path in kind.attributes:
+                top = path.split(".", 1)[0]
+                value = self.value(kind, path)
+                if value is not None:
+                    image[top] = placed(image.get(top), path, value)
+            for name in kind.variables:
+                dice = self.rng.random()
+                if dice < 0.2:
+                    image[name] = {"N" if name in entity.numeric else "S": variables[name]}
+                elif dice < 0.22 and self._bad:
+                    image[name] = {"S": "not what the key says"}
+            if self.rng.random() < 0.97:
+                image.update(entity.constants)
+            if entity.schema.ttl and entity.expires:
+                image.setdefault(entity.schema.ttl, {"N": "1735690000"})
+            image = self.kept(key, image)
+            found = self.program.recognise(key, image)
+            if found is not None and found.entity is entity:
+                break
+        if self.rng.random() < 0.3:
+            image[FOREIGN] = self.remark()
+        return image
+
+    def value(self, kind: Kind, path: str) -> Value | None:
+        """Return a value for a path, None if the attribute should be absent."""
+        dice = self.rng.random()
+        if dice < 0.12:
+            return None
+        if dice < 0.14 and self._bad:
+            return self.pools.wrong(int(self.rng.random() * 8))
+        pool = kind.attributes[path]
+        value: Value = self.pick(pool) if pool else {"S": "a"}
+        return value
+
+    def remark(self) -> Value:
+        """Return another value of the attribute that no rule reads."""
+        self._remarks += 1
+        return {"N": str(self._remarks)}
+
+    def of_kind(self, entity: Entity, key: ItemKey, image: Image, *, fits: bool) -> dict[str, Value] | None:
+        """Return an item with values for `match` with which it belongs to the entity, or does not; None if that fails."""
+        matches = self.pools.matches.get(entity.name, [])
+        for attempt in range(12):
+            changed = dict(image)
+            if fits and attempt < 2:
+                changed.update(entity.constants)
+            else:
+                for path, values in matches if fits else [self.pick(matches)] if matches else ():
+                    top = path.split(".", 1)[0]
+                    dice = self.rng.random()
+                    if dice < 0.2:
+                        changed.pop(top, None)
+                    elif dice < 0.3:
+                        changed[top] = self.pick(_ODD)
+                    else:
+                        changed[top] = placed(changed.get(top), path, self.pick(values))
+            keys = {name: image[name] for name in entity.schema.key_attributes if name in image}
+            if self.is_of(key, {**changed, **keys}, entity) is fits:
+                return {**changed, **keys}
+        return None
+
+    def own_values(self, entity: Entity, key: ItemKey, rate: float) -> dict[str, Value]:
+        """Return the application's values for attributes that rules own on items of the entity; often none."""
+        if self.rng.random() >= rate:
+            return {}
+        read = {name for name, _ in self.pools.matches.get(entity.name, ())}
+        names = [name for name in self.derived_names(entity, {}) if name not in read]
+        if not names:
+            return {}
+        self.own[key] = None
+        return {self.pick(names): self.pick([{"S": "mine"}, {"N": "77"}, {"N": "0"}])}
+
+    def forged(self, guard: Value) -> Value:
+        """Return a guard with other fields, as of another item or of an earlier or later version."""
+        self.forging = True
+        fields: dict[str, Any] = dict(guard.get("M", {}))
+        at = fields.get("at", {}).get("S", "")
+        end = max(at.rfind("/"), at.rfind(".")) + 1  # versions are text: their last digits keep their number
+        number = at[end:]
+        if number.isdecimal():
+            # of a copy never the number of a later change: the engine would consider that change as applied
+            step = self.pick([-1, -1000, 7000, 7001] if "by" in fields else [-1, 1, 5, 1000])
+            fields["at"] = {"S": at[:end] + str(max(0, int(number) + step)).zfill(len(number))}
+        if "by" in fields and self.rng.random() < 0.3:
+            fields["by"] = {"S": self.pick([encode_key(key) for kind in self.kind_list for key, _ in kind.keys])}
+        if "n" in fields and self.rng.random() < 0.3:
+            fields["n"] = {"N": str(self.pick([0, 1, 7]))}
+        return {"M": fields}
+
+    def put_whole(self, key: ItemKey, image: Image) -> bool:
+        """Put an item with guards in it, unless its record would look like a publish."""
+        self.tampering = True
+        self.touched[key] = None
+        before = self.items.get(key)
+        item = self.program.recognise(key, image)
+        if before is not None and item is not None:
+            changed = {name for name in before.keys() | image.keys() if before.get(name) != image.get(name)}
+            for rule in self.rules_into(item.entity):
+                guard = self.program.guard(rule.name)
+                ours = _owned(rule, before, image)
+                forward = guard in image and at_of(before.get(guard)) < at_of(image[guard])
+                if forward and (guard in before or self.forging) and changed <= {guard, *ours}:
+                    return False
+        self.store.put(key.table, self.kept(key, image))
+        return True
+
+    def kept(self, key: ItemKey, image: Image) -> dict[str, Value]:
+        """Return the item with the index keys that the rule file requires of the application (`index_key`)."""
+        kept = dict(image)
+        item = self.program.recognise(key, image)
+        kind = self.kinds.get(item.entity.name) if item is not None else None
+        if item is None or kind is None or not kind.index_key:
+            return kept
+        for name in kind.index_key:
+            kept.pop(name, None)
+        try:
+            texts = {name: render(resolver(item)) for name, (_, render) in kind.index_key.items()}
+        except BadInput:
+            return kept
+        if all(texts.values()):
+            kept.update({name: {kind.index_key[name][0]: text} for name, text in texts.items()})
+        return kept
+
+    def _narrowed(self, kind: Kind, pools: Pools, rng: Random) -> Kind:
+        """Return a part of the keys and values: some histories work on one target, others on many."""
+        seen: dict[str, dict[str, None]] = {}
+        keys = []
+        for key, variables in kind.keys:
+            near = True
+            for name, text in variables.items():
+                if name in pools.meeting:
+                    known = seen.setdefault(name, {})
+                    known.setdefault(text)
+                    near = near and list(known).index(text) < self._width
+            if near:
+                keys.append((key, variables))
+        rng.shuffle(keys)
+        narrowed = Kind(kind.entity, keys[:_KEYS])
+        narrowed.variables = kind.variables
+        narrowed.index_key = kind.index_key
+        for path, pool in kind.attributes.items():
+            narrowed.attributes[path] = pool[: self._width] if path in pools.meeting else pool
+        return narrowed
+
+
+def placed(before: Value | None, path: str, value: Value) -> Value:
+    """Return the top-level attribute of a path in which the path has this value."""
+    steps = path.split(".")[1:]
+    if not steps:
+        return value
+    held = dict(before["M"]) if before is not None and "M" in before else {}
+    held[steps[0]] = placed(held.get(steps[0]), ".".join(steps), value)
+    return {"M": held}
+
+
+_ODD: list[Value] = [
+    {"L": [{"S": "x"}]},
+    {"SS": ["x", "y"]},
+    {"NULL": True},
+    {"N": "7"},
+    {"M": {"x": {"S": "y"}}},
+]
+"""Values of types that are unusual for attributes which `match` reads."""
+
+
+def _owned(rule: Rule, *images: Image) -> list[str]:
+    """Return the attributes that a rule writes on its targets, without its guard."""
+    names = rule.owned(*images)
+    return sorted(names) if isinstance(names, frozenset) else list(names)
