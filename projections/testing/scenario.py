@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from projections.engine.processor import Outcome
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Update
 from projections.errors import InvalidRequest, UsageError
@@ -13,23 +12,13 @@ from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.language.ruleset import RuleSet
 from projections.language.values import plain_item
-from projections.local.event_source import Discard, Settings, Stream
-from projections.local.event_source import Mapping as EventSourceMapping
-from projections.local.functions import Functions, LocalQueue
-from projections.local.tables import MemoryTables, schemas
-from projections.printable import printable
 from projections.stores.memory import MemoryStore
 from projections.testing.comparison import Comparison
 from projections.testing.items import key_of, key_words, wire_item
+from projections.testing.local_run import LocalRun
 from projections.testing.simulated import assert_simulation
 
 __all__ = ["Scenario"]
-
-ROUNDS = 200
-"""Rounds after which items are taken never to settle. One round is one hop from a rule to one that reads its result."""
-
-NOW = 1_735_689_600.0
-"""The time in a scenario: 2025-01-01. Rules never see it; the ledger keeps it of what is gone."""
 
 Item = Mapping[str, Any]
 Key = Mapping[str, Any] | Sequence[Any]
@@ -48,35 +37,10 @@ class Scenario:
     def __init__(self, rules: RuleSet, *, redeliver: bool = False) -> None:
         self.rules = rules
         self.program: Program = rules.program
-        self._redeliver = redeliver
-        self._tables = MemoryTables(schemas(self.program), [])
-        assert isinstance(self._tables.store, MemoryStore)
-        self._store = self._tables.store
+        self._local = LocalRun(self.program, redeliver=redeliver)
+        self._store = self._local.store
         self._written = MemoryStore(self.program.tables, streams=())
-        self._now = NOW
-        queue = LocalQueue(lambda: self._now)
-        self._reason = ""
-        self._failed: list[str] = []
-        self._rejected: dict[tuple[str | None, str, str | None], Rejected] = {}
-        self._functions = Functions(
-            self.program,
-            self._store,
-            tables={name: name for name in self.program.tables},
-            quarantine=self._quarantine,
-            observe=self._observe,
-            clock=lambda: self._now,
-            sleep=lambda seconds: None,
-            chance=lambda: 0.5,
-            queue=queue,
-            writes_per_second=float("inf"),
-        )
-        self._stream = Stream("scenario")
-        self._mapping = EventSourceMapping(
-            self._stream,
-            Settings(report_batch_item_failures=True, bisect=True, max_retries=2, retention=float("inf")),
-            choose=self._choose,
-            on_failure=self._gave_up,
-        )
+        """The items as the application wrote them."""
 
     # What the application writes
 
@@ -160,38 +124,9 @@ class Scenario:
         return self._store
 
     def settle(self) -> None:
-        """Runs the functions until nothing changes any more. Raises AssertionError if records fail, or never settle."""
+        """Run the functions until nothing changes. Raises AssertionError if records fail, or the items change forever."""
         __tracebackhide__ = True
-        fresh = self._run()
-        if self._redeliver and fresh:
-            for shard in list(self._stream.shards):
-                self._mapping.rewind(shard)
-            self._run()
-        if self._failed:
-            failed, self._failed = self._failed, []
-            raise AssertionError(
-                "the handler reports records as failed, again and again:\n  " + "\n  ".join(map(printable, failed))
-            )
-
-    def _run(self) -> bool:
-        """Delivers and works until nothing is left; whether there was anything."""
-        fresh = False
-        records: Sequence[Mapping[str, Any]] = ()
-        for _ in range(ROUNDS):
-            records = self._tables.records()
-            for record in records:
-                self._stream.append(record)
-            worked = self._mapping.run_until_idle(self._functions.stream) > 0
-            due = self._functions.queue.next_due
-            if not worked and due is not None:
-                self._now = max(self._now, due)
-                worked = self._functions.work()
-            if not worked:
-                return fresh
-            fresh = True
-        keys = [self._name(self.program.tables[name].key(name, r["dynamodb"]["Keys"])) for name, r in _named(records)]
-        still = ", ".join(dict.fromkeys(keys)) or "tasks are left"
-        raise AssertionError(f"the items do not settle: after {ROUNDS} rounds these still change: {still}")
+        self._local.settle()
 
     def items(self, table: str | None = None, *, guards: bool = False) -> list[dict[str, Any]]:
         """All items of a table as plain values, in the order of their keys."""
@@ -210,7 +145,7 @@ class Scenario:
         self.settle()
         return [
             {"rule": one.rule, "key": self._key_attributes(one.key), "reason": one.reason}
-            for one in self._rejected.values()
+            for one in self._local.rejected.values()
         ]
 
     def then(
@@ -309,7 +244,7 @@ class Scenario:
     def _refused(self, wanted: Sequence[Refused]) -> Iterator[str]:
         """What was refused and not named, and what was named and not refused."""
         met = set()
-        for mark, one in self._rejected.items():
+        for mark, one in self._local.rejected.items():
             fitting = [number for number, refused in enumerate(wanted) if self._fits(one, refused)]
             met.update(fitting)
             if not fitting:
@@ -348,29 +283,9 @@ class Scenario:
         if strange:
             yield f"(of no entity, so no rule sees them: {', '.join(strange)})"
 
-    def _choose(self, question: str, courses: int) -> int:
-        return int(self._redeliver and question == "deliver a batch again that succeeded")
-
-    def _observe(self, outcome: Outcome) -> None:
-        self._reason = outcome.failed_reason or ""
-
-    def _quarantine(self, rejected: Sequence[Rejected]) -> None:
-        for one in rejected:
-            self._rejected.setdefault((one.rule, one.reason, one.key), one)
-
-    def _gave_up(self, discard: Discard) -> None:
-        reason = f"{type(discard.error).__name__}: {discard.error}" if discard.error else self._reason
-        for _, record in _named(discard.records):
-            self._failed.append(f"{record['eventName']} {record['dynamodb']['Keys']}: {reason}")
-
 
 def _beside_key(key: Key, names: Sequence[str]) -> Image:
     """The attributes that stand beside those of the key."""
     if not isinstance(key, Mapping):
         return {}
     return {name: value for name, value in wire_item(key, "update").items() if name not in names}
-
-
-def _named(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Records with the tables they are from."""
-    return ((record["eventSourceARN"].split("/")[1], record) for record in records)

@@ -246,8 +246,8 @@ import pytest
 
 def deliveries(projections):
     seen = []
-    stream = projections._functions.stream
-    projections._functions.stream = lambda event: (seen.append(event), stream(event))[1]
+    stream = projections._local._functions.stream
+    projections._local._functions.stream = lambda event: (seen.append(event), stream(event))[1]
     projections.given({POST}).then({META})
     return len(seen)
 
