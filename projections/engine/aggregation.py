@@ -20,7 +20,7 @@ from projections.engine.deadline import Deadline
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import Entry, Target
 from projections.engine.publishing import unpublished
-from projections.engine.recent import forget, owing, relieved
+from projections.engine.recent import forget, pending_entries, relieved
 from projections.engine.rejections import refused
 from projections.engine.running import one_by_one
 from projections.errors import StoreError, Transient
@@ -37,24 +37,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What was published of some results, and the entries that name targets to be published, as they were before.
+    """The targets of results that were published, and the entries with pending publishes as they were before.
 
     `failures` has the targets that were tried and failed; other targets that are not `done` were not tried.
     """
 
     results: Sequence[Result]
-    indebted: Mapping[str, Entry]
+    pending: Mapping[str, Entry]
     done: Set[Target]
     failures: Mapping[Target, StoreError]
 
     def touched(self, result: Result) -> Set[Target]:
         """Return the targets of a result: those that its change and its entry name."""
-        entry = self.indebted.get(result.change.source)
+        entry = self.pending.get(result.change.source)
         return result.touched | entry.targets if entry is not None else result.touched
 
 
 class Aggregation:
-    """Applies the changes of a plan to the ledger and publishes their targets. What fails is in the batch's report."""
+    """Applies the changes of a plan to the ledger and publishes their targets. Failures are in the batch's report."""
 
     def __init__(self, batch: Admitted) -> None:
         setup = batch.setup
@@ -105,22 +105,22 @@ class Aggregation:
     def publish(self, results: Sequence[Result]) -> Published | None:
         """Publish the targets of results, in parts: the time is checked between two. None if entries could not be read."""
         try:
-            indebted: dict[str, Entry] = {}
+            pending: dict[str, Entry] = {}
             for some in slices(results):
-                indebted |= owing(self._store, some, self._deadline)
+                pending |= pending_entries(self._store, some, self._deadline)
         except Transient as error:
             for result in results:
                 self._report.fail(result.change.sequences, str(error))
             return None
         done: set[Target] = set()
         failures: dict[Target, StoreError] = {}
-        targets = set().union(*[result.touched for result in results], *[entry.targets for entry in indebted.values()])
+        targets = set().union(*[result.touched for result in results], *[entry.targets for entry in pending.values()])
         for some_targets in slices(targets):
             if self._deadline.over:
                 break
             failures.update(self._publisher.publish(some_targets, self._deadline))
             done.update(some_targets)
-        published = Published(results, indebted, done - unpublished(failures), failures)
+        published = Published(results, pending, done - unpublished(failures), failures)
         if failures or len(done) < len(targets):
             self._report_unpublished(published)
         return published
@@ -144,15 +144,15 @@ class Aggregation:
                 self._report.fail(change.sequences[:1], str(self._deadline.out_of_time))
 
     def forget(self, published: Published) -> None:
-        """Remove what was published from the entries that name it. Without time left, it stays written down."""
-        if not published.indebted:
+        """Remove published targets from the entries that name them. Without time left, they stay pending."""
+        if not published.pending:
             return
         first = {result.change.source: result.change.sequences[:1] for result in published.results}
         if self._deadline.over:
-            for source in published.indebted:
+            for source in published.pending:
                 self._report.fail(first[source], str(self._deadline.out_of_time))
             return
-        entries = [(source, entry, entry.owed & published.done) for source, entry in published.indebted.items()]
+        entries = [(source, entry, entry.pending & published.done) for source, entry in published.pending.items()]
         failures = forget(self._store, entries, self._batch.setup.clock(), self._deadline, self._batch.setup.run)
         for source, error in failures.items():
             self._report.refuse(first[source], error, rule=None, key=source)

@@ -1,4 +1,4 @@
-"""Attempts at changes: what is known of the entry, and the difference to commit."""
+"""Attempts at changes: the entry as far as it is known, and the difference to commit."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Attempt:
 
     @property
     def held(self) -> Contributions:
-        """What the entry is known to hold."""
+        """Return the contributions of the entry, as far as it is known."""
         return self.entry.contributions if self.entry is not None else {}
 
     @property
@@ -115,14 +115,14 @@ class Attempt:
         return True
 
     def result(self) -> Result:
-        """Return what became of the change."""
+        """Return the result of the change."""
         assert self.state != "pending"
         entry = self.entry
         return Result(
             self.change,
             self.state,
             self.touched,
-            may_owe=bool(self.retracted or not self.goal or (entry is not None and entry.recent)),
+            may_have_pending=bool(self.retracted or not self.goal or (entry is not None and entry.recent)),
             refused=tuple(Refusal(rule, reason, self.culprits.get(rule)) for rule, reason in self.refused.items()),
             error=self.error,
         )

@@ -1,4 +1,4 @@
-"""What the stages of a batch work with."""
+"""The context of the stages of a batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Admitted", "Setup"]
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every batch of a processor works with; see `Processor` for the fields. It outlives the batches."""
+    """The context of all batches of a processor; see `Processor` for the fields."""
 
     program: Program
     store: Store
@@ -44,7 +44,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A batch whose rules are active, as the registry was when it was read: what the later stages work with."""
+    """The context of the stages after the admission: the rules are active, as the registry was when it was read."""
 
     setup: Setup
     snapshot: RegistrySnapshot

@@ -1,4 +1,4 @@
-"""What the ledger is asked to commit, and what became of it."""
+"""Changes that the ledger commits, and their results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from projections.language.contribution import Contributions, Evaluated
 __all__ = ["Change", "ChangeState", "Refusal", "Result", "targets_of"]
 
 ChangeState = Literal["applied", "duplicate", "moved", "failed"]
-"""What became of a change. Duplicate: the entry is as new as the change. Moved: the entry of a refresh is not as it was
+"""The result of a change. Duplicate: the entry is as new as the change. Moved: the entry of a refresh is not as it was
 read, and nothing was done. Failed: not done, and `error` has the reason."""
 
 _NOTHING: Contributions = {}
 
 
 class Change(NamedTuple):
-    """What one source item contributed before and contributes after some records, as of a version.
+    """The contributions of one source item before and after some records, as of a version.
 
     `version` is empty for a refresh: it leaves the entry's version as it is, and is made from an entry that was read before
     the source item was (`entry`; None if there was none). For other changes the entry is not known yet, and `before`
@@ -42,7 +42,7 @@ class Change(NamedTuple):
     expiry: str = ""
     """The version of the expiry that is settled, or left for later. The entry remembers it."""
     settle: Contributions = _NOTHING
-    """What the expiry settles: contributions that stay counted when they leave the entry."""
+    """The contributions that the expiry settles: they leave the entry and stay counted."""
     held: frozenset[str] = frozenset()
     """Rules that keep what has expired and are not active: of an expiry, their part of the entry stays as it was found."""
     active: frozenset[str] = frozenset()
@@ -56,7 +56,7 @@ class Change(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """What marks in the entry that a part of `settle` is done."""
+        """Return the mark in the entry that shows that a part of `settle` is done."""
         return self.expiry or self.version or "-"
 
 
@@ -73,16 +73,16 @@ class Refusal:
 
 
 class Result(NamedTuple):
-    """What became of a change.
+    """The result of a change.
 
-    `touched` are the targets to be published. `may_owe` is whether the entry may name targets with a pending publish, or has
-    no contribution left and should expire.
+    `touched` are the targets to be published. `may_have_pending` is whether the entry may have pending publishes, or has no
+    contribution left and should expire.
     """
 
     change: Change
     state: ChangeState
     touched: Set[Target]
-    may_owe: bool
+    may_have_pending: bool
     refused: tuple[Refusal, ...] = ()
     error: StoreError | None = None
 

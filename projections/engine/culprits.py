@@ -79,7 +79,7 @@ def _number(number: Decimal) -> str:
 
 
 def _name(slot: str) -> str:
-    """What a slot of a group holds, as messages have it."""
+    """Return the name of a slot of a group for messages."""
     name = slot.removeprefix(SETTLED)
     if name == "n":
         what = "the number of contributions"

@@ -65,7 +65,7 @@ class Deadline:
 
     @property
     def out_of_time(self) -> OutOfTime:
-        """Why work is not begun any more."""
+        """Return the reason to begin no further piece of work."""
         return OutOfTime("the invocation's time is nearly up")
 
     def check(self) -> None:
@@ -81,7 +81,7 @@ class Deadline:
             yield one
 
     def pause(self, attempt: int) -> None:
-        """Waits before attempt number `attempt` (from 1) is repeated. Raises OutOfTime if the time would not suffice."""
+        """Wait before attempt number `attempt` (from 1) is repeated. Raises OutOfTime if the time would not suffice."""
         seconds = self._chance() * min(2.0, 0.02 * 2 ** min(attempt, 10))
         if self._remaining() - seconds <= self._margin:
             raise self.out_of_time
@@ -111,4 +111,4 @@ class Deadline:
 
 
 UNLIMITED = Deadline(lambda: math.inf)
-"""For work that nobody waits for."""
+"""For work without a time limit."""

@@ -1,4 +1,4 @@
-"""The difference between what a source contributed and what it contributes: per target, what changes in the ledger."""
+"""The difference between two contributions of a source: per target, the changes in the ledger."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ WIDE = decimal.Context(prec=600)
 """Sums and differences are exact here; what DynamoDB cannot hold it refuses, rather than we round it."""
 
 SETTLED = "~"
-"""Begins the slots of what has settled; alone, it has the marks of expiries that are halfway through and have settled what
-they had for this target: their versions, with spaces between.
+"""The first character of slots with settled amounts. As a slot of its own it holds the marks of expiries that have settled
+their part for this target but are not complete: their versions, separated by spaces.
 """
 
 GENERATION = "g"
-"""Says in an entry in which generation of the group a contribution is counted; absent for the first, 0."""
+"""In an entry: the generation of the group in which a contribution is counted; absent for the first, 0."""
 
 _NONE: Contributed = {}
 
 _MOST_OWED = 50_000
-"""Bytes of targets that one step retracts from: the entry names them until they are published."""
+"""Bytes of targets that one step may retract from: the entry names them until they are published."""
 
 
 @dataclass(slots=True)
 class Piece:
-    """What changes for one target: amounts to add by slot, members to put and to remove, extremes to settle."""
+    """The changes for one target: amounts to add by slot, members to put and to remove, extremes to settle."""
 
     amounts: dict[str, Decimal] = field(default_factory=dict)
     puts: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Piece:
 
     @property
     def actions(self) -> int:
-        """How many actions of a transaction it takes at most, with the group's own."""
+        """Return the most actions of a transaction that it takes, including the group's."""
         return 1 + len(self.puts) + len(self.removes) + 2 * len(self.settled)
 
     def add(self, slot: str, amount: Decimal) -> None:
@@ -76,7 +76,7 @@ def difference(
     settling: str = "",
     generation: Callable[[Target], int] = lambda target: 0,
 ) -> dict[Target, Piece]:
-    """What to change, by target. Targets whose contribution stays as it is are not in it.
+    """Return the changes by target. Targets whose contribution does not change are left out.
 
     `settle` holds contributions to be added to what has settled, unless `before` has the mark `settling`.
     `generation` gives the open generation of a group: what was contributed to an earlier one is not counted in it.
@@ -105,7 +105,7 @@ def difference(
 
 
 def generation_of(contributed: Contributed) -> int:
-    """The generation of its group in which a contribution is counted."""
+    """Return the generation of its group in which a contribution is counted."""
     generation: int = contributed.get(GENERATION, 0)
     return generation
 
@@ -125,12 +125,12 @@ def _piece(old: Contributed, new: Contributed) -> Piece:
 
 
 def unmarked(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
-    """What one rule contributes, without the marks of what settled."""
+    """Return the contributions of one rule without the marks of expiries."""
     return {target: rest for target, contributed in targets.items() if (rest := _unmarked(contributed))}
 
 
 def unstamped(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
-    """What one rule contributes, without marks and generations."""
+    """Return the contributions of one rule without marks and generations."""
     return {
         target: {slot: amount for slot, amount in contributed.items() if slot != GENERATION}
         for target, contributed in unmarked(targets).items()
@@ -138,7 +138,7 @@ def unstamped(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
 
 
 def other_marks(contributions: Contributions, settling: str) -> Contributions:
-    """Only the marks of what settled, other than `settling`: of expiries that are halfway through."""
+    """Return only the marks of expiries that are not complete, except `settling`."""
     found: Contributions = {}
     for rule, targets in contributions.items():
         for target, contributed in targets.items():
@@ -151,9 +151,9 @@ def other_marks(contributions: Contributions, settling: str) -> Contributions:
 def with_marks(
     goal: Mapping[str, Contributed], marks: Mapping[str, Contributed], version: str
 ) -> dict[str, Contributed]:
-    """What one rule shall contribute as of a version, with the marks that stay.
+    """Return the contributions that one rule is to have as of a version, with the marks that stay.
 
-    What an expiry later than the version settled, an older record does not contribute again.
+    A contribution that an expiry settled later than the version is left out: an older record must not count it again.
     """
     kept = {
         target: marked if max(marked[SETTLED].split()) > version else {**goal.get(target, _NONE), **marked}
@@ -163,13 +163,13 @@ def with_marks(
 
 
 def with_mark(contributed: Contributed, settling: str) -> Contributed:
-    """What is contributed to one target, marked."""
+    """Return the contribution to one target with a mark."""
     marks = {*contributed.get(SETTLED, "").split(), settling}
     return {**contributed, SETTLED: " ".join(sorted(marks))}
 
 
 def without_mark(contributions: Contributions, settling: str) -> Contributions:
-    """Contributions without the marks of one expiry."""
+    """Return contributions without the marks of one expiry."""
     found: Contributions = {}
     for rule, targets in contributions.items():
         for target, contributed in targets.items():
@@ -191,7 +191,7 @@ def _unmarked(contributed: Contributed) -> Contributed:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one transaction holds beside the entry: actions, bytes, and how many bytes the put of a member takes."""
+    """The room of one transaction beside the entry: actions, bytes, and how many bytes the put of a member takes."""
 
     actions: int
     bytes: int
@@ -206,11 +206,11 @@ def steps(
     settling: str = "",
     generation: Callable[[Target], int] = lambda target: 0,
 ) -> Iterator[tuple[Contributions, Contributions]]:
-    """Contributions on the way from `before` to `after`, and what to settle with each, no more of it than `load` allows.
+    """Yield contributions on the way from `before` to `after`, each with its part of `settle`, within the limits of `load`.
 
-    Each is a true entry: what it says has been contributed, has been. A target that settles in a step other than the last
-    keeps the mark `settling`, so that a repetition does not settle it again. What shrinks comes first, so that no step needs
-    more room than the larger of `before` and `after`.
+    Each is a true entry: the groups hold exactly these contributions. A target that settles in a step other than the last
+    keeps the mark `settling`, so that a repetition does not settle it again. Parts that shrink come first, so that no step
+    needs more room than the larger of `before` and `after`.
     """
     current: Contributions = copy.deepcopy(before)
     settled: Contributions = {}
@@ -258,12 +258,12 @@ def steps(
 
 
 def _length(target: str, targets: Mapping[str, Contributed] | None) -> int:
-    """About how long one target's part of an entry is."""
+    """Return about how many characters one target's part of an entry has."""
     return len(target) + len(str(targets[target])) if targets and target in targets else 0
 
 
 def _chunks(piece: Piece, target: Target, load: Load) -> list[tuple[list[str], int]]:
-    """The members that a piece puts and removes, in parts that one transaction holds, with the bytes of each part."""
+    """Return the members that a piece puts and removes, in parts that one transaction holds, with the bytes of each part."""
     room = load.actions - 1 - 2 * len(piece.settled)
     chunks: list[tuple[list[str], int]] = [([], 0)]
     puts = set(piece.puts)

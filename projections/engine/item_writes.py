@@ -1,4 +1,4 @@
-"""What a batch writes to the application's items without the ledger: copies, index attributes, releases, heals, embeds.
+"""The writes of a batch to the application's items that need no ledger: copies, index attributes, releases, heals, embeds.
 
 Each is one conditional write that is right whatever the others do, so they need no order among them.
 """
@@ -26,7 +26,7 @@ __all__ = ["ItemWrites"]
 
 
 class ItemWrites:
-    """Makes the writes of a plan to application items. What fails is in the batch's report."""
+    """Makes the writes of a plan to application items. Failures are in the batch's report."""
 
     def __init__(self, batch: Admitted) -> None:
         setup = batch.setup

@@ -48,9 +48,8 @@ class Ledger:
     """Commits changes. `run` runs transactions with disjoint groups, `chance` picks a group's shard.
 
     `reserved` is how many actions the store adds to each transaction.
-    `relieve` publishes what an entry still owes and forgets it; it returns the entry as it is then, None if nothing of it
-    could be forgotten, and raises Transient. An entry that would become too large is relieved first. It is called by what
-    `run` runs.
+    `relieve` makes the pending publishes of an entry that would become too large, and removes them from it; it returns the
+    entry as it is then, None if none could be removed, and raises Transient. It is called within pieces that `run` runs.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class Ledger:
     def commit(self, changes: Sequence[Change], deadline: Deadline) -> list[Result]:
         """Commit each change or find it committed. Return what became of them, in order. No source item may occur twice.
 
-        A refresh whose entry is not as it was read has "moved": nothing of it is done, and both are to be read again.
+        A refresh whose entry is not as it was read has "moved": it is not applied, and both have to be read again.
 
         An error of one change is in its result: "failed" if it could not be done in time, `refused` for rules whose
         contribution the ledger can never hold and which contribute nothing. Raises `errors.Misconfigured`.

@@ -1,11 +1,11 @@
 """The items of the ledger table: their keys and what they hold.
 
     pk                    sk                           what
-    E|<source>            .                            entry: what a source item contributes, as of which version
+    E|<source>            .                            entry: the contributions of a source item, and their version
     G|<rule>|<target>     <generation>|<shard>         group: number of contributions and totals of one target
     M|<rule>|<target>     <generation>|<slot>|<value><source>   member: one contribution, ordered by value and source
     F|<rule>|<parent>     .                            fence: the newest version of an embed's parent being pushed
-    W|<rule>|<target>     .                            which source waits for a key that another kind of item occupies
+    W|<rule>|<target>     .                            the source that waits for a key with an item of another kind
     R                     . and others                 registry: see `engine.registry`
     D                     <message id>                 a dismissed message: see `operations.redrive.dismissal`
     A                     . and `secret`               audit, and the secret of hashes: `operations.{audit,redaction}`
@@ -59,7 +59,7 @@ REBUILDING = "rebuilding"
 """On the first shard of a group into which contributions are still being moved from the one it replaces."""
 
 MOST_EXPIRIES = 8
-"""How many expiries under its key an entry remembers."""
+"""Expiries under its key that an entry holds."""
 
 _LONGEST_PARTITION = 1570
 _LONGEST_SORT = 1020
@@ -67,7 +67,7 @@ _LONGEST_SORT = 1020
 
 _HASH = 1 + 64
 _RESERVED = 70
-"""Bytes below the limit that no readable key has: a hash, "#" and what is lost of a character that is cut."""
+"""Bytes by which readable keys stay below the limit: a hash, "#", and a character that is cut."""
 
 Target = tuple[str, str]
 """A rule's name and an encoded target key."""
@@ -83,7 +83,7 @@ def _shortened(text: str, most: int) -> str:
 
 
 def entry_key(source: str) -> ItemKey:
-    """Of the entry of a source item, by its encoded key."""
+    """Return the key of the entry of a source item, by the encoded key of the item."""
     return ItemKey(LEDGER, _shortened("E|" + source, _LONGEST_PARTITION), ".")
 
 
@@ -92,12 +92,12 @@ def group_key(rule: str, target: str, generation: int = 0, shard: int = 0) -> It
 
 
 def members_key(rule: str, target: str) -> str:
-    """The partition key of a group's members."""
+    """Return the partition key of a group's members."""
     return _shortened(f"M|{rule}|{target}", _LONGEST_PARTITION)
 
 
 def member_key(rule: str, target: str, generation: int, member: str, source: str) -> ItemKey:
-    """Of one member: `member` is its slot and encoded value, as contributions have it, perhaps with its position.
+    """Return the key of a member: `member` is its slot and encoded value, as contributions have it, perhaps with a position.
 
     The position comes after the source, because ties are broken by source first; a NUL keeps sources in their order.
     """
@@ -109,17 +109,17 @@ def member_key(rule: str, target: str, generation: int, member: str, source: str
 
 
 def fence_key(rule: str, parent: str) -> ItemKey:
-    """Of the fence of an embed's parent, by its encoded key."""
+    """Return the key of the fence of an embed's parent, by its encoded key."""
     return ItemKey(LEDGER, _shortened(f"F|{rule}|{parent}", _LONGEST_PARTITION), ".")
 
 
 def waiting_key(rule: str, target: str) -> ItemKey:
-    """Of the note which source waits for the key of a copy, where there is an item of another kind."""
+    """Return the key of the note that names the source waiting for a copy's key, which an item of another kind has."""
     return ItemKey(LEDGER, _shortened(f"W|{rule}|{target}", _LONGEST_PARTITION), ".")
 
 
 def group_at(generation: int, version: int) -> str:
-    """The version of a group as guards have it: text in the order of (generation, version)."""
+    """Return the version of a group as guards have it: text in the order of (generation, version)."""
     return f"{generation:04d}.{version:015d}"
 
 
@@ -134,20 +134,20 @@ def read_recent(element: str) -> Target:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the ledger says of one source item."""
+    """The ledger's record of one source item."""
 
     version: str
     contributions: Contributions
     recent: frozenset[str]
     revision: int
     expires: bool = False
-    """Whether it is a tombstone already, which DynamoDB deletes some day."""
+    """Whether it is a tombstone, which DynamoDB will delete."""
     expired: bool = False
     """Whether the item expired, and rules that were not active then left their part of the entry as it was."""
     expiries: frozenset[str] = frozenset()
-    """The versions of the newest expiries of items under this key that rules with `expired: keep` were told of."""
+    """The versions of the newest expiries of items under this key that rules with `expired: keep` have processed."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Rules whose part of the newest change DynamoDB refused, with the reason: told again when that change comes again."""
+    """Rules whose part of the newest change DynamoDB refused, with the reason: a redelivery of it reports them again."""
 
     @classmethod
     def read(cls, item: Image) -> Entry:
@@ -164,20 +164,20 @@ class Entry:
 
     @property
     def targets(self) -> set[Target]:
-        """All targets this entry may owe a publication."""
+        """Return all targets that may have to be published: those contributed to, and those with a pending publish."""
         held = {(rule, target) for rule, targets in self.contributions.items() for target in targets}
-        return held | self.owed
+        return held | self.pending
 
     def knows(self, expiry: str) -> bool:
-        """Whether the entry tells if an expiry was settled: one that was may be in `expiries` no more."""
+        """Return whether the entry shows if an expiry was settled: old ones are no longer in `expiries`."""
         return expiry > self.version or len(self.expiries) < MOST_EXPIRIES or expiry >= min(self.expiries)
 
     @property
-    def owed(self) -> set[Target]:
-        """The targets lately retracted from, which nobody is known to have published since."""
+    def pending(self) -> set[Target]:
+        """Return the targets with a pending publish: those retracted from whose publish has not been recorded."""
         return {read_recent(element) for element in self.recent}
 
 
 def whole_key(key: ItemKey, text: str) -> Mapping[str, Value]:
-    """The attribute that says which key a hashed one stands for; nothing where the key is readable."""
+    """Return the attribute with the whole key of a hashed one; no attribute if the key is readable."""
     return {} if key.partition.endswith(text) else {"key": {"S": text}}

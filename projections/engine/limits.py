@@ -7,34 +7,34 @@ __all__ = ["refusal"]
 _LIMITS = (
     (
         ("Item size",),
-        "an item has 400 KB at most: {what} would have more; {instead}",
+        "an item can have at most 400 KB: {what} would have more; {instead}",
     ),
     (
         ("38 ", "magnitude", "overflow", "underflow"),
-        "a number has 38 significant digits and a magnitude from 1E-130 to 9.99E+125: what the rule adds up here would "
-        "need more; round the values, or tell very large and very small ones apart by the target's key",
+        "a number has 38 significant digits and a magnitude from 1E-130 to 9.99E+125: the totals of this rule would need "
+        "more; round the values, or give very large and very small ones different targets",
     ),
     (
         ("Expression size", "too many operators"),
-        "an expression has 4 KB and 300 operators: {what} has too many attributes for one write; copy the ones that are "
-        "needed by name, or keep them together in a map",
+        "an expression can have at most 4 KB and 300 operators: {what} has too many attributes for one write; list the "
+        "attributes that are needed, or keep them in one map",
     ),
     (
         ("payload size", "4MB", "4 MB"),
-        "a transaction has 4 MB: {what} would need more; list fewer attributes",
+        "a transaction can have at most 4 MB: {what} would need more; list fewer attributes",
     ),
 )
 """Words in a refusal, and the limit they are about."""
 
 _ENTRY = (
-    "what the item contributes, in its ledger entry,",
+    "the item's contribution, in its ledger entry,",
     'let "each" give fewer elements, or shorten the target\'s key',
 )
 _TARGET = "the target", 'let the rule list fewer or shorter attributes, or lower its "limit"'
 
 
 def refusal(message: str, *, entry: bool = False) -> str:
-    """A refusal in the words of rules, with DynamoDB's own behind; `entry` says that a commit to the ledger met it."""
+    """Return a refusal in terms of rules, followed by DynamoDB's message. `entry`: it was of a commit to the ledger."""
     what, instead = _ENTRY if entry else _TARGET
     for words, limit in _LIMITS:
         if any(word in message for word in words):

@@ -31,11 +31,11 @@ T = TypeVar("T")
 
 Recognised = Sequence[tuple[Record, Item | None, Item | None]]
 Reject = Callable[[Record, str, str, str | None], None]
-"""Takes a complaint: the record, the rule, the reason, and the reason for which the old image was complained of."""
+"""Called with a record that a rule rejects: the record, the rule, the reason, and the reason to reject the old image."""
 
 
 class _Checked(list[T]):
-    """A list that looks at the time while it is gone through."""
+    """A list that checks the deadline while it is iterated over."""
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
@@ -46,7 +46,7 @@ class _Checked(list[T]):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a batch asks for.
+    """The work that a batch requires.
 
     `changes` are rounds: within one, a source item occurs once; a later round follows the earlier ones. `heals` gives the
     first sequence number of the records that ask for each target to be healed, `pushes` and `pulls` of those that ask for
@@ -79,7 +79,7 @@ def plan(
     settles: Callable[[Rule], bool] = lambda rule: True,
     deadline: Deadline = UNLIMITED,
 ) -> Plan:
-    """What the records of a batch ask for, per item in the order in which they come.
+    """Return the work that the records of a batch require; the records of an item come in the order of their versions.
 
     `guards` reads the guards of the ledger that the records are applied to; without it those of any ledger are valid.
     `settles` returns whether a rule with `expired: keep` settles expiries now (`RegistrySnapshot.settles`). Raises
@@ -113,7 +113,7 @@ def plan(
             recognised.append((record, old, new))
 
     def reject(record: Record, rule: str, reason: str, before: str | None) -> None:
-        """Note a complaint, unless the record is our own write to an item that was rejected before for the same reason."""
+        """Note a rejection, unless the record is our own write to an item that was rejected before for the same reason."""
         if before == reason and _is_echo(program, record):
             return
         rejected.append(Rejected(rule, reason, encode_key(record.key), record.sequence, record.key.table, record.event))
@@ -136,7 +136,7 @@ def plan(
 
 
 def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[IndexWrite]:
-    """The index attributes of each item as the newest record shows it."""
+    """Return the index attributes of each item, as its newest record has it."""
     found = []
     newest: dict[ItemKey, tuple[Record, Item | None]] = {}
     oldest: dict[ItemKey, Item | None] = {}
@@ -249,7 +249,7 @@ def _separate(known: _Records, settle: Contributions, left: frozenset[str]) -> b
 
 
 def _is_echo(program: Program, record: Record) -> bool:
-    """Whether a record shows nothing but what rules wrote."""
+    """Return whether a record shows only changes that rules made."""
     if record.old is None or record.new is None:
         return False
     changed = {name for name in record.old.keys() | record.new.keys() if record.old.get(name) != record.new.get(name)}
@@ -261,7 +261,7 @@ def _is_echo(program: Program, record: Record) -> bool:
 
 
 def release_of(program: Program, guards: Guards, record: Record, left: Item | None, new: Item | None) -> Release | None:
-    """What the rules of its former entity set on an item that is of another kind now."""
+    """Return the values to remove from an item that has left its entity: those that the rules of that entity set."""
     if left is None or record.new is None or (new is not None and new.entity is left.entity):
         return None
     name, image = left.entity.name, left.image
@@ -305,7 +305,7 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
 
 
 def freed_targets(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:
-    """The targets that rules may create now, because an item of another kind under their key is gone."""
+    """Return the targets that rules may create now, because an item of another kind no longer has their key."""
     if record.old is None or (
         record.new is not None and (old is None or (new is not None and new.entity is old.entity))
     ):
@@ -319,7 +319,7 @@ def freed_targets(program: Program, record: Record, old: Item | None, new: Item 
 
 
 def _heals(program: Program, guards: Guards, record: Record, old: Item | None, new: Item | None) -> list[Target]:
-    """The groups that the record of a target asks to be published again, whatever the guard says."""
+    """Return the groups to be published again because of the record of a target, whatever version its guard has."""
     target: str | None = None
     found: list[Target] = []
     into = program.ledger_rules_into
@@ -340,13 +340,13 @@ def _heals(program: Program, guards: Guards, record: Record, old: Item | None, n
 
 
 def emptied(guards: Guards, rule: LedgerRule, key: ItemKey, before: Image | None, after: Image) -> bool:
-    """Whether an item to which nothing contributes lost an attribute: it may have been what kept the item there."""
+    """Return whether an item to which nothing contributes lost an attribute, which may have been the reason to keep it."""
     guard = guards.read(rule.name, key, after) if before is not None and rule.creates else None
     return guard is not None and guard.n == 0 and before is not None and not before.keys() <= after.keys()
 
 
 def _offered(rule: EmbedRule, parent: Item | None) -> tuple[object, str | None]:
-    """What the children of a parent depend on, and why it cannot be told: then it gives them nothing."""
+    """Return the values that a parent gives its children; none, and a reason, if they cannot be computed."""
     try:
         return rule.offered(parent), None
     except BadInput as problem:
@@ -354,7 +354,7 @@ def _offered(rule: EmbedRule, parent: Item | None) -> tuple[object, str | None]:
 
 
 def _pushes(program: Program, recognised: Recognised, reject: Reject) -> dict[Push, str]:
-    """One push per rule and parent whose embedded attributes any record changed, as of the last that did.
+    """Return one push per rule and parent whose embedded attributes a record changed, as of the last such record.
 
     Never dropped because changes cancel out: an earlier, interrupted delivery may have pushed some of them.
     """
@@ -379,7 +379,7 @@ def _pushes(program: Program, recognised: Recognised, reject: Reject) -> dict[Pu
 
 
 def _pulls(program: Program, guards: Guards, recognised: Recognised, reject: Reject) -> dict[tuple[str, ItemKey], str]:
-    """The children that need their parent's attributes. Record by record: a reference may change back within a batch."""
+    """Return the children that need their parent's attributes. Each record counts: a reference may change back within."""
     found: dict[tuple[str, ItemKey], str] = {}
     for record, old, new in recognised:
         if new is None:

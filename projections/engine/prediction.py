@@ -1,4 +1,4 @@
-"""What an attempt is to commit: from the prediction of its entry, or from the entry as it was found."""
+"""The difference that an attempt commits: to the prediction of its entry, or to the entry as it was found."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Predictor:
         self.most_actions = most_actions
 
     def predict(self, attempts: Sequence[Attempt], deadline: Deadline) -> None:
-        """Set what each attempt is to commit. Raises OutOfTime."""
+        """Set the difference that each attempt commits. Raises OutOfTime."""
         for attempt in attempts:
             if attempt.known:
                 self._generations.learn(attempt.held)
@@ -66,7 +66,7 @@ class Predictor:
                 )
 
     def goal(self, before: Contributions, after: Contributions) -> Contributions:
-        """Return what the entry is to hold after a refresh."""
+        """Return the contributions of an entry after a refresh."""
         return self._goal(before, after, self._generations, removed=False)
 
     def _goal(
@@ -78,7 +78,7 @@ class Predictor:
         removed: bool,
         held: frozenset[str] = frozenset(),
     ) -> Contributions:
-        """Return what the entry is to hold.
+        """Return the contributions that an entry is to have.
 
         Rules that this program does not have, because they are newer or retired, keep what they contributed, unless the item
         was removed: that means the same to all rules, and no later record would report it to the programs that have them.

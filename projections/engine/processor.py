@@ -13,7 +13,7 @@ Invariants:
 - Nothing is planned before the rules are admitted: a record that old rules ignore may matter to the active ones.
 - A record is reported as failed, rejected or done; never two of these without the earlier records of its item.
 - A batch is applied as a whole first, because that takes the fewest requests. If that fails with an error that names no
-  record, each record is applied alone, so that one bad record does not stop the shard. What was done before is found done.
+  record, each record is applied alone, so that one bad record does not stop the shard. Repeated writes are duplicates.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from projections.language.program import Program
 __all__ = ["OUTDATED", "Outcome", "Processor"]
 
 OUTDATED = (
-    "other rules are in force than this function was deployed with: deploy those, or run `projections backfill` with these "
-    "to put them in force again"
+    "other rules are active than the ones this function was deployed with: deploy the active rules, or run "
+    "`projections backfill` with these rules to activate them again"
 )
 
 _LARGE = 100
@@ -55,15 +55,15 @@ _LARGE = 100
 
 
 class Processor:
-    """Applies batches of stream records under a program of rules.
+    """Applies rules to batches of stream records.
 
     `tables` maps table names in stream ARNs to logical names. `labels` gives each logical table's stream label for records
     whose ARN has none; `fixed_label` replaces the label of all records (for emulators whose ARN is not stable).
     `quarantine` takes what is rejected; without it, rejected records are reported as failed. `run` runs independent
     requests (at once, in Lambda). `clock` gives seconds since 1970. `tasks` takes the pages of a push that are left after
-    the first, with the seconds they should wait; without it everything is done at once. `pace` is told of every few writes
-    to children before they are made, and may wait. `new_rules` is the state in which rules start where the registry is
-    empty.
+    the first, with the seconds they should wait; without it everything is done at once. `pace` is called with the
+    number of writes before every few writes to children, and may wait. `new_rules` is the state in which rules start where
+    the registry is empty.
     """
 
     def __init__(

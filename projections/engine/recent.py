@@ -1,7 +1,7 @@
-"""What entries remember: targets lately retracted from, which are forgotten once they have been published.
+"""Pending publishes: an entry names the targets that it was retracted from, until they have been published.
 
-A commit only adds to what an entry remembers. It is forgotten under the condition that the entry's revision is as it was
-before the publish: had somebody committed in between, the target would have to be published again.
+A commit only adds such targets. They are removed under the condition that the entry's revision is as it was before the
+publish: after another commit in between, the target has to be published again.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from projections.engine.running import Run, one_by_one, write_all
 from projections.engine.store import AllOf, Equal, Exists, Purpose, Store, Update, Value
 from projections.errors import ConditionFailed, StoreError, Transient
 
-__all__ = ["TOMBSTONE_SECONDS", "forget", "owing", "relieved"]
+__all__ = ["TOMBSTONE_SECONDS", "forget", "pending_entries", "relieved"]
 
 TOMBSTONE_SECONDS = 7 * 24 * 3600
-"""How long the entry of a removed item is kept: well beyond the 24 hours for which a stream holds its records."""
+"""How long the entry of a removed item is kept: well beyond the 24 hours for which a stream keeps its records."""
 
 
-def owing(store: Store, results: Sequence[Result], deadline: Deadline = UNLIMITED) -> dict[str, Entry]:
+def pending_entries(store: Store, results: Sequence[Result], deadline: Deadline = UNLIMITED) -> dict[str, Entry]:
     """Return the entries with pending publishes, or that should expire, by source, as they are before publishing.
 
     Raises Transient; OutOfTime is one.
     """
-    sources = [result.change.source for result in results if result.may_owe]
+    sources = [result.change.source for result in results if result.may_have_pending]
     if not sources:
         return {}
     deadline.check()
@@ -47,12 +47,12 @@ def relieved(
     now: float,
     deadline: Deadline,
 ) -> Entry | None:
-    """Publish what one entry owes, and forget it, so that the entry has room for a change. `now` as in `forget`.
+    """Make the pending publishes of one entry and remove them, so that it has room for a change. `now` as in `forget`.
 
-    Return the entry as it is then, None if nothing could be forgotten. Raise Transient.
+    Return the entry as it is then, None if none could be removed. Raises Transient.
     """
-    failures = dict(publish(entry.owed, deadline))
-    published = entry.owed - failures.keys()
+    failures = dict(publish(entry.pending, deadline))
+    published = entry.pending - failures.keys()
     if published:
         failures.update(
             {
@@ -75,10 +75,10 @@ def forget(
     deadline: Deadline,
     run: Run[list[StoreError | None]],
 ) -> dict[str, StoreError]:
-    """Takes published targets out of `recent`; an entry that says nothing any more expires. `now` in seconds since 1970.
+    """Remove published targets from `recent`, and let entries without contributions expire. `now` is in seconds since 1970.
 
-    `published` has sources with their entries and what of them was published. An entry that was committed to since is left
-    to whoever did that. Gives the failures by source.
+    `published` has sources with their entries and the targets that were published. An entry with a newer commit is left as
+    it is: that commit's invocation publishes. Return the failures by source.
     """
     expiry: Value = {"N": str(int(now) + TOMBSTONE_SECONDS)}
     exists = Exists((store.schema(LEDGER).partition[0],))

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 WHOLE_BATCH = ""
-"""In place of a sequence number: the whole batch failed. Lambda knows no such record and delivers all of them again."""
+"""In place of a sequence number: the whole batch failed. No record has it, so Lambda delivers all of them again."""
 
 _DEEPEST = 40
 """Levels of nesting. DynamoDB takes 32."""
@@ -58,10 +58,10 @@ def stream_label(arn: str) -> str:
 
 
 def version_of(label: str, sequence: str) -> str:
-    """The version of an item that a record brings: text that sorts as (stream label, sequence number) does.
+    """Return the version that a record gives an item: text that sorts as (stream label, sequence number) does.
 
     Sequence numbers are decimal strings of varying length (21 to 40 digits), so they are padded; a stream that is
-    switched on again starts its numbers anew, so its label (a time) comes first.
+    enabled again restarts its numbers, so its label (a time) comes first.
     """
     return f"{label}/{sequence:0>40}"
 
@@ -73,7 +73,7 @@ def decode(
     labels: Mapping[str, str] | None = None,
     fixed_label: str = "",
 ) -> Record:
-    """Reads one record of an event.
+    """Return one record of an event.
 
     `tables` maps table names in stream ARNs to logical names. The stream's label is the one in the record's
     own ARN. `labels` gives it by logical table name for records whose ARN has none. `fixed_label` is used instead of both:
@@ -82,14 +82,16 @@ def decode(
     if not isinstance(record, dict) or not isinstance(record.get("dynamodb"), dict):
         raise BadInput('not a DynamoDB stream record: it has no "dynamodb" part')
     if record.get("eventSource", "aws:dynamodb") != "aws:dynamodb":
-        raise BadInput(f'"eventSource" is {str(record["eventSource"])[:40]!r}: the record is of no DynamoDB stream')
+        raise BadInput(
+            f'"eventSource" is {str(record["eventSource"])[:40]!r}: the record is not from a DynamoDB stream'
+        )
     change = record["dynamodb"]
     sequence = change.get("SequenceNumber")
     if not is_sequence(sequence):
-        raise BadInput('not a DynamoDB stream record: "SequenceNumber" is no text of up to 40 digits')
+        raise BadInput('not a DynamoDB stream record: "SequenceNumber" must be a string of at most 40 digits')
     arn = record.get("eventSourceARN")
     if not isinstance(arn, str) or ":table/" not in arn:
-        raise BadInput('not a DynamoDB stream record: "eventSourceARN" names no table')
+        raise BadInput('not a DynamoDB stream record: "eventSourceARN" does not name a table')
     physical, label = _named(arn)
     table = tables.get(physical)
     if table is None:
@@ -104,7 +106,7 @@ def decode(
     if (old is None and event != "INSERT") or (new is None and event != "REMOVE"):
         raise BadInput(
             f"a {event} record lacks the images it needs; set the stream's view type to NEW_AND_OLD_IMAGES "
-            f"(it is {str(change.get('StreamViewType', 'not said'))[:40]})"
+            f"(it is {str(change.get('StreamViewType', 'not given'))[:40]})"
         )
     if event == "INSERT":
         old = None
@@ -169,25 +171,25 @@ def sequence_of(record: Any) -> str | None:
 
 
 def is_sequence(text: Any) -> TypeGuard[str]:
-    """Whether this is a sequence number."""
+    """Return whether this is a sequence number."""
     return isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 40
 
 
 @lru_cache(maxsize=64)
 def _named(arn: str) -> tuple[str, str]:
-    """The table that a stream's ARN names, and the stream's label."""
+    """Return the table that a stream's ARN names, and the stream's label."""
     return arn.partition(":table/")[2].partition("/")[0], stream_label(arn)
 
 
 def _key(change: Mapping[str, Any], schema: Schema, table: str, *images: Image | None) -> ItemKey:
-    """The key of the item, which the images bear too, so that its values are as sound as theirs."""
+    """Return the key of the item. The images must have the same key, so that its values are checked as theirs are."""
     held = [image for image in images if image is not None]
     keys: Any = change.get("Keys") or held[-1]
     try:
         for name in schema.key_attributes:
             for image in held:
                 if image[name] != keys[name]:
-                    raise BadInput(f'"{name}" in the record\'s images is not what it is in its "Keys"')
+                    raise BadInput(f'"{name}" differs between the record\'s images and its "Keys"')
         key = schema.key(table, keys)
     except (KeyError, ValueError, ArithmeticError, TypeError, AttributeError):
         expected = " and ".join(f"{n} ({kind})" for n, kind in (schema.partition, schema.sort or ("", "")) if n)
@@ -203,10 +205,10 @@ def _image(change: Mapping[str, Any], name: str) -> Image | None:
     if image is None:
         return None
     if not isinstance(image, dict):
-        raise BadInput(f'"{name}" is no map of attributes')
+        raise BadInput(f'"{name}" is not a map of attributes')
     for attribute, value in image.items():
         if type(value) is dict and len(value) == 1 and attribute.isascii():
-            text = value.get("S")  # most values are: asked first
+            text = value.get("S")  # most values are strings
             if type(text) is str and text.isascii():
                 continue
         if not is_value(value) or not _is_text(attribute):
@@ -215,10 +217,10 @@ def _image(change: Mapping[str, Any], name: str) -> Image | None:
 
 
 def is_value(value: Any, level: int = 1) -> bool:
-    """Whether this is an attribute value in DynamoDB's form, to its last element.
+    """Return whether this is an attribute value in DynamoDB's form, with all its elements.
 
-    Everything is looked at, always: a number of a billion digits, or half of a character, would otherwise break what
-    comes to it first, and not always loudly.
+    Each value is checked: a number of a billion digits, or an unpaired surrogate, would otherwise fail in the first code
+    that uses it, and not always with an error.
     """
     if type(value) is not dict or len(value) != 1:
         return False
@@ -254,13 +256,13 @@ def _is_text(text: Any) -> bool:
         return True
     try:
         text.encode()
-    except UnicodeEncodeError:  # half of a character: a lone surrogate
+    except UnicodeEncodeError:  # an unpaired surrogate
         return False
     return True
 
 
 def _is_number(text: Any) -> bool:
-    """Whether DynamoDB has such a number: 38 digits at most, with a magnitude from 1E-130 to 9.99…E+125."""
+    """Return whether DynamoDB can hold the number: at most 38 digits, with a magnitude from 1E-130 to 9.99…E+125."""
     if not isinstance(text, str) or not text.isascii() or len(text) > 300:
         return False
     if len(text) <= 38 and text.isdecimal():

@@ -36,7 +36,7 @@ from projections.engine.ledger_items import MOST_EXPIRIES, Entry, Target, entry_
 from projections.engine.limits import refusal
 from projections.engine.plan import release_of
 from projections.engine.publishing import Publisher, unpublished
-from projections.engine.recent import TOMBSTONE_SECONDS, forget, owing, relieved
+from projections.engine.recent import TOMBSTONE_SECONDS, forget, pending_entries, relieved
 from projections.engine.records import Record
 from projections.engine.registry import SHADOW, RegistrySnapshot
 from projections.engine.rejections import (
@@ -357,7 +357,7 @@ class Refresher:
         return None
 
     def _relieve(self, source: str, entry: Entry, deadline: Deadline) -> Entry | None:
-        """Publishes what an entry owes, by itself: this may be one of the pieces that run at once."""
+        """Make the pending publishes of one entry, one after another: this may be one of the pieces that run at once."""
         publisher = Publisher(
             self._program,
             self._store,
@@ -380,7 +380,7 @@ class Refresher:
         removed: Collection[ItemKey],
         told: _Records,
     ) -> list[Change]:
-        """What is to be committed. Entries that are right already, but owe publications, are added to `done`."""
+        """Return the changes to commit. Entries that need none, but may have pending publishes, are added to `done`."""
         sources = {key: encode_key(key) for key in images}
         entries = self._store.get_many([entry_key(source) for source in sources.values()])
         changes: list[Change] = []
@@ -515,23 +515,25 @@ class Refresher:
         )
 
     def _settled(self, source: str, entry: Entry | None, done: list[Result]) -> None:
-        """Add the result for an entry that is right: what it owes, or that it should expire, still has to be seen to."""
+        """Add the result for an entry that needs no change: it may have pending publishes, or should expire."""
         if entry is None:
             return
         change = Change(source, "", entry.contributions, Evaluated(entry.contributions), entry)
-        done.append(Result(change, "applied", entry.targets, may_owe=not entry.contributions or bool(entry.recent)))
+        done.append(
+            Result(change, "applied", entry.targets, may_have_pending=not entry.contributions or bool(entry.recent))
+        )
 
     def _publish(self, results: Sequence[Result], deadline: Deadline, everything: bool) -> None:
         try:
-            indebted = owing(self._store, results)
+            entries = pending_entries(self._store, results)
         except Transient as error:
             return self._fail({decode_key(result.change.source): None for result in results}, error)
-        targets = {target for entry in indebted.values() for target in (entry.targets if everything else entry.owed)}
+        targets = {target for entry in entries.values() for target in (entry.targets if everything else entry.pending)}
         if everything:
             targets.update(*[result.touched for result in results])
         failures = self.publish(targets, deadline)
-        pending = unpublished(failures)
-        published = [(source, entry, targets - pending) for source, entry in indebted.items()]
+        left = unpublished(failures)
+        published = [(source, entry, targets - left) for source, entry in entries.items()]
         for source, failure in forget(self._store, published, self._clock(), deadline, self._run).items():
             if isinstance(failure, InvalidRequest):
                 self._reject(None, refusal(str(failure)), source)

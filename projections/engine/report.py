@@ -1,4 +1,4 @@
-"""What became of the records of a batch: failed, rejected, or done."""
+"""The outcome of a batch: which records failed, which were rejected, what was counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Outcome", "Report"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a batch.
+    """The outcome of a batch.
 
     `failed` is the lowest sequence number to be delivered again (or WHOLE_BATCH), None if everything was done. `rejected`
     are the records that no delivery can apply. `counts` are for metrics. `internal` are the traces of unexpected exceptions
@@ -32,7 +32,7 @@ class Outcome:
 
 
 class Report:
-    """Gathers what became of records, by their sequence numbers. Safe for the threads of a batch."""
+    """Gathers failures and rejections of records, by their sequence numbers. Safe for the threads of a batch."""
 
     def __init__(self) -> None:
         self.counters = Counters()
@@ -85,7 +85,7 @@ class Report:
             self._internal.append(trace_of(error))
 
     def outcome(self, quarantine: Callable[[Sequence[Rejected]], None] | None) -> Outcome:
-        """Pass what was rejected to the quarantine, and return what became of the batch.
+        """Pass what was rejected to the quarantine, and return the outcome.
 
         Rejected records that the quarantine does not take are reported as failed: no record is lost.
         """

@@ -1,8 +1,8 @@
 """A single change that one transaction cannot hold, or that DynamoDB refuses: several transactions.
 
 Each step leaves a true entry: the groups have exactly what the entry contributes. Only the last step raises the version, so
-that a redelivery goes on where an earlier invocation ended. What settles within a step is marked in the entry until the last
-one, so that no repetition settles it twice.
+that a redelivery goes on where an earlier invocation ended. An expiry that is settled in a step is marked in the entry
+until the last one, so that no repetition settles it twice.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Steps:
         return None
 
     def _commit_by_rule(self, attempt: Attempt, deadline: Deadline) -> None:
-        """What a rule settles stays marked until all rules are done, so that starting over settles nothing twice."""
+        """The marks of a settled expiry stay until all rules are done, so that starting over settles nothing twice."""
         refused: dict[str, str] = {}
         while self._find(attempt, deadline):
             done = self._rules(attempt, refused, deadline)
@@ -192,11 +192,11 @@ class Steps:
                 return True
 
     def _relieved(self, attempt: Attempt, deadline: Deadline) -> bool:
-        """Return whether the entry owes less than before, which may have been what made it too large."""
+        """Return whether pending publishes could be removed from the entry: they may have made it too large."""
         entry = attempt.entry
         if entry is None or not entry.recent:
             return False
-        attempt.touched |= entry.owed
+        attempt.touched |= entry.pending
         relieved = self._relieve(attempt.change.source, entry, deadline)
         if relieved is None or relieved.recent == entry.recent:
             return False

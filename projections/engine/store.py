@@ -1,4 +1,4 @@
-"""What the engine asks of a store, and the words it asks in.
+"""The interface of a store: reads, writes and conditions.
 
 Attribute values are in DynamoDB's wire form (`{"S": "…"}`), numbers as decimal strings. Two implementations exist, in
 `projections.stores`: DynamoDB and memory; one contract suite holds both to the same answers.
@@ -46,7 +46,7 @@ Path: TypeAlias = tuple[str, ...]
 """Names leading to a value: `("likeCount",)`, or into maps: `("~likes", "at")`."""
 
 
-# Conditions are evaluated against the stored item, or against nothing where there is none.
+# Conditions are evaluated against the stored item; without an item, no attribute exists.
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +108,15 @@ Role = Literal[
     "entry", "forget", "group", "member", "extreme", "shards", "fence", "registry", "publish", "copy", "embed", "index",
     "release", "restore", "wait", "delete", "other",
 ]  # fmt: skip
-"""What a write does; `inspect.rehearsal.roles.ROLES` has each in words."""
+"""The kind of a write; `inspect.rehearsal.roles.ROLES` has each in words."""
 
 
 class Purpose(NamedTuple):
-    """Why a write is made: what it does, the rules it does it for, and the encoded key it is about.
+    """Why a write is made: its kind, the rules it is made for, and the encoded key it is about.
 
-    It is for those who observe writes, and never part of what is written or compared. Whoever makes a write knows why;
-    to find it out afterwards from the prefixes of keys and the names of guards goes wrong when either changes. An entry is
-    for all rules of its source, so it names none. Without `about` it is the item that is written.
+    For code that observes writes; it is never stored or compared. The code that makes a write knows its purpose: to derive
+    it later from the prefixes of keys and the names of guards fails when either changes. An entry is for all rules of its
+    source, so it names none. An empty `about` means the item that is written.
     """
 
     kind: Role
@@ -146,7 +146,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """One DeleteItem; deleting what is not there succeeds, unless the condition forbids it."""
+    """One DeleteItem; deleting a missing item succeeds, unless the condition forbids it."""
 
     key: ItemKey
     condition: Condition | None = None
@@ -186,7 +186,7 @@ def all_items(read: Callable[..., Page]) -> Iterator[Image]:
 
 
 def rounds(writes: Sequence[Update]) -> list[list[int]]:
-    """The places of the writes in rounds, one after the other: no item occurs twice in one, since a batch may not."""
+    """Return the positions of writes in rounds. No item occurs twice in a round, as a batch of statements requires."""
     seen: dict[ItemKey, int] = {}
     found: list[list[int]] = []
     for place, write in enumerate(writes):
@@ -203,15 +203,15 @@ class Store(Protocol):
     """
 
     def schema(self, table: str) -> Schema:
-        """The schema of a table by its logical name."""
+        """Return the schema of a table by its logical name."""
         ...
 
     def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
-        """The item, or None. `attributes` limits what is returned to these top-level attributes."""
+        """Return the item, or None. `attributes` limits what is returned to these top-level attributes."""
         ...
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
-        """The items that exist, by key; any number of keys, asked for in as few requests as possible."""
+        """Return the items that exist, by key; any number of keys, read in as few requests as possible."""
         ...
 
     def query(
@@ -226,7 +226,7 @@ class Store(Protocol):
         attributes: Sequence[str] | None = None,
         after: Any = None,
     ) -> Page:
-        """Items of one partition in order of their sort key: `values` are the partition key's, in the schema's order.
+        """Return items of one partition in order of their sort key: `values` are the partition key's, in the schema's order.
 
         `prefix` keeps sort keys (strings) that begin with it. `limit` is the most items of this page.
         """
@@ -242,22 +242,22 @@ class Store(Protocol):
         attributes: Sequence[str] | None = None,
         after: Any = None,
     ) -> Page:
-        """One page of one segment of a parallel scan, consistent."""
+        """Return one page of one segment of a parallel scan, consistent."""
         ...
 
     def write(self, write: Write) -> Image | None:
-        """One conditional write. Raises `errors.ConditionFailed` with the stored item.
+        """Make one conditional write. Raises `errors.ConditionFailed` with the stored item.
 
         Returns the item that a Delete removed; None for an Update, and where there was no item.
         """
         ...
 
     def transact(self, writes: Sequence[Action]) -> None:
-        """All writes or none (at most 100 actions, no item twice). Raises `errors.TransactionCancelled`."""
+        """Make all writes or none (at most 100 actions, no item twice). Raises `errors.TransactionCancelled`."""
         ...
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
-        """Each update on its own, any number, in as few requests as possible; updates of one item keep their order.
+        """Make each update on its own, any number, in as few requests as possible; updates of one item keep their order.
 
         The answers are position by position: None where it is done, else `errors.ConditionFailed` (without the item, which
         is not asked for), `errors.InvalidRequest` or `errors.Transient`. Updates must require that their item exists:

@@ -1,4 +1,4 @@
-"""One transaction on the ledger: what it writes, and what a cancelled one shows of the items as they are.
+"""One transaction on the ledger: its writes, and the items as a cancelled one returns them.
 
 In this order: the entries of its attempts, the groups they share, extremes, then members. An entry is written under the
 condition that it is as predicted or as found, a group under the condition that no rebuild has closed it.
@@ -57,10 +57,10 @@ _ONE_MORE: Value = {"N": "1"}
 _ABSENT = Missing(("pk",))
 _OPEN_AND_THERE = AllOf((Exists(("pk",)), _OPEN))
 _NOTHING_BEFORE = Equal(("contributions",), {"S": "{}"})
-_NOTHING_OWED = Missing(("recent",))
+_NOTHING_PENDING = Missing(("recent",))
 
 Role = Attempt | Target | ItemKey
-"""What a write of a transaction is about: the entry of an attempt, a group, or an extreme."""
+"""The subject of a write in a transaction: the entry of an attempt, a group, or an extreme."""
 
 Sent = Literal["committed", "changed", "not extreme"]
 """The answer to a transaction. Changed: entries or groups are not as expected; attempts and generations record what they
@@ -252,9 +252,9 @@ def entry_condition(attempt: Attempt) -> Condition:
         )
     older = Below(("version",), {"S": attempt.change.version})
     if not attempt.before:
-        return AnyOf((_ABSENT, AllOf((older, _NOTHING_BEFORE, _NOTHING_OWED))))
+        return AnyOf((_ABSENT, AllOf((older, _NOTHING_BEFORE, _NOTHING_PENDING))))
     # An entry with pending publishes is read, so that they are made and then forgotten.
-    return AllOf((older, Equal(("contributions",), {"S": attempt.before_text}), _NOTHING_OWED))
+    return AllOf((older, Equal(("contributions",), {"S": attempt.before_text}), _NOTHING_PENDING))
 
 
 def _member_writes(attempt: Attempt, target: Target, piece: Piece) -> Iterable[Write]:

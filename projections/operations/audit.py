@@ -162,7 +162,7 @@ class AuditHandler:
         if snapshot is None:
             return self._skip("there is nothing in the ledger yet")
         if snapshot.program != self._program.fingerprint:
-            return self._skip("other rules are in force than this function was deployed with")
+            return self._skip("other rules are active than the ones this function was deployed with")
         scope = Scope(self._program, snapshot)
         item = self._store.get(AUDIT)
         place = self._place(item)

@@ -178,7 +178,7 @@ def _does(program: Program, role: Purpose, action: Action) -> str:
         case "entry":
             return _entry(write, before)
         case "forget":
-            return "what it owed is published" + ("; the entry goes after 7 days" if "ttl" in write.set else "")
+            return "the pending publishes are done" + ("; the entry goes after 7 days" if "ttl" in write.set else "")
         case "group":
             return _amounts(write.add, before)
         case "member" | "extreme":

@@ -134,7 +134,7 @@ def _words(condition: Condition, schema: Schema, inner: bool) -> str:
     raise TypeError(condition)
 
 
-_LEDGER = {"recent": "it owes no publication", "closed": "the group is open"}
+_LEDGER = {"recent": "it has no pending publish", "closed": "the group is open"}
 """What it means that attributes of the ledger are absent."""
 
 

@@ -9,7 +9,7 @@ __all__ = ["ROLES", "purpose_of"]
 
 ROLES: dict[Role, str] = {
     "entry": "what a source item contributes, as of which version",
-    "forget": "the entry no longer owes the publications that were made",
+    "forget": "the pending publishes of the entry are removed",
     "group": "the totals of one target",
     "member": "one contribution in order, for min, max, top, latest and claims",
     "extreme": "the least or greatest value that has settled",
