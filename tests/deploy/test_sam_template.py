@@ -23,6 +23,7 @@ from projections.language.program import Program
 from projections.operations.audit import AUDIT
 
 
+@pytest.mark.deep
 def test_cfn_lint_finds_nothing() -> None:
     done = subprocess.run(
         [str(Path(sys.executable).with_name("cfn-lint")), str(TEMPLATE)],

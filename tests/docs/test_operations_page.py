@@ -181,6 +181,7 @@ LIVE = [words for words in commands("projections") if "--stack" in words]
 LOCAL = [words for words in commands("projections") if "--stack" not in words]
 
 
+@pytest.mark.deep
 def test_the_commands_work_on_a_deployment(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In the order of the page, on tables with a drift, a quarantined record and a discarded batch."""
     place.deliver(place.put("USER#a", "POST#p1", title="t"), place.put("USER#b", "LIKE#p1", weight=1))

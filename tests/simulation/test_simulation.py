@@ -80,6 +80,7 @@ def test_guards_alone_suffice_where_nobody_meddles(rules: str) -> None:
         assert [seed for seed in range(100) if setup.play(seed).problems] == []
 
 
+@pytest.mark.deep
 def test_seed_gives_the_same_history_in_every_process() -> None:
     script = (
         "import sys; from projections.language.loader import load; from projections.testing.simulation.setup import Setup;"

@@ -172,6 +172,7 @@ def longest(parameters: Mapping[str, Any]) -> dict[str, list[str]]:
     return {name: sorted(map(str, them), key=len) for name, them in allowed.items() if them != [None]}
 
 
+@pytest.mark.deep
 def test_cfn_lint_finds_nothing(tmp_path: Path) -> None:
     for path, existing in ((SOCIAL, False), (SOCIAL, True), (TABLES, False)):
         rules = Program.from_document(load(path).canonical())
