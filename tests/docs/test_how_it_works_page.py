@@ -126,11 +126,11 @@ def test_the_mutants_it_names_are_those_that_are_caught() -> None:
 @pytest.mark.parametrize(
     ("words", "number"),
     [
-        ("{} actions, one request", ledger.MOST_ACTIONS),
+        ("which is {} actions in one request", ledger.MOST_ACTIONS),
         ("the second time after {} seconds", int(embeds.SETTLE_SECONDS)),
         ("query the children, {} a page", embeds.CHILDREN_PER_PAGE),
         ("update children, {} a request", embeds._AT_ONCE),
-        ("stays for {} days as a tombstone", recent.TOMBSTONE_SECONDS // 86400),
+        ("remains as a tombstone for {} days", recent.TOMBSTONE_SECONDS // 86400),
         ("padded to {} digits", len(records.version_of("", "1")) - 1),
     ],
 )
@@ -140,16 +140,18 @@ def test_its_numbers_are_those_of_the_code(words: str, number: int) -> None:
 
 def test_figures_of_cost_are_those_of_the_cost_page() -> None:
     measured = (DOCS / "cost.md").read_text()
-    lone = re.search(r"\| a lone like \| ([\d.]+) \| (\d+) \|", measured)
+    single = re.search(r"\| a single like \| ([\d.]+) \| (\d+) \|", measured)
     many = re.search(r"\| 1000 likes of one post, one batch \| ([\d.]+) \| ([\d.]+) \|", measured)
-    assert lone is not None
+    assert single is not None
     assert many is not None
-    said = f"{float(lone[1]):g} write units and {lone[2]} calls for a lone like to {many[1]} and {many[2]} for each"
+    said = (
+        f"{float(single[1]):g} write units and {single[2]} calls for a single like to {many[1]} and {many[2]} for each"
+    )
     assert said in " ".join(PAGE.split())
     operations = " ".join((DOCS / "operations.md").read_text().split())
-    assert f"cost {many[1]} write units each, a lone like {float(lone[1]):g}" in operations
+    assert f"cost {many[1]} write units each, a single like {float(single[1]):g}" in operations
     readme = " ".join((ROOT / "README.md").read_text().split())
-    assert f"{many[1]} write units per event in a batch of 1000 likes of one post, {float(lone[1]):g} for" in readme
+    assert f"{many[1]} write units per event in a batch of 1000 likes of one post, {float(single[1]):g} for" in readme
 
 
 @pytest.mark.parametrize("page", ["how-it-works.md", "operations.md", "rules.md"])
