@@ -1,6 +1,6 @@
-"""Which group refuses a contribution. DynamoDB names the transaction, and an item that is as it should be was only in it.
+"""Which group refuses a contribution. DynamoDB refuses a whole transaction, in which most items are right.
 
-Nothing is written here: what a group holds is compared with what was to be added to it.
+Nothing is written here: the values of each group are compared with the amounts to add.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
 """Embeds: pushing a parent's attributes to its children, and pulling them into a child that needs them.
 
-The protocol is section "Embeds" of the design, modelled in its `models/embed.py`:
-
 - Push: when the parent's embedded attributes change, first raise its fence to the version, then update each child whose
-  guard is another parent's or older.
+  guard is older or that of another parent.
 - Pull: when a child appears, changes its reference or needs healing, read its guard, then the fence, then the parent, and
-  update the child at the fence's version if its guard is as read.
+  update the child at the fence's version if its guard is as it was read.
 
-A page of a push reads the fence and then the parent as a pull does, so what it writes is at least as new as its version, and
-a newer change overtakes an older push: its pages find a higher fence and stop.
+A pull needs a version for the child's guard, and the parent item has none. The fence, read before the parent, is a version
+that the parent is at least as new as. With another version, such as that of the child's record, later pushes could find a
+guard that is not older and skip the child, or earlier ones could replace newer values.
 
-With `on_delete: keep`, the fence also holds what the parent gives as of its version: where the parent is gone, or an item
-of another kind has its key, its children keep that, and pages under way go on with it. A child without a guard of the rule
-keeps what it has then: the rule knows no value for it.
+A page of a push reads the fence and then the parent, as a pull does, so its values are at least as new as its version. A
+newer change overtakes an older push: the pages of the older one find a higher fence and stop.
+
+With `on_delete: keep`, the fence also has the parent's offer (what it gives its children) as of its version. If the parent
+is gone, or an item of another kind has its key, the children keep that, and the pages of a push go on with it. A child
+without a guard of the rule then keeps its attributes, because the rule has no value for it.
 """
 
 from __future__ import annotations
@@ -65,20 +67,20 @@ SETTLE_SECONDS = 5.0
 """Seconds after a push through an index until it is queried again, for children that it did not show yet."""
 
 CHILDREN_PER_PAGE = 1000
-"""How many children one page of a push reads and updates; a query ends at 1 MB, so no page holds more than that."""
+"""How many children one page of a push reads and updates at most. A query returns at most 1 MB."""
 
 _AT_ONCE = 25
-"""How many children one request updates: DynamoDB takes as many statements."""
+"""How many children one request updates: DynamoDB's limit of statements."""
 
 _MOST_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """A page of a push: which rule, the parent's encoded key, the version that began it, and where it goes on.
+    """A page of a push: the rule, the parent's encoded key, the version that began it, and where the page begins.
 
-    `again` marks the second pass over an index, which may not have shown all children the first time. `last` is what the
-    parent gave as of this version, as `last_offer` writes it: for the fence, where the rule keeps last values.
+    `again` marks the second pass through an index, which may not have shown all children the first time. `last` is the
+    parent's offer as of this version, as `last_offer` writes it: for the fence, if the rule keeps last values.
     """
 
     rule: str
@@ -89,24 +91,26 @@ class Push:
     last: str = ""
 
     def text(self) -> str:
-        """As JSON, to travel in a queue: what comes after the fence."""
+        """Return the page as JSON, for the queue. The fence is raised by then, so `last` is left out."""
         return json.dumps(asdict(replace(self, last="")), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
     def read(cls, text: str) -> Push:
-        """What `text` wrote. Raises BadInput if it is none."""
+        """Return the page that `text` wrote. Raise BadInput for any other text."""
         try:
             fields = json.loads(text)
             push = cls(**fields)
         except (TypeError, ValueError):
-            raise BadInput("the message is no page of a push; only this package writes to its task queue") from None
+            raise BadInput(
+                "invalid message: not a page of a push. Only this package writes to its task queue"
+            ) from None
         if not all(isinstance(part, str) for part in (push.rule, push.parent, push.version)):
-            raise BadInput("the message is no page of a push; only this package writes to its task queue")
+            raise BadInput("invalid message: not a page of a push. Only this package writes to its task queue")
         return push
 
 
 def reference_of(rule: EmbedRule, child: Item) -> tuple[ItemKey | None, str | None]:
-    """The key of the parent that a child references, and what is wrong with the reference; a wrong one names no parent."""
+    """Return the key of the parent that a child references, or None and why the reference is invalid."""
     try:
         return rule.reference(child), None
     except BadInput as problem:
@@ -114,17 +118,17 @@ def reference_of(rule: EmbedRule, child: Item) -> tuple[ItemKey | None, str | No
 
 
 Offer: TypeAlias = tuple[dict[str, Value], tuple[str | None, ...]]
-"""What a parent gives its children, and what they must match for it."""
+"""The attributes that a parent gives its children, and the values that a child must have to get them."""
 
 
 def last_offer(offer: Offer) -> str:
-    """An offer as text, for the fence."""
+    """Return an offer as text, for the fence."""
     return json.dumps(offer, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The newest version of a parent being pushed; what it gave then, where the rule keeps last values."""
+    """The newest version of a parent that a push began with; and the offer of then, if the rule keeps last values."""
 
     version: str = ""
     last: Offer | None = None
@@ -138,7 +142,7 @@ class Fence:
 
 
 def _offer(rule: EmbedRule, parent: Item | None) -> Offer:
-    """What a parent has for its children: nothing if it is gone, does not fit, or cannot be evaluated."""
+    """The offer of a parent: empty if it is gone, if the rule does not apply to it, or if it cannot be evaluated."""
     try:
         return rule.offered(parent)
     except BadInput:
@@ -146,7 +150,7 @@ def _offer(rule: EmbedRule, parent: Item | None) -> Offer:
 
 
 def _given(rule: EmbedRule, child: Item, offer: Offer) -> dict[str, Value]:
-    """What a parent's offer gives a child that references it."""
+    """The attributes that a child gets by the offer of the parent that it references."""
     values, texts = offer
     try:
         return values if values and rule.belongs(child, texts) else {}
@@ -160,12 +164,12 @@ def _is_parent(rule: EmbedRule, parent: Item | None) -> bool:
 
 
 def _references(rule: EmbedRule, child: Item) -> list[Condition]:
-    """The child still references what it referenced when it was read."""
+    """The conditions that the child references the same parent as when it was read."""
     return [as_read(name, value) for name, value in sorted(rule.read_by(child).items())]
 
 
 def needs_pull(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | None) -> bool:
-    """Whether the record of a child shows that it may lack, or wrongly have, what its parent gives it."""
+    """Whether the record of a child shows that it may have wrong attributes of its parent, or may lack them."""
     if new is None:
         return False
     if old is None:
@@ -179,7 +183,7 @@ def needs_pull(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | No
         return True
     if parent is None:
         return any(each in new.image for each in rule.owned())
-    # where it is found, and what its kind is told by: a push under way does not write to what has changed meanwhile
+    # a push does not write to a child whose kind, or whose key in the index, changed after the push read it
     watched = {*rule.children.partition, *(each.split(".", 1)[0] for each in rule.into.match_names)}
     if any(not same(old.image.get(each), new.image.get(each)) for each in watched):
         return True
@@ -187,7 +191,7 @@ def needs_pull(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | No
 
 
 class Embedder:
-    """Applies embeds to a store. `pace` is called with the number of writes before they are made, and may wait."""
+    """Applies embeds to a store. `pace` is called with a number of writes before they are made, and may wait."""
 
     def __init__(
         self,
@@ -210,7 +214,7 @@ class Embedder:
         self._run = run
 
     def raise_fence(self, push: Push) -> None:
-        """Before the first child is written: from now on, a pull reads a parent that is at least as new as this change."""
+        """Raise the fence of a parent, before its first child is written."""
         version: Value = {"S": push.version}
         lower = AnyOf((Missing(("version",)), Below(("version",), version)))
         values: dict[str, Value] = {"version": version}
@@ -220,19 +224,19 @@ class Embedder:
             why = Purpose("fence", (push.rule,), push.parent)
             self._store.write(Update(fence_key(push.rule, push.parent), set=values, condition=lower, purpose=why))
         except ConditionFailed:
-            return  # a newer change was here
+            return  # to a newer version already
 
     def _fence(self, rule: str, parent: str) -> Fence:
         return Fence.read(self._store.get(fence_key(rule, parent)))
 
     def push_page(self, push: Push, deadline: Deadline) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
-        """Updates one page of children. Gives the next page, None if there is none, and what can never be written.
+        """Update one page of children. Return the next page, None at the end, and children that can never be updated.
 
-        Raises Transient if any child could not be updated now: the page is to be repeated, which costs what is missing.
+        Raise Transient if a child could not be updated now: the page has to be repeated, which writes only what is missing.
         """
         rule = self._program.embeds.get(push.rule)
         if rule is None or rule.mode == "shadow":
-            return None, []  # gone, or in the shadow by now
+            return None, []  # a rule that was removed, or is a shadow now
         deadline.check()
         fence = self._fence(push.rule, push.parent)
         if fence.version > push.version:
@@ -245,7 +249,7 @@ class Embedder:
         parent = self._program.recognise(key, image) if image is not None else None
         if rule.on_delete == "keep" and not _is_parent(rule, parent):
             if fence.last is None:
-                return None, []  # nothing is known to have been given
+                return None, []  # no offer is recorded
             offer, keeps = fence.last, True
         else:
             offer, keeps = _offer(rule, parent), False
@@ -255,7 +259,7 @@ class Embedder:
             index=rule.children.index,
             prefix=rule.children.prefix or None,
             limit=self._children_per_page,
-            # of an index, DynamoDB refuses attributes that are not projected into it
+            # DynamoDB refuses attributes that are not projected into an index
             attributes=(*rule.telling, self._program.guard(rule.name)) if rule.children.index is None else None,
             after=push.after,
         )
@@ -274,7 +278,7 @@ class Embedder:
                 transient = error
             else:
                 unsure.append(write.key)
-        for child in unsure:  # it has changed since it was read, or no condition can tell its kind
+        for child in unsure:  # it has changed since it was read, or no condition can express its kind
             try:
                 self.pull(rule, child, deadline)
             except InvalidRequest as refused:
@@ -288,10 +292,9 @@ class Embedder:
     def _updates(
         self, rule: EmbedRule, key: ItemKey, fence: str, offer: Offer, children: Iterable[Item], *, keeps: bool
     ) -> tuple[list[Update], list[ItemKey]]:
-        """What a push writes: to those children that reference the parent and have not what it gives at this fence.
+        """The updates of children that reference the parent and have an older guard; and children that have to be read.
 
-        Also those of which only a look at them tells whether they may be written. With `keeps` the parent is gone: then only
-        children that it has given something are written.
+        With `keeps` the parent is gone: then only children that have its guard are written.
         """
         by, nothing, name = encode_key(key), dict.fromkeys(rule.owned()), self._guards.name(rule.name)
         writes: list[Update] = []
@@ -302,7 +305,7 @@ class Embedder:
             if reference_of(rule, child)[0] != key or (guard is not None and ours and guard.at >= fence):
                 continue
             if keeps and not ours:
-                if rule.children.index is not None:  # which may not show the guard
+                if rule.children.index is not None:  # the index may not show the guard
                     unsure.append(child.key)
                 continue
             stamp = self._guards.stamp(child.key, fence, by=by)
@@ -321,7 +324,7 @@ class Embedder:
         return self._store.write_each(writes)
 
     def following(self, push: Push, more: Push | None) -> tuple[Push, bool] | None:
-        """What follows a page, and whether it has to wait until an index has settled; None at the end."""
+        """Return the page after a page, and whether to wait for the index first; None at the end."""
         if more is not None:
             return more, False
         rule = self._program.embeds.get(push.rule)
@@ -330,7 +333,7 @@ class Embedder:
         return None
 
     def _recognised(self, rule: EmbedRule, items: Sequence[Any]) -> list[Item]:
-        """The children among the items of a page; those of which an index shows too little are read themselves."""
+        """The children among the items of a page. If an index lacks attributes that are needed, the items are read."""
         schema, found, unsure = rule.into.schema, [], []
         for image in items:
             key = schema.key(rule.into.table, image)
@@ -346,10 +349,10 @@ class Embedder:
         return found
 
     def renew(self, rule: EmbedRule, parent: str) -> Push:
-        """A push of what the parent is now, though no record brought a change: newer than every push there was.
+        """Return a push of the parent as it is now, without a record: newer than all earlier pushes.
 
-        The version sorts after that of the fence and before that of any record to come. The parent is read after the fence,
-        so that what the push notes as given last is at least as new.
+        Its version sorts after that of the fence and before those of later records. The parent is read after the fence, so
+        that the offer of the push is at least as new.
         """
         base, _, count = self._fence(rule.name, parent).version.partition("+")
         push = Push(rule.name, parent, f"{base}+{int(count or 0) + 1:06d}")
@@ -361,10 +364,10 @@ class Embedder:
         return replace(push, last=last_offer(_offer(rule, item))) if _is_parent(rule, item) else push
 
     def refresh(self, children: Sequence[Item], deadline: Deadline) -> list[tuple[EmbedRule, ItemKey, str]]:
-        """Makes children, as they were read just now, show what their parents give; few requests for many children.
+        """Bring children, which were read just now, to their parents; with few requests for many children.
 
-        As in a pull: each child's guard was read first, then the fences are read, and then the parents. Gives what can
-        never be written, with the reason. Raises Transient.
+        As in a pull, the fences are read after the guards of the children, and then the parents. Return the children that
+        can never be updated, with the reason. Raise Transient.
         """
         wanting = [(rule, child) for child in children for rule in self._program.embeds_into.get(child.entity.name, ())]
         if not wanting:
@@ -392,34 +395,32 @@ class Embedder:
                 self._counters.add("pulled")
             elif isinstance(error, InvalidRequest):
                 hopeless.append((rule, child.key, str(error)))
-            else:  # it has changed since it was read; or its parent may have, and its push not have found it
+            else:  # it has changed since it was read, or its parent has, and the push did not find it
                 again.append((rule, child.key))
         for rule, child_key in again:
             self.pull(rule, child_key, deadline)
         return hopeless
 
     def _update_as_read(self, rule: EmbedRule, child: Item, wanted: Mapping[str, Value | None]) -> Update:
-        """The update of a child of which everything that matters is as it was read."""
+        """The update of a child whose reference, guard and kind are as they were read."""
         unchanged = AllOf((*_references(rule, child), self._guards.as_read(rule.name, child.image)))
-        update = self._items.change(rule.into, child.key, wanted, unchanged, purpose_of(rule), child.image)
-        assert update is not None
-        return update
+        return self._items.change_as_read(rule.into, child.key, wanted, unchanged, purpose_of(rule), child.image)
 
     def wanted(
         self, rule: EmbedRule, child: Item, reference: ItemKey | None, fence: Fence, image: Image | None
     ) -> dict[str, Value | None]:
-        """What a child should show, its guard included; `image` is its parent's, read after the fence."""
+        """Return the attributes that a child should have, with its guard. `image` is its parent's, read after the fence."""
         name = self._guards.name(rule.name)
         guard = self._guards.read(rule.name, child.key, child.image)
         if reference is None:
             if rule.on_delete == "keep" and guard is None and name not in child.image:
-                return {}  # nothing is known of a value for it
+                return {}  # the rule has no value for it
             return {**dict.fromkeys(rule.owned()), name: None}
         by, nothing = encode_key(reference), dict.fromkeys(rule.owned())
         stamp = self._guards.stamp(child.key, fence.version, by=by)
         parent = self._program.recognise(reference, image) if image is not None else None
         if rule.on_delete == "keep" and not _is_parent(rule, parent):
-            if guard is None:  # nothing is known of a value for it
+            if guard is None:  # the rule has no value for it
                 return {}
             if guard.by == by and (guard.at == fence.version or fence.last is None):
                 return {name: child.image[name]} if guard.at <= fence.version else {name: stamp}
@@ -427,7 +428,7 @@ class Embedder:
         return {**nothing, **_given(rule, child, _offer(rule, parent)), name: stamp}
 
     def pull(self, rule: EmbedRule, key: ItemKey, deadline: Deadline) -> None:
-        """Makes a child show what its parent gives now; without a reference, or with one that is none, nothing."""
+        """Bring a child to its parent as it is now. Without a valid reference, the attributes are removed."""
         for _ in range(_MOST_TRIES):
             deadline.check()
             image = self._store.get(key)
@@ -450,5 +451,5 @@ class Embedder:
             self._counters.add("pulled")
             if rule.children.index is None or not by or self._fence(rule.name, by).version == fence.version:
                 return
-            # Meanwhile the parent changed. Its push may have looked before the index showed this child: round again.
+            # The parent changed meanwhile, and its push may have queried the index before it showed this child: once more.
         raise Transient(f"{rule.name}: the guard of a child kept changing while its parent's attributes were pulled")

@@ -43,10 +43,10 @@ EXTREMES = ("least", "greatest")
 
 
 class Generations:
-    """Which generation of each group is open, as far as this process has seen; 0 unless a rebuild closed it.
+    """The open generation of each group, as far as this process has read; 0 unless a rebuild closed it.
 
-    A process may outlive its ledger: one that was restored does not have the generations of later rebuilds. A generation
-    that the ledger was found not to have is not believed again, unless a closed group names it.
+    A process may outlive its ledger: a ledger that was restored from a backup lacks the generations of later rebuilds. A
+    generation that the ledger lacks is not used again, unless a closed group names it.
     """
 
     def __init__(self, known: Mapping[Target, int] | None = None) -> None:
@@ -54,44 +54,44 @@ class Generations:
         self._missing: dict[Target, int] = {}
 
     def as_now(self) -> Generations:
-        """What is known now, which nobody adds to: other threads learn at any time."""
+        """Return a copy that does not change when other threads learn generations."""
         return Generations(self._open)
 
     def of(self, target: Target) -> int:
         return self._open.get(target, 0)
 
     def closed(self, target: Target, generation: int, group: Image) -> int:
-        """A group was found closed: record and return the generation that replaces it."""
+        """Record that a group is closed. Return the generation that replaces it."""
         following = successor(generation, group)
         self.exists(target, following)
         return following
 
     def exists(self, target: Target, generation: int) -> None:
-        """The ledger itself names this generation."""
+        """Record that the ledger has this generation."""
         if generation <= self._missing.get(target, 0):
             self._missing.pop(target, None)
         self.at_least(target, generation)
 
     def missing(self, target: Target, generation: int) -> None:
-        """The ledger does not have this generation: forget it and all before it."""
+        """Record that the ledger lacks this generation: forget it and all before it."""
         self._missing[target] = max(generation, self._missing.get(target, 0))
         if self.of(target) <= generation:
             self._open.pop(target, None)
 
     def at_least(self, target: Target, generation: int) -> None:
-        """Somebody knew of this generation."""
+        """Record a generation that an entry or a note names."""
         if generation > max(self.of(target), self._missing.get(target, 0)):
             self._open[target] = generation
 
     def learn(self, contributions: Contributions) -> None:
-        """What an entry says of the generations it is counted in."""
+        """Record the generations in which an entry is counted."""
         for rule, targets in contributions.items():
             for target, contributed in targets.items():
                 if GENERATION in contributed:
                     self.at_least((rule, target), generation_of(contributed))
 
     def stamped(self, contributions: Contributions) -> Contributions:
-        """Contributions that say in which generation they are counted, where that is not the first."""
+        """Return contributions with the generation in which they are counted, unless it is the first."""
         if not self._open:
             return contributions
         return {
@@ -107,49 +107,49 @@ class Generations:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group as read: what it sums up, and the version a guard has that publishes it."""
+    """A group as read: its totals, and the version of the guard that publishes it."""
 
     generation: int
     at: str
     totals: Totals
     settled: Mapping[tuple[str, str], Member]
-    """By slot and which extreme: the least and greatest value that has settled."""
+    """The least and the greatest settled value, by slot and which of the two it is."""
     live: Mapping[str, Decimal]
     """The part of the totals that entries account for, `n` among them; the rest has settled."""
     rebuilding: bool = False
-    """Not everything that contributes is counted yet: nothing is published."""
+    """Whether not all contributions are counted yet: nothing is published."""
     damaged: Mapping[str, Value] = field(default_factory=dict)
-    """Slots, or `version`, that hold something else than a number. They are not in the totals, and nothing is published."""
+    """Slots, or `version`, with a value that is not a number. They are not in the totals, and nothing is published."""
 
     @property
     def withheld(self) -> bool:
-        """Whether the totals are not known to be complete, so that nothing may be concluded from them."""
+        """Whether the totals may be incomplete, so that nothing may be concluded from them."""
         return self.rebuilding or bool(self.damaged)
 
 
 def extreme_sort(generation: int, slot: str, which: str) -> str:
-    """The sort key of the item that holds the least or greatest settled value of a slot."""
+    """Return the sort key of the item with the least or greatest settled value of a slot."""
     return f"{generation:04d}|{which} {escape(slot)}"
 
 
 def spread(program: Program, target: Target) -> int:
-    """Over how many shards the rules spread a group."""
+    """Return over how many shards the rules spread a group."""
     rule = program.rules.get(target[0])
     return rule.shards if isinstance(rule, AggregateRule) else 1
 
 
 def successor(generation: int, group: Image) -> int:
-    """Return the generation that replaces a closed one. It is always a later one, whatever a damaged group says."""
+    """Return the generation that replaces a closed one: always a later one, even if the group is damaged."""
     return max(int(Decimal(group[CLOSED]["N"])), generation + 1)
 
 
 def read_groups(store: Store, targets: Iterable[Target], generations: Generations) -> dict[Target, Group]:
-    """The groups of these targets, as few requests as possible. A group that does not exist is empty, version 0."""
+    """Return the groups of these targets, with as few requests as possible. A missing group is empty and has version 0."""
     found: dict[Target, Group] = {}
     wanted = list(targets)
     named: set[Target] = set()
     while wanted:
-        open_now = {target: generations.of(target) for target in wanted}  # other threads may learn meanwhile
+        open_now = {target: generations.of(target) for target in wanted}  # other threads may learn more meanwhile
         keys = {target: group_key(*target, generation) for target, generation in open_now.items()}
         items = store.get_many(list(keys.values()))
         again: list[Target] = []
@@ -160,7 +160,7 @@ def read_groups(store: Store, targets: Iterable[Target], generations: Generation
                 named.add(target)
                 again.append(target)
                 continue
-            if item is None and open_now[target] and target not in named:
+            if item is None and target not in named and _is_lost(open_now[target]):
                 generations.missing(target, open_now[target])
                 again.append(target)
                 continue
@@ -172,8 +172,13 @@ def read_groups(store: Store, targets: Iterable[Target], generations: Generation
     return found
 
 
+def _is_lost(generation: int) -> bool:
+    """Whether a generation without an item is one that the ledger has lost. The first has no item until a commit."""
+    return generation > 0
+
+
 def parts_of(store: Store, partition: str, generation: int | None = None) -> list[Image]:
-    """The items of one generation of a group, or of all: its shards, and the extremes of what has settled."""
+    """Return the items of one generation of a group, or of all: its shards, and the extremes of settled values."""
     prefix = f"{generation:04d}|" if generation is not None else None
     return list(all_items(partial(store.query, LEDGER, [{"S": partition}], prefix=prefix)))
 
@@ -185,7 +190,7 @@ def is_amount(name: str) -> bool:
 
 
 def summed(generation: int, parts: Iterable[Image]) -> Group:
-    """What the items of one generation of a group say together."""
+    """Return the group that the items of one generation make up."""
     version, amounts, live, rebuilding = 0, dict[str, Decimal](), dict[str, Decimal](), False
     settled: dict[tuple[str, str], Member] = {}
     damaged: dict[str, Value] = {}
@@ -212,14 +217,14 @@ def summed(generation: int, parts: Iterable[Image]) -> Group:
 
 
 def read_members(store: Store, rule: LedgerRule, target: str, group: Group) -> dict[str, list[Member]]:
-    """The members each of a rule's queries asks for. Read after the group."""
+    """Return the members that each of a rule's queries selects. Read them after the group."""
     return {query.name: _first(store, rule, target, group, query) for query in rule.member_queries}
 
 
 def _first(store: Store, rule: LedgerRule, target: str, group: Group, query: MemberQuery) -> list[Member]:
     items: list[Image] = []
     after = None
-    while len(items) < query.limit:  # a page ends at 1 MB, however few members that are
+    while len(items) < query.limit:  # a page has at most 1 MB
         page = store.query(
             LEDGER,
             [{"S": members_key(rule.name, target)}],
@@ -236,7 +241,7 @@ def _first(store: Store, rule: LedgerRule, target: str, group: Group, query: Mem
 
 
 def first_members(query: MemberQuery, items: Sequence[Image], group: Group) -> list[Member]:
-    """What a query asks for, of the first items of its members in its order; what has settled may come before them."""
+    """Return the members that a query selects, by the first items in its order; a settled value may come before them."""
     members = [
         Member(item.get("v", {"NULL": True}), item["a"]["M"] if "a" in item else {}, item["s"]["S"]) for item in items
     ]

@@ -1,19 +1,19 @@
-"""Guards: what they look like, the conditions on them, and when a record shows that a guarded value needs healing.
+"""Guards: their form, the conditions on them, and when a record shows that a guarded value needs healing.
 
 A guard is the attribute `~<rule>` of an item that a rule writes to: a map of
 
-    d    digest of the ledger's id and the item's key: a guard that was cloned to another item, or that another ledger wrote,
-         has another digest
+    d    digest of the ledger's id and the item's key: different in a guard that was cloned to another item, or that another
+         ledger wrote
     at   version of the source, or of the group, that the item shows
     by   encoded key of the source or parent (copies and embeds)
     n    number of contributions (rules that publish from the ledger), or 0 for a copy that is gone
-    s    checksum of all of it: a guard that was edited has another one
+    s    checksum of the other fields: different in a guard that was edited
 
-An item that a rule created also bears a mark, the attribute `~`: a digest as `d` is, of its own. An item that was there
-before has none: rules adopted it. Updates leave the mark as it is.
+An item that a rule created also has a mark, the attribute `~`: another digest of the ledger's id and the item's key. An item
+that existed before has no mark: rules adopted it. Updates do not change the mark.
 
-Guards are stored on items that anybody may write, so they are input: whatever does not parse is no guard. What is no guard
-may be overwritten, and proves nothing.
+Guards are stored on items that anybody may write, so they are untrusted input. A guard that does not parse is invalid: it
+may be overwritten, and nothing is concluded from it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from projections.engine.store import (
     AnyOf,
@@ -43,7 +43,7 @@ __all__ = ["Guard", "Guards", "as_read", "at_of", "by_of", "needs_healing"]
 
 
 class Guard(NamedTuple):
-    """A valid guard. `by` is empty if it names no item, `n` is None if it counts nothing."""
+    """A valid guard. `by` is empty if it names no source or parent, `n` is None if it has no number of contributions."""
 
     at: str
     by: str = ""
@@ -54,7 +54,7 @@ class Guards:
     """Reads and writes the guards of one program's rules on the items of one ledger.
 
     `ledger` is the id of the ledger (`RegistrySnapshot.ledger`). None accepts the guards of any ledger and of any key: for
-    tools that read items without access to a ledger.
+    commands that read items without access to a ledger.
     """
 
     def __init__(self, program: Program, ledger: str | None) -> None:
@@ -70,7 +70,7 @@ class Guards:
         return self._program.guard_prefix + rule
 
     def is_guard(self, attribute: str) -> bool:
-        """Whether an attribute's name is one that guards have, or the mark's."""
+        """Whether an attribute's name is that of a guard or of the mark."""
         return attribute.startswith(self._program.guard_prefix)
 
     def _digest(self, *parts: object) -> str:
@@ -78,20 +78,25 @@ class Guards:
         return urlsafe_b64encode(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).digest()).decode()
 
     def digest(self, key: ItemKey) -> str:
-        """8 characters that differ for each item and ledger (48 bits of BLAKE2b)."""
+        """Return 8 characters that differ for each item and ledger (48 bits of BLAKE2b)."""
         known = self._digests.get(key)
         if known is None:
             known = self._digests[key] = self._digest(encode_key(key))
         return known
 
     def created(self, key: ItemKey, image: Image | None) -> bool:
-        """Whether an item bears the mark of items that a rule created."""
+        """Whether an item has the mark of items that a rule created."""
         held = image.get(self.mark) if image is not None else None
-        return held is not None and (self._ledger is None or held == self.mark_of(key))
+        return held is not None and (self._ledger is None or self._is_mark_of(key, held))
+
+    def _is_mark_of(self, key: ItemKey, held: Value) -> bool:
+        return held == self.mark_of(key)
 
     def owned(self, rule: Rule, key: ItemKey, item: Image | None, *images: Image | None) -> Collection[str]:
-        """The attributes of an item that belong to a rule: with all attributes, those in any of these images of its
-        source, and those on the item itself only if a rule created it.
+        """The attributes of an item that belong to a rule.
+
+        For a copy of all attributes, these are the attributes in any of these images of its source, and those of the item
+        itself only if a rule created it.
         """
         return rule.owned(item, *images) if self.created(key, item) else rule.owned(*images)
 
@@ -100,7 +105,7 @@ class Guards:
         return {"S": self._digest(encode_key(key), "created")}
 
     def stamp(self, key: ItemKey, at: str, *, by: str | None = None, n: int | None = None) -> Value:
-        """A guard in wire form."""
+        """Return a guard in wire form."""
         digest = self.digest(key)
         fields: dict[str, Value] = {"d": {"S": digest}, "at": {"S": at}}
         if by is not None:
@@ -111,33 +116,39 @@ class Guards:
         return {"M": fields}
 
     def read(self, rule: str, key: ItemKey, image: Image | None) -> Guard | None:
-        """The guard of a rule on an item; None if there is none, or if what is there is no guard of this item."""
+        """Return the guard of a rule on an item; None if there is no guard, or an invalid one."""
         value = image.get(self.name(rule)) if image is not None else None
         return self.parse(value, key) if value is not None else None
 
     def parse(self, value: Value, key: ItemKey) -> Guard | None:
-        """The guard that an attribute of an item holds; None if it is none. Never raises."""
+        """Return the guard in an attribute of an item; None if it is invalid. Never raise."""
         fields = value.get("M")
         if not isinstance(fields, Mapping):
             return None
         at, by, digest = _text(fields, "at"), _text(fields, "by"), _text(fields, "d")
-        if at is None or digest is None or (self._ledger is not None and digest != self.digest(key)):
+        if not _is_version(at) or digest is None or not self._is_of(key, digest):
             return None
-        if "by" in fields and (by is None or not self._names_item(by)):
+        if "by" in fields and not self._names_item(by):
             return None
         n = None
         if "n" in fields:
             number = fields["n"].get("N") if isinstance(fields["n"], Mapping) else None
-            digits = number.removeprefix("-") if isinstance(number, str) else ""  # negative: of a damaged group
-            if not isinstance(number, str) or not digits.isascii() or not digits.isdigit() or len(digits) > 18:
+            if not _is_count(number):
                 return None
             n = int(number)
-        if self._ledger is not None and _text(fields, "s") != self._digest(digest, at, by or "", n):
-            return None
-        return Guard(at, by or "", n)
+        guard = Guard(at, by or "", n)
+        return guard if self._is_intact(guard, digest, _text(fields, "s")) else None
+
+    def _is_of(self, key: ItemKey, digest: str) -> bool:
+        """Whether this ledger wrote the guard for this item."""
+        return self._ledger is None or digest == self.digest(key)
+
+    def _is_intact(self, guard: Guard, digest: str, checksum: str | None) -> bool:
+        """Whether nobody has edited the guard since this ledger wrote it."""
+        return self._ledger is None or checksum == self._digest(digest, guard.at, guard.by, guard.n)
 
     def adopted(self, key: ItemKey, image: Image) -> Image:
-        """The image with its guards as this ledger would have written them: of events that were recorded with another."""
+        """Return the image with its guards as this ledger would have written them, for events of another ledger."""
         anywhere = Guards(self._program, None)
         found: dict[str, Value] = dict(image)
         for name, value in image.items():
@@ -149,8 +160,10 @@ class Guards:
                     found[name] = self.stamp(key, guard.at, by=guard.by or None, n=guard.n)
         return found
 
-    def _names_item(self, text: str) -> bool:
+    def _names_item(self, text: str | None) -> bool:
         """Whether a text is the encoded key of an item that the program's tables may have."""
+        if text is None:
+            return False
         try:
             key = decode_key(text)
         except ValueError:
@@ -167,23 +180,24 @@ class Guards:
     # Conditions
 
     def older(self, rule: str, key: ItemKey, at: str) -> Condition:
-        """The item has no valid guard of the rule, or an older one."""
+        """The condition that the item has no guard of the rule, an invalid one or an older one."""
         guard = self.name(rule)
-        return AnyOf((NotEqual((guard, "d"), {"S": self.digest(key)}), Below((guard, "at"), {"S": at})))
+        return AnyOf((self._invalid(guard, key), Below((guard, "at"), {"S": at})))
 
     def older_or_foreign(self, rule: str, key: ItemKey, by: str, at: str) -> Condition:
-        """No valid guard, another source's, or an older one: versions of different sources are never compared."""
+        """The condition that the item has no valid guard of the rule, that of another source or an older one.
+
+        Versions of different sources are never compared.
+        """
         guard = self.name(rule)
-        return AnyOf(
-            (
-                NotEqual((guard, "d"), {"S": self.digest(key)}),
-                NotEqual((guard, "by"), {"S": by}),
-                Below((guard, "at"), {"S": at}),
-            )
-        )
+        return AnyOf((self._invalid(guard, key), NotEqual((guard, "by"), {"S": by}), Below((guard, "at"), {"S": at})))
+
+    def _invalid(self, guard: str, key: ItemKey) -> Condition:
+        """The condition that the item has no such guard, or that of another item or ledger."""
+        return NotEqual((guard, "d"), {"S": self.digest(key)})
 
     def as_read(self, rule: str, image: Image | None) -> Condition:
-        """The guard attribute is still what was read, whatever that says."""
+        """The condition that the guard attribute is as in the image, whether valid or not."""
         guard = self.name(rule)
         return as_read(guard, image.get(guard) if image is not None else None)
 
@@ -194,8 +208,18 @@ def _text(fields: Mapping[str, object], name: str) -> str | None:
     return text if isinstance(text, str) else None
 
 
+def _is_version(at: str | None) -> TypeGuard[str]:
+    return at is not None
+
+
+def _is_count(number: object) -> TypeGuard[str]:
+    """Whether this is an integer of at most 18 digits. It is negative where a damaged group was published."""
+    digits = number.removeprefix("-") if isinstance(number, str) else ""
+    return digits.isascii() and digits.isdigit() and len(digits) <= 18
+
+
 def _is_key(kind: str, text: str, most: int) -> bool:
-    """Whether DynamoDB takes a text for the value of a key attribute of a type, in its normal form; empty is for none."""
+    """Whether a text is the normal form of a key attribute's value of this type, of at most `most` bytes; or is empty."""
     if kind == "N" and text:
         try:
             return number_text(EXACT.create_decimal(text)) == text
@@ -205,12 +229,12 @@ def _is_key(kind: str, text: str, most: int) -> bool:
 
 
 def at_of(guard: Value | None) -> str:
-    """The version that a guard attribute names, valid or not; empty, the least, if it names none."""
+    """Return the version in a guard attribute, valid or not; without a version the empty text, which is less than any."""
     return _field(guard, "at")
 
 
 def by_of(guard: Value | None) -> str:
-    """The text that a guard attribute names as its source, valid or not; empty if it names none."""
+    """Return the source or parent in a guard attribute, valid or not; the empty text if there is none."""
     return _field(guard, "by")
 
 
@@ -220,18 +244,18 @@ def _field(guard: Value | None, name: str) -> str:
 
 
 def as_read(name: str, value: Value | None) -> Condition:
-    """The attribute is still what was read."""
+    """The condition that an attribute has the value that was read, or is absent if it was absent."""
     return Missing((name,)) if value is None else Equal((name,), value)
 
 
 def needs_healing(
     guards: Guards, rule: str, key: ItemKey, ours: Iterable[str], old: Image | None, new: Image | None
 ) -> bool:
-    """Whether the record of a target shows that what a rule published there may be wrong now.
+    """Whether the record of a target shows that the values that a rule published there may be wrong now.
 
-    It appeared; it lost its guard, or bears one that is not valid; our values changed while the guard did not advance; the
-    guard went backwards; or it changed together with attributes that are not ours (the application read the item, then put
-    it back whole). `ours` names the rule's attributes. Removal is not judged here.
+    It is so if the item appeared; if it lost its guard, or has an invalid one; if the rule's values changed while the guard
+    did not advance; if the guard went backwards; or if it changed together with attributes of the application, which read
+    the item and then put it back whole. `ours` names the rule's attributes. Removals are not handled here.
     """
     if new is None:
         return False

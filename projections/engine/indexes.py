@@ -1,7 +1,7 @@
 """Index attributes: key attributes of indexes on the source item itself.
 
-No version is needed: the write holds only while every attribute that the rules and `match` read still has the value they
-read. If one has changed since, a newer record is on its way and decides.
+No version is needed: the condition of the write is that every attribute that the rules and `match` read still has the value
+that they read. If one of them has changed, a newer record is on its way, and leads to another write.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from projections.engine.application import ApplicationItems
 from projections.engine.guards import as_read
-from projections.engine.store import AllOf, Image, ItemKey, Purpose, Value
+from projections.engine.store import AllOf, Image, ItemKey, Purpose, Update, Value
 from projections.errors import BadInput, ConditionFailed
 from projections.language.entity import Entity, Item
 from projections.language.program import Program
@@ -34,9 +34,9 @@ class IndexWrite:
 
 
 def index_attributes(rule: IndexRule, item: Item) -> tuple[dict[str, Value | None], str | None]:
-    """The attributes that an item should have under a rule, None where it should have none, and what is wrong with it.
+    """Return the attributes that a rule sets on an item, None to remove one, and why the rule cannot be evaluated.
 
-    A rule that cannot be evaluated leaves the item out of its index.
+    If it cannot be evaluated, the item is not in the rule's index.
     """
     try:
         return rule.desired(item), None
@@ -45,7 +45,7 @@ def index_attributes(rule: IndexRule, item: Item) -> tuple[dict[str, Value | Non
 
 
 def index_write(program: Program, item: Item, sequence: str) -> tuple[IndexWrite | None, list[tuple[str, str]]]:
-    """What an item's image lacks of the index attributes it should have, None if nothing; and the rules that fail on it."""
+    """Return the write that corrects the index attributes of an item, None if they are right; and the rules that fail."""
     values: dict[str, Value | None] = {}
     reads: dict[str, Value | None] = {}
     problems: list[tuple[str, str]] = []
@@ -64,12 +64,17 @@ def index_write(program: Program, item: Item, sequence: str) -> tuple[IndexWrite
     return IndexWrite(item.key, item.entity, item.image, values, reads, sequence, tuple(names)), problems
 
 
-def write_index(items: ApplicationItems, write: IndexWrite) -> bool:
-    """Writes index attributes. False if the item has changed since, or is gone."""
+def index_update(items: ApplicationItems, write: IndexWrite) -> Update:
+    """Return the update of an item on which every attribute that the rules and `match` read is as it was read."""
     read = [as_read(name, value) for name, value in sorted(write.reads.items())]
+    why = Purpose("index", write.rules)
+    return items.change_as_read(write.entity, write.key, write.values, AllOf(tuple(read)), why, write.image)
+
+
+def write_index(items: ApplicationItems, write: IndexWrite) -> bool:
+    """Write index attributes. Return False if the item has changed since it was read, or does not exist any more."""
     try:
-        why = Purpose("index", write.rules)
-        items.change_as_read(write.entity, write.key, write.values, AllOf(tuple(read)), why, write.image)
+        items.store.write(index_update(items, write))
     except ConditionFailed:
         return False
     return True

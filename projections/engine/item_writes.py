@@ -10,14 +10,16 @@ from dataclasses import replace
 from functools import partial
 
 from projections.engine.aggregation import slices
-from projections.engine.application import ApplicationItems, Release
+from projections.engine.application import ApplicationItems
 from projections.engine.batch import Admitted
-from projections.engine.copies import Copier, CopyHeal, CopyWrite
+from projections.engine.copier import Copier
+from projections.engine.copies import CopyHeal, CopyWrite
 from projections.engine.embeds import SETTLE_SECONDS, Embedder, Push
 from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.ledger_items import Target
 from projections.engine.plan import Plan
 from projections.engine.rejections import of_child
+from projections.engine.releases import Release, Releaser
 from projections.engine.running import one_by_one
 from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
@@ -38,6 +40,7 @@ class ItemWrites:
         self._deadline = batch.deadline
         self._copier = Copier(setup.program, setup.store, batch.guards, batch.report.counters)
         self._items = ApplicationItems(setup.program, setup.store, batch.guards)
+        self._releaser = Releaser(setup.program, setup.store, self._items)
 
     def steps(self, plan: Plan) -> Iterator[Callable[[], object]]:
         """Yield the steps of a plan, in order. Releases come first: what an item lost may be another rule's to set."""
@@ -52,7 +55,7 @@ class ItemWrites:
 
     def _release(self, release: Release) -> None:
         def apply() -> None:
-            if self._items.release(release):
+            if self._releaser.release(release):
                 self._report.counters.add("released")
 
         self._batch.attempt(apply, release.sequence, release.entity.name, encode_key(release.key))

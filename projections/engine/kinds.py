@@ -1,8 +1,9 @@
-"""The kind of an item as a condition: what `match` asks for, in the words of a conditional write.
+"""The kind of an item as a condition: the `match` of an entity, compiled to the condition of a write.
 
 A compiled condition is sound: where it holds, the item is of the entity. It need not hold for every item of the entity: a
-pattern also fits a list or set of which one element fits, and `suffix` cannot be expressed at all. Where it fails and the
-write has to be exact, the item is read, and written under the condition that what `match` reads is as read.
+pattern also matches a list or set if one of its elements matches, and `suffix` cannot be expressed. Where the condition
+fails and the write has to be exact, the item is read, and written under the condition that the attributes that `match`
+reads are as they were read.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from projections.language.values import Value, wire
 __all__ = ["kind_as_read", "kind_condition"]
 
 _LAST = "\U0010ffff"
-"""No text that begins with a prefix sorts after the prefix followed by this, but for those that go on with it."""
+"""The greatest character. A text that begins with a prefix does not sort after the prefix followed by this character, unless
+it continues with this character.
+"""
 
 
 def kind_as_read(entities: Iterable[Entity], image: Image) -> list[Condition]:
-    """The attributes by which items of these entities are recognised are as in this image."""
+    """Return the conditions that the attributes that the `match` of these entities reads are as in this image."""
     names = {name.split(".", 1)[0] for entity in entities for name in entity.match_names}
     names |= {name for entity in entities for name in entity.match_names}  # an attribute may be called like a path
     keys = {name for entity in entities for name in entity.schema.key_attributes}
@@ -34,9 +37,9 @@ def kind_as_read(entities: Iterable[Entity], image: Image) -> list[Condition]:
 
 
 def kind_condition(entity: Entity, key: ItemKey) -> Condition | None:
-    """A condition that holds only for an item of the entity under this key; None if no condition can say so.
+    """Return a condition that holds only for an item of the entity under this key; None if it cannot be expressed.
 
-    That the item exists is not part of it.
+    The condition does not include that the item exists.
     """
     if entity.pattern is None:
         return AllOf(())
@@ -52,7 +55,7 @@ def _static(entity: Entity) -> Condition | None:
 
 
 def _given(entity: Entity, key: ItemKey) -> dict[str, tuple[Value, bool]]:
-    """What the key says of names in `match`: the value, and whether an attribute of that name may say otherwise."""
+    """The values that the key gives to names in `match`, and whether an attribute of that name comes first."""
     given: dict[str, tuple[Value, bool]] = {}
     for pattern, text in zip(entity.patterns, (key.partition, key.sort), strict=False):
         for name, value in (pattern.match(text or "") or {}).items():
@@ -73,7 +76,7 @@ def _all(conditions: Iterable[PatternCondition], given: Mapping[str, tuple[Value
 
 
 def _either(condition: Either, given: Mapping[str, tuple[Value, bool]]) -> Condition | None:
-    """At least one of the branches that can be expressed."""
+    """At least one of those branches that can be expressed holds."""
     branches = [one for branch in condition.branches if (one := _all(branch, given)) is not None]
     return AnyOf(tuple(branches)) if branches else None
 
@@ -103,23 +106,38 @@ def _test(test: Test, given: Mapping[str, tuple[Value, bool]]) -> Condition | No
 
 def _at(path: Path, alternatives: Iterable[Alternative]) -> Condition | None:
     found = [one for alternative in alternatives for one in _alternative(path, alternative)]
-    return (found[0] if len(found) == 1 else AnyOf(tuple(found))) if found else None
+    if len(found) > 1:
+        return _one_of(found)
+    return found[0] if found else None
+
+
+def _one_of(conditions: Iterable[Condition]) -> Condition:
+    return AnyOf(tuple(conditions))
 
 
 def _alternative(path: Path, alternative: Alternative) -> Iterator[Condition]:
     match alternative:
         case Presence(exists):
-            yield Exists(path) if exists else Missing(path)
+            yield _presence(path, exists)
         case Equals(value):
             yield Equal(path, wire(value))
         case Affix("prefix", text, False):
-            yield AnyOf((Equal(path, {"S": text}), AllOf((Above(path, {"S": text}), Below(path, {"S": text + _LAST})))))
+            yield _beginning(path, text)
         case Affix("equals-ignore-case", text, _):
             yield Equal(path, {"S": text})
         case Numeric(bounds):
             yield AllOf(tuple(_bound(path, sign, number) for sign, number in bounds))
         case AnythingBut(excluded):
             yield from _anything_but(path, [one.value for one in excluded if isinstance(one, Equals)], len(excluded))
+
+
+def _presence(path: Path, exists: bool) -> Condition:
+    return Exists(path) if exists else Missing(path)
+
+
+def _beginning(path: Path, prefix: str) -> Condition:
+    longer = AllOf((Above(path, {"S": prefix}), Below(path, {"S": prefix + _LAST})))
+    return AnyOf((Equal(path, {"S": prefix}), longer))
 
 
 def _bound(path: Path, sign: str, number: Decimal) -> Condition:
@@ -133,7 +151,7 @@ def _bound(path: Path, sign: str, number: Decimal) -> Condition:
 
 
 def _anything_but(path: Path, values: list[object], number: int) -> Iterator[Condition]:
-    """Texts that are none of these, or numbers: `<>` would also hold for a list with an excluded element."""
+    """Any other text or number. DynamoDB's `<>` would also hold for a list with an excluded element."""
     if len(values) < number:
         return
     for kind in (str, Decimal):

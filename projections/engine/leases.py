@@ -1,10 +1,10 @@
-"""Leases: one item of the ledger for each operators' process that is at work, so that a change of the rules can stop it.
+"""Leases: one item of the ledger for each running command, so that a change of the active rules can stop it.
 
     pk   sk            what
     R    lease|<id>    epoch under which the process works; run it belongs to; when it was opened; ttl
 
 A process opens its leases in a transaction that checks the registry's epoch. Each of its transactions on the ledger carries
-a condition check on one of them. Whoever changes the rules deletes the leases: from then on these transactions fail.
+a condition check on one of them. A change of the active rules deletes the leases, so that these transactions fail.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from projections.engine.store import Check, Delete, Exists, Image, ItemKey, Miss
 __all__ = ["LEASE_SECONDS", "close_leases", "held", "lease_key", "name_of_lease", "opening"]
 
 LEASE_SECONDS = 24 * 3600
-"""After so long a lease is void: its process is dead, or has opened another one."""
+"""How long a lease is valid. A process that runs longer opens another one."""
 
 _PREFIX = "lease|"
 

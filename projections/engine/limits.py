@@ -1,4 +1,4 @@
-"""What DynamoDB's refusals mean: which limit was met, and what to change. Its own words are about requests, not rules."""
+"""Refusals of DynamoDB: the limit that was exceeded, and what to change in the rules. Its messages are about requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LIMITS = (
         "a transaction can have at most 4 MB: {what} would need more; list fewer attributes",
     ),
 )
-"""Words in a refusal, and the limit they are about."""
+"""Words in a refusal, and the limit that they report."""
 
 _ENTRY = (
     "the item's contribution, in its ledger entry,",

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from projections.engine.application import Release
 from projections.engine.changes import Change, targets_of
 from projections.engine.copies import CopyHeal, CopyWrite, freed_by, heals_of, writes_of
 from projections.engine.deadline import UNLIMITED, Deadline
@@ -16,6 +15,7 @@ from projections.engine.indexes import IndexWrite, index_attributes, index_write
 from projections.engine.ledger_items import Target
 from projections.engine.records import Record
 from projections.engine.rejections import Rejected
+from projections.engine.releases import Release
 from projections.engine.store import Image, Value
 from projections.errors import BadInput
 from projections.language.contribution import NOTHING, Contributions, Evaluated

@@ -1,4 +1,4 @@
-"""Rebuilding a group that disagrees with the entries: a new generation beside the old one, filled while traffic runs.
+"""Rebuilding a group that disagrees with the entries: a new generation next to the old one, filled while traffic runs.
 
 1. Close the old generation, and make the new one with what has settled, in one transaction per shard. From then on commits
    to the old one fail, and learn from the reason which generation is open. The extremes of what has settled follow when
@@ -7,14 +7,17 @@
    moved exactly once: by the refresh, or by a change that comes first. Nothing is published meanwhile.
 3. Open the group for publishing, and publish it.
 
-Any step may be repeated, by anybody. What has settled is taken over as it is: no entry tells it any more.
+To correct the totals in place would be wrong: commits change them between the read of the entries and the write. In a new
+generation each contribution is counted exactly once, because the entry and the group change in one transaction.
+
+Any step may be repeated by any process. Settled totals are taken over as they are: no entry records them.
 
     pk   sk                   what
     R    rebuild|<hash>       note: a group that is being rebuilt, its new generation, when that began
 
-The note is written in the transaction that begins the new generation, and deleted in the last step. A process that dies
-leaves it behind: the next backfill or repair finishes the rebuild. `before` on it names backfills: the one that began after
-any of these finishes the rebuild, since the group was closed before it read its first page.
+The note is written in the transaction that begins the new generation, and deleted in the last step. If the process stops,
+the note stays, and the next backfill or repair finishes the rebuild. `before` has names of backfills: a backfill that began
+after one of these finishes the rebuild, since the group was closed before it read its first page.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from functools import partial
 from projections.engine.deadline import Deadline
 from projections.engine.delta import SETTLED
 from projections.engine.groups import Generations, extreme_sort, parts_of, spread, successor
+from projections.engine.guards import as_read
 from projections.engine.ledger_items import (
     CLOSED,
     LEDGER,
@@ -67,14 +71,14 @@ __all__ = ["Claim", "Note", "close", "forgotten", "notes", "reopen", "sweep"]
 _MOST_TRIES = 20
 _PREFIX = "rebuild|"
 _AFTER = "after|"
-"""Before the names of backfills: a set holds no empty text."""
+"""Prefix of the names of backfills, since a set cannot have an empty text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A rebuild that was begun and not ended: the group, its new generation, when it began.
+    """A rebuild that has begun and not ended: the group, its new generation, when it began.
 
-    `before` has names of backfills, "" where there was none: the backfill that began after one of them ends the rebuild.
+    `before` has names of backfills, "" if there was no backfill: one that began after one of them ends the rebuild.
     """
 
     target: Target
@@ -85,7 +89,7 @@ class Note:
 
 
 def notes(store: Store) -> Iterator[Note]:
-    """Yield the rebuilds that were begun and not ended, by processes that are at work or dead. Raises Transient."""
+    """Yield the rebuilds that have begun and not ended, by processes that run or have stopped. Raise Transient."""
     return map(_read, all_items(partial(store.query, LEDGER, [{"S": "R"}], prefix=_PREFIX)))
 
 
@@ -96,7 +100,7 @@ def _read(item: Image) -> Note:
 
 
 def forgotten(note: Note) -> Delete:
-    """Return the write that deletes a note, unless another rebuild of the group began since."""
+    """Return the write that deletes a note, unless another rebuild of the group has begun."""
     return Delete(_note_key(note.target), Equal(("generation",), {"N": str(note.generation)}))
 
 
@@ -107,10 +111,10 @@ def _note_key(target: Target) -> ItemKey:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A backfill that is about to begin, and ends the rebuilds that were begun before it.
+    """A backfill that is about to begin, and ends the rebuilds that began before it.
 
-    `newest` is the newest backfill, "" if there is none. `unchanged` is the check that it still is: so a group is closed
-    and claimed only as long as none that ends the rebuild has read a page.
+    `newest` is the newest backfill, "" if there is none. `unchanged` is the check that it still is the newest, so that a
+    group is closed and claimed only before a backfill that ends the rebuild has read a page.
     """
 
     newest: str
@@ -122,9 +126,9 @@ class Claim:
 
 
 def _claim(store: Store, note: Note, claim: Claim | None) -> None:
-    """Claim a rebuild that somebody else began, and note it if no note of it is left.
+    """Claim a rebuild that another process began, and write its note if it is missing.
 
-    Raises TransactionCancelled if the rebuild ended, or the note changed, and ConditionFailed as `close`.
+    Raise TransactionCancelled if the rebuild ended or the note changed, and ConditionFailed as `close` does.
     """
     key = _note_key(note.target)
     item = store.get(key)
@@ -140,7 +144,7 @@ def _claim(store: Store, note: Note, claim: Claim | None) -> None:
 
 
 def _noting(note: Note, claim: Claim | None, condition: Condition | None = None) -> Update:
-    """Return the write of a note in place of any other."""
+    """Return the write of a note, which replaces any other note of the group."""
     values: dict[str, Value] = {
         "rule": {"S": note.target[0]},
         "target": {"S": note.target[1]},
@@ -154,12 +158,12 @@ def _noting(note: Note, claim: Claim | None, condition: Condition | None = None)
 
 
 def _noted(store: Store, note: Note, claim: Claim | None, writes: Sequence[Action]) -> None:
-    """Begin a generation, and note that."""
+    """Begin a generation and write its note."""
     _transact(store, [*writes, _noting(note, claim)], claim)
 
 
 def _transact(store: Store, writes: Sequence[Action], claim: Claim | None) -> None:
-    """Write, as long as what is claimed may be."""
+    """Write, if the claim still holds."""
     if claim is None:
         store.transact(writes)
         return
@@ -181,10 +185,10 @@ def close(
     clock: Callable[[], float] = time.time,
     claim: Claim | None = None,
 ) -> int:
-    """Closes the open generation of a group and makes the next, which nothing publishes yet; or finds that done.
+    """Close the open generation of a group, and make the next, which is not published yet; or find that done.
 
-    Leaves a note, for the backfill of `claim` if there is one. Gives the new generation, which `generations` knows from
-    then on. Raises Transient, and ConditionFailed if the claim's backfill may not begin any more.
+    Write a note, for the backfill of `claim` if there is one. Return the new generation, which is recorded in `generations`.
+    Raise Transient, and ConditionFailed if the claim's backfill must not begin any more.
     """
     attempt = 0
     seen: int | None = None
@@ -194,17 +198,17 @@ def close(
         generation = 0
         while CLOSED in (first := known.get(generation, {}).get(0, {})):
             generation = successor(generation, first)
-        if REBUILDING in first:  # begun by somebody, who perhaps has not closed all shards
+        if REBUILDING in first:  # another process has begun, and perhaps not closed all shards
             following = generation
             replaced = (old for old, parts in known.items() if old < following and CLOSED in parts.get(0, {}))
             generation = next((old for old in replaced if successor(old, known[old][0]) == following), following)
-        elif seen is not None and generation > seen:  # somebody else has closed and rebuilt it since
+        elif seen is not None and generation > seen:  # another process has closed and rebuilt it
             generations.exists(target, generation)
             return generation
         else:
             seen = generation
             following = max(generation, generations.of(target), *known) + 1
-        # Between the two there is none, unless the ledger was restored and processes went on with what they remembered.
+        # There is no generation between the two, unless the ledger was restored and processes went on with later ones.
         strays = [number for number in known if generation < number < following]
         note = Note(target, following, clock())
         try:
@@ -213,7 +217,7 @@ def close(
             for number in [generation, *strays]:
                 begins = partial(_noted, store, note, claim) if number == generation else None
                 _close_generation(store, program, target, number, following, known.get(number, {}), begins)
-        except (TransactionCancelled, Transient) as error:  # as a rule somebody committed to it meanwhile
+        except (TransactionCancelled, Transient) as error:  # as a rule because of a commit in between
             attempt += 1
             if attempt == _MOST_TRIES:
                 raise Transient(f"the group kept changing while it was closed: {error}") from error
@@ -232,11 +236,11 @@ def _close_generation(
     parts: dict[int, Image],
     begins: Callable[[Sequence[Action]], None] | None,
 ) -> None:
-    """Closes all shards of one generation. One that `begins` makes the following generation with its first shard."""
-    if generation == following:  # nobody knows which one it replaces
+    """Close all shards of one generation. `begins` writes the first shard's close, and begins the following generation."""
+    if generation == following:  # the generation that it replaces is lost
         return
     first = parts.get(0, {})
-    # Where the first was lost nothing counts the others, and a commit under way may write to one that is not there yet.
+    # If the first shard was lost, the number of shards is unknown, and a commit may write to one that does not exist yet.
     counted = int(Decimal(first[SHARD_COUNT]["N"])) if SHARD_COUNT in first else 1
     for shard in range(max([counted, spread(program, target), *(shard + 1 for shard in parts)])):
         _close_shard(store, target, generation, shard, parts, following, begins if shard == 0 else None)
@@ -244,7 +248,7 @@ def _close_generation(
 
 
 def _by_generation(store: Store, target: Target) -> dict[int, dict[int, Image]]:
-    """The shards of each generation by number; the extremes of what has settled under -1, -2 and so on."""
+    """The shards of each generation by number; the extremes of settled values have the numbers -1, -2 and so on."""
     found: dict[int, dict[int, Image]] = {0: {}}
     for item in parts_of(store, group_key(*target).partition):
         generation, _, number = item["sk"]["S"].partition("|")
@@ -262,18 +266,14 @@ def _close_shard(
     following: int,
     begins: Callable[[Sequence[Action]], None] | None,
 ) -> None:
-    """Closes one shard, and takes what has settled in it over into the next generation, in one transaction.
+    """Close one shard, and move its settled totals to the next generation, in one transaction.
 
-    The first shard comes first: as long as it is open nobody writes to the next generation.
+    The first shard is closed first: as long as it is open, no commit writes to the next generation.
     """
     part = parts.get(shard)
     if part is not None and CLOSED in part:
         return
     key, next_key = group_key(*target, generation, shard), group_key(*target, following)
-    unchanged: list[Condition] = [Missing((CLOSED,))]
-    for name in ("version", SHARD_COUNT):
-        value = part.get(name) if part is not None else None
-        unchanged.append(Missing((name,)) if value is None else Equal((name,), value))
     settled: dict[str, Value] = {
         name: value for name, value in (part or {}).items() if name.startswith(SETTLED) and "N" in value
     }
@@ -281,7 +281,7 @@ def _close_shard(
         Update(
             key,
             set={CLOSED: {"N": str(following)}, **whole_key(key, target[1])},
-            condition=AllOf(tuple(unchanged)),
+            condition=_unchanged(part),
         )
     ]
     if begins is None:
@@ -294,8 +294,14 @@ def _close_shard(
     begins(writes)
 
 
+def _unchanged(part: Image | None) -> Condition:
+    """The condition that a shard is open, and that nothing was committed to it since it was read."""
+    read = {name: part.get(name) if part is not None else None for name in ("version", SHARD_COUNT)}
+    return AllOf((Missing((CLOSED,)), *(as_read(name, value) for name, value in read.items())))
+
+
 def _carry_extremes(store: Store, target: Target, generation: int, following: int) -> None:
-    """Takes the least and greatest settled values into the next generation, where greater or lesser ones may be by now."""
+    """Copy the least and greatest settled values to the next generation, unless it has lesser or greater ones by now."""
     next_key = group_key(*target, following)
     extremes = [item for item in parts_of(store, next_key.partition, generation) if "order" in item]
     if extremes:
@@ -310,15 +316,15 @@ def _carry_extremes(store: Store, target: Target, generation: int, following: in
 
 
 def reopen(store: Store, target: Target, generation: int) -> None:
-    """All entries that name the target are moved: the group may be published again."""
+    """Allow publishes of a group again, after all entries that name its target have moved."""
     with suppress(ConditionFailed):
         store.write(Update(group_key(*target, generation), remove=(REBUILDING,), condition=Exists((REBUILDING,))))
 
 
 def sweep(store: Store, target: Target, generation: int) -> None:
-    """Deletes the members of the generations before this one, and the note; that these are closed stays on record."""
+    """Delete the members of the generations before this one, and the note. The closed groups stay."""
     for old in range(generation):
         for item in all_items(partial(store.query, LEDGER, [{"S": members_key(*target)}], prefix=f"{old:04d}|")):
             store.write(Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"])))
-    with suppress(ConditionFailed):  # there is none, or a later rebuild has one
+    with suppress(ConditionFailed):  # no note, or that of a later rebuild
         store.write(forgotten(Note(target, generation, 0.0)))

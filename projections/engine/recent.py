@@ -1,7 +1,9 @@
-"""Pending publishes: an entry names the targets that it was retracted from, until they have been published.
+"""Pending publishes of targets from which something was retracted: entries record them, and forget them when they are made.
 
-A commit only adds such targets. They are removed under the condition that the entry's revision is as it was before the
-publish: after another commit in between, the target has to be published again.
+Once a contribution is removed from an entry, the entry does not name its target any more. If the process stops between
+commit and publish, nothing would lead to that target. So a commit adds it to the entry (`Entry.recent`), and it is removed
+after the publish, on condition that the revision of the entry is as it was before the publish: after a commit in between,
+the target has to be published again.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ def forget(
         ended = not entry.contributions and done == entry.recent and not entry.expires
         if not done and not ended:
             continue
-        some = done != entry.recent  # all of it may go as a whole: while the revision stays, nothing is added
+        some = done != entry.recent  # all of it is removed as a whole: while the revision stays, nothing is added
         updates[source] = Update(
             entry_key(source),
             set={"ttl": expiry} if ended else {},

@@ -1,22 +1,23 @@
-"""The registry: which rules are in force and in which state. One item of the ledger, read in every invocation.
+"""The registry: which rules are active, and in which state. One item of the ledger, read in every invocation.
 
     pk   sk             what
-    R    .              epoch; the program in force and those of the past; each rule's fingerprint and state
-    R    lease|<id>     an operators' process at work: see `leases`
-    R    rule|<name>    a rule as it was registered, with its entities: what is needed to retire it
+    R    .              epoch; the active program and the earlier ones; each rule's fingerprint and state
+    R    lease|<id>     a running command: see `leases`
+    R    rule|<name>    a rule as it was registered, with its entities: the definition that is needed to retire it
 
-A rule that the registry knows with another fingerprint, or not at all, is *filling*: what it contributes is recorded,
-nothing is published until a backfill is complete, so that a counter of 5000 never becomes 1. A backfill raises the epoch;
-an invocation of an older program then stops, because it would record under rules that are gone.
+A new or changed rule is *filling*: its contributions are recorded, and nothing is published until a backfill is complete, so
+that a counter of 5000 never becomes 1. A backfill raises the epoch; an invocation with an earlier program then stops,
+because it would record contributions under rules that do not exist any more.
 
-What a rule wrote before it changed (attributes it sets no more, items under keys it makes no more) is retired like a rule
-that is gone, under the name `<name>@<fingerprint>`.
+Attributes that a changed rule no longer sets, and items that it no longer creates, are retired like those of a rule that was
+removed, under the name `<name>@<fingerprint>`.
 
-Functions may have rules that are not in force: new ones, before their backfill. They record, so they say so first, under
-the same names: *tried*. If such rules are rolled back before they come into force, the next backfill undoes what they did.
+Functions may be deployed with rules that are not active, before the backfill that activates them. Such rules are
+*provisional* (`tried` in the stored item): functions note them under the same names before they record contributions. If
+they are rolled back before they become active, the next backfill removes what they recorded.
 
-Every change of the rules in force, or of the state of one of them, raises the epoch. Before that and after it the leases of
-operators' processes are closed: what they do by the state before must not be written any more.
+Every change of the active rules, or of the state of one of them, raises the epoch. Before and after it the leases of running
+commands are closed, because they would write by the earlier state.
 """
 
 from __future__ import annotations
@@ -72,43 +73,43 @@ SHADOW: RuleState = "shadow"
 FILLING: RuleState = "filling"
 LIVE: RuleState = "live"
 RETIRING: RuleState = "retiring"
-"""Of a rule that is gone, or of another version of one, whose traces a backfill is to remove."""
+"""Of a rule that was removed, or an earlier version of one: a backfill removes what it wrote."""
 PROVISIONAL: RuleState = "tried"
-"""Of a version of a rule that functions have worked with and that was not in force."""
+"""Of a version of a rule that functions have worked with and that was not active."""
 
 WITHOUT = "-"
-"""Stands for the fingerprint of a rule in the rules of functions that have worked without it."""
+"""In place of a fingerprint: functions have worked without the rule."""
 
 REGISTRY = ItemKey(LEDGER, "R", ".")
 
 _AT_ONCE = 90
-"""Definitions that one transaction writes beside the registry; DynamoDB takes 100 actions."""
+"""Definitions that one transaction writes with the registry; DynamoDB allows 100 actions."""
 
 _MOST_TRIES = 20
 
 
 def rule_key(rule: str) -> ItemKey:
-    """Of the definition of a rule."""
+    """Return the key of the definition of a rule."""
     return ItemKey(LEDGER, "R", f"rule|{rule}")
 
 
 def former(rule: str, fingerprint: str) -> str:
-    """The name of what a rule was, or may become, under another fingerprint; no rule can be called so."""
+    """Return the name of a version of a rule. No rule can have such a name."""
     return f"{rule}@{fingerprint}"
 
 
 def new_ledger_id() -> str:
-    """An id for a new ledger: 8 hexadecimal characters."""
+    """Return an id for a new ledger: 8 hexadecimal characters."""
     return uuid4().hex[:8]
 
 
 class Replaced(Misconfigured):
-    """Other rules were put in force meanwhile."""
+    """Other rules have been activated meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A rule in the registry: the fingerprint under which it is in force, and its state."""
+    """A rule in the registry: its fingerprint and its state."""
 
     fingerprint: str
     state: RuleState
@@ -116,10 +117,10 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class RegistrySnapshot:
-    """The registry as read. `program` is the fingerprint of the one in force, `past` those it replaced.
+    """The registry as read. `program` is the fingerprint of the active program, `past` has those that it replaced.
 
-    `epoch` is raised by every change of rules or states, `since` is the epoch in which the program came into force (0 if
-    an older engine wrote the registry, which raised the epoch only then).
+    Every change of rules or states raises `epoch`. `since` is the epoch in which the program became active; 0 if an older
+    engine wrote the registry, which raised the epoch only then.
     """
 
     epoch: int
@@ -127,12 +128,12 @@ class RegistrySnapshot:
     past: frozenset[str]
     rules: Mapping[str, Registered]
     ledger: str = ""
-    """The ledger's id, which guards carry: made with the registry, and never changed."""
+    """The ledger's id, of which guards have a digest. It is made with the registry, and never changes."""
     since: int = 0
 
     @property
     def active_since(self) -> int:
-        """The epoch in which the program came into force."""
+        """The epoch in which the program became active."""
         return self.since or self.epoch
 
     @classmethod
@@ -149,16 +150,16 @@ class RegistrySnapshot:
         )
 
     def outdated(self, program: Program) -> bool:
-        """Whether these rules were replaced by others: then they must not be applied any more."""
+        """Whether other rules replaced these: then they must not be applied any more."""
         return program.fingerprint in self.past
 
     @property
     def active(self) -> dict[str, Registered]:
-        """The rules as they are in force, without other versions and those that are retired."""
+        """The active rules, without other versions and those that are retired."""
         return {name: one for name, one in self.rules.items() if "@" not in name and one.state != RETIRING}
 
     def inactive(self, program: Program) -> list[str]:
-        """What of these rules is not in force, by name and version: new and changed rules, and what they are `WITHOUT`."""
+        """Return these rules that are not active, by name and version, and active rules that they are `WITHOUT`."""
         if program.fingerprint == self.program:
             return []
         active = {name: one.fingerprint for name, one in self.active.items()}
@@ -167,7 +168,7 @@ class RegistrySnapshot:
         return names + [former(name, WITHOUT) for name in active if name not in theirs]
 
     def provisional(self, program: Program) -> dict[str, Registered]:
-        """What functions have tried that is neither in force nor these rules' own, by the names of rules."""
+        """Return the provisional rules that are not of this program, by the names of rules."""
         own = {name: rule.fingerprint for name, rule in program.rules.items()}
         found = {name: one for name, one in self.rules.items() if one.state == PROVISIONAL}
         return {_base(name): one for name, one in found.items() if own.get(_base(name), WITHOUT) != one.fingerprint}
@@ -182,8 +183,8 @@ class RegistrySnapshot:
     def settles(self, rule: Rule) -> bool:
         """Return whether an expiry moves the rule's contribution from the entry to the settled totals of its group.
 
-        Only where this version of the rule is in force and its backfill is complete. The totals of a group have no version:
-        what a version settles that is later rolled back could never be removed.
+        It does if this version of the rule is active and its backfill is complete. The totals of a group have no version: if
+        a version were rolled back later, the totals that it settled could never be removed.
         """
         known = self.rules.get(rule.name)
         return known is not None and known.fingerprint == rule.fingerprint and known.state == LIVE
@@ -191,8 +192,8 @@ class RegistrySnapshot:
     def publishes(self, rule: Rule) -> bool:
         """Whether the rule writes to its targets.
 
-        Filling holds back what is only right once everything has contributed: what is published from groups. Copies that
-        no other source can claim, indexes and embeds are right one by one.
+        While a rule fills, groups are not published, since not everything has contributed to them yet. Guarded copies,
+        index attributes and embeds are right one by one.
         """
         state = self.state(rule)
         if rule.recorded:
@@ -209,7 +210,7 @@ class Registry:
         self._new_rules = new_rules
 
     def read_or_create(self) -> RegistrySnapshot:
-        """The registry, which the first one to ask makes. Raises Transient or Misconfigured."""
+        """Return the registry, and create it if it does not exist. Raise Transient or Misconfigured."""
         for _ in range(_MOST_TRIES):
             item = self._store.get(REGISTRY)
             if item is not None:
@@ -220,14 +221,14 @@ class Registry:
         raise Transient("the registry keeps appearing and disappearing")
 
     def admit(self) -> RegistrySnapshot:
-        """The registry, for those who are about to record by these rules: what is not in force is noted in it as tried.
+        """Return the registry before contributions are recorded by these rules: those that are not active are provisional.
 
-        That is one write, once per deployment with other rules (and again if a backfill undid what was noted). Of `outdated`
-        rules nothing is noted. The definition is kept where traces may be left on items. Raises Transient or Misconfigured.
+        That takes one write for each deployment with other rules, and another one if a backfill removed the note. `outdated`
+        rules are not noted. The definition is stored if the rule may write to items. Raise Transient or Misconfigured.
         """
         for _ in range(_MOST_TRIES):
             now = self.read_or_create()
-            # what is being retired is noted too: that has to be done once more
+            # also a version that is being retired: it has to be retired once more
             new = [n for n in now.inactive(self._program) if n not in now.rules or now.rules[n].state != PROVISIONAL]
             if not new or now.outdated(self._program):
                 return now
@@ -240,20 +241,22 @@ class Registry:
         raise Transient("the registry keeps changing")
 
     def read(self) -> RegistrySnapshot | None:
-        """The registry if there is one. Raises Transient or Misconfigured."""
+        """Return the registry; None if it does not exist. Raise Transient or Misconfigured."""
         item = self._store.get(REGISTRY)
         return RegistrySnapshot.read(item) if item is not None else None
 
     def activate(self) -> RegistrySnapshot:
-        """Puts this program in force: what it does not share with the one before is filling, what it retires retiring.
+        """Activate this program: its new and changed rules are filling, those that it retires are retiring.
 
-        Raises Misconfigured, naming rules that vanished without being retired.
+        Raise Misconfigured if active rules are neither in it nor retired.
         """
         for _ in range(_MOST_TRIES):
             now = self.read_or_create()
             after = self._after(now)
             if after == now:
-                close_leases(self._store, before_epoch=now.epoch)  # whoever put them in force may have died before
+                close_leases(
+                    self._store, before_epoch=now.epoch
+                )  # the process that activated them may have stopped before
                 return now
             close_leases(self._store)
             texts = self._former_definitions(now, after)
@@ -274,9 +277,9 @@ class Registry:
         if gone:
             one = len(gone) == 1
             raise Misconfigured(
-                f"{', '.join(sorted(gone))}: {'this rule is' if one else 'these rules are'} in force, and the rule file "
-                f"says nothing of {'it' if one else 'them'}. Write what becomes of what "
-                f"{'it' if one else 'they'} wrote: `retired: {{{gone[0]}: remove}}`, or `keep`."
+                f"{', '.join(sorted(gone))}: {'this rule is' if one else 'these rules are'} active, and the rule file does "
+                f"not contain {'it' if one else 'them'}. Add {'it' if one else 'them'} to `retired`, to remove or to keep "
+                f"the values that {'it' if one else 'they'} set: `retired: {{{gone[0]}: remove}}` or `keep`."
             )
         rules: dict[str, Registered] = {}
         for name, rule in program.rules.items():
@@ -290,7 +293,7 @@ class Registry:
                     rules[name] = Registered(known.fingerprint, RETIRING)
             elif known.fingerprint != program.rules[base].fingerprint:
                 rules[former(base, known.fingerprint)] = Registered(known.fingerprint, RETIRING)
-        for name, fate in program.retired.items():  # it was kept until now, if it is remembered
+        for name, fate in program.retired.items():  # it was kept until now, if it has a definition
             if fate == "remove" and name not in now.rules and self.definition(name) is not None:
                 rules[name] = Registered("", RETIRING)
         if now.program == program.fingerprint and rules == dict(now.rules):
@@ -300,13 +303,13 @@ class Registry:
         return replace(now, epoch=epoch, program=program.fingerprint, past=past, rules=rules, since=epoch)
 
     def _fate(self, rule: str) -> str:
-        """What becomes of other versions of a rule that these do not have. Of what was only tried nobody has to say it."""
+        """Whether to `remove` or `keep` what a rule wrote that this program lacks. `retired` may omit provisional rules."""
         if rule in self._program.retired:
             return self._program.retired[rule]
-        return "remove" if self.definition(rule) is None else "keep"  # as it was, once
+        return "remove" if self.definition(rule) is None else "keep"  # as earlier versions did
 
     def preview(self) -> RegistrySnapshot:
-        """What `activate` would make of the registry, without writing it. Raises Misconfigured as that does."""
+        """Return the registry as `activate` would write it. Raise Misconfigured as it does."""
         now = self.read()
         return self._after(now) if now is not None else self._first()
 
@@ -315,7 +318,7 @@ class Registry:
         return RegistrySnapshot(1, self._program.fingerprint, frozenset(), rules, new_ledger_id(), since=1)
 
     def complete(self, rules: Iterable[str]) -> RegistrySnapshot:
-        """The backfill of these rules is complete: what was filling is live. Raises Replaced if others rule by now."""
+        """Make filling rules live, after their backfill. Raise Replaced if other rules are active now."""
         names = set(rules)
         for _ in range(_MOST_TRIES):
             now = self.read_or_create()
@@ -335,7 +338,7 @@ class Registry:
         raise Transient("the registry keeps changing")
 
     def forget(self, rules: Iterable[str]) -> None:
-        """The traces of these retired rules are removed: nothing has to be known of them any more."""
+        """Remove retired rules from the registry, after a backfill has removed what they wrote."""
         names, tries = set(rules), 0
         while tries < _MOST_TRIES:
             now = self.read_or_create()
@@ -347,37 +350,39 @@ class Registry:
             close_leases(self._store)
             gone = retired[:_AT_ONCE]
             left = {name: known for name, known in now.rules.items() if name not in gone}
-            # In one transaction: a function may note at any time that it has tried one of them again, and define it.
+            # In one transaction: a function may note one of them as provisional at any time, and define it again.
             then = replace(now, epoch=now.epoch + 1, rules=left, since=now.active_since)
             tries += not self._put(then, _as_read(now), gone=gone)
         raise Transient("the registry keeps changing")
 
     def definition(self, rule: str) -> dict[str, Any] | None:
-        """A rule as it was registered, `{"rule": …, "entities": {…}, …}` in canonical form; None if nobody wrote it down.
+        """Return a rule as it was registered, `{"rule": …, "entities": {…}, …}` in canonical form; None if it was not.
 
-        `tried` is true in the definition of one that was not in force when it was written down.
+        `tried` is true in the definition of a rule that was provisional then.
         """
         item = self._store.get(rule_key(rule))
         return json.loads(item["definition"]["S"]) if item is not None else None
 
     def _check_active(self, now: RegistrySnapshot) -> None:
         if now.program != self._program.fingerprint:
-            raise Replaced("other rules were put in force meanwhile. Run the backfill with those, or again with these.")
+            raise Replaced(
+                "other rules have been activated meanwhile. Run the backfill with those, or again with these."
+            )
 
     def _former_definitions(self, now: RegistrySnapshot, after: RegistrySnapshot) -> dict[str, str]:
-        """The definitions of rules as they were, where the rules have changed since, by the names of what they were."""
+        """The definitions of the earlier versions of changed rules, by the names of these versions."""
         changed = [name for name in now.rules if former(name, now.rules[name].fingerprint) in after.rules]
         kept = self._store.get_many([rule_key(former(name, now.rules[name].fingerprint)) for name in changed])
         found = self._store.get_many([rule_key(name) for name in changed])
         texts: dict[str, str] = {}
         for name in changed:
             item, was = found.get(rule_key(name)), former(name, now.rules[name].fingerprint)
-            if item is not None and rule_key(was) not in kept:  # else somebody died before the registry was written
+            if item is not None and rule_key(was) not in kept:  # else a process stopped before it wrote the registry
                 texts[was] = item["definition"]["S"]
         return texts
 
     def _kept_definitions(self, dropped: Iterable[str]) -> dict[str, str]:
-        """The definitions of rules that were only tried, and are kept, as if in force once: for a later removal."""
+        """The definitions of provisional rules that are dropped, under the rules' own names, for a later removal."""
         texts: dict[str, str] = {}
         for name in dropped:
             base = _base(name)
@@ -393,7 +398,7 @@ class Registry:
         texts: Mapping[str, str] | None = None,
         gone: Iterable[str] = (),
     ) -> bool:
-        """Writes the registry and definitions of rules, and deletes those that are `gone`. False if the condition fails."""
+        """Write the registry and definitions of rules, and delete those in `gone`. Return whether the condition held."""
         definitions: list[Write] = [
             Update(rule_key(name), set={"definition": {"S": text}}, purpose=_WHY)
             for name, text in (texts or {}).items()
@@ -443,7 +448,7 @@ class Registry:
 
 
 def _base(name: str) -> str:
-    """The rule that a name in the registry is about, as it is or as it was."""
+    """Return the name of the rule of which a name in the registry is a version."""
     return name.partition("@")[0]
 
 
@@ -452,7 +457,7 @@ def _lost(reason: Reason | None) -> bool:
 
 
 def _as_read(snapshot: RegistrySnapshot) -> Condition:
-    """The registry is as it was: whoever changes it says so by epoch, or by the states of rules."""
+    """The condition that the registry is as it was read: each change alters the epoch or the states of rules."""
     return AllOf((Equal(("epoch",), {"N": str(snapshot.epoch)}), Equal(("rules",), _wire(snapshot))))
 
 

@@ -1,8 +1,8 @@
-"""Rejections as they are reported: each names the cause, and what only led there beside it.
+"""Rejections as they are reported: each names the cause, and separately the items whose records led to it.
 
 An exception that no code raises on purpose is an internal error. It is a rejection like the others, so that the stream goes
-on, but with its own `fault`: without it, the reader of the message would search the item for a mistake. Its trace has the
-places in the code only. The text of an exception may quote values; it is in the reason, which is redacted.
+on, but with its own `fault`, so that nobody searches the item for a mistake. The trace has only places in the code: the text
+of an exception may quote values, and is in the reason, which is redacted.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def rejected_by(
 
 
 def is_internal(error: Exception) -> bool:
-    """Return whether an exception is a mistake of this program: neither a rule nor a store raises it on purpose."""
+    """Return whether an exception is an internal error: neither a rule nor a store raises it on purpose."""
     return not isinstance(error, BadInput | InvalidRequest | Transient | Misconfigured)
 
 
@@ -118,7 +118,7 @@ def internal(
     table: str | None = None,
     event: str | None = None,
 ) -> Rejected:
-    """Return the rejection of an item at which this program failed with an exception that is a mistake of its own."""
+    """Return the rejection of an item that caused an internal error."""
     if table is None and key is not None:
         table = _table(key)
     reason, trace = internal_reason(error), trace_of(error)
@@ -126,7 +126,7 @@ def internal(
 
 
 def rejection(error: Exception, key: str) -> Rejected:
-    """Return the rejection of an item at which work failed with any error that is not transient."""
+    """Return the rejection of an item that caused any error that is not transient."""
     return internal(error, key) if is_internal(error) else Rejected(None, refusal(str(error)), key, table=_table(key))
 
 
@@ -139,7 +139,7 @@ def internal_reason(error: Exception) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """Return the places in the code through which an exception and those that led to it came, without their messages."""
+    """Return the places in the code of an exception and of its causes, without their messages."""
     found = []
     one: BaseException | None = error
     while one is not None:
@@ -157,7 +157,7 @@ def of_child(push: Push, key: ItemKey, reason: str, sequence: str | None = None)
 
 
 def distinct(rejected: Iterable[Rejected]) -> list[Rejected]:
-    """Return each rejection once. What one target refuses several times is one, with all that led there.
+    """Return each rejection once. Several refusals of one target are one rejection, with all items that led to it.
 
     It keeps the lowest sequence number.
     """

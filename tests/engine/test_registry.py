@@ -191,9 +191,9 @@ def test_what_a_changed_file_has_not_enforced_is_filling_for_it_and_live_for_the
 def test_a_rule_that_vanished_is_an_error_that_says_what_to_write() -> None:
     store = memory()
     Registry(program(COUNT + TAGS), store).read_or_create()
-    with pytest.raises(Misconfigured, match=r"likes, tags: these rules are in force.*`retired: \{likes: remove\}`"):
+    with pytest.raises(Misconfigured, match=r"likes, tags: these rules are active.*`retired: \{likes: remove\}`"):
         Registry(program(RENAMED), store).activate()
-    with pytest.raises(Misconfigured, match=r"likes: this rule is in force.*says nothing of it"):
+    with pytest.raises(Misconfigured, match=r"likes: this rule is active.*does not contain it"):
         Registry(program(RENAMED, "retired: {tags: keep}\n"), store).activate()
     assert Registry(program(COUNT + TAGS), store).read_or_create().epoch == 1
 
@@ -593,7 +593,7 @@ def test_a_backfill_of_rules_that_are_not_in_force_any_more_completes_nothing() 
     overtaken.read_or_create()
     Registry(program(HEAVY), store).activate()
     for work in (lambda: overtaken.complete(["likes"]), lambda: overtaken.forget(["tags"])):
-        with pytest.raises(Misconfigured, match="other rules were put in force meanwhile"):
+        with pytest.raises(Misconfigured, match="other rules have been activated meanwhile"):
             work()
 
 
@@ -610,7 +610,7 @@ def test_changes_at_once_are_all_made() -> None:
     more = COUNT.replace("likes", "more").replace("likeCount", "moreCount")
     between = Registry(program(COUNT + TAGS + more), store)
     store.meddlers = [between.activate]
-    with pytest.raises(Misconfigured, match="more: this rule is in force"):
+    with pytest.raises(Misconfigured, match="more: this rule is active"):
         new.activate()
     assert store.meddlers == []
     store.meddlers = [lambda: between.complete(["more"])]

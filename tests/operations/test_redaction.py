@@ -117,7 +117,7 @@ def test_the_same_things_are_logged_as_without(mode: str) -> None:
     for text in (
         'rejected: expression "weight": weight is a string, ',
         'rejected: template "{born|date(%Y-%m)}": born (a string, ',
-        "rejected: occupied: there is an item of another kind under this key, so that no ByPhone is created",
+        "rejected: occupied: an item of another kind has this key, so no ByPhone is created",
         "rejected: UpdateItem on app: ValidationException: ",
         "rejected: internal error of projections, the item is not the cause: KeyError: ",
         "internal error at an item, which is not the cause",

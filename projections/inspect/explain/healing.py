@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from projections.engine.application import Release
 from projections.engine.copies import freed_by, heals_of
 from projections.engine.embeds import needs_pull, reference_of
 from projections.engine.guards import Guards, needs_healing
 from projections.engine.plan import emptied, freed_targets, release_of
 from projections.engine.records import Record
+from projections.engine.releases import Release
 from projections.engine.store import Image
 from projections.inspect.explain.words import encoded_words, key_words, version_words
 from projections.language.embeds import EmbedRule

@@ -196,7 +196,7 @@ class _Work:
 
     def do(self, segment: Segment, items: Sequence[Image]) -> None:
         if segment.phase == "entries":
-            return self.refresher.sources(dict.fromkeys(self._sources(items)), self._deadline)
+            return self._refresh_sources(items)
         if segment.phase == "groups":
             return self._create(items)
         schema = self._program.tables[segment.table]
@@ -205,6 +205,10 @@ class _Work:
             return self.refresher.scanned(images, self._deadline)
         self._publish(images)
         return self._retire(images)
+
+    def _refresh_sources(self, items: Sequence[Image]) -> None:
+        """Refresh the source items of entries: of those that are gone, no other page reads what they contributed."""
+        self.refresher.sources(dict.fromkeys(self._sources(items)), self._deadline)
 
     def _sources(self, items: Sequence[Image]) -> list[ItemKey]:
         """The items whose entries these are, but for entries that say nothing and expire."""

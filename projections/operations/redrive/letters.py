@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, TypeGuard
 
+from projections.engine.goals import DiscardedRecord
 from projections.engine.records import is_sequence, is_value, stream_label, version_of
-from projections.engine.refresh import Told
 from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput
 from projections.language.keys import Schema, decode_key
@@ -47,7 +47,7 @@ class Letter:
     place: str
     items: Mapping[ItemKey, Sequence[Image]] = field(default_factory=dict)
     newest: Mapping[ItemKey, tuple[tuple[int, str], bool]] = field(default_factory=dict)
-    told: Mapping[ItemKey, Sequence[Told]] = field(default_factory=dict)
+    told: Mapping[ItemKey, Sequence[DiscardedRecord]] = field(default_factory=dict)
     task: Task | None = None
     reason: str = ""
     useless: str | None = None
@@ -151,9 +151,9 @@ class Reader:
             raise BadInput("it holds no records")
         return Letter(place, items, newest)
 
-    def _told(self, records: Iterable[Any]) -> dict[ItemKey, list[Told]]:
+    def _told(self, records: Iterable[Any]) -> dict[ItemKey, list[DiscardedRecord]]:
         """Records that are as whole as a function needs them."""
-        found: dict[ItemKey, list[Told]] = {}
+        found: dict[ItemKey, list[DiscardedRecord]] = {}
         for record in records:
             key, change = self._key(record)
             event, sequence = record.get("eventName"), change.get("SequenceNumber")
@@ -166,7 +166,7 @@ class Reader:
             at = change.get("ApproximateCreationDateTime")
             version = version_of(self._label or stream_label(str(record.get("eventSourceARN", ""))), sequence)
             seconds = float(at) if isinstance(at, int | float) and 0 <= at < 1e12 else 0.0
-            found.setdefault(key, []).append(Told(version, old if whole else None, new, expired, seconds))
+            found.setdefault(key, []).append(DiscardedRecord(version, old if whole else None, new, expired, seconds))
         return found
 
     def _key(self, record: Any) -> tuple[ItemKey, Mapping[str, Any]]:

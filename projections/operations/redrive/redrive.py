@@ -15,8 +15,9 @@ from typing import Any, NamedTuple, Protocol
 from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline
 from projections.engine.embeds import SETTLE_SECONDS, Push
+from projections.engine.goals import DiscardedRecord
 from projections.engine.groups import Generations
-from projections.engine.refresh import Refresher, Told
+from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import internal_reason
 from projections.engine.running import Run, one_by_one
@@ -279,12 +280,12 @@ class _Told(NamedTuple):
 
     known: Mapping[ItemKey, Sequence[Image]]
     removed: frozenset[ItemKey]
-    records: Mapping[ItemKey, Sequence[Told]]
+    records: Mapping[ItemKey, Sequence[DiscardedRecord]]
 
 
 def _together(letters: Iterable[Letter]) -> _Told:
     known: dict[ItemKey, list[Image]] = {}
-    records: dict[ItemKey, list[Told]] = {}
+    records: dict[ItemKey, list[DiscardedRecord]] = {}
     newest: dict[ItemKey, tuple[tuple[int, str], bool]] = {}
     for letter in letters:
         for key, images in letter.items.items():

@@ -17,10 +17,10 @@ from projections.engine.application import ApplicationItems
 from projections.engine.copies import copies_of
 from projections.engine.delta import unmarked
 from projections.engine.embeds import Embedder, Fence, reference_of
+from projections.engine.goals import goal_of
 from projections.engine.groups import Generations, read_groups, read_members
 from projections.engine.indexes import index_attributes
 from projections.engine.ledger_items import Entry, entry_key, fence_key
-from projections.engine.refresh import goal_of
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Misconfigured, Transient
 from projections.language.contribution import Contributions, canonical_text

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from projections.engine import rebuild
 from projections.engine.application import ApplicationItems
-from projections.engine.copies import Copier, CopyHeal
+from projections.engine.copier import Copier
+from projections.engine.copies import CopyHeal
 from projections.engine.deadline import Deadline
 from projections.engine.groups import Generations
 from projections.engine.indexes import index_write, write_index

@@ -584,7 +584,7 @@ def test_what_the_application_does_to_an_item_while_a_rule_is_removed_from_it_st
 def test_a_rule_that_merely_vanished_is_an_error() -> None:
     stage = lived(ALL)
     with pytest.raises(
-        Misconfigured, match=r"likes: this rule is in force, and the rule file says nothing of it.*retired"
+        Misconfigured, match=r"likes: this rule is active, and the rule file does not contain it.*retired"
     ):
         stage.under(TAGS + NAMES + SIGHT + LISTED + AUTHOR).backfill().begin()
 

@@ -125,7 +125,7 @@ def test_a_dead_task_is_a_letter(task: Any) -> None:
         ({"Records": []}, "holds no records"),
         ([1], "no DynamoDB stream record"),
         ({"Records": [{"eventSource": "aws:sqs", "body": "secret"}]}, "no DynamoDB stream record"),
-        ({"push": {}}, "no page of a push"),
+        ({"push": {}}, "not a page of a push"),
         ({"rule": None, "reason": "no record", "key": None}, "names no item"),
         ({"reason": "r", "key": "main"}, "not an encoded key"),
         ({"reason": "r", "key": "a|b|c|d"}, "not an encoded key"),

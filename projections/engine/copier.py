@@ -1,0 +1,284 @@
+"""Writing and healing guarded copies, each with one conditional write.
+
+A write from a record is conditional on the guard: absent, of another source, or older than the record's version. So
+records may be delivered late, twice and at once.
+
+A heal reads the guard first and then the source, and writes if the guard is as it was read. What it writes is at least as
+new as the guard. With the source read first, a write in between would be replaced by an older image. After a heal has
+created a copy, it reads the source again: if the source was deleted meanwhile, its record found no copy to delete.
+
+If the application has an item of another kind under the copy's key, nothing is written. The ledger notes which source waits
+for the key, and the record of that item's removal leads to a heal. The note is written before the item is read again:
+otherwise the item could be removed between the two, and nothing would create the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from projections.engine.application import ApplicationItems, occupied, purpose_of
+from projections.engine.copies import CopyHeal, CopyWrite, copies_of
+from projections.engine.counters import Counters
+from projections.engine.deadline import Deadline
+from projections.engine.guards import Guard, Guards
+from projections.engine.ledger_items import waiting_key
+from projections.engine.store import Delete, Image, ItemKey, Purpose, Store, Update, Value
+from projections.errors import ConditionFailed, InvalidRequest, Occupied, Transient
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
+from projections.language.rules import CopyRule
+from projections.language.values import differing
+
+__all__ = ["Copier"]
+
+_MOST_TRIES = 20
+
+
+class Copier:
+    """Writes guarded copies."""
+
+    def __init__(self, program: Program, store: Store, guards: Guards, counters: Counters | None = None) -> None:
+        self._program = program
+        self._store = store
+        self._guards = guards
+        self._items = ApplicationItems(program, store, guards)
+        self._counters = counters or Counters()
+
+    def write(self, copy: CopyWrite, deadline: Deadline) -> None:
+        """Bring all copies of a source to its newest image. Raise InvalidRequest after everything else is written."""
+        refused: InvalidRequest | None = None
+        for target, attributes in copy.copies.items():
+            try:
+                self._write(copy, target, attributes, deadline)
+            except Occupied as error:
+                refused, refused.target = error, encode_key(target)
+            except InvalidRequest as error:  # for example too large: no copy is better than an old one
+                self._retract(copy, target, deadline)
+                refused, refused.target = error, encode_key(target)
+        for target in sorted(copy.others):
+            self._retract(copy, target, deadline)
+        if refused is not None:
+            raise refused
+
+    def _write(self, copy: CopyWrite, target: ItemKey, attributes: Image, deadline: Deadline) -> None:
+        """Bring one copy to a version of its source: by an update without a read if the copy should exist.
+
+        If its condition fails, the store returns the item, and the next attempt decides by it.
+        """
+        rule = copy.rule
+        stamp = self._guards.stamp(target, copy.version, by=copy.source)
+        gone = {name: None for name in sorted(copy.owned) if name not in attributes}
+        wanted: dict[str, Value | None] = {**gone, **attributes, self._guards.name(rule.name): stamp}
+        item: Image | None = None
+        try:
+            if target in copy.known:
+                condition = self._guards.older_or_foreign(rule.name, target, copy.source, copy.version)
+                update = self._items.change(rule.into, target, wanted, condition, purpose_of(rule))
+                if update is None:
+                    item = self._store.get(target)
+                else:
+                    self._store.write(update)
+                    return self._counters.add("copies")
+        except ConditionFailed as failed:
+            item = failed.item
+        for _ in range(_MOST_TRIES):
+            deadline.check()
+            try:
+                return self._write_read(copy, target, wanted, item, deadline)
+            except ConditionFailed as failed:
+                item = failed.item
+        raise Transient(f"{rule.name}: a copy kept changing while it was written")
+
+    def _write_read(
+        self,
+        copy: CopyWrite,
+        target: ItemKey,
+        wanted: Mapping[str, Value | None],
+        item: Image | None,
+        deadline: Deadline,
+    ) -> None:
+        """Bring an item that was read to a version of its source. Raise ConditionFailed, Occupied."""
+        rule = copy.rule
+        if item is None:
+            self._items.create(target, wanted, rule)
+            return self._counters.add("copies")
+        self._require_kind(rule, target, item, copy.source)
+        guard = self._items.guard(rule, target, item)
+        if guard is not None and self._is_written(copy, guard):
+            return self._heal_newer(copy, target, guard, deadline)
+        self._items.write(rule.into, target, wanted, rule, item)
+        return self._counters.add("copies")
+
+    def _retract(self, copy: CopyWrite, target: ItemKey, deadline: Deadline) -> None:
+        """Remove a copy that its source does not have any more."""
+        rule = copy.rule
+        for _ in range(_MOST_TRIES):
+            deadline.check()
+            item = self._store.get(target)
+            guard = self._items.guard(rule, target, item)
+            if item is None or guard is None or guard.by != copy.source:
+                return None
+            if self._is_retracted(copy, item, guard):
+                return self._heal_newer(copy, target, guard, deadline)
+            try:
+                self._remove(rule, target, item, guard, copy.owned)
+            except ConditionFailed:
+                continue
+            return self._counters.add("copies")
+        raise Transient(f"{rule.name}: a copy kept changing while it was removed")
+
+    def _is_written(self, copy: CopyWrite, guard: Guard) -> bool:
+        """Whether an item shows this version of the source already, or a newer one."""
+        return guard.by == copy.source and guard.at >= copy.version
+
+    def _is_retracted(self, copy: CopyWrite, item: Image, guard: Guard) -> bool:
+        """Whether the copy is removed already, or shows a version of its source that is as new as its removal."""
+        return guard.at >= copy.version or self.is_removed(copy.rule, item, guard)
+
+    def _heal_newer(self, copy: CopyWrite, target: ItemKey, guard: Guard, deadline: Deadline) -> None:
+        """Heal a copy with a newer guard than the record: the record is late, or the guard was edited, which would lock
+        the copy.
+        """
+        if guard.at > copy.version:
+            self.heal(CopyHeal(copy.rule, target, {copy.source: copy.version}, copy.sequence), deadline)
+
+    # Healing
+
+    def heal(self, heal: CopyHeal, deadline: Deadline) -> None:
+        """Bring a copy to its source as it is now. Raise Transient, Occupied."""
+        rule, target = heal.rule, heal.target
+        waiting = self._waiting(heal) if heal.freed else ""
+        if not waiting and not heal.sources:
+            return None
+        created = False
+        for _ in range(_MOST_TRIES):
+            deadline.check()
+            item = self._store.get(target)
+            guard = self._items.guard(rule, target, item)
+            found = self._wanted(rule, target, self._sources(heal, waiting, guard))
+            try:
+                if found is None:
+                    healed = item is not None and self._remove_left_over(rule, target, item, guard)
+                elif item is None:
+                    self._create(heal, *found)
+                    self._counters.add("healed")
+                    created = True
+                    continue  # the source may have been deleted since it was read
+                else:
+                    healed = self._update(heal, item, guard, *found) and not created
+            except ConditionFailed:
+                continue
+            self._counters.add("healed", int(healed))
+            return self._forget_waiting(heal, waiting)
+        raise Transient(f"{rule.name}: the guard of a copy kept changing while it was healed")
+
+    def _sources(self, heal: CopyHeal, waiting: str, guard: Guard | None) -> set[str]:
+        """The sources whose copy the target may be: those of the record, the one that waits, and that of the guard."""
+        return {*heal.sources, waiting, guard.by if guard is not None else ""} - {""}
+
+    def _wanted(self, rule: CopyRule, target: ItemKey, sources: Iterable[str]) -> tuple[str, Image, Image] | None:
+        """The source that has this copy now: its key, its image, the copy."""
+        for source in sorted(sources):
+            key = decode_key(source)
+            image = self._store.get(key)
+            item = self._program.recognise(key, image) if image is not None else None
+            wanted = copies_of(rule, item).get(target)
+            if image is not None and wanted is not None:
+                return source, image, wanted
+        return None
+
+    def _create(self, heal: CopyHeal, source: str, image: Image, wanted: Image) -> None:
+        stamp = self._guards.stamp(heal.target, heal.sources.get(source, ""), by=source)
+        self._items.create(heal.target, {**wanted, self._guards.name(heal.rule.name): stamp}, heal.rule)
+
+    def _update(
+        self, heal: CopyHeal, item: Image, guard: Guard | None, source: str, image: Image, wanted: Image
+    ) -> bool:
+        """Bring an item that was read to the image of its source. Return whether that changed it."""
+        rule, target = heal.rule, heal.target
+        self._require_kind(rule, target, item, source)
+        at = max(heal.sources.get(source, ""), guard.at if guard is not None and guard.by == source else "")
+        owned = self._guards.owned(rule, target, item, image)
+        stamp = self._guards.stamp(target, at, by=source)
+        desired: dict[str, Value | None] = {
+            **dict.fromkeys(sorted(owned)),
+            **wanted,
+            self._guards.name(rule.name): stamp,
+        }
+        if not differing(item, desired):
+            return False
+        self._items.write(rule.into, target, desired, rule, item)
+        return True
+
+    # Removing
+
+    def _remove_left_over(self, rule: CopyRule, target: ItemKey, item: Image, guard: Guard | None) -> bool:
+        """Remove what the rule set on an item without a source. Return whether there was anything.
+
+        An item without a guard is the application's, unless the rule created it and nothing else is on it.
+        """
+        if guard is not None:
+            left_over = not self.is_removed(rule, item, guard)
+        else:
+            left_over = self._items.is_of(rule.into, target, item) and self._may_delete(rule, target, item)
+        if left_over:
+            self._remove(rule, target, item, guard, self._guards.owned(rule, target, item))
+        return left_over
+
+    def _remove(self, rule: CopyRule, target: ItemKey, item: Image, guard: Guard | None, owned: Iterable[str]) -> None:
+        """Delete a copy that the rule created; from any other item, remove what the rule set. Raise ConditionFailed.
+
+        An item that the rule created and that has other attributes keeps a guard with `n` = 0: another version of the rule
+        may have set them, whose retirement finds them by the guard.
+        """
+        name = self._guards.name(rule.name)
+        if not self._items.may_write(rule, rule.into, target, item):
+            return  # it has left its entity: its record shows what the rule set
+        if self._may_delete(rule, target, item):
+            self._items.delete(rule.into, target, item, rules=(rule.name,))
+        elif guard is not None:
+            keep = {*rule.into.constants, *rule.into.schema.key_attributes}
+            names = [each for each in sorted(owned) if each in item and each not in keep]
+            created = self._items.created(target, item)
+            stamp = self._guards.stamp(target, guard.at, by=guard.by, n=0) if created else None
+            self._items.write(rule.into, target, {**dict.fromkeys(names), name: stamp}, rule, item)
+
+    def _may_delete(self, rule: CopyRule, target: ItemKey, item: Image) -> bool:
+        return self._items.may_delete(rule.into, target, item)
+
+    def is_removed(self, rule: CopyRule, item: Image, guard: Guard) -> bool:
+        """Whether nothing that the rule set is left on an item, which stays because it has other attributes."""
+        if guard.n != 0 or not self._items.foreign(rule.into, item):
+            return False
+        return not any(name in item for name in rule.owned() - rule.into.constants.keys())
+
+    # Waiting for a key
+
+    def _require_kind(self, rule: CopyRule, target: ItemKey, item: Image, source: str) -> None:
+        """Raise Occupied if an item of another kind has the key, after noting that a source waits for it.
+
+        Raise ConditionFailed if the key is free by now.
+        """
+        if self._items.may_write(rule, rule.into, target, item):
+            return
+        self._note_waiting(rule, target, source)
+        now = self._store.get(target)
+        if now is None or self._items.may_write(rule, rule.into, target, now):
+            raise ConditionFailed(now)
+        raise occupied(rule.into)
+
+    def _note_waiting(self, rule: CopyRule, target: ItemKey, source: str) -> None:
+        text = encode_key(target)
+        why = Purpose("wait", (rule.name,), text)
+        self._store.write(Update(waiting_key(rule.name, text), set={"source": {"S": source}}, purpose=why))
+
+    def _waiting(self, heal: CopyHeal) -> str:
+        """The source that waits for the key of a copy; the empty text if there is none."""
+        note = self._store.get(waiting_key(heal.rule.name, encode_key(heal.target)))
+        return note["source"]["S"] if note is not None else ""
+
+    def _forget_waiting(self, heal: CopyHeal, waiting: str) -> None:
+        if waiting:
+            text = encode_key(heal.target)
+            why = Purpose("wait", (heal.rule.name,), text)
+            self._store.write(Delete(waiting_key(heal.rule.name, text), purpose=why))

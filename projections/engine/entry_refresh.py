@@ -1,0 +1,273 @@
+"""Refreshing entries: bringing what the ledger records of source items up to the items, and publishing what changed.
+
+    1. Read the entry, then the item, both consistently, and commit the change under the condition that the entry is as read.
+    2. If the entry has changed meanwhile, read both again.
+    3. Publish, and forget the pending publishes of the entry.
+
+There is no condition on the item: if it has changed since it was read, a record is on its way that will find this entry.
+With the item read first, that record could be processed between the two reads, and the refresh would commit an older item
+over it. Where an item was read before its entry, as by a scan, that is enough in two cases:
+
+- There is no entry. A record of the item that was processed since would have left one, even if nothing contributes.
+- The entry agrees with the item. Then there is nothing to commit.
+
+All other items are read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from projections.engine.changes import Change, Result
+from projections.engine.counters import Counters
+from projections.engine.deadline import Deadline
+from projections.engine.failures import Failures
+from projections.engine.goals import DiscardedRecord, Goals
+from projections.engine.groups import Generations
+from projections.engine.guards import Guards
+from projections.engine.ledger import Ledger
+from projections.engine.ledger_items import Entry, Target, entry_key
+from projections.engine.limits import refusal
+from projections.engine.publishing import Publisher, unpublished
+from projections.engine.recent import forget, pending_entries, relieved
+from projections.engine.registry import RegistrySnapshot
+from projections.engine.rejections import internal, internal_reason, is_internal, refused
+from projections.engine.running import Run, one_by_one
+from projections.engine.store import Image, ItemKey, Store
+from projections.errors import InvalidRequest, StoreError, Transient
+from projections.language.contribution import Evaluated
+from projections.language.keys import decode_key, encode_key
+from projections.language.program import Program
+
+__all__ = ["Discarded", "EntryRefresher"]
+
+_MOST_ROUNDS = 20
+
+_FILLING = "the rule keeps what has expired and is being filled: redrive this again when the backfill is done"
+
+Discarded: TypeAlias = Mapping[ItemKey, Sequence[DiscardedRecord]]
+"""Records that Lambda discarded, by item."""
+
+
+class EntryRefresher:
+    """Refreshes entries, many at a time, and publishes the groups that they name."""
+
+    def __init__(
+        self,
+        program: Program,
+        store: Store,
+        snapshot: RegistrySnapshot,
+        guards: Guards,
+        generations: Generations,
+        failures: Failures,
+        counters: Counters,
+        *,
+        run: Run[Any],
+        clock: Callable[[], float],
+        chance: Callable[[], float],
+        reserved: int,
+    ) -> None:
+        self._program = program
+        self._store = store
+        self._generations = generations
+        self._failures = failures
+        self._counters = counters
+        self._run = run
+        self._clock = clock
+        self._ledger = Ledger(
+            program,
+            store,
+            run=run,
+            chance=chance,
+            generations=generations,
+            counters=counters,
+            reserved=reserved,
+            relieve=self._relieve,
+        )
+        self._new_publisher = partial(
+            Publisher, program, store, generations, guards, counters=counters, publishes=snapshot.publishes
+        )
+        self._publisher = self._new_publisher(run)
+        self._goals = Goals(program, snapshot, failures, stored=self._ledger.goal, clock=clock)
+
+    def refresh(
+        self,
+        images: Mapping[ItemKey, Image | None],
+        deadline: Deadline,
+        *,
+        publish: bool = False,
+        removed: Collection[ItemKey] = (),
+        discarded: Discarded | None = None,
+    ) -> None:
+        """Bring the entries of source items up to date; None for an item that was not read. See `Refresher.keys`.
+
+        Publish all targets that these entries name, or without `publish` those that something was retracted from.
+        """
+        self._failures.isolated(
+            list(images.items()),
+            lambda some: self._refresh(dict(some), deadline, publish, removed, discarded or {}),
+            lambda one: encode_key(one[0]),
+        )
+
+    def publish(self, targets: Iterable[Target], deadline: Deadline) -> dict[Target, StoreError]:
+        """Bring targets up to their groups, whatever their guards. Return the failures, which are noted too."""
+        failures: dict[Target, StoreError] = {}
+
+        def heal(some: Sequence[Target]) -> None:
+            failures.update(self._publisher.heal(some, deadline))
+
+        broken: dict[Target, StoreError] = {}
+        for target, error in self._failures.apart(list(targets), heal):
+            if is_internal(error):
+                self._failures.rejected[internal(error, target[1])] = None
+                broken[target] = InvalidRequest(internal_reason(error))
+            else:
+                failures[target] = InvalidRequest(str(error))
+        for (rule, key), failure in failures.items():
+            self._failures.note(rule, key, failure)
+        return failures | broken
+
+    def _relieve(self, source: str, entry: Entry, deadline: Deadline) -> Entry | None:
+        """Make the pending publishes of an entry, one by one: this may be one of the pieces that run at once."""
+        publisher = self._new_publisher(one_by_one)
+        return relieved(self._store, publisher.heal, source, entry, self._clock(), deadline)
+
+    def _refresh(
+        self,
+        images: Mapping[ItemKey, Image | None],
+        deadline: Deadline,
+        publish: bool,
+        removed: Collection[ItemKey],
+        discarded: Discarded,
+    ) -> None:
+        unread = {key: image for key, image in images.items() if image is None or self._contributes(key, image)}
+        done: list[Result] = []
+        rounds = 0
+        while unread:
+            try:
+                deadline.check()
+                changes = self._changes(unread, done, removed, discarded)
+            except Transient as error:
+                return self._failures.fail(unread, error)
+            results = self._ledger.commit(changes, deadline)
+            applied = self._applied(results)
+            done += applied
+            moved = [decode_key(one.change.source) for one in results if one.state == "moved"]
+            settled = {decode_key(one.change.source): one.change.expiry for one in applied if one.change.expiry}
+            unread = dict.fromkeys([*moved, *settled])
+            if settled:  # then the next expiries of these items, if there are any
+                discarded = {
+                    key: [one for one in records if one.version != settled.get(key)]
+                    for key, records in discarded.items()
+                }
+            else:
+                rounds += 1
+            if unread and rounds == _MOST_ROUNDS:
+                return self._failures.fail(unread, Transient("its entry keeps changing"))
+        self._publish(done, deadline, publish)
+        return None
+
+    def _applied(self, results: Sequence[Result]) -> list[Result]:
+        """The results of changes that are committed. Note those that failed, and refused contributions of rules."""
+        applied = []
+        for result in results:
+            source = result.change.source
+            if result.state == "failed":
+                self._failures.failed[source] = str(result.error)
+            elif result.state == "applied":
+                self._counters.add("applied")
+                applied.append(result)
+            for each in result.refused:
+                self._failures.rejected[refused(source, each)] = None
+        return applied
+
+    def _contributes(self, key: ItemKey, image: Image) -> bool:
+        """Whether an item may have an entry, or should have one."""
+        item = self._program.recognise(key, image)
+        return item is not None and item.entity.name in self._program.ledger_rules
+
+    def _changes(
+        self,
+        images: Mapping[ItemKey, Image | None],
+        done: list[Result],
+        removed: Collection[ItemKey],
+        discarded: Discarded,
+    ) -> list[Change]:
+        """The changes to commit. Entries that need none, but may have pending publishes, are added to `done`."""
+        entries = self._entries(images)
+        changes: list[Change] = []
+        again: dict[ItemKey, Entry | None] = {}
+        for key, image in images.items():
+            entry = entries.get(key)
+            if entry is not None:
+                self._generations.learn(entry.contributions)
+            if image is None:
+                again[key] = entry
+                continue
+            change = self._goals.change(key, image, entry, may_have_expired=True)
+            if change is None:
+                self._add_unchanged(key, entry, done)
+            elif entry is None:
+                changes.append(change)
+            else:
+                again[key] = entry
+        now = self._items(list(again))
+        for key, entry in again.items():
+            records = discarded.get(key, ())
+            if self._waits_for_backfill(now.get(key), records):
+                self._failures.failed[encode_key(key)] = f"{', '.join(self._goals.filling)}: {_FILLING}"
+                continue
+            change = self._goals.change(
+                key, now.get(key), entry, may_have_expired=key not in removed, discarded=records
+            )
+            if change is not None:
+                changes.append(change)
+            else:
+                self._add_unchanged(key, entry, done)
+        return changes
+
+    def _entries(self, keys: Iterable[ItemKey]) -> dict[ItemKey, Entry]:
+        """The entries of source items. They are read before the items."""
+        of = {key: entry_key(encode_key(key)) for key in keys}
+        images = self._store.get_many(list(of.values()))
+        return {key: Entry.read(images[where]) for key, where in of.items() if where in images}
+
+    def _items(self, keys: Sequence[ItemKey]) -> Mapping[ItemKey, Image]:
+        """The source items. They are read after their entries."""
+        return self._store.get_many(keys)
+
+    def _waits_for_backfill(self, image: Image | None, records: Sequence[DiscardedRecord]) -> bool:
+        """Whether an expiry cannot be settled before the backfill of a rule that keeps what has expired is complete."""
+        if not records or not self._goals.filling:
+            return False
+        return image is None or any(record.expired for record in records)
+
+    def _add_unchanged(self, key: ItemKey, entry: Entry | None, done: list[Result]) -> None:
+        """Add an entry that is right: its pending publishes are made, and it expires if it records nothing."""
+        if entry is None:
+            return
+        change = Change(encode_key(key), "", entry.contributions, Evaluated(entry.contributions), entry)
+        done.append(
+            Result(change, "applied", entry.targets, may_have_pending=not entry.contributions or bool(entry.recent))
+        )
+
+    def _publish(self, results: Sequence[Result], deadline: Deadline, everything: bool) -> None:
+        """Publish the targets of changes, or only those with a pending publish, and forget what was published."""
+        try:
+            entries = pending_entries(self._store, results)
+        except Transient as error:
+            return self._failures.fail((decode_key(result.change.source) for result in results), error)
+        targets = {target for entry in entries.values() for target in (entry.targets if everything else entry.pending)}
+        if everything:
+            targets.update(*[result.touched for result in results])
+        failures = self.publish(targets, deadline)
+        pending = unpublished(failures)
+        published = [(source, entry, targets - pending) for source, entry in entries.items()]
+        for source, failure in forget(self._store, published, self._clock(), deadline, self._run).items():
+            if isinstance(failure, InvalidRequest):
+                self._failures.reject(None, refusal(str(failure)), source)
+            else:
+                self._failures.failed[source] = str(failure)
+        return None

@@ -1,0 +1,239 @@
+"""The goal of a refresh: what an entry should record of an item. It is computed here, and nothing is read or written.
+
+For most rules the goal is what the item contributes now: nothing if it is gone. Rules that keep what has expired
+(`expired: keep`) need more, because an item that is gone does not show whether it expired or was deleted:
+
+- Without a record, its contribution stays in the entry. To remove it would lose an expiry whose record is still to come.
+- A discarded record of an expiry settles the contribution: it moves from the entry to the settled totals of its group. This
+  must happen once, however often the record is redriven, so the entry records the versions of the newest expiries. An expiry
+  that is older than what the ledger remembers is rejected: to count it again would be wrong for good.
+- The entry may be older than the newest discarded record, where it misses the last changes of the item. Then that record
+  shows what the item contributed last.
+
+While such a rule fills, nothing is kept: an invocation with the rules before may have taken the record of the expiry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from projections.engine.changes import Change, targets_of
+from projections.engine.delta import SETTLED, unmarked, without_mark
+from projections.engine.failures import Failures
+from projections.engine.ledger_items import MOST_EXPIRIES, Entry
+from projections.engine.recent import TOMBSTONE_SECONDS
+from projections.engine.registry import SHADOW, RegistrySnapshot
+from projections.engine.store import Image, ItemKey
+from projections.language.contribution import Contributions, Evaluated
+from projections.language.keys import encode_key
+from projections.language.program import Program
+from projections.language.rules import Rule
+
+__all__ = ["DiscardedRecord", "Goals", "goal_of"]
+
+_DAY = 24 * 3600
+_REMEMBERED = TOMBSTONE_SECONDS - _DAY
+"""Seconds for which the ledger certainly remembers an expiry: a day less than a tombstone stays, for inexact clocks."""
+
+_FORGOTTEN = (
+    f"it expired, and the ledger does not record any more whether that was counted: it keeps the last {MOST_EXPIRIES} "
+    f"expiries under a key, for {_REMEMBERED // _DAY} days. Nothing was counted for it now"
+)
+_BLIND = "it expired, and the record does not say what it was, so that nothing was counted for it"
+
+
+class DiscardedRecord(NamedTuple):
+    """A record that Lambda discarded: the version, the item before and after, whether it expired, the second since 1970."""
+
+    version: str
+    old: Image | None
+    new: Image | None
+    expired: bool
+    at: float
+
+
+def goal_of(
+    program: Program,
+    held: Contributions,
+    contributions: Contributions,
+    gone: bool,
+    publishes: Callable[[Rule], bool] = lambda rule: True,
+    *,
+    expired: bool = False,
+) -> Contributions:
+    """Return what an entry should record: what the item contributes, and what only records can show.
+
+    `held` is what the entry records now. Marks of an expiry of which a part is settled stay. If the item is `gone` and it is
+    unknown whether it expired, contributions under rules that keep what has expired stay, unless the rule fills (it does not
+    publish yet); they stay too if the entry records that the item `expired` (`Entry.expired`).
+    """
+    goal = {rule: dict(targets) for rule, targets in contributions.items()}
+    for name, targets in held.items():
+        rule = program.rules.get(name)
+        if gone and rule is not None and rule.expired == "keep" and (expired or rule.mode == SHADOW or publishes(rule)):
+            goal[name] = dict(targets)
+            continue
+        for target, contributed in targets.items():
+            if SETTLED in contributed:
+                marked = goal.setdefault(name, {})
+                marked[target] = {**marked.get(target, {}), SETTLED: contributed[SETTLED]}
+    return goal
+
+
+class _Expiry(NamedTuple):
+    """An expiry that is not settled yet: its version, and what it settles."""
+
+    version: str
+    settles: Contributions
+
+    def ended(self, entry: Entry | None) -> bool:
+        """Whether the contributions in the entry ended with this expiry. A newer entry is about a later item."""
+        return entry is None or entry.version < self.version
+
+
+class Goals:
+    """Computes the changes that bring entries to their goals, and rejects what cannot be computed.
+
+    `stored` returns a goal as the ledger would write it over what an entry records. `clock` gives seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        snapshot: RegistrySnapshot,
+        failures: Failures,
+        *,
+        stored: Callable[[Contributions, Contributions], Contributions],
+        clock: Callable[[], float],
+    ) -> None:
+        self._program = program
+        self._publishes = snapshot.publishes
+        self._settles = snapshot.settles
+        self._failures = failures
+        self._stored = stored
+        self._clock = clock
+
+    def change(
+        self,
+        key: ItemKey,
+        image: Image | None,
+        entry: Entry | None,
+        *,
+        may_have_expired: bool,
+        discarded: Sequence[DiscardedRecord] = (),
+    ) -> Change | None:
+        """Return the change that brings an entry to its item and settles an expiry; None if there is nothing to commit."""
+        source = encode_key(key)
+        evaluated = self._program.contributions(self._program.recognise(key, image) if image is not None else None)
+        for rule, reason in evaluated.problems:
+            self._failures.reject(rule, reason, source)
+        expiry = self._first_unsettled(key, entry, discarded)
+        last = max(discarded, default=None, key=lambda one: one.version)
+        if last is not None and entry is not None and last.version < entry.version:
+            may_have_expired = True  # the record shows the removal of an earlier item under the key
+        ended = expiry is not None and expiry.ended(entry)
+        expired = entry is not None and entry.expired
+        kept = image is None and ((may_have_expired and not ended) or expired)
+        held = entry.contributions if entry is not None else {}
+        goal = goal_of(self._program, held, evaluated.contributions, kept, self._publishes, expired=expired)
+        learned = ""
+        if entry is not None and last is not None and entry.version < last.version and kept and not (expired or expiry):
+            corrected = self._corrected(goal, held, key, last)
+            if corrected is not None:
+                goal, learned = corrected, last.version
+        if expiry is not None:
+            goal = without_mark(goal, expiry.version)
+        elif not learned and self._stored(held, goal) == held:
+            return None
+        touched = targets_of(goal) | (entry.targets if entry is not None else set())
+        change = Change(
+            source,
+            "",
+            held,
+            Evaluated(goal, evaluated.payloads, evaluated.problems),
+            entry,
+            touched,
+            gone=image is None,
+            learned=learned,
+        )
+        if expiry is not None:
+            version, settles = expiry
+            touched |= targets_of(settles)
+            change = change._replace(touched=touched, expiry=version, settle=settles, learned=version)
+        if ended and image is None:
+            change = change._replace(held=frozenset(rule.name for rule in self._keepers) - self._keeping)
+        if expired and not kept:  # another item has the key now
+            active = frozenset(rule.name for rule in self._keepers if self._publishes(rule))
+            change = change._replace(active=active)
+        return change
+
+    def _first_unsettled(
+        self, key: ItemKey, entry: Entry | None, discarded: Sequence[DiscardedRecord]
+    ) -> _Expiry | None:
+        """The first of these expiries that has not been settled. Reject those of which this is unknown.
+
+        It settles nothing if a discarded change had removed the contribution before; then it only ends what the entry
+        records.
+        """
+        for record in sorted((one for one in discarded if one.expired), key=lambda one: one.version):
+            if record.old is None and any(rule.source in self._program.entities_at(key) for rule in self._keepers):
+                self._failures.reject(None, _BLIND, encode_key(key))
+                continue
+            expiry = _Expiry(record.version, self._kept(key, record.old))
+            ends = entry is not None and expiry.ended(entry) and not self._keeping.isdisjoint(entry.contributions)
+            if not (expiry.settles or ends) or _is_settled(entry, record.version):
+                continue
+            if self._is_remembered(record, entry):
+                return expiry
+            self._failures.reject(None, _FORGOTTEN, encode_key(key))
+        return None
+
+    def _is_remembered(self, record: DiscardedRecord, entry: Entry | None) -> bool:
+        """Whether the ledger would record the expiry if it had been settled."""
+        # An entry that a refresh made has no version: it may be younger than one that DynamoDB deleted.
+        newer = entry is not None and "" < entry.version < record.version
+        if not newer and self._clock() - record.at > _REMEMBERED:
+            return False
+        return entry is None or entry.knows(record.version)
+
+    def _corrected(
+        self, goal: Contributions, held: Contributions, key: ItemKey, last: DiscardedRecord
+    ) -> Contributions | None:
+        """The goal with contributions by the newest discarded record, under rules whose contribution stays.
+
+        None if there is no such rule.
+        """
+        keeping = frozenset(rule for rule in self._keeping & held.keys() if unmarked(held[rule]))
+        if not keeping:
+            return None
+        kept = {rule: targets for rule, targets in self._kept(key, last.new).items() if rule in keeping}
+        kept = dict(goal_of(self._program, {rule: held[rule] for rule in keeping}, kept, gone=False))
+        return {**{rule: targets for rule, targets in goal.items() if rule not in keeping}, **kept}
+
+    def _kept(self, key: ItemKey, image: Image | None) -> Contributions:
+        """What an item contributes to rules that keep what has expired, and settle it."""
+        item = self._program.recognise(key, image) if image is not None else None
+        contributed = self._program.contributions(item).contributions
+        return {rule: targets for rule, targets in contributed.items() if rule in self._keeping}
+
+    @cached_property
+    def filling(self) -> list[str]:
+        """The rules that keep what has expired, and will settle it when they are filled."""
+        return [rule.name for rule in self._keepers if rule.mode != SHADOW and not self._settles(rule)]
+
+    @cached_property
+    def _keeping(self) -> frozenset[str]:
+        """The names of the rules that keep what has expired, and settle it."""
+        return frozenset(rule.name for rule in self._keepers if self._settles(rule))
+
+    @cached_property
+    def _keepers(self) -> list[Rule]:
+        """The rules that keep what has expired."""
+        return [rule for rule in self._program.rules.values() if rule.expired == "keep"]
+
+
+def _is_settled(entry: Entry | None, expiry: str) -> bool:
+    """Whether an expiry has been settled, as the entry records."""
+    return entry is not None and expiry in entry.expiries

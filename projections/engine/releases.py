@@ -1,0 +1,151 @@
+"""Releasing an item: removing what rules set on it while it was of an entity that it has left.
+
+The stream record of the item's leaving shows what the rules had set until then. To remove these attributes by name is
+wrong: since that record, the application may have given one of them a value of its own, and the item may have been of the
+entity again, under the same guards. So the item is read, compared with the record, and written as it was read:
+
+- An attribute is removed only if it still has a value that a rule published, and the guard under which the rule published
+  it is still on the item.
+- Attributes that the rules of the item's present entity own stay.
+- A guard is removed with the values, unless the item has a value that neither the record nor the rule explains: then the
+  rule may have adopted the item again under the same guard, and a later record reports that it left again.
+- An item that is of the entity again, or that a rule is going to restore, is not released. A heal corrects it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from projections.engine.application import ApplicationItems
+from projections.engine.store import Image, ItemKey, Store, Value
+from projections.errors import BadInput, ConditionFailed, Transient
+from projections.language.entity import Entity
+from projections.language.keys import decode_key
+from projections.language.program import Program
+from projections.language.rules import CopyRule, Rule
+from projections.language.values import same
+
+__all__ = ["Release", "Releaser"]
+
+_MOST_TRIES = 20
+
+Published: TypeAlias = Mapping[str, Sequence[tuple[str | None, Value]]]
+"""By attribute, values that rules published, each with the guard of its rule; index rules have no guard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What the rules of an entity set on an item that has left the entity."""
+
+    key: ItemKey
+    entity: Entity
+    guards: Mapping[str, Value]
+    """The guards on the item before it left. With another guard, the item has been of the entity again since."""
+    values: Published
+    sequence: str = ""
+    copied: tuple[CopyRule, str] | None = None
+    """The copy of all attributes that adopted the item, and its source, which has the values that were copied."""
+    after: Image = field(default_factory=dict)
+    """The item as it left."""
+    whole: bool = False
+    """Whether to remove nothing unless the item shows such a value in each of these attributes, and no other value."""
+    rules: tuple[str, ...] = ()
+    """The rules that set what is removed."""
+
+
+class Releaser:
+    """Releases items that left their entity."""
+
+    def __init__(self, program: Program, store: Store, items: ApplicationItems) -> None:
+        self._program = program
+        self._store = store
+        self._items = items
+
+    def release(self, release: Release) -> bool:
+        """Remove from an item what rules set on it. Return whether anything was removed. Raise Transient."""
+        for _ in range(_MOST_TRIES):
+            image = self._store.get(release.key)
+            if image is None or self._is_restored(release, image):
+                return False
+            names = self._removable(release, image)
+            if not names:
+                return False
+            with suppress(ConditionFailed):
+                self._items.remove(release.key, names, image, (release.entity,), (), release.rules)
+                return True
+        raise Transient("an item kept changing while the attributes that rules set on it were removed")
+
+    def _is_restored(self, release: Release, image: Image) -> bool:
+        """Whether the item is of the entity again, or a rule that created it restores what it lacks of the entity."""
+        entity, key = release.entity, release.key
+        if self._items.is_of(entity, key, image):
+            return True
+        rules = (self._rule(guard) for guard in release.guards if guard in image)
+        return any(rule is not None and self._items.may_write(rule, entity, key, image) for rule in rules)
+
+    def _removable(self, release: Release, image: Image) -> list[str]:
+        """The attributes and guards to remove from the item as it was read."""
+        item = self._program.recognise(release.key, image)
+        entity = item.entity if item is not None else None
+        theirs = self._program.derived_attributes(entity.name) if entity is not None else frozenset()
+        published = {**release.values, **self._copied(release)}
+        published = {name: values for name, values in published.items() if name not in theirs}
+        held = self._held(release, image)
+        names = [name for name, values in published.items() if name in image and _shows(image[name], values, held)]
+        kept = {name: values for name, values in published.items() if name not in names}
+        if release.whole and any(name in image or values for name, values in kept.items()):
+            return []
+        guards = held - self._adopted_again(release, image, kept)
+        return sorted([*names, *(guard for guard in guards if not self._writes(guard, entity))])
+
+    def _held(self, release: Release, image: Image) -> set[str]:
+        """The guards that are still as they were when the item left; the mark only if all of them are."""
+        there = release.guards.keys() & image.keys()
+        held = {guard for guard in there if same(image[guard], release.guards[guard])}
+        return held if held == there else held - {self._items.guards.mark}
+
+    def _adopted_again(self, release: Release, image: Image, kept: Published) -> set[str | None]:
+        """The guards of rules whose attributes have a value that they did not have when the item left."""
+        return {
+            guard
+            for name, values in kept.items()
+            if name in image and name not in release.entity.constants
+            for guard, _ in values
+            if not self._copies_all(guard) and not (name in release.after and same(image[name], release.after[name]))
+        }
+
+    def _copied(self, release: Release) -> Published:
+        """What a copy of all attributes shows of its source now."""
+        rule, by = release.copied or (None, "")
+        if rule is None or not by:
+            return {}
+        source = decode_key(by)
+        image = self._store.get(source)
+        item = self._program.recognise(source, image) if image is not None else None
+        try:
+            copy = rule.copies(item).get(release.key, {}) if item is not None and item.entity is rule.source else {}
+        except BadInput:
+            return {}
+        return {name: [(self._items.guards.name(rule.name), value)] for name, value in copy.items()}
+
+    def _rule(self, guard: str) -> Rule | None:
+        """The rule whose guard an attribute is."""
+        return self._program.rules.get(guard.removeprefix(self._program.guard_prefix))
+
+    def _copies_all(self, guard: str | None) -> bool:
+        """Whether a guard is that of a copy of all attributes, to which any attribute of the item may belong."""
+        rule = self._rule(guard) if guard is not None else None
+        return rule is not None and rule.copies_all
+
+    def _writes(self, guard: str, entity: Entity | None) -> bool:
+        """Whether the rule of a guard writes to an entity."""
+        rule = self._rule(guard)
+        return rule is not None and entity is not None and rule.into is entity
+
+
+def _shows(value: Value, published: Sequence[tuple[str | None, Value]], held: Collection[str]) -> bool:
+    """Whether a value is one that a rule published under a guard that is still on the item."""
+    return any((guard is None or guard in held) and same(value, each) for guard, each in published)
