@@ -1,7 +1,7 @@
-"""Standard output and standard error: every command prints through this module, and nothing else does.
+"""Standard output and standard error: every command prints through this module only.
 
-Whatever is printed is made printable here (`projections.printable`): a text is one line and cannot hold a control
-character, a forged line, or markup. Colours are written by `styled`, whose first argument is a literal of ours.
+It makes every text printable (`projections.printable`): a text is one line, without control characters, forged lines or
+markup. `styled` adds colours; its first argument is a literal in our code.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-__all__ = ["Styled", "console", "count", "json_text", "print_grid", "print_line", "print_text", "styled"]
+__all__ = ["Styled", "console", "count", "json_text", "print_first", "print_grid", "print_line", "print_text", "styled"]
 
 WIDTH = 110
-"""Columns where the output is not a terminal, which has no width."""
+"""Columns of an output that is not a terminal."""
 
 
 class Styled(str):
-    """A line with rich's markup in it. `styled` makes it; everything else is data, which has none."""
+    """A line with rich's markup, made by `styled`. Every other text is data, without markup."""
 
     __slots__ = ()
 
@@ -40,9 +40,7 @@ class Styled(str):
         return Styled(str.__add__(_data(other), self))
 
     def __format__(self, format_spec: str) -> str:
-        raise TypeError(
-            "a Styled text goes into styled(), which keeps its markup apart from data; not into an f-string"
-        )
+        raise TypeError("pass a Styled text to styled(), which keeps markup apart from data; an f-string does not")
 
 
 class _Formatter(string.Formatter):
@@ -51,14 +49,14 @@ class _Formatter(string.Formatter):
 
 
 def styled(template: LiteralString, *data: object) -> Styled:
-    """A line with markup: `styled("[bold]{}[/] {:,}", key, number)`. Data comes out as it is, markup or not."""
+    """Return a line with markup: `styled("[bold]{}[/] {:,}", key, number)`. Markup in the data is printed literally."""
     return Styled(_Formatter().vformat(template, data, {}))
 
 
 _BRACKETS = str.maketrans("[\\", "\x01\x02")
 _BACK = str.maketrans("\x01\x02", "[\\")
-"""Data in a Styled line has no brackets and backslashes, which rich reads, until rich has read it: no two pieces of data
-make a tag together. What stands for them is unique, because printable text has no control characters."""
+"""Brackets and backslashes of data are replaced until rich has parsed the markup, so that two pieces of data never form a
+tag. The replacements are control characters, which printable text does not have."""
 
 
 def _data(text: str) -> str:
@@ -66,23 +64,23 @@ def _data(text: str) -> str:
 
 
 def print_line(text: str, *, err: bool = False) -> None:
-    """One line of plain text."""
+    """Print one line of plain text."""
     click.echo(printable(text), err=err)
 
 
 def print_text(text: str, *, end: str = "\n") -> None:
-    """A text of several lines whose line feeds are our own: JSON, YAML, Markdown and others that have escapes for data.
+    """Print a text of several lines whose line feeds are ours: JSON, YAML, Markdown and other formats that escape data.
 
-    `end` follows if it is not there already.
+    Appends `end` unless the text ends with it.
     """
     click.echo(printable(text if text.endswith(end) else text + end, lines=True), nl=False)
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Colours on a terminal only, and not if NO_COLOR is set."""
+    """Return a console with colours on a terminal only, unless NO_COLOR is set. Lines on standard output are not wrapped."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else int(os.environ.get("COLUMNS") or WIDTH)
-    made: Console = _console_type()(file=stream, width=width, highlight=False, emoji=False)
+    made: Console = _console_type()(file=stream, width=width, highlight=False, emoji=False, soft_wrap=not stderr)
     return made
 
 
@@ -92,7 +90,7 @@ def _console_type() -> Any:
     from rich.segment import Segment
 
     class SafeConsole(Console):
-        """Prints a text as data on one line, and markup only where it is Styled."""
+        """A console that prints a text as data on one line, unless it is Styled."""
 
         def render_str(self, text: str, **options: Any) -> Any:
             if not isinstance(text, Styled):
@@ -102,7 +100,7 @@ def _console_type() -> Any:
             return made
 
         def render(self, renderable: Any, options: Any = None) -> Iterable[Any]:
-            """What progress bars and other parts of rich made of a text, too."""
+            """Make the output of progress bars and other parts of rich printable, too."""
             for segment in super().render(renderable, options):
                 if segment.control:
                     yield segment
@@ -117,7 +115,7 @@ def json_text(value: Any) -> str:
 
 
 def print_grid(out: Console, rows: Sequence[Sequence[tuple[str, str]]], indent: int = 2, after: str = "\n") -> None:
-    """Rows of (text, style) in columns, then `after`. The last column may be as long as it likes."""
+    """Print rows of (text, style) in columns, then `after`. The last column has no maximum width."""
     from rich.cells import cell_len
     from rich.text import Text
 
@@ -132,9 +130,19 @@ def print_grid(out: Console, rows: Sequence[Sequence[tuple[str, str]]], indent: 
             line.append(text, style or None)
             if column < len(row) - 1:
                 line.append(" " * (widths[column] - cell_len(text) + 2))
-        out.print(line, soft_wrap=True)
+        out.print(line)
     out.print(end=after)
 
 
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: `1 record`, `1,200 records`, `2 copies`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def print_first(lines: Iterable[str], most: int = 30, *, err: bool = False) -> None:
+    """Print the first lines, and how many more there are."""
+    shown = list(lines)
+    for line in shown[:most]:
+        print_line(line, err=err)
+    if len(shown) > most:
+        print_line(f"… and {len(shown) - most:,} more (--json has all)", err=err)

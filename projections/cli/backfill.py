@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 import click
 
-from projections.aws.connection import connect
-from projections.cli.options import as_json, live_options
-from projections.cli.stack import deployed, stack_option
+from projections.cli.options import Tables, as_json, stack_options
+from projections.cli.stack import deployed
 from projections.errors import UsageError
 from projections.terminal import print_line
 
@@ -19,8 +18,7 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
 
 
 @click.command("backfill")
-@live_options
-@stack_option
+@stack_options
 @as_json
 @click.option("--rule", "only", multiple=True, metavar="NAME", help="Backfill only this rule; repeatable.")
 @click.option(
@@ -58,12 +56,7 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
     help="Let the worker function do the work, through its task queue. [without URL: of --stack, or $TASK_QUEUE_URL]",
 )
 def command(
-    rules: str | None,
-    tables: tuple[str, ...],
-    ledger: str | None,
-    endpoint_url: str | None,
-    region: str | None,
-    stack: str | None,
+    given: Tables,
     as_json: bool,
     only: tuple[str, ...],
     segments: int,
@@ -89,7 +82,7 @@ def command(
       projections backfill --stack shop --queue
     """
     from projections.aws.wiring import at_once
-    from projections.cli.printing.backfill import Told, report, report_dry
+    from projections.cli.printing.backfill import Reporter, report, report_dry
     from projections.operations.backfill.backfill import Backfill
     from projections.operations.backfill.pages import PAGE
     from projections.operations.backfill.runner import Runner
@@ -97,16 +90,15 @@ def command(
 
     if queue is not None and (dry_run or rate):
         raise UsageError(
-            "--queue leaves the work to functions, which have a pace of their own; without --dry-run, --rate"
+            "--queue cannot be combined with --dry-run or --rate: the worker function has a rate of its own"
         )
-    names = deployed(stack, region)
-    queue_url = names.name(None, "TaskQueueUrl", "TASK_QUEUE_URL") if queue == _ENVIRONMENT else queue
+    there = deployed(given)
+    queue_url = there.task_queue(None) if queue == _ENVIRONMENT else queue
     if queue is not None and not queue_url:
-        raise UsageError("which queue? Name it with --queue URL, --stack or TASK_QUEUE_URL; `sam deploy` prints it")
-    document = names.document(rules, writes=not dry_run)
-    live = connect(
-        document, names.tables(tables, document), names.ledger(ledger), endpoint_url, region, threads=4 * segments
-    )
+        raise UsageError(
+            "no task queue: pass --queue URL or --stack, or set TASK_QUEUE_URL. `sam deploy` prints the URL"
+        )
+    live = there.connect(there.document(writes=not dry_run), threads=4 * segments)
     backfill = Backfill(
         live.program,
         live.store,
@@ -116,30 +108,29 @@ def command(
         pace=Pacer(rate) if rate else (lambda writes: None),
         dry=dry_run,
     )
-    with Told(live, as_json=as_json) as told:
-        runner = Runner(backfill, told=told.page, waiting=told.wait, reading=told.reading)
+    reporter = Reporter(live, as_json=as_json)
+    with reporter.bar:
+        runner = Runner(backfill, told=reporter.page, waiting=reporter.wait, reading=reporter.reading)
         if dry_run:
             counted = runner.rehearse(backfill.rehearsed(only, segments))
-            told.end()
+            reporter.bar.end()
             return report_dry(backfill, counted, runner, as_json=as_json)
         known = backfill.progress.run()
         run = backfill.begin(rules=only, segments=segments, wait=wait, allow_delete=allow_delete, restart=restart)
-        told.begin(run, resumed=known is not None and known.name == run.name)
+        reporter.begin(run, resumed=known is not None and known.name == run.name)
         if queue_url:
-            from projections.aws.clients import client
-            from projections.aws.queues import Queue
             from projections.operations.backfill.queued import start
             from projections.operations.tasks import Tasks
 
-            sqs = client("sqs", region=region)
-            start(backfill, run, Tasks(lambda: Queue(sqs, queue_url)))
-            told.left(run)
+            tasks = there.queue(queue_url)
+            start(backfill, run, Tasks(lambda: tasks))
+            reporter.left(run)
             return 0
         try:
             run = runner.work(run)
         except KeyboardInterrupt:
-            told.end()
-            print_line("Stopped. The same command goes on where this one was.", err=True)
+            reporter.bar.end()
+            print_line("Stopped. Run the same command to continue.", err=True)
             return STOPPED
-        told.end()
+        reporter.bar.end()
         return report(backfill, run, runner, as_json=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.cli.options import as_json, document_of, find_rules, rules_argument
+from projections.cli.options import as_json, find_rules, program_of, rules_argument
 from projections.terminal import console, count, json_text, print_grid, print_line, print_text, styled
 
 if TYPE_CHECKING:
@@ -78,18 +79,15 @@ def _compare(path: Path, template: str, as_json: bool, fail_on: str) -> int:
     from projections.deploy.agreement import disagreements
     from projections.deploy.cloudformation import read_template
     from projections.deploy.needs import Deployment
-    from projections.language.program import Program
 
-    program = Program.from_document(document_of(path))
-    found = disagreements(read_template(template), Deployment(str(path), program))
+    found = disagreements(read_template(template), Deployment(str(path), program_of(str(path))))
     if as_json:
         print_text(json_text({"template": template, "findings": [asdict(finding) for finding in found]}))
     else:
         for finding in found:
             print_line(str(finding))
         wrong = sum(finding.severity != "note" for finding in found)
-        noun = "finding" if wrong == 1 else "findings"
-        print_line(f"{wrong} {noun}." if wrong else f"✓ {template} agrees with {_near(path)}.")
+        print_line(f"{count(wrong, 'finding')}." if wrong else f"✓ {template} agrees with {_near(path)}.")
     return int(any(_as_bad(finding.severity, fail_on) for finding in found))
 
 
@@ -132,7 +130,6 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
 
 
 def _print(rows: list[dict[str, Any]], findings: tuple[Finding, ...], file: str) -> None:
-
     out = console()
     names = {row["rule"] for row in rows}
     for row in rows:
@@ -157,21 +154,17 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
             only,
             target,
             row["key"],
-        ),
-        soft_wrap=True,
+        )
     )
     print_grid(out, [[(attribute, ""), (how, "dim")] for attribute, how in row["writes"].items()], after="")
     if row["from_attributes"]:
         names = ", ".join(f"{{{name}}}" for name in row["from_attributes"])
-        out.print(styled("  [dim]key: {} of the attributes of {}.[/]", names, row["from"]), soft_wrap=True)
+        out.print(styled("  [dim]key: {} of the attributes of {}.[/]", names, row["from"]))
     taken = WritePath(**row["path"])
     name = f"{taken.name}: " if taken.name != row["kind"] else ""
-    out.print(styled("  [dim]path: {}. {}.[/]", name + taken.how, taken.units), soft_wrap=True)
+    out.print(styled("  [dim]path: {}. {}.[/]", name + taken.how, taken.units))
     if row["after"]:
-        out.print(
-            styled("  [dim]after {}: {} passes through the stream.[/]", ", ".join(row["after"]), row["passes"]),
-            soft_wrap=True,
-        )
+        out.print(styled("  [dim]after {}: {} passes through the stream.[/]", ", ".join(row["after"]), row["passes"]))
     _print_findings(out, findings, "  ")
     if not findings:
         out.print()
@@ -192,35 +185,25 @@ def _print_findings(out: Console, findings: list[Finding], indent: str = "") -> 
                 finding.severity,
                 code,
                 finding.reason,
-            ),
-            soft_wrap=True,
+            )
         )
         if finding.instead:
-            out.print(styled("{}  [green]→[/] {}", indent, finding.instead), soft_wrap=True)
+            out.print(styled("{}  [green]→[/] {}", indent, finding.instead))
     if findings:
         out.print()
 
 
 def _print_summary(out: Console, file: str, rows: list[dict[str, Any]], findings: tuple[Finding, ...]) -> None:
-
-    counts = {
-        severity: sum(finding.severity == severity for finding in findings) for severity in ("error", "warning", "note")
-    }
+    counts = Counter(finding.severity for finding in findings)
     noun = "mistake" if not rows else "error"
-    told = [count(counts["error"], noun)] if counts["error"] else ["no mistakes"]
-    told += [count(counts[severity], severity) for severity in ("warning", "note") if counts[severity]]
-    mark = (
-        styled("[red]✗[/]")
-        if counts["error"]
-        else styled("[yellow]![/]")
-        if counts["warning"]
-        else styled("[green]✓[/]")
-    )
+    parts = [count(counts["error"], noun)] if counts["error"] else ["no mistakes"]
+    parts += [count(counts[severity], severity) for severity in ("warning", "note") if counts[severity]]
+    colour, mark = ("red", "✗") if counts["error"] else ("yellow", "!") if counts["warning"] else ("green", "✓")
     rules = f"{count(len(rows), 'rule')}, " if rows else ""
-    out.print(styled("{} {}: {}{}.", mark, file, rules, ", ".join(told)), soft_wrap=True)
+    out.print(styled("[{}]{}[/] {}: {}{}.", colour, mark, file, rules, ", ".join(parts)))
 
 
 def _near(path: Path) -> str:
-    """A path as seen from here, if it is below."""
+    """Return a path relative to the working directory, if it is in it."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_absolute() and path.is_relative_to(here) else str(path)

@@ -8,13 +8,13 @@ from types import FrameType
 
 import click
 
-from projections.cli.options import as_json, document_of, find_rules, live_options
+from projections.cli.options import Tables, as_json, document_of, find_rules, table_options
 
 __all__ = ["command"]
 
 
 @click.command("dev")
-@live_options
+@table_options
 @as_json
 @click.option(
     "--from",
@@ -37,11 +37,7 @@ __all__ = ["command"]
 )
 @click.option("--aws", is_flag=True, help="Allow tables at AWS. This writes to them.")
 def command(
-    rules: str | None,
-    tables: tuple[str, ...],
-    ledger: str | None,
-    endpoint_url: str | None,
-    region: str | None,
+    given: Tables,
     as_json: bool,
     start: str | None,
     create: bool,
@@ -70,14 +66,14 @@ def command(
     from projections.dev.session import Options, Session
     from projections.language.program import Program
 
-    file = RulesFile(find_rules(rules))
+    file = RulesFile(find_rules(given.rules))
     document = document_of(file.path)
     place = prepare(
         document,
-        tables=tables,
-        ledger=ledger,
-        endpoint_url=endpoint_url,
-        region=region,
+        tables=given.tables,
+        ledger=given.ledger,
+        endpoint_url=given.endpoint_url,
+        region=given.region,
         aws=aws,
         create=create,
         ask=_ask,
@@ -89,7 +85,7 @@ def command(
         place,
         file,
         Program.from_document(document),
-        client("dynamodbstreams", endpoint_url, region=region),
+        client("dynamodbstreams", given.endpoint_url, region=given.region),
         teller,
         Options(
             latest=(start or ("start" if until_idle else "now")) == "now",
@@ -113,5 +109,5 @@ def command(
 
 
 def _ask(question: str) -> bool:
-    """The answer of a person; no, where there is none."""
+    """Return the answer at the terminal, or no without a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty() and click.confirm(question, default=True)

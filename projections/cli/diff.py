@@ -42,7 +42,7 @@ def command(old: str, new: str | None, rules: str | None, form: str, as_json: bo
     from projections.inspect.diff.difference import difference
 
     if new and rules:
-        raise UsageError(f"two new rule files: {new} and {rules}; name one")
+        raise UsageError(f"two new rule files: {new} and {rules}. Name one")
     before, after = _path(old), _path(new) if new else find_rules(rules)
     found = difference(_document(before), _document(after))
     if as_json or form == "json":
@@ -55,13 +55,13 @@ def command(old: str, new: str | None, rules: str | None, form: str, as_json: bo
 
 
 def _path(name: str) -> Path:
-    """A rule file: any file that can be read, pipes too, or the name of rules that ship."""
+    """Return the path of a rule file: any file that can be read, including a pipe, or a bundled one."""
     path = Path(name)
     return path if path.exists() and not path.is_dir() else find_rules(name)
 
 
 def _document(path: Path) -> dict[str, Any]:
-    """The canonical rules of a file, whatever this version can execute. Raises RulesError or UsageError."""
+    """Return the canonical rules of a file, even if this version cannot execute them. Raises RulesError or UsageError."""
     from projections.language.canonical import FORMAT
     from projections.language.loader import loads
     from projections.language.program import Program
@@ -78,11 +78,11 @@ def _document(path: Path) -> dict[str, Any]:
         if isinstance(document, dict) and "format" in document and "guard_prefix" in document:
             if document["format"] != FORMAT:
                 raise UsageError(
-                    f"{path}: rules compiled by another version (format {document['format']}, not {FORMAT})"
+                    f"{path}: compiled by another version (format {document['format']}; this version reads {FORMAT})"
                 )
             try:
                 Program.from_document(document)
             except Exception as error:
-                raise UsageError(f"{path}: not rules as `projections compile` writes them: {error!r}") from None
+                raise UsageError(f"{path}: invalid output of `projections compile`: {error!r}") from None
             return document
     return loads(text, str(path), executable=False).canonical()

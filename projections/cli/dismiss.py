@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from projections.errors import UsageError
-from projections.terminal import json_text, print_line, print_text
+from projections.terminal import count, json_text, print_first, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.aws.connection import Live
@@ -17,12 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["dismiss", "show"]
 
-SHOWN = 30
-"""Lines for people; --json has all."""
-
 
 def show(live: Live, queue: Queue, as_json: bool) -> int:
-    """Print the messages of the quarantine and the dismissals. Return the exit code: 1 if there are messages."""
+    """Print the messages of the quarantine and the dismissals. Return the exit code, 1 if there are messages."""
     from projections.operations.redrive.dismissal import dismissed, quarantined
 
     messages, records = list(quarantined(queue)), dismissed(live.store)
@@ -31,23 +27,24 @@ def show(live: Live, queue: Queue, as_json: bool) -> int:
         listed = [{**_plain(one), "dismissalRecorded": one.id in recorded} for one in messages]
         print_text(json_text({"messages": listed, "dismissed": [_record(one) for one in records]}))
         return 1 if messages else 0
-    print_line(f"quarantine: {_count(len(messages))}")
-    _lines(messages)
+    print_line(f"quarantine: {count(len(messages), 'message')}")
+    print_first(map(_line, messages))
     left = {one.id for one in messages}
-    print_line(f"dismissed in the last 90 days: {_count(len(records))}")
-    for one in records[:SHOWN]:
+    print_line(f"dismissed in the last 90 days: {count(len(records), 'message')}")
+    lines = []
+    for one in records:
         unfinished = " (still in the queue: dismiss it again)" if one.message.id in left else ""
         decision = one.decision
-        print_line(f"  {decision.at:%Y-%m-%d %H:%M} {decision.by}: {decision.because}{unfinished}")
-        print_line(f"    {_about(one.message)}")
-    _more(len(records))
+        lines.append(f"  {decision.at:%Y-%m-%d %H:%M} {decision.by}: {decision.because}{unfinished}")
+        lines.append(f"    {_about(one.message)}")
+    print_first(lines)
     return 1 if messages else 0
 
 
 def dismiss(
     live: Live, queue: Queue, which: str, because: str | None, dry_run: bool, region: str | None, as_json: bool
 ) -> int:
-    """Dismiss messages, or show which would be. Return the exit code: 1 if any would be, or others remain."""
+    """Dismiss messages, or print which would be. Return the exit code, 1 if any would be, or others remain."""
     from projections.operations.redrive.dismissal import Decision
     from projections.operations.redrive.dismissal import dismiss as dismissed
 
@@ -61,18 +58,17 @@ def dismiss(
     number, others = dismissed(queue, live.store, wanted, decision, now, done.append)
     if wanted.rule is not None and not number and which not in live.program.rules:
         raise UsageError(
-            f"--dismiss {which}: no message is about such a rule. It is no key such as PK=POST#p1,SK=METADATA, and "
-            f"no age such as 36h or 10d. The rules are {', '.join(sorted(live.program.rules))}"
+            f"--dismiss {which}: expected a key such as PK=POST#p1,SK=METADATA, an age such as 36h or 10d, or a rule. "
+            f"The rules are {', '.join(sorted(live.program.rules))}, and no message names another"
         )
     if as_json:
         report = {"dryRun": dry, "dismissed": [_plain(one) for one in done], "others": others}
         report |= {} if decision is None else {"because": decision.because, "by": decision.by}
         print_text(json_text(report))
     else:
-        _lines(done)
-        print_line(
-            f"quarantine: {_count(number)} {'would be dismissed' if dry else 'dismissed'}, {others:,} not selected"
-        )
+        print_first(map(_line, done))
+        dismissals = "would be dismissed" if dry else "dismissed"
+        print_line(f"quarantine: {count(number, 'message')} {dismissals}, {others:,} not selected")
         if number and because is None:
             print_line(
                 "Nothing was written. Add --because TEXT to dismiss: the text and your name are recorded in the ledger."
@@ -92,7 +88,7 @@ def _wanted(program: Program, which: str) -> Wanted:
 
 
 def _caller(region: str | None) -> str:
-    """Who runs this command: by AWS, else by the operating system."""
+    """Return the caller's ARN, or the user and host of the operating system."""
     import getpass
     import socket
 
@@ -111,26 +107,15 @@ def _about(message: Quarantined) -> str:
 
     key = message.key or "no item"
     reason = message.reason or "not a message of this package"
-    said = f"{key}: {complaint(message.rule, reason, key=key, target=message.target, fault=message.fault)}"
+    text = f"{key}: {complaint(message.rule, reason, key=key, target=message.target, fault=message.fault)}"
     if not message.triggered_by:
-        return said
+        return text
     more = message.triggers - len(message.triggered_by)
-    return f"{said} (triggered by {', '.join(message.triggered_by)}{f' and {more:,} more' if more > 0 else ''})"
+    return f"{text} (triggered by {', '.join(message.triggered_by)}{f' and {more:,} more' if more > 0 else ''})"
 
 
-def _lines(messages: Sequence[Quarantined]) -> None:
-    for one in messages[:SHOWN]:
-        print_line(f"  {f'{one.time:%Y-%m-%d %H:%M}' if one.time else 'no time'} {_about(one)}")
-    _more(len(messages))
-
-
-def _more(number: int) -> None:
-    if number > SHOWN:
-        print_line(f"… and {number - SHOWN:,} more (--json has all)")
-
-
-def _count(number: int) -> str:
-    return f"{number:,} message{'' if number == 1 else 's'}"
+def _line(one: Quarantined) -> str:
+    return f"  {f'{one.time:%Y-%m-%d %H:%M}' if one.time else 'no time'} {_about(one)}"
 
 
 def _plain(one: Quarantined) -> dict[str, Any]:

@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from projections.aws.connection import Live, connect
-from projections.cli.options import as_json, document_of, find_rules, live_options
-from projections.cli.stack import deployed, stack_option
+from projections.aws.connection import Live
+from projections.cli.options import Tables, as_json, batch_size_option, program_of, stack_options
+from projections.cli.stack import deployed
 from projections.errors import UsageError
 from projections.terminal import json_text, print_text
+
+if TYPE_CHECKING:
+    from projections.language.program import Program
 
 __all__ = ["command"]
 
 
 @click.command("explain")
 @click.argument("events", nargs=-1, metavar="[EVENTS…]")
-@live_options
-@stack_option
+@stack_options
 @as_json
 @click.option("--item", metavar="KEY", help="Explain this item of a live table instead, as PK=POST#p1,SK=METADATA.")
-@click.option(
-    "--batch-size",
-    type=click.IntRange(1, 10_000),
-    default=100,
-    show_default=True,
-    help="Maximum records per delivery of EVENTS.",
-)
+@batch_size_option
 @click.option("--reads", is_flag=True, help="Print the reads of EVENTS, too.")
 def command(
     events: tuple[str, ...],
-    rules: str | None,
-    tables: tuple[str, ...],
-    ledger: str | None,
-    endpoint_url: str | None,
-    region: str | None,
-    stack: str | None,
+    given: Tables,
     as_json: bool,
     item: str | None,
     batch_size: int,
@@ -61,31 +54,23 @@ def command(
       projections explain --stack shop --item PK=POST#p1,SK=METADATA
     """
     if bool(events) == bool(item):
-        raise UsageError("explain what? Name event files, or an item with --item KEY")
+        both = "EVENTS and --item cannot be combined. Omit one"
+        raise UsageError(both if item else "nothing to explain: pass event files or --item KEY")
     if item is not None:
-        names = deployed(stack, region)
-        document = names.document(rules, writes=False)
-        live = connect(document, names.tables(tables, document), names.ledger(ledger), endpoint_url, region)
-        return _item(live, item, as_json)
-    for option, given in (
-        ("--table", tables),
-        ("--ledger", ledger),
-        ("--endpoint-url", endpoint_url),
-        ("--region", region),
-    ):
-        if given:
-            raise UsageError(f"{option} is for --item; events are played on tables in memory")
-    return _events(document_of(find_rules(rules)), events, batch_size, reads, as_json)
+        there = deployed(given)
+        return _item(there.connect(there.document()), item, as_json)
+    for option in ("table", "ledger", "endpoint-url", "region"):
+        if getattr(given, {"table": "tables"}.get(option, option.replace("-", "_"))):
+            raise UsageError(f"--{option} requires --item: events are replayed on tables in memory")
+    return _events(program_of(given.rules), events, batch_size, reads, as_json)
 
 
-def _events(document: dict[str, object], events: tuple[str, ...], batch_size: int, reads: bool, as_json: bool) -> int:
+def _events(program: Program, events: tuple[str, ...], batch_size: int, reads: bool, as_json: bool) -> int:
     from projections.cli.printing.explain import print_explanation
     from projections.inspect.explain.document import explain, explanation_document
     from projections.inspect.rehearsal.rehearse import rehearse
-    from projections.language.program import Program
     from projections.local.events import read
 
-    program = Program.from_document(document)
     recorded = read(events)
     rehearsal = rehearse(program, [one.record for one in recorded], batch_size=batch_size)
     explanation = explain(program, rehearsal, [one.place for one in recorded])

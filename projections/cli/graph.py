@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from projections.cli.options import as_json, find_rules, rules_argument
+from projections.cli.options import as_json, find_rules, output_option, rules_argument, write_output
 from projections.errors import UsageError
 from projections.terminal import count, json_text, print_line, print_text
 
@@ -24,7 +24,7 @@ ENDINGS = {".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "dot", ".gv": "dot"
     type=click.Choice(["mermaid", "dot", "html"]),
     help="Output format. [default: by the suffix of the output file, else mermaid]",
 )
-@click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write to this file.")
+@output_option
 def command(file: str | None, rules: str | None, as_json: bool, form: str | None, output: str | None) -> None:
     """Draw entities and rules as Mermaid, Graphviz DOT or an HTML page.
 
@@ -40,7 +40,7 @@ def command(file: str | None, rules: str | None, as_json: bool, form: str | None
     from projections.language.review import review
 
     if as_json and form is not None:
-        raise UsageError("--json and --format both say what to print; name one")
+        raise UsageError("--json and --format cannot be combined. Omit one")
     path = find_rules(file, rules)
     graph = graph_of(load(path, executable=False), path.name, review(path, path.name).findings)
     if as_json:
@@ -51,8 +51,5 @@ def command(file: str | None, rules: str | None, as_json: bool, form: str | None
     if output is None:
         print_text(text)
         return
-    try:
-        Path(output).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{output}: cannot be written: {error.strerror}") from None
+    write_output(output, text)
     print_line(f"{output}: {count(len(graph.rules), 'rule')} of {path.name}", err=True)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.aws.connection import Live, connect
-from projections.cli.options import as_json, live_options
-from projections.cli.stack import deployed, stack_option
+from projections.cli.options import Tables, as_json, quarantine_option, stack_options
+from projections.cli.stack import Deployed, deployed
 from projections.terminal import json_text, print_line, print_text
 
 if TYPE_CHECKING:
+    from projections.aws.connection import Live
     from projections.operations.redrive.letters import Letter
 
 __all__ = ["command"]
@@ -20,21 +20,10 @@ __all__ = ["command"]
 
 @click.command("hash")
 @click.argument("key", metavar="KEY|HASH")
-@live_options
-@stack_option
+@stack_options
 @as_json
-@click.option("--quarantine", metavar="URL", help="Quarantine queue. [default: of --stack, or $QUARANTINE_QUEUE_URL]")
-def command(
-    key: str,
-    rules: str | None,
-    tables: tuple[str, ...],
-    ledger: str | None,
-    endpoint_url: str | None,
-    region: str | None,
-    stack: str | None,
-    as_json: bool,
-    quarantine: str | None,
-) -> int:
+@quarantine_option
+def command(key: str, given: Tables, as_json: bool, quarantine: str | None) -> int:
     """Print the hash that logs show for a key, or find the key of a hash and its quarantined messages.
 
     With the parameter Redact, logs show hashes instead of keys, such as key:5f2a09….
@@ -54,9 +43,8 @@ def command(
     from projections.operations.hashes import NO_HASHES, find, is_hash
     from projections.operations.redaction import key_hash, read_secret
 
-    names = deployed(stack, region)
-    document = names.document(rules, writes=False)
-    live = connect(document, names.tables(tables, document), names.ledger(ledger), endpoint_url, region)
+    there = deployed(given)
+    live = there.connect(there.document())
     encoded = "" if is_hash(key) else encode_key(read_key(live.program, key))
     secret = read_secret(live.store)
     if secret is None:
@@ -66,9 +54,9 @@ def command(
         made = key_hash(secret, encoded)
         print_text(json_text({"key": encoded, "hash": made}) if as_json else made)
         return 0
-    url = names.name(quarantine, "QuarantineQueueUrl", "QUARANTINE_QUEUE_URL")
+    url = there.quarantine(quarantine)
     letters: list[tuple[str, Letter]] = []
-    for letter in _quarantined(live, url, region) if url else ():
+    for letter in _quarantined(there, live, url) if url else ():
         letters += [(text, letter) for text in map(encode_key, letter.items) if key_hash(secret, text) == key]
     found = find(live.program, live.store, secret, key)
     known = found.key if found is not None else letters[0][0] if letters else None
@@ -81,14 +69,12 @@ def command(
     return 0 if known is not None else 1
 
 
-def _quarantined(live: Live, url: str, region: str | None) -> list[Letter]:
-    """All messages of the quarantine, which go back into it."""
-    from projections.aws.clients import client
-    from projections.aws.queues import Queue
+def _quarantined(there: Deployed, live: Live, url: str) -> list[Letter]:
+    """Return all messages of the quarantine, which stay in it."""
     from projections.operations.redrive.boxes import Messages
     from projections.operations.redrive.letters import Reader
 
-    box = Messages("quarantine", Queue(client("sqs", region=region), url), Reader(live.program.tables, live.names))
+    box = Messages("quarantine", there.queue(url), Reader(live.program.tables, live.names))
     with closing(box):
         found: list[Letter] = []
         while taken := box.take(1_000):
@@ -98,9 +84,9 @@ def _quarantined(live: Live, url: str, region: str | None) -> list[Letter]:
 
 def _print(live: Live, text: str, key: str | None, place: str | None, letters: list[Any]) -> None:
     if key is None:
-        print_line(f"{text}: no item of the tables, nothing in the ledger, and no quarantined message has this hash")
+        print_line(f"{text}: no item of the tables, of the ledger or of the quarantine has a key with this hash")
         return
-    where = {"ledger": "gone; the ledger has it", "quarantine": "gone; a quarantined message has it"}
+    where = {"ledger": "deleted; found in the ledger", "quarantine": "deleted; found in the quarantine"}
     print_line(f"{key} ({where.get(place or '') or f'an item of {live.names[str(place)]}'})")
     for letter in letters:
         print_line(f"quarantined: {letter.place}: {letter.reason}")

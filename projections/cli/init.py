@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.cli.options import as_json
+from projections.cli.options import as_json, endpoint_options
 from projections.terminal import console, count, json_text, print_line, print_text, styled
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ __all__ = ["command"]
     help="Maximum read units per second.",
 )
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
-@click.option("--endpoint-url", metavar="URL", help="DynamoDB endpoint, for emulators. [default: $AWS_ENDPOINT_URL]")
-@click.option("--region", metavar="NAME", help="AWS Region. [default: of the AWS configuration]")
+@endpoint_options
 @as_json
 def command(
     directory: Path,

@@ -1,4 +1,4 @@
-"""The command `projections`: exit code 0 if all is well, 1 if there are findings, 2 for wrong usage or broken files."""
+"""The command `projections`: exit code 0 for success, 1 if there are findings, 2 for wrong usage or invalid files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["cli", "main"]
 
 WRONG = 2
 BUG = 70
-"""What sysexits.h calls an internal software error: neither a finding nor the caller's fault."""
+"""The exit code of sysexits.h for an internal software error."""
 
 COMMANDS = {
     "backfill": "Project the items that tables already hold, and activate new or changed rules.",
@@ -40,7 +40,7 @@ COMMANDS = {
     "template": "Write the SAM template for a rule file, or a JSON manifest for other tools.",
     "verify": "Compare stored values with the rules; --repair corrects differences.",
 }
-"""The commands with what --help says of them. Command x is the function `command` in `projections.cli.x`."""
+"""The commands and their help. Command x is the function `command` in `projections.cli.x`."""
 
 
 class _Commands(click.Group):
@@ -65,7 +65,7 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit. What goes wrong is told in one message on standard error, never in a traceback."""
+    """Run the command line and exit. Every error is one message on standard error, without a traceback."""
     try:
         code = cli.main(args=arguments, prog_name="projections", standalone_mode=False)
         sys.stdout.flush()
@@ -75,23 +75,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.Abort:
         code = 130
     except RulesError as error:
-        _complain(*map(str, error.problems))
+        _print_error(*map(str, error.problems))
         code = WRONG
     except UsageError as error:
         first, *more = error.lines
-        _complain(f"projections: {first}", *more)
+        _print_error(f"projections: {first}", *more)
         code = WRONG
     except ProjectionsError as error:
-        _complain(f"projections: {error}")
+        _print_error(f"projections: {error}")
         code = WRONG
     except BrokenPipeError:
-        # Whoever read our output has seen enough; Python would complain again when it closes the stream.
+        # The reader of our output has closed the pipe. Python would raise again when it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except Exception as error:
         if os.environ.get("PROJECTIONS_DEBUG"):
-            _complain(*traceback.format_exc().split("\n"))
-        _complain(
+            _print_error(*traceback.format_exc().split("\n"))
+        _print_error(
             f"projections: internal error, please report it: {type(error).__name__}: {error} "
             "(PROJECTIONS_DEBUG=1 shows where)"
         )
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _complain(*lines: str) -> None:
+def _print_error(*lines: str) -> None:
     from projections.terminal import print_line
 
     for line in lines:
@@ -107,7 +107,7 @@ def _complain(*lines: str) -> None:
 
 
 def _show(error: click.ClickException) -> None:
-    """What click prints of wrong usage, without what an argument may have brought into it."""
+    """Print click's message of wrong usage, with the arguments in it made printable."""
     shown, message = io.StringIO(), error.format_message()
     error.show(shown)
-    _complain(*shown.getvalue().rstrip("\n").replace(message, printable(message)).split("\n"))
+    _print_error(*shown.getvalue().rstrip("\n").replace(message, printable(message)).split("\n"))

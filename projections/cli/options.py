@@ -1,20 +1,26 @@
-"""What commands have in common: where the rules come from, and --json."""
+"""Options that several commands have: the rule file, --json, --output, tables, --stack, and the sources of redrive."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from projections.errors import UsageError
 
 if TYPE_CHECKING:
-    from projections.language.models import Rules
+    from projections.language.program import Program
 
-__all__ = ["as_json", "document_of", "find_rules", "rules_argument", "rules_option"]
+__all__ = [
+    *("Sources", "Tables", "as_json", "batch_size_option", "document_of", "endpoint_options", "find_rules"),
+    *("output_option", "program_of", "quarantine_option", "rules_argument", "rules_option", "source_options"),
+    *("stack_options", "table_options", "write_output"),
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,6 +29,35 @@ SHIPPED = Path(__file__).parents[1] / "rules"
 
 def as_json(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def output_option(function: F) -> F:
+    """--output FILE, for `write_output`."""
+    return click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write to this file.")(
+        function
+    )
+
+
+def write_output(output: str, text: str) -> None:
+    """Write a text to a file. Raises UsageError."""
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written: {error.strerror}") from None
+
+
+def batch_size_option(function: F) -> F:
+    return click.option(
+        "--batch-size",
+        type=click.IntRange(1, 10_000),
+        default=100,
+        show_default=True,
+        metavar="N",
+        help="Maximum records per delivery of EVENTS.",
+    )(function)
+
+
+# Rules
 
 
 def rules_option(function: F) -> F:
@@ -40,15 +75,16 @@ def rules_argument(function: F) -> F:
 
 
 def find_rules(*given: str | None) -> Path:
-    """The rule file that is meant. Raises UsageError if there is none, or two are named."""
+    """Return the path of the rule file. Raises UsageError if there is none, or if two are named."""
     named = [name for name in given if name]
     if len(set(named)) > 1:
-        raise UsageError(f"two rule files: {' and '.join(named)}; name one")
+        raise UsageError(f"two rule files: {' and '.join(named)}. Name one")
     name = named[0] if named else os.environ.get("RULES", "")
+    bundled = ", ".join(sorted(path.stem for path in SHIPPED.glob("*.yaml")))
     if not name:
         here = [path for path in map(Path, ("rules.yaml", "rules.yml", "rules.json")) if path.is_file()]
         if not here:
-            raise UsageError(f"which rules? Name a file with --rules FILE, or one that ships: {', '.join(_shipped())}")
+            raise UsageError(f"no rule file: pass --rules FILE or a bundled name ({bundled})")
         return here[0]
     path = Path(name)
     if path.is_file():
@@ -57,41 +93,121 @@ def find_rules(*given: str | None) -> Path:
     if path.name == name and shipped.is_file():
         return shipped
     if path.is_dir():
-        raise UsageError(f"{name}: a directory; name the rule file in it")
-    raise UsageError(f"{name}: no such file, and none of the rules that ship ({', '.join(_shipped())})")
+        raise UsageError(f"{name}: this is a directory. Name the rule file in it")
+    raise UsageError(f"{name}: no such file, and no bundled rule file of this name. Bundled are {bundled}")
 
 
 def document_of(path: Path) -> dict[str, Any]:
-    """The canonical rules of a file. Raises RulesError with every mistake in it."""
-    return loaded(path).canonical()
-
-
-def loaded(path: Path) -> Rules:
+    """Return the canonical rules of a file. Raises RulesError with every mistake in it."""
     from projections.language.loader import load
 
-    return load(path)
+    return load(path).canonical()
 
 
-def _shipped() -> list[str]:
-    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+def program_of(*given: str | None) -> Program:
+    """Return the compiled rules of the file that `find_rules` finds."""
+    from projections.language.program import Program
+
+    return Program.from_document(document_of(find_rules(*given)))
 
 
-def live_options(function: F) -> F:
-    """--rules, --table, --ledger, --endpoint-url and --region."""
-    for option in (
-        click.option("--region", metavar="NAME", help="AWS Region. [default: of the AWS configuration]"),
-        click.option(
-            "--endpoint-url", metavar="URL", help="DynamoDB endpoint, for emulators. [default: $AWS_ENDPOINT_URL]"
-        ),
-        click.option("--ledger", metavar="NAME", help="Ledger table. [default: $LEDGER_TABLE_NAME]"),
-        click.option(
-            "--table",
-            "tables",
-            multiple=True,
-            metavar="[LOGICAL=]NAME",
-            help="Application table; repeat it for each of `tables:`. [default: $TABLE_NAME, $TABLES]",
-        ),
-        rules_option,
-    ):
-        function = option(function)
-    return function
+# Options that a command takes as one argument
+
+
+def gathered(kind: type, name: str, *options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds options and passes their values as one argument, an instance of a dataclass."""
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def command(**given: Any) -> Any:
+            values = {field.name: given.pop(field.name) for field in fields(kind) if field.name in given}
+            return function(**given, **{name: kind(**values)})
+
+        wrapped: Any = command
+        for option in reversed(options):
+            wrapped = option(wrapped)
+        return cast(F, wrapped)
+
+    return decorate
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The rules, tables and endpoint that the options name, and the stack that has the others."""
+
+    rules: str | None
+    tables: tuple[str, ...]
+    ledger: str | None
+    endpoint_url: str | None
+    region: str | None
+    stack: str | None = None
+
+
+def endpoint_options(function: F) -> F:
+    """--endpoint-url and --region."""
+    region = click.option("--region", metavar="NAME", help="AWS Region. [default: of the AWS configuration]")
+    return click.option(
+        "--endpoint-url", metavar="URL", help="DynamoDB endpoint, for emulators. [default: $AWS_ENDPOINT_URL]"
+    )(region(function))
+
+
+_TABLES = (
+    rules_option,
+    click.option(
+        "--table",
+        "tables",
+        multiple=True,
+        metavar="[LOGICAL=]NAME",
+        help="Application table; repeat it for each of `tables:`. [default: $TABLE_NAME, $TABLES]",
+    ),
+    click.option("--ledger", metavar="NAME", help="Ledger table. [default: $LEDGER_TABLE_NAME]"),
+    endpoint_options,
+)
+_STACK = click.option(
+    "--stack",
+    metavar="NAME",
+    envvar="STACK_NAME",
+    help="Deployed stack: its rules, and its resources that other options do not name, are used. "
+    "[default: $STACK_NAME]",
+)
+
+table_options = gathered(Tables, "given", *_TABLES)
+"""--rules, --table, --ledger, --endpoint-url and --region, as the argument `given`."""
+
+stack_options = gathered(Tables, "given", *_TABLES, _STACK)
+"""The same with --stack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The queues and the bucket that the options name."""
+
+    quarantine: str | None
+    queue: str | None
+    dead_letters: str | None
+    bucket: str | None
+    prefix: str
+
+
+def quarantine_option(function: F) -> F:
+    return click.option(
+        "--quarantine", metavar="URL", help="Quarantine queue. [default: of --stack, or $QUARANTINE_QUEUE_URL]"
+    )(function)
+
+
+source_options = gathered(
+    Sources,
+    "sources",
+    quarantine_option,
+    click.option("--queue", metavar="URL", help="Task queue. [default: of --stack, or $TASK_QUEUE_URL]"),
+    click.option("--dead-letters", metavar="URL", help="Dead-letter queue of the task queue. [default: of --stack]"),
+    click.option("--bucket", metavar="NAME", help="Bucket of discarded batches. [default: of --stack]"),
+    click.option(
+        "--prefix",
+        metavar="P",
+        default="aws/lambda/",  # of the keys under which Lambda stores discarded batches
+        show_default=True,
+        help="Prefix of keys in the bucket.",
+    ),
+)
+"""--quarantine, --queue, --dead-letters, --bucket and --prefix, as the argument `sources`."""

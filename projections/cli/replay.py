@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import click
 
-from projections.cli.options import as_json, document_of, find_rules, rules_option
+from projections.cli.options import as_json, batch_size_option, program_of, rules_option
 from projections.cli.printing.replay import print_replay, replay_document
 from projections.terminal import json_text, print_text
 
@@ -19,13 +19,7 @@ __all__ = ["command"]
 @as_json
 @click.option("--internal", is_flag=True, help="Print the guards on items, too.")
 @click.option("--endpoint-url", metavar="URL", help="Replay on temporary tables at this DynamoDB endpoint.")
-@click.option(
-    "--batch-size",
-    type=click.IntRange(1, 10_000),
-    default=100,
-    show_default=True,
-    help="Maximum records per delivery.",
-)
+@batch_size_option
 def command(
     events: tuple[str, ...],
     rules: str | None,
@@ -46,12 +40,11 @@ def command(
     Example:
       projections replay --rules social events/social.json
     """
-    from projections.language.program import Program
     from projections.local.events import read
     from projections.local.replay import replay
     from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
 
-    program = Program.from_document(document_of(find_rules(rules)))
+    program = program_of(rules)
     records = [recorded.record for recorded in read(events)]
     with ExitStack() as stack:
         tables: Tables

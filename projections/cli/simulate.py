@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from ast import literal_eval
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from projections.cli.options import as_json, document_of, find_rules, rules_option
+from projections.cli.printing.progress import Bar
 from projections.errors import UsageError
-from projections.terminal import console, json_text, print_line, print_text
+from projections.terminal import json_text, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.testing.simulation.campaign import Report
@@ -64,13 +65,15 @@ def command(
     path = find_rules(rules)
     document = document_of(path)
     if not document["projections"]:
-        raise UsageError(f"{path}: it has no rules, so there is nothing to simulate; add some under `projections`")
+        raise UsageError(f"{path}: no rules to simulate. Add rules under `projections`")
     fixed = {name: literal_eval(value) for name, _, value in (one.partition("=") for one in odds)}
     campaign = Campaign(document, keep_going=keep_going, fixed=fixed)
-    if as_json:
-        report = campaign.run(seed, histories, jobs=jobs)
-    else:
-        report = _with_progress(lambda progress: campaign.run(seed, histories, jobs=jobs, progress=progress))
+    with Bar("running histories", quiet=as_json) as bar:
+
+        def progress(report: Report) -> None:
+            bar.update(f"{report.histories:,} histories, {report.histories / report.seconds:.0f} per second")
+
+        report = campaign.run(seed, histories, jobs=jobs, progress=progress)
     lines: Sequence[str] = ()
     if trace and report.failures:
         lines = Setup(document, fixed=fixed).play(report.failures[0].seed, trace=True).trace
@@ -79,17 +82,6 @@ def command(
     else:
         _print(report, str(path), lines)
     return 1 if report.failures else 0
-
-
-def _with_progress(run: Callable[[Callable[[Report], None]], Report]) -> Report:
-
-    out = console(stderr=True)
-    with out.status("playing histories") as status:
-
-        def progress(report: Report) -> None:
-            status.update(f"{report.histories:,} histories, {report.histories / report.seconds:.0f} a second")
-
-        return run(progress)
 
 
 def _document(report: Report, rules: str, lines: Sequence[str]) -> dict[str, object]:
@@ -119,11 +111,14 @@ def _print(report: Report, rules: str, lines: Sequence[str]) -> None:
         f"{report.calls:,} calls, {report.faults:,} faults, {report.seconds:.1f} s"
     )
     if not report.failures:
-        print_line(f"{report.histories:,} histories, wrong 0, harm 0: {totals}.")
+        print_line(f"✓ {report.histories:,} histories passed: {totals}.")
         return
     failure = report.failures[0]
-    print_line(f"Seed {failure.seed} of {rules} went wrong:")
+    print_line(f"Seed {failure.seed} of {rules} failed:")
     for problem in failure.problems:
         print_text(f"  {problem}")
-    print_line(f"{report.histories:,} histories, wrong {report.wrong:,}, harm {report.harm:,}: {totals}.")
-    print_line(f"To see it: projections simulate --rules {rules} --seed {failure.seed} --histories 1 --trace")
+    print_line(
+        f"{report.histories:,} histories: {report.wrong:,} with wrong values, {report.harm:,} with changed data of the "
+        f"application; {totals}."
+    )
+    print_line(f"To repeat it: projections simulate --rules {rules} --seed {failure.seed} --histories 1 --trace")

@@ -1,40 +1,29 @@
-"""--stack: names of tables, queues, functions and the bucket, and the rules, as they are deployed."""
+"""The deployed resources and rules that a command works on: by its options, by --stack, or by the environment."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
-import click
-
-from projections.cli.options import document_of, find_rules
+from projections.aws.connection import Live, connect
+from projections.cli.options import Tables, document_of, find_rules
 from projections.errors import Misconfigured, RulesError, UsageError
-from projections.terminal import print_line
+from projections.terminal import count, print_line
 
 if TYPE_CHECKING:
+    from projections.aws.buckets import Bucket
+    from projections.aws.queues import Queue
     from projections.aws.stack import Stack
 
-__all__ = ["Chosen", "Deployed", "deployed", "stack_option"]
-
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["Chosen", "Deployed", "deployed"]
 
 _TABLE = "TableName"
 _LEDGER = "LedgerTableName"
 _FUNCTIONS = ("StreamFunctionAlias", "StreamFunctionName")
 """The outputs that name the stream's function. A stack that is deployed gradually has the alias, which is what runs."""
-
-
-def stack_option(function: F) -> F:
-    return click.option(
-        "--stack",
-        metavar="NAME",
-        envvar="STACK_NAME",
-        help="Deployed stack: its rules, and its resources that other options do not name, are used. "
-        "[default: $STACK_NAME]",
-    )(function)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +41,56 @@ class Chosen:
 
 
 class Deployed:
-    """What is deployed: from an option, else from the stack, else from the environment of the functions."""
+    """The deployed resources that a command works on: from its options, else from the stack, else from the environment."""
 
-    def __init__(self, stack: Stack | None, region: str | None) -> None:
+    def __init__(self, given: Tables, stack: Stack | None) -> None:
         self.stack = stack
-        self._region = region
+        self.region = given.region
+        self._given = given
         self._outputs: Mapping[str, str] = stack.outputs if stack else {}
 
     def name(self, option: str | None, output: str, variable: str = "") -> str | None:
         return option or self._outputs.get(output) or (os.environ.get(variable) if variable else None) or None
 
-    def tables(self, option: Sequence[str], document: Mapping[str, Any]) -> tuple[str, ...]:
-        """What --table says, or would say."""
+    def quarantine(self, option: str | None) -> str | None:
+        return self.name(option, "QuarantineQueueUrl", "QUARANTINE_QUEUE_URL")
+
+    def task_queue(self, option: str | None) -> str | None:
+        return self.name(option, "TaskQueueUrl", "TASK_QUEUE_URL")
+
+    def client(self, service: str) -> Any:
+        """Return a client of an AWS service in the Region of the options."""
+        from projections.aws.clients import client
+
+        return client(service, region=self.region)
+
+    def queue(self, url: str) -> Queue:
+        from projections.aws.queues import Queue
+
+        return Queue(self.client("sqs"), url)
+
+    def bucket(self, name: str) -> Bucket:
+        from projections.aws.buckets import Bucket
+
+        return Bucket(self.client("s3"), name)
+
+    def connect(self, document: Mapping[str, Any], *, threads: int = 10, without_ledger: bool = False) -> Live:
+        """Return the live tables under these rules. Raises UsageError, as `projections.aws.connection.connect`."""
+        return connect(
+            document,
+            self._tables(document),
+            self.name(self._given.ledger, _LEDGER),
+            self._given.endpoint_url,
+            self.region,
+            threads=threads,
+            without_ledger=without_ledger,
+        )
+
+    def _tables(self, document: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the values of --table: those that are given, else those that name the stack's tables."""
         found = {name.removeprefix(_TABLE): real for name, real in self._outputs.items() if name.startswith(_TABLE)}
-        if option or not found:
-            return tuple(option)
+        if self._given.tables or not found:
+            return self._given.tables
         if list(found) == [""]:
             return (found[""],)
         from projections.deploy.needs import Deployment
@@ -75,23 +99,21 @@ class Deployed:
         needs = Deployment("", Program.from_document(document))
         return tuple(f"{one.name}={found[one.suffix]}" for one in needs.tables if one.suffix in found)
 
-    def ledger(self, option: str | None) -> str | None:
-        return self.name(option, _LEDGER)
-
-    def document(self, option: str | None, *, writes: bool) -> Mapping[str, Any]:
-        """Return the rules that a command uses, as `rules` does, and print what there is to note of a local file."""
-        chosen = self.rules(option, "refuse" if writes else "use")
+    def document(self, *, writes: bool = False) -> Mapping[str, Any]:
+        """Return the rules that a command uses, as `rules` does, and print a note if a local file differs."""
+        chosen = self.rules("refuse" if writes else "use")
         if chosen.note:
             print_line(f"note: {chosen.note}.", err=True)
         return chosen.document
 
-    def rules(self, option: str | None, another: Literal["refuse", "use", "ignore"]) -> Chosen:
+    def rules(self, another: Literal["refuse", "use", "ignore"]) -> Chosen:
         """Return the deployed rules; without a stack, those of --rules, $RULES or the rule file here.
 
         If --rules names a file that differs from the deployed rules, `another` decides: a command that writes refuses it, a
         command that only reads uses it, and `status` ignores it. Raises UsageError, and RulesError with every mistake in the
         file.
         """
+        option = self._given.rules
         if self.stack is None:
             return Chosen(document_of(find_rules(option)))
         try:
@@ -128,8 +150,7 @@ class Deployed:
         try:
             difference = _difference(document_of(path), document)
         except RulesError as error:
-            mistakes = "1 mistake" if len(error.problems) == 1 else f"{len(error.problems)} mistakes"
-            difference = f"it has {mistakes}: see `projections check {path}`"
+            difference = f"it has {count(len(error.problems), 'mistake')}: run `projections check {path}`"
         if not difference:
             return ""
         return (
@@ -139,14 +160,13 @@ class Deployed:
 
     def _packaged(self) -> Mapping[str, Any]:
         """Return the canonical rules in the package of the stream's function. Raises Misconfigured."""
-        from projections.aws.clients import client
         from projections.aws.functions import packaged_file
         from projections.language.program import Program
 
         function = next((self._outputs[name] for name in _FUNCTIONS if name in self._outputs), None)
         if function is None:
             raise Misconfigured(f"the stack has no output {_FUNCTIONS[-1]}")
-        path, content = packaged_file(client("lambda", region=self._region), function, "RULES_FILE", "rules.json")
+        path, content = packaged_file(self.client("lambda"), function, "RULES_FILE", "rules.json")
         try:
             document: dict[str, Any]
             if path.endswith(".json"):
@@ -164,19 +184,19 @@ class Deployed:
         return document
 
 
-def deployed(stack: str | None, region: str | None) -> Deployed:
-    """What the stack says, if one is named. Raises UsageError if it is none of ours, Misconfigured if there is none."""
-    if not stack:
-        return Deployed(None, region)
+def deployed(given: Tables) -> Deployed:
+    """Return the deployed resources. Raises UsageError for a stack of something else, Misconfigured for no stack."""
+    if not given.stack:
+        return Deployed(given, None)
     from projections.aws.clients import client
     from projections.aws.stack import described_stack
 
-    found = described_stack(client("cloudformation", region=region), stack)
+    found = described_stack(client("cloudformation", region=given.region), given.stack)
     if _LEDGER not in found.outputs:
         raise UsageError(
-            f"stack {stack}: it has no output {_LEDGER}, so it is no deployment of projections. Name another"
+            f"stack {given.stack}: it has no output {_LEDGER}, so projections did not create it. Name another"
         )
-    return Deployed(found, region)
+    return Deployed(given, found)
 
 
 def _difference(local: Mapping[str, Any], document: Mapping[str, Any]) -> str:

@@ -7,62 +7,41 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.aws.connection import Live, connect
-from projections.cli.options import as_json, live_options
-from projections.cli.redrive import PREFIX
-from projections.cli.stack import deployed, stack_option
+from projections.cli.options import Sources, Tables, as_json, source_options, stack_options
+from projections.cli.stack import Deployed, deployed
 from projections.errors import StoreError
 from projections.terminal import console, json_text, print_line, print_text, styled
 
 if TYPE_CHECKING:
+    from projections.aws.connection import Live
     from projections.operations.status import Finding
 
 __all__ = ["command"]
 
 _BACKFILL = re.compile(r"(?<=`projections backfill)(?! --stack)")
-"""Where --stack is added to what findings advise, so that the command can be copied."""
+"""Where --stack is inserted into what findings advise, so that the command can be copied."""
 
 _PEEK_SECONDS = 1
-"""For so long nobody else receives the messages that are looked at."""
+"""How long messages that are read here stay invisible to other consumers."""
 
 _MOST_CAUSES = 3
-"""Causes of rejections that are named; `redrive --list` names all."""
+"""Causes of rejections that are listed; `redrive --list` lists all."""
 
 _MOST_OBJECTS = 1000
-"""That are looked for in the bucket."""
+"""Objects of the bucket that are counted."""
 
 
 @click.command("status")
-@live_options
-@stack_option
+@stack_options
 @as_json
 @click.option("--function", metavar="NAME", help="Stream function, to show its lag. [default: of --stack]")
-@click.option("--quarantine", metavar="URL", help="Quarantine queue. [default: of --stack, or $QUARANTINE_QUEUE_URL]")
-@click.option("--queue", metavar="URL", help="Task queue. [default: of --stack, or $TASK_QUEUE_URL]")
-@click.option("--dead-letters", metavar="URL", help="Dead-letter queue of the task queue. [default: of --stack]")
-@click.option("--bucket", metavar="NAME", help="Bucket of discarded batches. [default: of --stack]")
-@click.option("--prefix", metavar="P", default=PREFIX, show_default=True, help="Prefix of keys in the bucket.")
-def command(
-    rules: str | None,
-    tables: tuple[str, ...],
-    ledger: str | None,
-    endpoint_url: str | None,
-    region: str | None,
-    stack: str | None,
-    as_json: bool,
-    function: str | None,
-    quarantine: str | None,
-    queue: str | None,
-    dead_letters: str | None,
-    bucket: str | None,
-    prefix: str,
-) -> int:
+@source_options
+def command(given: Tables, as_json: bool, function: str | None, sources: Sources) -> int:
     """Show the state of rules, backfills and queues, and what needs to be done.
 
     Checks everything in --stack, otherwise what other options name. Reads a few items of the ledger, and writes nothing.
@@ -74,13 +53,12 @@ def command(
     """
     from projections.operations import status
 
-    names = deployed(stack, region)
-    chosen = names.rules(rules, "ignore")
-    document = chosen.document
-    live = connect(document, names.tables(tables, document), names.ledger(ledger), endpoint_url, region)
+    there = deployed(given)
+    chosen = there.rules("ignore")
+    live = there.connect(chosen.document)
     now = datetime.now(UTC)
     schedule, since = (
-        (names.stack.parameters.get("AuditSchedule"), names.stack.created) if names.stack else (None, None)
+        (there.stack.parameters.get("AuditSchedule"), there.stack.created) if there.stack else (None, None)
     )
     recorded = status.ledger(live.program, live.store, now, deployed=chosen.deployed, schedule=schedule, since=since)
     findings: list[Finding] = []
@@ -90,34 +68,10 @@ def command(
     elif chosen.note:
         print_line(f"note: {chosen.note}.", err=True)
     findings += recorded.findings
-    function = names.name(function, "StreamFunctionName")
-    findings += _streams(live, function, stack, region, now)
-    findings.append(_lag(function, region, now))
-    findings.append(_known("throttling", function, partial(_throttling, live, region, now), optional=True))
-    quarantine = names.name(quarantine, "QuarantineQueueUrl", "QUARANTINE_QUEUE_URL")
-    dead_letters = names.name(dead_letters, "TaskDeadLettersUrl")
-    queues = {
-        "quarantine": (
-            quarantine,
-            "record",
-            "that a rule could not use",
-            f"Mend the items or the rule it names, then run {_redrive(stack, 'quarantine', quarantine)}.",
-        ),
-        "tasks": (names.name(queue, "TaskQueueUrl", "TASK_QUEUE_URL"), "task", "for the worker", ""),
-        "dead letters": (
-            dead_letters,
-            "task",
-            "that failed ten times",
-            f"The worker's log says why. Then run {_redrive(stack, 'dead-letters', dead_letters)}.",
-        ),
-    }
-    for subject, (url, *words) in queues.items():
-        found = _known(subject, url, partial(_depth, subject, url, region, words))
-        findings.append(_quarantine(found, live, url, region) if subject == "quarantine" else found)
-    name = names.name(bucket, "DiscardedBucketName")
-    findings.append(_known("discarded", name, partial(_discarded, name, prefix, region, stack)))
-    if stack:
-        findings = [replace(one, todo=_BACKFILL.sub(f" --stack {stack}", one.todo)) for one in findings]
+    findings += _functions(there, live, there.name(function, "StreamFunctionName"), given.stack, now)
+    findings += _sources(there, live, sources, given.stack)
+    if given.stack:
+        findings = [replace(one, todo=_BACKFILL.sub(f" --stack {given.stack}", one.todo)) for one in findings]
     attention = any(finding.level in (status.LOOK, status.ACT) for finding in findings)
     if as_json:
         report = {
@@ -132,11 +86,25 @@ def command(
     return 1 if attention else 0
 
 
-def _streams(
-    live: Live, function: str | None, stack: str | None, region: str | None, now: datetime
+def _functions(
+    there: Deployed, live: Live, function: str | None, stack: str | None, now: datetime
 ) -> Iterator[Finding]:
-    """Whether what is written to each table reaches the function."""
-    from projections.aws.clients import client
+    """Whether the writes to each table reach the function, its lag, and which tables are throttled."""
+    from projections.aws.metrics import iterator_age, throttle_events
+    from projections.operations import status
+
+    yield from _streams(there, live, function, stack, now)
+    yield _asked("lag", function, lambda name: status.lag(iterator_age(there.client("cloudwatch"), name, now)), True)
+
+    def throttling(name: str) -> Finding:
+        schemas = live.program.tables
+        tables = {name: schemas[logical].indexes if logical in schemas else () for logical, name in live.names.items()}
+        return status.throttling(throttle_events(there.client("cloudwatch"), tables, now))
+
+    yield _asked("throttling", function, throttling, True)
+
+
+def _streams(there: Deployed, live: Live, function: str | None, stack: str | None, now: datetime) -> Iterator[Finding]:
     from projections.aws.functions import event_source_mappings
     from projections.aws.metrics import stream_counts
     from projections.operations import status
@@ -147,7 +115,7 @@ def _streams(
     if function:
         streams = [table["LatestStreamArn"] for table in tables.values() if table.get("LatestStreamArn")]
         try:
-            mappings = event_source_mappings(client("lambda", region=region), function, streams)
+            mappings = event_source_mappings(there.client("lambda"), function, streams)
         except StoreError as error:
             yield from (status.Finding(subject, status.LOOK, f"not known: {error}") for subject in tables)
             return
@@ -155,62 +123,63 @@ def _streams(
         counts = None
         for one in mappings or ():
             if one.get("EventSourceArn") == table.get("LatestStreamArn"):
-                with suppress(StoreError):  # `lag` says that CloudWatch does not answer
-                    counts = stream_counts(client("cloudwatch", region=region), one["UUID"], table["TableName"], now)
+                with suppress(StoreError):  # `lag` reports that CloudWatch does not answer
+                    counts = stream_counts(there.client("cloudwatch"), one["UUID"], table["TableName"], now)
         yield status.stream(subject, table, mappings, counts, stack)
 
 
-def _known(subject: str, name: str | None, ask: Callable[[], Finding], *, optional: bool = False) -> Finding:
-    """What somebody else tells, if it is known whom to ask; that it does not answer is told, and no reason to stop."""
+def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None) -> Iterator[Finding]:
+    """What waits in the queues and in the bucket."""
+    from projections.operations import status
+
+    def redrive(option: str, name: str | None) -> str:
+        """Return the command that redrives what was found, as it can be copied."""
+        return f"`projections redrive --stack {stack}`" if stack else f"`projections redrive --{option} {name}`"
+
+    quarantine = there.quarantine(sources.quarantine)
+    dead_letters = there.name(sources.dead_letters, "TaskDeadLettersUrl")
+    correct = f"Correct the items or the rule it names, then run {redrive('quarantine', quarantine)}."
+    look = f"Read the worker's log for the reason, then run {redrive('dead-letters', dead_letters)}."
+    for subject, url, words in (
+        ("quarantine", quarantine, ("record", "that a rule could not use", correct)),
+        ("tasks", there.task_queue(sources.queue), ("task", "for the worker", "")),
+        ("dead letters", dead_letters, ("task", "that failed ten times", look)),
+    ):
+
+        def depth(url: str, subject: str = subject, words: tuple[str, str, str] = words) -> Finding:
+            return status.queue(subject, there.queue(url).depth().total, *words)
+
+        found = _asked(subject, url, depth)
+        yield _quarantine(there, found, live, url) if subject == "quarantine" else found
+
+    def discarded(name: str) -> Finding:
+        number = len(list(islice(there.bucket(name).pending(sources.prefix), _MOST_OBJECTS)))
+        todo = f"Read the function's log for the reason, then run {redrive('bucket', name)}."
+        return status.queue("discarded", number, "batch", "given up", todo, most=number == _MOST_OBJECTS)
+
+    yield _asked("discarded", there.name(sources.bucket, "DiscardedBucketName"), discarded)
+
+
+def _asked(subject: str, name: str | None, ask: Callable[[str], Finding], optional: bool = False) -> Finding:
+    """Return what a service reports of a resource, or that it is not named, or that the service does not answer."""
     from projections.operations.status import LOOK, UNKNOWN, Finding
 
     if not name:
-        return Finding(subject, UNKNOWN, "not looked at: not named, nor --stack")
+        return Finding(subject, UNKNOWN, "not checked: neither this resource nor --stack is named")
     try:
-        return ask()
+        return ask(name)
     except StoreError as error:
         return Finding(subject, UNKNOWN if optional else LOOK, f"not known: {error}")
 
 
-def _lag(function: str | None, region: str | None, now: datetime) -> Finding:
-    from projections.aws.clients import client
-    from projections.aws.metrics import iterator_age
-    from projections.operations import status
-
-    def ask() -> Finding:
-        return status.lag(iterator_age(client("cloudwatch", region=region), function or "", now))
-
-    return _known("lag", function, ask, optional=True)
-
-
-def _throttling(live: Live, region: str | None, now: datetime) -> Finding:
-    from projections.aws.clients import client
-    from projections.aws.metrics import throttle_events
-    from projections.operations import status
-
-    schemas = live.program.tables
-    tables = {name: schemas[logical].indexes if logical in schemas else () for logical, name in live.names.items()}
-    return status.throttling(throttle_events(client("cloudwatch", region=region), tables, now))
-
-
-def _depth(subject: str, url: str | None, region: str | None, words: Sequence[str]) -> Finding:
-    from projections.aws.clients import client
-    from projections.aws.queues import Queue
-    from projections.operations import status
-
-    return status.queue(subject, Queue(client("sqs", region=region), url or "").depth().total, *words)
-
-
-def _quarantine(found: Finding, live: Live, url: str | None, region: str | None) -> Finding:
-    """The finding with what some of the messages are about, and how many were dismissed."""
-    from projections.aws.clients import client
-    from projections.aws.queues import Queue
+def _quarantine(there: Deployed, found: Finding, live: Live, url: str | None) -> Finding:
+    """Return the finding with the causes of some messages, and how many were dismissed."""
     from projections.operations.redrive.dismissal import Quarantined, dismissed
 
     says = found.says
     if found.value and url:
         with suppress(StoreError):
-            messages = Queue(client("sqs", region=region), url).receive(_PEEK_SECONDS, wait=0)
+            messages = there.queue(url).receive(_PEEK_SECONDS, wait=0)
             causes = dict.fromkeys(Quarantined.read(message).cause for message in messages)
             says += "".join(f"; {cause}" for cause in [cause for cause in causes if cause][:_MOST_CAUSES])
     if number := len(dismissed(live.store)):
@@ -218,24 +187,9 @@ def _quarantine(found: Finding, live: Live, url: str | None, region: str | None)
     return replace(found, says=says)
 
 
-def _redrive(stack: str | None, option: str, name: str | None) -> str:
-    """The command that redrives what was found, as it can be copied."""
-    return f"`projections redrive --stack {stack}`" if stack else f"`projections redrive --{option} {name}`"
-
-
-def _discarded(name: str | None, prefix: str, region: str | None, stack: str | None) -> Finding:
-    from projections.aws.buckets import Bucket
-    from projections.aws.clients import client
-    from projections.operations import status
-
-    found = list(islice(Bucket(client("s3", region=region), name or "").pending(prefix), _MOST_OBJECTS))
-    todo = f"Look at the function's log for the reason, then run {_redrive(stack, 'bucket', name)}."
-    return status.queue("discarded", len(found), "batch", "given up", todo, most=len(found) == _MOST_OBJECTS)
-
-
 def _plain(finding: Finding) -> dict[str, Any]:
-    told = {"subject": finding.subject, "level": finding.level, "says": finding.says, "todo": finding.todo or None}
-    return told if finding.value is None else {**told, "value": finding.value}
+    document = {"subject": finding.subject, "level": finding.level, "says": finding.says, "todo": finding.todo or None}
+    return document if finding.value is None else {**document, "value": finding.value}
 
 
 def _print(findings: Sequence[Finding]) -> None:
@@ -248,6 +202,6 @@ def _print(findings: Sequence[Finding]) -> None:
         sign, style = signs.get(finding.level, ("?", "dim"))
         says = styled("[dim]{}[/]", finding.says) if finding.level == status.UNKNOWN else finding.says
         subject = finding.subject.ljust(width)
-        out.print(styled("[{}]{:<5}[/][bold]{}[/]  {}", style, sign, subject, says), soft_wrap=True)
+        out.print(styled("[{}]{:<5}[/][bold]{}[/]  {}", style, sign, subject, says))
         if finding.todo and (following is None or following.todo != finding.todo):
-            out.print(f"{'':<{width + 7}}{finding.todo}", soft_wrap=True)
+            out.print(f"{'':<{width + 7}}{finding.todo}")

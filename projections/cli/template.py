@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from projections.cli.options import SHIPPED, as_json, document_of, find_rules, rules_argument
+from projections.cli.options import (
+    SHIPPED,
+    as_json,
+    find_rules,
+    output_option,
+    program_of,
+    rules_argument,
+    write_output,
+)
 from projections.errors import UsageError
 from projections.terminal import json_text, print_text
 
@@ -35,7 +43,7 @@ __all__ = ["command"]
     help="manifest: the same as JSON, for CDK, Terraform and SST; manifest-schema: its JSON Schema.",
 )
 @as_json
-@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write to this file.")
+@output_option
 def command(
     file: str | None,
     rules: str | None,
@@ -57,23 +65,18 @@ def command(
       RULES=rules.yaml sam build && sam deploy --guided
     """
     if gradual and (as_json or form != "sam"):
-        raise UsageError("--gradual is an option of the SAM template: omit it, or --format and --json")
+        raise UsageError("--gradual applies to the SAM template only. Omit it, or omit --format and --json")
     if form == "manifest-schema":
         text = _schema()
     else:
         from projections.deploy.needs import Deployment
-        from projections.language.program import Program
 
-        path = find_rules(file, rules)
-        deployment = Deployment(_shown(path), Program.from_document(document_of(path)), existing, gradual)
+        deployment = Deployment(_shown(find_rules(file, rules)), program_of(file, rules), existing, gradual)
         text = _manifest(deployment) if as_json or form == "manifest" else _sam(deployment)
     if output is None:
         print_text(text)
         return
-    try:
-        Path(output).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{output}: cannot be written: {error.strerror}") from None
+    write_output(output, text)
 
 
 def _sam(deployment: Deployment) -> str:
@@ -95,7 +98,7 @@ def _schema() -> str:
 
 
 def _shown(path: Path) -> str:
-    """The rule file as a template's header names it: the same wherever the command is called, if it ships with us."""
+    """Return the rule file as a template's header names it: for a bundled file, the same in every working directory."""
     if path.resolve().is_relative_to(SHIPPED.resolve()):
         return path.resolve().relative_to(SHIPPED.parents[1].resolve()).as_posix()
     return Path(os.path.relpath(path)).as_posix() if path.resolve().is_relative_to(Path.cwd()) else path.as_posix()

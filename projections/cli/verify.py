@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import click
 
-from projections.aws.connection import connect
-from projections.cli.options import as_json, live_options
-from projections.cli.stack import deployed, stack_option
+from projections.cli.options import Tables, as_json, stack_options
+from projections.cli.stack import deployed
 from projections.errors import UsageError
 
 __all__ = ["command"]
 
 
 @click.command("verify")
-@live_options
-@stack_option
+@stack_options
 @as_json
 @click.option("--rule", "only", multiple=True, metavar="NAME", help="Verify only this rule; repeatable.")
 @click.option("--sample", metavar="PERCENT", help="Read only this share of the tables, such as 1%.")
@@ -41,12 +39,7 @@ __all__ = ["command"]
     help="Maximum differences to print for each rule; --json has all.",
 )
 def command(
-    rules: str | None,
-    tables: tuple[str, ...],
-    ledger: str | None,
-    endpoint_url: str | None,
-    region: str | None,
-    stack: str | None,
+    given: Tables,
     as_json: bool,
     only: tuple[str, ...],
     sample: str | None,
@@ -85,40 +78,36 @@ def command(
 
     share = _share(sample)
     if allow_delete and not repair:
-        raise UsageError("--allow-delete is for --repair; verification alone changes nothing")
-    names = deployed(stack, region)
-    document = names.document(rules, writes=repair)
-    live = connect(
-        document,
-        names.tables(tables, document),
-        names.ledger(ledger),
-        endpoint_url,
-        region,
-        threads=4 * segments,
-        without_ledger=True,
-    )
+        raise UsageError("--allow-delete has no effect without --repair. Add --repair, or omit it")
+    there = deployed(given)
+    live = there.connect(there.document(writes=repair), threads=4 * segments, without_ledger=True)
     snapshot = Registry(live.program, live.store).read() if "ledger" in live.names else None
     scope = Scope(live.program, snapshot, only)
     if repair and scope.offline:
-        raise UsageError("there is nothing to repair yet: deploy these rules, or run `projections backfill`")
-    with Scratch() as scratch, Progress(live, quiet=as_json) as progress:
+        raise UsageError(
+            "there is no ledger, so there is nothing to repair. Deploy these rules, or run `projections backfill`"
+        )
+    progress = Progress(live, quiet=as_json)
+    with Scratch() as scratch, progress.bar:
         run = at_once(3 * segments)
-        one = Verification(scope, live.store, scratch, threads=segments, patience=patience, run=run, told=progress.told)
+        one = Verification(
+            scope, live.store, scratch, threads=segments, patience=patience, run=run, told=progress.reading
+        )
         if share is None:
             one.all()
         else:
             one.sample(share)
         found = one.suspects.count()
-        mended, withheld = None, list[str]()
+        repaired, withheld = None, list[str]()
         if repair:
-            mended, withheld = repair_found(one, live.store, allow_delete=allow_delete, threads=segments, run=run)
-        progress.end()
+            repaired, withheld = repair_found(one, live.store, allow_delete=allow_delete, threads=segments, run=run)
+        progress.bar.end()
         if as_json:
-            print_json(one, mended, withheld, share)
+            print_json(one, repaired, withheld, share)
         else:
-            print_table(one, mended, withheld, share, found, show)
+            print_table(one, repaired, withheld, share, found, show)
         left = one.suspects.count()
-        return int(bool(left or (mended is not None and (mended.failed or mended.rejected))))
+        return int(bool(left or (repaired is not None and (repaired.failed or repaired.rejected))))
 
 
 def _share(text: str | None) -> float | None:
@@ -129,5 +118,5 @@ def _share(text: str | None) -> float | None:
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
-        raise UsageError(f"--sample {text}: a share between 0 and 100 percent, as 1%")
+        raise UsageError(f"--sample {text}: expected a percentage above 0 and up to 100, such as 1%")
     return share

@@ -114,12 +114,12 @@ def test_a_command_that_dies_before_the_deletion_loses_neither_record_nor_messag
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--because", "x"], "--because goes with --dismiss"),
+        (["--because", "x"], "--because requires --dismiss"),
         (["--dismiss", "lieks"], "The rules are author, likes, postById"),
         (["--dismiss", "PK=USER#c"], "is no key"),
         (["--dismiss", "likes", "--because", " "], "--because is empty"),
-        (["--dismiss", "likes", "--list"], "one of them at a time"),
-        (["--dismiss", "likes", "--bucket", "b"], "Leave out the rest"),
+        (["--dismiss", "likes", "--list"], "cannot be combined"),
+        (["--dismiss", "likes", "--bucket", "b"], "Omit one of them"),
     ],
 )
 def test_what_is_named_wrongly_is_refused_with_the_way_out(place: Place, arguments: list[str], message: str) -> None:

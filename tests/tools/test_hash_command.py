@@ -65,7 +65,7 @@ def test_a_hash_that_nothing_has(redacted: Place) -> None:
     code, out, _ = redacted.say("hash", nothing)
     assert (code, out) == (
         1,
-        f"{nothing}: no item of the tables, nothing in the ledger, and no quarantined message has this hash\n",
+        f"{nothing}: no item of the tables, of the ledger or of the quarantine has a key with this hash\n",
     )
     code, _, err = redacted.say("explain", "--item", nothing)
     assert (code, "no item of the tables" in err) == (2, True)

@@ -148,11 +148,11 @@ def test_a_stack_says_what_is_not_named(place: Place) -> None:
     assert "stack none: " in place.say("redrive", "--stack", "none")[2]
     other = f"{name}-other"
     client("cloudformation").create_stack(StackName=other, TemplateBody="Resources: {Q: {Type: AWS::SQS::Queue}}")
-    assert "no deployment of projections" in place.say("redrive", "--stack", other)[2]
+    assert "so projections did not create it" in place.say("redrive", "--stack", other)[2]
 
 
 def test_with_nothing_to_redrive_it_says_what_to_name(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("QUARANTINE_QUEUE_URL")
     code, _, err = place.say("redrive")
     assert code == 2
-    assert "what is to be redriven? Name --quarantine URL" in err
+    assert "nothing to redrive: pass --quarantine URL" in err

@@ -12,6 +12,7 @@ from place import MENDED, Place
 
 from projections.aws.clients import client
 from projections.cli import status as status_module
+from projections.cli.options import Tables
 from projections.cli.stack import Deployed
 
 
@@ -260,8 +261,8 @@ def test_an_audit_that_never_ran_is_missed_after_its_time(place: Place, monkeypa
     assert finding(place.run("status", "--stack", name)[1], "audit")["says"] == "has not run yet (rate(1 hour))"
     described = status_module.deployed
 
-    def long_ago(stack: str | None, region: str | None) -> Deployed:
-        found = described(stack, region)
+    def long_ago(given: Tables) -> Deployed:
+        found = described(given)
         assert found.stack is not None
         found.stack = replace(found.stack, created=found.stack.created - timedelta(days=3))
         return found

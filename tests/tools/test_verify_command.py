@@ -80,7 +80,7 @@ def test_drift_is_told_repaired_and_gone(call: Any) -> None:
     assert code == 1
     assert found == {("value", "main|POST#1|INFO"), ("entry extra", "main|POST#2|INFO")}
     code, out, _ = call("verify", "--patience", "0", "--repair")
-    assert (code, "2 were wrong, 0 are left" in out) == (0, True)
+    assert (code, "2 differences found, 0 left." in out) == (0, True)
     assert call("verify", "--patience", "0")[0] == 0
     item = call.dynamodb.get_item(TableName="verify-app", Key={"PK": {"S": "POST#2"}, "SK": {"S": "INFO"}})["Item"]
     assert (item["likeCount"], item["best"]) == ({"N": "2"}, {"N": "1"})
@@ -141,6 +141,6 @@ def test_json_has_the_sides_of_each_difference(call: Any) -> None:
 
 
 @pytest.mark.parametrize("share", ["0", "a tenth", "101%"])
-def test_a_share_that_is_none_is_refused(call: Any, share: str) -> None:
+def test_an_invalid_percentage_is_rejected(call: Any, share: str) -> None:
     code, _, err = call("verify", "--sample", share)
-    assert (code, "a share between 0 and 100 percent" in err) == (2, True)
+    assert (code, "expected a percentage above 0 and up to 100" in err) == (2, True)

@@ -1,17 +1,17 @@
-"""What `verify` prints: differences rule by rule for people, all of them for programs."""
+"""What `verify` prints: differences by rule, or all of them as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from itertools import groupby, islice
+from typing import TYPE_CHECKING
 
-from projections.language.keys import decode_key
+from projections.cli.printing.progress import Bar
+from projections.inspect.explain.words import encoded_words, json_words
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, REPAIRS, SOURCE, Drift
-from projections.terminal import console, json_text, print_grid, print_line, print_text, styled
+from projections.terminal import console, count, json_text, print_grid, print_line, print_text, styled
 
 if TYPE_CHECKING:
     from projections.aws.connection import Live
@@ -20,62 +20,34 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress", "difference", "print_json", "print_table"]
 
-_LONGEST = 70
-
 
 class Progress:
-    """How far it is, on standard error: a line that moves on a terminal, a line for each step elsewhere."""
+    """Shows the progress on standard error: a moving line on a terminal, otherwise a line for each step."""
 
     def __init__(self, live: Live, *, quiet: bool) -> None:
         self._sizes = live.sizes
         self._quiet = quiet
-        self._said: set[str] = set()
+        self._begun: set[str] = set()
         self._read: Counter[str] = Counter()
-        self._bar: Any = None
-        self._task: Any = None
+        self.bar = Bar("", quiet=quiet)
 
-    def __enter__(self) -> Self:
-        from rich.progress import Progress as Bar
-        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        out = console(stderr=True)
-        if out.is_terminal and not self._quiet:
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-            self._bar = Bar(*columns, console=out, transient=True)
-            self._bar.start()
-            self._task = self._bar.add_task("")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()
-
-    def told(self, what: str, items: int) -> None:
-        """A page of a table was read, or, without items, something else begins."""
+    def reading(self, what: str, items: int) -> None:
+        """A page of the table `what` was read; without items, `what` is the next step."""
         self._read[what] += items
-        text = f"reading: {', '.join(f'{self._of(table)} of {table}' for table in self._read if self._read[table])}"
-        if not items:
-            text = f"{what} …"
-        if self._bar is not None:
-            self._bar.update(self._task, description=text)
-        elif not self._quiet and what not in self._said:
-            self._said.add(what)
-            print_line(f"reading {what} …" if items else text, err=True)
+        if self.bar.shown:
+            tables = ", ".join(f"{self._of(table)} of {table}" for table in self._read if self._read[table])
+            self.bar.update(f"reading: {tables}" if items else f"{what} …")
+        elif not self._quiet and what not in self._begun:
+            self._begun.add(what)
+            print_line(f"reading {what} …" if items else f"{what} …", err=True)
 
     def _of(self, table: str) -> str:
         size = self._sizes.get(table, 0)
         return f"{self._read[table]:,}" + (f" (of about {size:,})" if size >= self._read[table] > 0 else "")
 
-    def end(self) -> None:
-        """Nothing moves any more."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
 
-
-def print_json(one: Verification, mended: Repair | None, withheld: Sequence[str], share: float | None) -> None:
-    """One object, written as it comes: there may be more drift than fits into memory."""
+def print_json(one: Verification, repair: Repair | None, withheld: Sequence[str], share: float | None) -> None:
+    """Print one object piece by piece, because there may be more drift than fits into memory."""
     for name, drifts in (("drift", one.drifts()), ("busy", one.busy()), ("leftOver", one.left_over())):
         print_text(("{" if name == "drift" else "") + f'"{name}": [\n')
         before = ""
@@ -90,18 +62,18 @@ def print_json(one: Verification, mended: Repair | None, withheld: Sequence[str]
         "ledger": not one.scope.offline,
         "comparedSources": one.compares_sources,
         "takenAsGiven": one.scope.keeping,
-        "repaired": dict(mended.counts) if mended is not None else None,
-        "failed": mended.failed if mended is not None else {},
-        "rejected": mended.rejected if mended is not None else {},
+        "repaired": dict(repair.counts) if repair is not None else None,
+        "failed": repair.failed if repair is not None else {},
+        "rejected": repair.rejected if repair is not None else {},
         "withheld": withheld,
     }
     print_text(json_text(rest)[1:])
 
 
 def print_table(
-    one: Verification, mended: Repair | None, withheld: Sequence[str], share: float | None, found: int, most: int
+    one: Verification, repair: Repair | None, withheld: Sequence[str], share: float | None, found: int, most: int
 ) -> None:
-    """Differences rule by rule, as many of each as asked for; then what else there is to know."""
+    """Print the first `most` differences of each rule, a summary by kind, and notes."""
     out = console()
     kinds: Counter[str] = Counter()
     several = len(one.scope.program.tables) > 1
@@ -115,29 +87,26 @@ def print_table(
             else:
                 more += 1
         state = "not deployed" if one.scope.offline else one.scope.states.get(rule, "gone")
-        out.print(
-            styled("[bold cyan]{}[/] [dim]({})[/]", rule, state) if rule else styled("[bold cyan]all rules[/]"),
-            soft_wrap=True,
-        )
+        out.print(styled("[bold cyan]{}[/] [dim]({})[/]", rule, state) if rule else styled("[bold cyan]all rules[/]"))
         if more:
             rows.append([("…", ""), (f"and {more:,} more: --show, or --json for all", "dim")])
         print_grid(out, rows)
-    for kind, count in kinds.most_common():
-        print_line(f"{count:>7,} × {kind}: {KINDS[kind]}. --repair {REPAIRS[kind]}.")
-    for line in [*_notes(one, mended, share), *_busy(one), *_left_over(one)]:
+    for kind, number in kinds.most_common():
+        print_line(f"{number:>7,} × {kind}: {KINDS[kind]}. --repair {REPAIRS[kind]}.")
+    for line in [*_notes(one, repair, share), *_busy(one), *_left_over(one)]:
         print_line(line)
     if withheld:
         shown = ", ".join(_key(text, several) for text in withheld)
         print_line(f"Not deleted without --allow-delete: {shown}.")
-    read = ", ".join(f"{count:,} of {table}" for table, count in sorted(one.counts.items()))
+    read = ", ".join(f"{number:,} of {table}" for table, number in sorted(one.counts.items()))
     left = one.suspects.count()
-    if mended is not None:
-        said = f"{found:,} {'was' if found == 1 else 'were'} wrong, {left:,} {'is' if left == 1 else 'are'} left."
+    if repair is not None:
+        text = f"{count(found, 'difference')} found, {left:,} left."
     elif left:
-        said = f"{left:,} {'difference' if left == 1 else 'differences'}."
+        text = f"{count(left, 'difference')}."
     else:
-        said = "✓ No drift."
-    print_line(f"{said} Items read: {read or 'none'}.")
+        text = "✓ No drift."
+    print_line(f"{text} Items read: {read or 'none'}.")
 
 
 def _row(drift: Drift, several: bool) -> list[tuple[str, str]]:
@@ -153,91 +122,84 @@ def _row(drift: Drift, several: bool) -> list[tuple[str, str]]:
 
 
 def difference(drift: Drift) -> str:
-    """What is wrong in one line: the value of each side, what it should be if that is known, and which sides are wrong."""
+    """Return a drift in one line: the value of each side, the expected value if it is known, and which sides are wrong."""
     if drift.kind == "rebuilding":
-        return "nothing is published until it is ended: --repair"
+        return "nothing is published until the rebuild is complete: run --repair"
     if drift.kind == "error":
-        return f"{drift.actual}; correct the item, or report this"
+        return f"{drift.actual}. Correct the item, or report this"
     if drift.kind == LEFT_OVER:
-        return f"left over: {_value(drift.actual)}"
+        return f"left over: {json_words(drift.actual)}"
     if drift.kind == "occupied":
-        return f"an item of another kind is there: {_value(drift.actual)}"
+        return f"an item of another kind is there: {json_words(drift.actual)}"
     if drift.kind == "copy extra" and drift.wrong is None:
-        return "its guard names no item that it is a copy of; other source items not compared"
+        return "no item has such a copy by its guard; other source items were not compared"
     sides = {side: value for side, value in drift.sides.items() if side != SOURCE}
     first = next(iter(sides))
     if drift.wrong == (first,) and (SOURCE in drift.sides or GROUP not in drift.sides):
-        return f"is {_value(drift.actual)}, should be {_value(drift.sides.get(SOURCE, drift.expected))}"
-    said = ", ".join(f"{_SIDES[side]}: {_value(value)}" for side, value in sides.items())
+        return f"is {json_words(drift.actual)}, should be {json_words(drift.sides.get(SOURCE, drift.expected))}"
+    text = ", ".join(f"{_SIDES[side]}: {json_words(value)}" for side, value in sides.items())
     if drift.wrong is None:
-        return f"{said}; source items not compared"
-    should = f", should be {_value(drift.expected)}" if SOURCE in drift.sides else ""
+        return f"{text}; source items not compared"
+    should = f", should be {json_words(drift.expected)}" if SOURCE in drift.sides else ""
     are = "is" if len(drift.wrong) == 1 else "are"
-    return f"{said}{should} ({' and '.join(drift.wrong)} {are} wrong)"
+    return f"{text}{should} ({' and '.join(drift.wrong)} {are} wrong)"
 
 
 _SIDES = {ITEM: "item", GROUP: "group", ENTRY: "entries"}
 
 
 def _key(text: str, several: bool) -> str:
-    try:
-        table, *parts = decode_key(text)
-    except ValueError:
-        return text
-    return (f"{table}: " if several else "") + " · ".join(part for part in parts if part is not None)
+    """Return an encoded key as people read it, with its table if there are several."""
+    return (f"{text.partition('|')[0]}: " if several and "|" in text else "") + encoded_words(text)
 
 
-def _value(value: Any) -> str:
-    if value is None:
-        return "absent"
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+def _busy(one: Verification) -> Iterator[str]:
+    yield from _first(
+        one,
+        one.busy(),
+        "Not decided, because the values kept changing during the check (--repair refreshes them, which is safe):",
+    )
 
 
-def _busy(one: Verification, most: int = 10) -> Iterator[str]:
-    drifts = list(_first(one.busy(), most + 1))
-    if not drifts:
-        return
-    yield "Could not be told, because it kept changing (--repair puts it right safely, right or not):"
-    for drift in drifts[:most]:
-        yield f"  {drift.rule}  {_key(drift.target, len(one.scope.program.tables) > 1)}"
-    if len(drifts) > most:
-        yield "  …"
+def _left_over(one: Verification) -> Iterator[str]:
+    yield from _first(
+        one, one.left_over(), f"Not counted as drift: {KINDS[LEFT_OVER]}. --repair {REPAIRS[LEFT_OVER]}.", values=True
+    )
 
 
-def _left_over(one: Verification, most: int = 10) -> Iterator[str]:
-    drifts = list(_first(one.left_over(), most + 1))
-    if not drifts:
-        return
-    yield f"Not counted as drift: {KINDS[LEFT_OVER]}. --repair {REPAIRS[LEFT_OVER]}."
-    for drift in drifts[:most]:
-        yield f"  {drift.rule}  {_key(drift.target, len(one.scope.program.tables) > 1)}  {_value(drift.actual)}"
-    if len(drifts) > most:
-        yield "  …"
+def _first(
+    one: Verification, drifts: Iterator[Drift], title: str, most: int = 10, values: bool = False
+) -> Iterator[str]:
+    """Yield a title and the first few of some drifts; nothing if there are none."""
+    several = len(one.scope.program.tables) > 1
+    for number, drift in enumerate(islice(drifts, most + 1)):
+        if number == 0:
+            yield title
+        if number == most:
+            yield "  …"
+        else:
+            value = f"  {json_words(drift.actual)}" if values else ""
+            yield f"  {drift.rule}  {_key(drift.target, several)}{value}"
 
 
-def _first(drifts: Iterator[Drift], most: int) -> Iterator[Drift]:
-    for _, drift in zip(range(most), drifts, strict=False):
-        yield drift
-
-
-def _notes(one: Verification, mended: Repair | None, share: float | None) -> Iterator[str]:
+def _notes(one: Verification, repair: Repair | None, share: float | None) -> Iterator[str]:
     scope = one.scope
     if scope.offline:
-        yield "There is no ledger yet: the tables were compared with what the rules would make of them."
+        yield "There is no ledger yet: the tables were compared with the values that the rules would write."
     for name in scope.filling:
-        yield f"{name} is filling: it publishes nothing until its backfill is complete, so only its sums were compared."
+        yield f"{name} is filling: it publishes nothing until its backfill is complete, so only its groups were compared."
     shadows = [name for name, state in scope.states.items() if state == "shadow" and not scope.offline]
     if shadows:
-        yield f"In the shadow, compared with what is there: {', '.join(shadows)}."
+        yield f"In shadow mode, compared with the values of the application: {', '.join(shadows)}."
     if scope.keeping and share is None:
-        yield f"What has settled (expired: keep) is taken as given, no item tells it any more: {', '.join(scope.keeping)}."
+        names = ", ".join(scope.keeping)
+        yield f"Contributions of expired items (expired: keep) cannot be checked, and are taken as correct: {names}."
     if share is not None and scope.grouped:
         yield (
-            "Items were compared with their groups in the ledger, but groups not with all source items: where an item and "
-            "its group differ, either may be wrong. --repair first compares these groups with all entries."
+            "Items were compared with their groups in the ledger, but groups were not compared with all source items: where "
+            "an item and its group differ, either may be wrong. --repair first compares these groups with all entries."
         )
-    if mended is not None:
-        for why, reasons in (("not repaired", mended.failed), ("cannot be stored", mended.rejected)):
+    if repair is not None:
+        for why, reasons in (("not repaired", repair.failed), ("cannot be stored", repair.rejected)):
             for key, reason in reasons.items():
                 yield f"{why}: {key}: {reason}"

@@ -33,6 +33,7 @@ __all__ = [
     "encoded_words",
     "failing",
     "group_version",
+    "json_words",
     "key_words",
     "short",
     "stream_version",
@@ -62,11 +63,14 @@ def short(text: str, most: int = _LONGEST) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def json_words(value: Any, most: int = _LONGEST, *, absent: str = "absent") -> str:
+    """Return a plain value as JSON of limited length, or `absent` for None."""
+    return absent if value is None else short(json.dumps(value, ensure_ascii=False), most)
+
+
 def value_words(value: Value | None, most: int = _LONGEST) -> str:
-    """An attribute value as JSON, cut; `nothing` where there is none."""
-    if value is None:
-        return "nothing"
-    return short(json.dumps(plain(value), ensure_ascii=False), most)
+    """Return an attribute value as JSON of limited length, or `nothing` for None."""
+    return json_words(None if value is None else plain(value), most, absent="nothing")
 
 
 def stream_version(version: str) -> dict[str, str] | None:

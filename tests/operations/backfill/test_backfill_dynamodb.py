@@ -106,7 +106,7 @@ def test_a_backfill_that_is_killed_goes_on_by_the_same_command(
     assert tables.wrong(), "it was killed too late"
     with tables.begun(*options) as process:
         out, said = process.communicate(timeout=90)
-    assert (process.returncode, f"backfill {run} goes on" in said) == (0, True), out + said
+    assert (process.returncode, f"backfill {run} continues" in said) == (0, True), out + said
     assert tables.wrong() == []
 
 
