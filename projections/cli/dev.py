@@ -60,33 +60,33 @@ def command(
       projections dev --rules rules.yaml --table app --endpoint-url http://localhost:8000 --create
     """
     from projections.aws.clients import client
-    from projections.cli.printing.dev import Teller
-    from projections.dev.place import prepare
+    from projections.cli.printing.dev import Printer
     from projections.dev.rules_file import RulesFile
     from projections.dev.session import Options, Session
+    from projections.dev.target import prepare
     from projections.language.program import Program
 
     file = RulesFile(find_rules(given.rules))
-    document = document_of(file.path)
-    place = prepare(
-        document,
+    program = Program.from_document(document_of(file.path))
+    target = prepare(
+        program,
         tables=given.tables,
         ledger=given.ledger,
         endpoint_url=given.endpoint_url,
         region=given.region,
         aws=aws,
         create=create,
-        ask=_ask,
+        confirm=_confirm,
     )
-    teller = Teller(as_json=as_json, guard_prefix=document["guard_prefix"])
-    for what in place.made:
-        teller.note(f"created {what}", "created", what=what)
+    printer = Printer(as_json=as_json, guard_prefix=program.guard_prefix)
+    for what in target.created:
+        printer.note(f"created {what}", "created", what=what)
     session = Session(
-        place,
+        target,
         file,
-        Program.from_document(document),
+        program,
         client("dynamodbstreams", given.endpoint_url, region=given.region),
-        teller,
+        printer,
         Options(
             latest=(start or ("start" if until_idle else "now")) == "now",
             until_idle=until_idle,
@@ -96,7 +96,7 @@ def command(
     )
 
     def stop(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.default_int_handler)  # a second one does not wait
+        signal.signal(number, signal.default_int_handler)  # a second signal stops at once
         session.stop()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -108,6 +108,6 @@ def command(
     return 1 if until_idle and (session.totals.quarantined or session.totals.given_up) else 0
 
 
-def _ask(question: str) -> bool:
+def _confirm(question: str) -> bool:
     """Return the answer at the terminal, or no without a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty() and click.confirm(question, default=True)

@@ -144,8 +144,7 @@ def _print_proposal(proposal: Proposal, reading: Reading) -> None:
     whole = "all" if proposal.complete else "a sample"
     out.print(
         f"Read {count(proposal.sampled, 'item')} ({whole}): {reading.units:g} read units in "
-        f"{count(reading.requests, 'request')}. Nothing was written to the table.",
-        soft_wrap=True,
+        f"{count(reading.requests, 'request')}. Nothing was written to the table."
     )
     out.print()
     if not proposal.recognised:
@@ -155,14 +154,14 @@ def _print_proposal(proposal: Proposal, reading: Reading) -> None:
     for entity in proposal.entities:
         key = " · ".join(entity.key.values())
         match = f" where {entity.match[0]} is {entity.match[1]}" if entity.match else ""
-        out.print(styled("[bold cyan]{}[/]  {}  [dim]{:,}[/]", entity.name, key + match, entity.items), soft_wrap=True)
+        out.print(styled("[bold cyan]{}[/]  {}  [dim]{:,}[/]", entity.name, key + match, entity.items))
     for unknown in proposal.unknown:
         key = " · ".join(unknown.key.values())
-        out.print(styled("[yellow]?[/]  {}  [dim]{:,}: {}[/]", key, unknown.items, unknown.why), soft_wrap=True)
+        out.print(styled("[yellow]?[/]  {}  [dim]{:,}: {}[/]", key, unknown.items, unknown.why))
     out.print()
     for rule in proposal.rules:
         mark = styled("[yellow]possible[/]") if rule.doubt else styled("[green]shadow[/]  ")
-        out.print(styled("{}  [bold]{}[/]  {}", mark, rule.name, rule.evidence), soft_wrap=True)
+        out.print(styled("{}  [bold]{}[/]  {}", mark, rule.name, rule.evidence))
     if proposal.rules:
         out.print()
 

@@ -1,1 +1,1 @@
-"""The local loop: a table's stream is followed, and what is deployed does its work in this process, seen line by line."""
+"""Rules on a live stream: the deployed functions in this process, with reports of each record and each write."""

@@ -1,25 +1,55 @@
-"""What came of a delivery and of a session, and who is told of it."""
+"""What a delivery and a session did, and the interface of what reports it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from projections.dev.watched import Written
 from projections.engine.rejections import Rejected
-from projections.engine.store import ItemKey
+from projections.engine.store import ItemKey, Value
 from projections.inspect.diff.difference import Difference
 from projections.inspect.explain.records import RecordTold
 from projections.language.findings import Finding
+from projections.language.program import Program
+from projections.language.values import changed_attributes
 from projections.terminal import count
 
-__all__ = ["Delivery", "Teller", "Totals"]
+__all__ = ["Delivery", "Reporter", "Totals", "Written", "is_own"]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A write to an item of the application's tables. `set` and `removed` are without guards."""
+
+    key: ItemKey
+    rules: tuple[str, ...]
+    set: Mapping[str, Value]
+    removed: tuple[str, ...]
+    deleted: bool
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What a batch of records, or a task, did. `writes` counts those to the application's tables, of which `written` has
+    the first; `needless` counts writes whose condition did not hold. `own`: which records show our own writes.
+    """
+
+    records: Sequence[RecordTold] = ()
+    own: Sequence[bool] = ()
+    written: list[Written] = field(default_factory=list)
+    writes: int = 0
+    rejected: Sequence[Rejected] = ()
+    needless: int = 0
+    ledger_writes: int = 0
+    write_units: float = 0.0
+    read_units: float = 0.0
+    failed: str | None = None
 
 
 @dataclass(slots=True)
 class Totals:
-    """Of a session. Units are as the endpoint reports them."""
+    """The sums of a session. Units are as the endpoint reports them."""
 
     records: int = 0
     own: int = 0
@@ -32,13 +62,11 @@ class Totals:
     retries: int = 0
 
     def add(self, delivery: Delivery) -> None:
-        """All but the records, which are counted once however often they are delivered."""
+        """Add a delivery, without its records: they are counted once, however often they are delivered."""
         self.own += sum(delivery.own)
-        self.writes += delivery.writes
-        self.ledger_writes += delivery.ledger_writes
-        self.write_units += delivery.write_units
-        self.read_units += delivery.read_units
         self.quarantined += len(delivery.rejected)
+        for name in ("writes", "ledger_writes", "write_units", "read_units"):
+            setattr(self, name, getattr(self, name) + getattr(delivery, name))
 
     def words(self) -> str:
         own = f" ({self.own} of our own writes)" if self.own else ""
@@ -48,24 +76,8 @@ class Totals:
         )
 
 
-@dataclass(slots=True)
-class Delivery:
-    """What came of a batch of records, or of a task: all that is to be told of it."""
-
-    records: Sequence[RecordTold] = ()
-    written: Sequence[Written] = ()
-    writes: int = 0
-    rejected: Sequence[Rejected] = ()
-    needless: int = 0
-    ledger_writes: int = 0
-    write_units: float = 0.0
-    read_units: float = 0.0
-    failed: str | None = None
-    own: Sequence[bool] = field(default_factory=tuple)
-
-
-class Teller(Protocol):
-    """Who is told what happens."""
+class Reporter(Protocol):
+    """Reports what happens."""
 
     def note(self, text: str, event: str, **fields: Any) -> None: ...
 
@@ -84,3 +96,23 @@ class Teller(Protocol):
     def refused(self, reason: str) -> None: ...
 
     def changed(self, difference: Difference, name: str) -> None: ...
+
+
+def is_own(program: Program, told: RecordTold) -> bool:
+    """Return whether a record shows a write of ours: rules created the item, or only derived values changed and no rule
+    corrects them.
+    """
+    record = told.record
+    if record is None or told.entity is None:
+        return False
+    changed = changed_attributes(record.old, record.new)
+    guarded = any(name.startswith(program.guard_prefix) for name in changed)
+    owned = program.entities[told.entity].owned_by_rules
+    if owned and guarded and record.old is None:
+        return True  # even if other rules correct it, because they add attributes
+    if any(rule.effect == "heals" for rule in told.rules):
+        return False
+    if owned and guarded:
+        return True
+    derived = program.derived_attributes(told.entity)
+    return bool(changed) and all(name in derived or name.startswith(program.guard_prefix) for name in changed)

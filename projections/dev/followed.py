@@ -1,4 +1,4 @@
-"""One table's stream, followed: its shards as the event source mapping finds them, filled from the endpoint."""
+"""The stream of one table: reads its shards from the endpoint, and forms batches as the event source mapping does."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from projections.local.event_source import Batch, Discard, Mapping, Settings, Sh
 __all__ = ["Followed"]
 
 WAITING = 2000
-"""Records of a shard that may wait for delivery; more are read when these are done."""
+"""Records of a shard that may wait for delivery. More are read when these are processed."""
 
 FEW = 25
-"""As long as no more wait, records are delivered one by one, so that each can be told with what it cost."""
+"""While no more records wait, they are delivered one by one, so that the cost of each can be reported."""
 
 RETRIES = 4
-"""Of a batch on which the function raises. One that it reports as failed will succeed some day, and is tried until then."""
+"""Of a batch on which the function raises. A batch that it reports as failed is retried without limit."""
 
 
 class Followed:
-    """Reads what the stream says (`discover`, `poll`) and hands out batches (`next_batch`, `finish`).
+    """Reads the stream (`discover`, `poll`) and returns batches (`next_batch`, `finish`).
 
-    With `latest`, what is in the stream when it is first looked at is passed over; shards that appear later are read from
-    their beginning, as children of a split are. `batch_size` None means as few as possible, see FEW.
+    With `latest`, records that are in the stream at first are skipped; shards that appear later, such as children of a
+    split, are read from their beginning. `batch_size` None means as few records as possible, see FEW.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class Followed:
         self._done: dict[str, int] = {}
 
     def discover(self) -> None:
-        """Looks for new shards. Raises Transient, StreamGone, Misconfigured."""
+        """Look for new shards. Raises Transient, StreamGone, Misconfigured."""
         first = not self._known
         self.on, found = self.reader.shards()
         for one in found:
             if one.id in self._known:
                 continue
-            passed_over = first and self._latest
-            if not (passed_over and one.closed):
-                self.reader.begin(one.id, latest=passed_over)
+            skipped = first and self._latest
+            if not (skipped and one.closed):
+                self.reader.begin(one.id, latest=skipped)
                 shard = Shard(one.id, parent=one.parent)
                 self._stream.adopt(shard)
                 self._open[one.id] = shard
@@ -63,11 +63,11 @@ class Followed:
 
     @property
     def ended(self) -> bool:
-        """Whether the stream is off and all of it was delivered."""
+        """Whether the stream is off and all its records were delivered."""
         return not self.on and not self._open and not self._mapping.runnable()
 
     def poll(self) -> bool:
-        """Reads on in every open shard; whether there was anything. Raises as `discover` does."""
+        """Read more records of every open shard. Return whether there were any. Raises as `discover` does."""
         found = ended = False
         for shard in list(self._open.values()):
             if len(shard.records) - self._mapping.checkpoint(shard.id) >= WAITING:
@@ -84,11 +84,11 @@ class Followed:
 
     @property
     def waiting(self) -> int:
-        """Records that were read and are not done with."""
+        """The number of records that were read and are not processed."""
         return sum(len(shard.records) - self._mapping.checkpoint(shard.id) for shard in self._stream.shards.values())
 
     def next_batch(self) -> Batch | None:
-        """What is to be delivered now, to be ended with `finish`; None if there is nothing."""
+        """Return the next batch, to be ended with `finish`, or None."""
         lanes = self._mapping.runnable()
         if not lanes:
             return None
@@ -98,14 +98,14 @@ class Followed:
         return self._mapping.next_batch(lanes[0])
 
     def finish(self, batch: Batch, response: object = None, error: BaseException | None = None) -> None:
-        """How the delivery ended."""
+        """End a delivery with its response or error."""
         retries = RETRIES if error is not None else -1
         self._mapping.settings = replace(self._mapping.settings, max_retries=retries)
         self._mapping.finish(batch, response, error)
         self._release(batch.lane.shard)
 
     def _release(self, shard_id: str) -> None:
-        """Frees the memory of what is done with: a session may last for days. Places count, contents do not."""
+        """Free the memory of processed records: a session may last for days. Their number in the list stays."""
         records = self._stream.shards[shard_id].records
         done = self._mapping.checkpoint(shard_id)
         for place in range(self._done.get(shard_id, 0), done):

@@ -1,4 +1,4 @@
-"""What is deployed, in this process: every delivery and task with what it wrote, refused and cost."""
+"""The deployed functions in this process: each delivery and task with its writes, rejections and cost."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 from projections.aws.connection import LEDGER, Live
 from projections.aws.wiring import THREADS, at_once
-from projections.dev.delivery import Delivery, Totals
-from projections.dev.echo import is_own
+from projections.dev.delivery import Delivery, Totals, is_own
 from projections.dev.watched import WatchedStore
 from projections.engine.processor import OUTDATED, Outcome
 from projections.engine.records import decode
@@ -28,21 +27,17 @@ __all__ = ["Invocation", "Projector"]
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """How a delivery ended, for the mapping, and what is to be told of it."""
+    """The result of a delivery: the response or the error for the event source mapping, and what was done."""
 
     answer: object
     error: Exception | None
     delivery: Delivery
 
-    @property
-    def failed(self) -> bool:
-        return self.delivery.failed is not None
-
 
 class Projector:
-    """The functions under one program, which may be replaced by another (`use`); the task queue stays.
+    """The functions under one program, which `use` replaces; the task queue stays.
 
-    `labels` gives the stream label of each logical table. Totals are added up.
+    `labels` has the stream label of each logical table.
     """
 
     def __init__(self, live: Live, program: Program) -> None:
@@ -57,12 +52,12 @@ class Projector:
         self.use(program, self.store_for(program))
 
     def store_for(self, program: Program) -> WatchedStore:
-        """The tables under these rules."""
+        """Return the tables under these rules."""
         schemas = {**program.tables, LEDGER: LEDGER_SCHEMA}
         return WatchedStore(DynamoDBStore(self._live.client, self._live.names, schemas, self._meter), program)
 
     def use(self, program: Program, store: WatchedStore) -> None:
-        """From now on these rules."""
+        """Work under these rules from now on."""
         self.program, self.store = program, store
         self._functions = Functions(
             program,
@@ -76,8 +71,8 @@ class Projector:
         )
 
     def invoke(self, logical: str, batch: Batch) -> Invocation:
-        """Delivers a batch. Raises Misconfigured where none can succeed, UsageError where other rules are in force."""
-        told = [self._told(logical, record) for record in batch.records] if batch.attempt == 1 else []
+        """Deliver a batch. Raises Misconfigured if no batch can succeed, UsageError if other rules are active."""
+        records = [self._record(logical, record) for record in batch.records] if batch.attempt == 1 else []
         before, self.reason = self.spent(), ""
         answer: dict[str, Any] | None = None
         error: Exception | None = None
@@ -85,58 +80,50 @@ class Projector:
             answer = self._functions.stream(batch.event())
         except Misconfigured:
             raise
-        except Exception as problem:  # to Lambda, too, this is a batch that failed
+        except Exception as problem:  # Lambda treats it as a failed batch, too
             error = problem
             self.reason = str(problem) if isinstance(problem, StoreError) else f"{type(problem).__name__}: {problem}"
         if self.reason == OUTDATED:
-            raise UsageError("other rules were put in force by somebody else; start again with the right ones")
+            raise UsageError("other rules became active on these tables. Start again with the active rules")
         failed = error is not None or bool(answer and answer.get("batchItemFailures"))
-        self.totals.records += len(told)
+        self.totals.records += len(records)
         self.totals.retries += failed
-        return Invocation(answer, error, self.delivery(before, told, self.reason if failed else None))
+        return Invocation(answer, error, self.delivery(before, records, self.reason if failed else None))
 
     def work(self) -> Delivery | None:
-        """Does the tasks that are due; None if none is. Raises Misconfigured; they are then still to be done."""
+        """Do the tasks that are due, or return None. Raises Misconfigured; the tasks are then still in the queue."""
         before = self.spent()
         return self.delivery(before) if self._functions.work() else None
 
     def spent(self) -> tuple[float, float]:
-        """Write and read units so far."""
+        """Return the write and read units so far."""
         return self._meter.write_units, self._meter.read_units
 
     def delivery(
         self,
         before: tuple[float, float],
-        told: Sequence[RecordTold] = (),
+        records: Sequence[RecordTold] = (),
         failed: str | None = None,
         store: WatchedStore | None = None,
     ) -> Delivery:
-        """What was written, refused and spent since; added to the totals."""
-        seen, (writes, reads) = (store or self.store).taken(), self.spent()
-        rejected, self._rejected = self._rejected, []
-        delivery = Delivery(
-            records=told,
-            own=[is_own(self.program, one) for one in told],
-            written=seen.written,
-            writes=seen.writes,
-            rejected=rejected,
-            needless=seen.needless,
-            ledger_writes=seen.ledger,
-            write_units=writes - before[0],
-            read_units=reads - before[1],
-            failed=failed,
-        )
-        self.totals.add(delivery)
-        return delivery
+        """Return what was written, rejected and spent since `before`, and add it to the totals."""
+        found = (store or self.store).taken()
+        writes, reads = self.spent()
+        found.records, found.own = records, [is_own(self.program, one) for one in records]
+        found.rejected, self._rejected = self._rejected, []
+        found.write_units, found.read_units = writes - before[0], reads - before[1]
+        found.failed = failed
+        self.totals.add(found)
+        return found
 
     def reject(self, rejected: Sequence[Rejected]) -> None:
-        """Takes what rules refuse: the quarantine."""
+        """Quarantine records."""
         self._rejected.extend(rejected)
 
     def _observe(self, outcome: Outcome) -> None:
         self.reason = outcome.failed_reason or ""
 
-    def _told(self, logical: str, raw: Mapping[str, Any]) -> RecordTold:
+    def _record(self, logical: str, raw: Mapping[str, Any]) -> RecordTold:
         names = {self._live.names[logical]: logical}
         try:
             decoded = Decoded(raw, decode(raw, names, self.program.tables))

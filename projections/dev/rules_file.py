@@ -1,4 +1,4 @@
-"""The rule file, watched: no notification service, just a look at its time and size now and then."""
+"""The rule file, checked for changes by its time and size."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["RulesFile"]
 
 
 class RulesFile:
-    """Tells when the file has changed and stands still again: editors write in more than one step."""
+    """Reports a change when the file has stayed the same for two looks: editors write in more than one step."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._known = self._seen = self._stamp()
 
     def changed(self) -> bool:
-        """Whether the file is another than at the last time this was true, and as it was at the last look."""
+        """Return whether the file differs from the last reported state, and is the same as at the last call."""
         stamp = self._stamp()
         settled = stamp is not None and stamp == self._seen and stamp != self._known
         self._seen = stamp
@@ -27,5 +27,5 @@ class RulesFile:
         try:
             found = self.path.stat()
         except OSError:
-            return None  # being replaced; it will come back
+            return None  # an editor is replacing it
         return found.st_mtime_ns, found.st_size, found.st_ino

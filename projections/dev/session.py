@@ -1,4 +1,4 @@
-"""The loop itself: read the streams, deliver, do the tasks, look at the rule file; until it is told to stop."""
+"""The loop of a session: read the streams, deliver, do the tasks, reload the rule file, until it is stopped."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from projections.aws.streams import StreamGone, StreamReader
-from projections.dev.delivery import Teller, Totals
+from projections.dev.active_rules import ActiveRules
+from projections.dev.delivery import Reporter, Totals
 from projections.dev.followed import Followed
-from projections.dev.in_force import InForce
-from projections.dev.place import Place, stream_of
 from projections.dev.projector import Projector
 from projections.dev.rules_file import RulesFile
+from projections.dev.target import Target, stream_of
 from projections.engine.records import stream_label
 from projections.errors import Misconfigured, Transient, UsageError
 from projections.language.program import Program
@@ -27,7 +27,7 @@ __all__ = ["Options", "Session"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run. `latest`: what is in the streams already is passed over. `backfill` None: where one is needed."""
+    """How to run. `latest` skips records that are in the streams already. `backfill` None: where one is needed."""
 
     latest: bool = True
     until_idle: bool = False
@@ -36,25 +36,25 @@ class Options:
 
 
 class Session:
-    """One run of the loop. `stop`, from a signal handler, ends it after the delivery under way."""
+    """One run of the loop. `stop`, from a signal handler, ends it after the current delivery."""
 
     def __init__(
-        self, place: Place, file: RulesFile, program: Program, streams: Any, teller: Teller, options: Options
+        self, target: Target, file: RulesFile, program: Program, streams: Any, report: Reporter, options: Options
     ) -> None:
-        self._place = place
+        self._target = target
         self._file = file
         self._streams = streams
-        self._tell = teller
+        self._report = report
         self._options = options
-        self._pace = _AT_EMULATORS if place.emulated else _AT_AWS
+        self._pace = _AT_EMULATORS if target.emulated else _AT_AWS
         self._stopped = threading.Event()
-        self._projector = Projector(place.live, program)
-        self._rules = InForce(place, file, self._projector, teller, options.backfill)
+        self._projector = Projector(target.live, program)
+        self._rules = ActiveRules(target, file, self._projector, report, options.backfill)
         self._followed: dict[str, Followed] = {}
         self._paused: dict[str, float] = {}
         self._failures = 0
         self._lost = False
-        self._told_lost = False
+        self._lost_reported = False
         self._discovered = 0.0
         self._backfill_later = False
 
@@ -63,54 +63,48 @@ class Session:
         return self._projector.totals
 
     def stop(self) -> None:
-        """Raises KeyboardInterrupt in a backfill, which ends it after the pages under way."""
+        """Stop. In a backfill, raises KeyboardInterrupt, which ends it after the current pages."""
         self._stopped.set()
         if self._rules.backfilling:
             raise KeyboardInterrupt
 
     def run(self) -> None:
-        """Until it is stopped or, if that was asked for, idle. Raises Misconfigured and UsageError if it cannot go on."""
+        """Run until stopped or, with `until_idle`, idle. Raises Misconfigured and UsageError if it cannot continue."""
         latest = self._options.latest
         for logical in self._projector.program.tables:
-            self._follow(logical, latest=latest)  # first, so that nothing is missed
+            self._follow(logical, latest=latest)  # before the backfill, so that it misses no write
         self._use_labels()
         self._backfill_later = self._rules.begin(stream_first=not latest)
         if not self._stopped.is_set():
-            self._tell_following(latest)
+            self._report_start(latest)
         self._loop()
         if self._backfill_later:
-            text = styled("[yellow]Items older than the stream were not looked at: run `projections backfill`[/]")
-            self._tell.note(text, "backfill missing")
-        self._tell.totals(self.totals, last=True)
+            text = styled("[yellow]Items older than the stream were not read: run `projections backfill`[/]")
+            self._report.note(text, "backfill missing")
+        self._report.totals(self.totals, last=True)
 
-    def _tell_following(self, latest: bool) -> None:
-        names = self._place.live.names
+    def _report_start(self, latest: bool) -> None:
+        names = self._target.live.names
         tables = [names[logical] for logical in self._projector.program.tables]
         since = "from now on" if latest else "from the stream's beginning"
-        end = "until all is done" if self._options.until_idle else "Ctrl-C ends it"
-        self._tell.note(
-            styled(
-                "[bold]following {}[/] at {} {}, ledger {}; {}",
-                ", ".join(tables),
-                self._place.endpoint,
-                since,
-                names["ledger"],
-                end,
-            ),
+        end = "until idle" if self._options.until_idle else "press Ctrl-C to stop"
+        text = styled("[bold]following {}[/] at {} {}, ledger ", ", ".join(tables), self._target.endpoint, since)
+        self._report.note(
+            text + f"{names['ledger']}; {end}",
             "following",
             tables=tables,
             ledger=names["ledger"],
-            endpoint=self._place.endpoint,
+            endpoint=self._target.endpoint,
             latest=latest,
             rules=list(self._projector.program.rules),
         )
         if any(":ddblocal:" in followed.reader.arn for followed in self._followed.values()):
-            text = "DynamoDB Local reports too few units for transactions; MiniStack and AWS report them right"
-            self._tell.note(styled("[dim]{}[/]", text), "units", reason=text)
+            units = "DynamoDB Local reports too few units for transactions; MiniStack and AWS report the right numbers"
+            self._report.note(styled("[dim]{}[/]", units), "units", reason=units)
 
     def _loop(self) -> None:
-        busy_until = told = time.monotonic()
-        said = 0
+        busy_until = reported_at = time.monotonic()
+        reported = 0
         while not self._stopped.is_set():
             if self._file.changed():
                 self._rules.reload()
@@ -127,9 +121,9 @@ class Session:
                     busy_until = time.monotonic()
                 elif self._options.until_idle:
                     return
-            if self.totals.records != said and now - told > self._pace.totals and not self._stopped.is_set():
-                self._tell.totals(self.totals, last=False)
-                said, told = self.totals.records, now
+            if self.totals.records != reported and now - reported_at > self._pace.totals and not self._stopped.is_set():
+                self._report.totals(self.totals, last=False)
+                reported, reported_at = self.totals.records, now
             if not busy:
                 self._stopped.wait(self._pace.poll)
 
@@ -139,7 +133,7 @@ class Session:
     # Streams
 
     def _follow(self, logical: str, *, latest: bool) -> None:
-        arn = stream_of(self._place.live.client, self._place.live.names[logical])
+        arn = stream_of(self._target.live.client, self._target.live.names[logical])
         self._followed[logical] = followed = Followed(
             StreamReader(self._streams, arn),
             latest=latest,
@@ -153,7 +147,7 @@ class Session:
         self._projector.use(self._projector.program, self._projector.store)
 
     def _read(self) -> bool:
-        """Reads on in all streams; whether there was anything."""
+        """Read more of all streams. Return whether there was anything."""
         if self._lost:
             self._reopen()
             return not self._lost
@@ -173,7 +167,7 @@ class Session:
             return True
         except Transient as error:
             if self._failures == 0:
-                self._tell.trouble(str(error))
+                self._report.trouble(str(error))
             self._failures += 1
             self._stopped.wait(min(5.0, 0.5 * 2**self._failures))
             return False
@@ -181,27 +175,27 @@ class Session:
         return found > 0
 
     def _reopen(self) -> None:
-        """A stream is gone or off. Whoever makes a table anew has it followed, with what the ledger knew put right.
+        """Wait until a table that was deleted exists again, then follow its new stream and backfill.
 
-        Where nobody can be expected to, UsageError ends the session.
+        Raises UsageError at AWS and with `until_idle`, where the table is not expected to come back.
         """
         try:
-            arns = {name: stream_of(self._place.live.client, self._place.live.names[name]) for name in self._followed}
+            arns = {name: stream_of(self._target.live.client, self._target.live.names[name]) for name in self._followed}
         except UsageError as error:
-            if self._options.until_idle or not self._place.emulated:
+            if self._options.until_idle or not self._target.emulated:
                 raise
-            if not self._told_lost:
-                self._tell.note(styled("[yellow]{}; waiting for it[/]", error), "waiting", reason=str(error))
-            self._told_lost = True
+            if not self._lost_reported:
+                self._report.note(styled("[yellow]{}; waiting for it[/]", error), "waiting", reason=str(error))
+            self._lost_reported = True
             self._stopped.wait(1.0)
             return
-        self._lost = self._told_lost = False
-        self._place.restore()
+        self._lost = self._lost_reported = False
+        self._target.restore()
         for logical, arn in arns.items():
             if arn != self._followed[logical].reader.arn:
                 self._follow(logical, latest=False)
                 text = styled("[yellow]{} has a new stream: {}[/]", logical, arn)
-                self._tell.note(text, "new stream", table=logical, stream=arn)
+                self._report.note(text, "new stream", table=logical, stream=arn)
         self._use_labels()
         self._backfill()
 
@@ -212,15 +206,15 @@ class Session:
             self._lose()
 
     def _lose(self) -> None:
-        """What was asked of the tables is not possible. Raises the error being handled, unless one was deleted."""
-        if not self._place.lacks_tables():
+        """Treat the error being handled as a deleted table. Raises it again if no table was deleted."""
+        if not self._target.lacks_tables():
             raise
         self._lost = True
 
     # Deliveries
 
     def _deliver(self) -> bool:
-        """Delivers what waits, one batch of each table; whether there was any."""
+        """Deliver one batch of each table. Return whether there was any."""
         found = False
         for logical, followed in self._followed.items():
             if self._lost or self._paused.get(logical, 0.0) > time.monotonic():
@@ -238,9 +232,9 @@ class Session:
             followed.finish(batch, error=error)
             self._lose()
             return
-        self._tell.delivered(invocation.delivery)
+        self._report.delivered(invocation.delivery)
         followed.finish(batch, invocation.answer, invocation.error)
-        if invocation.failed:
+        if invocation.delivery.failed is not None:
             self._paused[logical] = time.monotonic() + min(5.0, 0.25 * 2**batch.attempt)
 
     def _task(self) -> bool:
@@ -250,7 +244,7 @@ class Session:
             self._lose()
             return False
         if delivery is not None:
-            self._tell.task(delivery)
+            self._report.task(delivery)
         return delivery is not None
 
     def _gave_up(self, logical: str, discard: Discard) -> None:
@@ -258,12 +252,12 @@ class Session:
         schema = self._projector.program.tables[logical]
         for record in discard.records:
             key = schema.key(logical, record["dynamodb"]["Keys"])
-            self._tell.gave_up(key, record["eventName"], self._projector.reason)
+            self._report.gave_up(key, record["eventName"], self._projector.reason)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """Seconds between polls, between looks for new shards, without news until all is taken for read, between totals."""
+    """Seconds between polls, between searches for new shards, without records until idle, and between totals."""
 
     poll: float
     discover: float
@@ -273,4 +267,4 @@ class _Pace:
 
 _AT_EMULATORS = _Pace(poll=0.2, discover=1.0, quiet=QUIET)
 _AT_AWS = _Pace(poll=0.5, discover=10.0, quiet=QUIET_AT_AWS)
-"""GetRecords may be called 5 times a second for each shard, by all readers together; a deployed function makes 4 of them."""
+"""All readers of a shard together may call GetRecords 5 times a second; a deployed function calls it 4 times."""

@@ -1,1 +1,1 @@
-"""New projects: a small example, or rules inferred from a sample of a table. Reading, inferring and writing are apart."""
+"""New projects: a small example, or rules inferred from a sample of a table."""

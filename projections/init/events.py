@@ -1,4 +1,4 @@
-"""Stream events of invented items: they appear, one changes, one goes."""
+"""Stream events of invented items."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STEP = 811
 
 
 def record(table: str, keys: Sequence[str], number: int, old: Image | None, new: Image | None) -> dict[str, Any]:
-    """The stream record, as Lambda has it, of a change that is the `number`th of a table."""
+    """Return the stream record of the change with this number, as Lambda delivers it."""
     item = new if new is not None else old
     assert item is not None
     body: dict[str, Any] = {
@@ -43,5 +43,5 @@ def record(table: str, keys: Sequence[str], number: int, old: Image | None, new:
 
 
 def event_file(records: Sequence[Mapping[str, Any]]) -> str:
-    """An event as Lambda gives it to a function; one line for each image, so that it can be read."""
+    """Return records as the text of a Lambda event."""
     return json.dumps({"Records": records}, indent=2, ensure_ascii=False) + "\n"

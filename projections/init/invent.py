@@ -1,4 +1,4 @@
-"""Items that never were: of the shapes of a proposal, with values of our own, so that no production data is in a project."""
+"""Invented items with the shapes of a proposal, so that a project has no production data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Invented", "changed", "invent"]
 _PARENTS = 2
 _CHILDREN = 3
 _CHOICES = ((0, 0, 1), (0, 1, 0), (1, 0, 0))
-"""Which of its parents each child belongs to, for each relation: the first parent of the first one has two children."""
+"""The parent of each child, by relation: in the first one, the first parent has two children."""
 _OFTEN = 0.5
 _END_OF_TIME = "1893456000"
 
@@ -42,9 +42,8 @@ class Invented:
 
 
 def invent(proposal: Proposal, program: Program) -> list[Invented]:
-    """A few items of each entity, parents before children; children name parents that are among them. Attributes that rules
-    of the proposal write are left to the rules.
-    """
+    """Return a few items of each entity, parents before the children that reference them. Attributes that rules
+    write are left out."""
     found: dict[str, list[Invented]] = {}
     for entity in _parents_first(proposal):
         derived = program.derived_attributes(entity.name)
@@ -60,10 +59,10 @@ def invent(proposal: Proposal, program: Program) -> list[Invented]:
 
 
 def _distinct(items: Sequence[Invented], program: Program, proposal: Proposal) -> list[Invented]:
-    """The items that are what they are meant to be, one for each key."""
+    """Return the items that are recognised as their entity, one for each key."""
     kept: dict[ItemKey, Invented] = {}
     for one in items:
-        (table,) = [name for name in program.tables if name == program.entities[one.entity].table]
+        table = program.entities[one.entity].table
         key = program.tables[table].key(table, one.item)
         recognised = program.recognise(key, one.item)
         if recognised is not None and recognised.entity.name == one.entity:
@@ -87,7 +86,7 @@ def _parents_of(entity: Entity, proposal: Proposal) -> set[str]:
 
 
 def _given(relations: Sequence[Relation], found: Mapping[str, Sequence[Invented]], number: int) -> dict[str, str]:
-    """What a child names its parents by."""
+    """Return the attributes and variables by which a child references its parents."""
     given: dict[str, str] = {}
     for position, relation in enumerate(relations):
         choice = _CHOICES[min(position, len(_CHOICES) - 1)][number]
@@ -201,11 +200,11 @@ def _value(attribute: Attribute, number: int) -> Value:
 
 
 def changed(value: Value) -> Value:
-    """Another value of the same type."""
+    """Return another value of the same type."""
     ((kind, content),) = value.items()
     match kind:
         case "S":
-            return {"S": f"{content} again"}
+            return {"S": f"{content} (changed)"}
         case "N":
             return {"N": str(int(content) + 1) if str(content).isdecimal() else "2"}
         case "BOOL":

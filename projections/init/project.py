@@ -1,8 +1,7 @@
-"""The files of a new project: of the example, or of a proposal. Pure, but for what ships with this package."""
+"""The files of a new project, of the example or of a proposal. Reads files of this package only."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -33,23 +32,22 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Existing:
-    """The table of a proposal as it is deployed on: its stream's ARN, None if it has none that serves."""
+    """The existing table of a proposal, with the ARN of its stream if that has both images."""
 
     table: str
     stream_arn: str | None
 
 
 def example(project: str) -> dict[str, str]:
-    """Path → text of each file of a project with the example."""
+    """Return path → text of each file of a project with the example."""
     rules = _read("example/rules.yaml")
     files = _common(project, rules, "customers and orders (an example)", None)
     files["tests/orders.projections.yaml"] = _read("example/orders.projections.yaml")
-    items, later = _example_records()
-    return {**files, "events/items.json": items, "events/later-changes.json": later}
+    return {**files, **{f"events/{name}": _read(f"example/{name}") for name in ("items.json", "later-changes.json")}}
 
 
 def proposed(project: str, proposal: Proposal, existing: Existing) -> dict[str, str]:
-    """Path → text of each file of a project for a table that exists."""
+    """Return path → text of each file of a project for an existing table."""
     rules = rule_file(proposal)
     program = Program.from_document(loads(rules, RULES).canonical())
     invented = invent(proposal, program)
@@ -81,7 +79,7 @@ def _overrides(existing: Existing | None) -> str:
         return ""
     if existing.stream_arn is None:
         return (
-            "# The table has no stream of new and old images yet. Switch it on, and put its ARN here (LatestStreamArn):\n"
+            "# The table has no stream with new and old images yet. Switch it on, and insert its ARN (LatestStreamArn):\n"
             f'# parameter_overrides = "ExistingTableName={existing.table} ExistingStreamArn=arn:…"\n'
         )
     given = f"ExistingTableName={existing.table} ExistingStreamArn={existing.stream_arn}"
@@ -97,17 +95,17 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def _stack(project: str) -> str:
-    """A name that CloudFormation takes."""
+    """Return a name that CloudFormation accepts."""
     name = re.sub(r"[^A-Za-z0-9]+", "-", project).strip("-")
     return (name if name[:1].isalpha() else f"projections-{name}".rstrip("-"))[:70]
 
 
-# --- events ---
+# Events
 
 
 def _invented_records(proposal: Proposal, invented: list[Invented]) -> tuple[str, str]:
-    """All items as they appear; then a change of one of them, of an attribute that a rule reads if there is such, and the
-    last one's deletion.
+    """Return the insertion of all items; and a change of one, if possible of an attribute that a rule reads, with the
+    deletion of the last.
     """
     table, keys = proposal.table.name, proposal.table.key_names
     appear = [record(table, keys, number, None, one.item) for number, one in enumerate(invented)]
@@ -121,7 +119,7 @@ def _invented_records(proposal: Proposal, invented: list[Invented]) -> tuple[str
 
 
 def _changes(proposal: Proposal, one: Invented) -> Iterator[tuple[int, Invented, str]]:
-    """Attributes that could change and leave the item what it is: (how little that says, the item, the attribute)."""
+    """Yield (rank, item, attribute) for attributes that can change without a change of the key or entity."""
     (entity,) = [each for each in proposal.entities if each.name == one.entity]
     fixed = {*proposal.table.key_names, *proposal.table.index_names, *one.variables}
     fixed |= {name for relation in proposal.relations for name in relation.binding.values()}
@@ -136,28 +134,3 @@ def _changes(proposal: Proposal, one: Invented) -> Iterator[tuple[int, Invented,
             continue
         if entity.kind is None or attribute.name != entity.kind[0]:
             yield (0 if attribute.name in embedded else 1 if attribute.form == "text" else 2), one, attribute.name
-
-
-def _example_records() -> tuple[str, str]:
-    keys = ("PK", "SK")
-    customer = _item("CUSTOMER#c1", "PROFILE", customerId="c1", name="Ada", joinedAt="2026-01-01T09:00:00Z")
-    first = _item("CUSTOMER#c1", "ORDER#o1", orderId="o1", status="open", total=30, placedAt="2026-01-02T10:00:00Z")
-    second = _item("CUSTOMER#c1", "ORDER#o2", orderId="o2", status="open", total=12, placedAt="2026-01-03T11:00:00Z")
-    third = _item("CUSTOMER#c1", "ORDER#o3", orderId="o3", status="open", total=99, placedAt="2026-01-04T12:00:00Z")
-    items = [record("app", keys, number, None, item) for number, item in enumerate((customer, first, second, third))]
-    paid = {**first, "status": {"S": "paid"}}
-    later = [
-        record("app", keys, 4, first, paid),
-        record("app", keys, 5, second, {**second, "status": {"S": "cancelled"}}),
-        record("app", keys, 6, third, None),
-        record("app", keys, 7, customer, {**customer, "name": {"S": "Ada Lovelace"}}),
-        record("app", keys, 4, first, paid),  # delivered twice: it changes nothing
-    ]
-    return event_file(items), event_file(later)
-
-
-def _item(partition: str, sort: str, **attributes: str | int) -> dict[str, dict[str, str]]:
-    item = {"PK": {"S": partition}, "SK": {"S": sort}}
-    for name, value in attributes.items():
-        item[name] = {"S": value} if isinstance(value, str) else {"N": json.dumps(value)}
-    return item

@@ -1,4 +1,4 @@
-"""A proposal that the loader and `check` accept: what they object to becomes a comment, with their reason."""
+"""Make a proposal that the loader and `check` accept: rejected rules become comments, with the reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FALLBACK = "Item"
 
 
 def proven(proposal: Proposal) -> Proposal:
-    """The proposal without what does not work. There is always an entity: in the worst case it is any item."""
+    """Return the proposal without rejected parts. It has at least one entity, which may be any item."""
     proposal = proposal if proposal.entities else replace(proposal, entities=[_any_item(proposal)])
     while True:
         findings = [one for one in reviewed(rule_file(proposal)).findings if one.severity in ("error", "warning")]
@@ -26,7 +26,7 @@ def proven(proposal: Proposal) -> Proposal:
 
 
 def _tried(proposal: Proposal) -> Proposal:
-    """The proposal without what would be refused where its comment is taken away."""
+    """Return the proposal without rules that would be errors if they were not comments."""
     rules = []
     for rule in proposal.rules:
         others = [one for one in proposal.rules if not one.doubt and one is not rule]
@@ -37,7 +37,7 @@ def _tried(proposal: Proposal) -> Proposal:
 
 
 def _without(proposal: Proposal, findings: list[Finding]) -> Proposal:
-    """The proposal without the first thing that is objected to; itself if nothing more can be taken out."""
+    """Return the proposal without the first rejected part, or the same proposal if nothing can be left out."""
     rules = {rule.name: rule for rule in proposal.rules if not rule.doubt}
     for finding in findings:
         if finding.rule in rules:
@@ -57,7 +57,7 @@ def _without(proposal: Proposal, findings: list[Finding]) -> Proposal:
 
 def _doubted(proposal: Proposal, rule: Rule, finding: Finding) -> Proposal:
     words = f"{finding.reason}. {finding.instead}".strip().rstrip(".")
-    doubt = f"`projections check` {'refuses it' if finding.severity == 'error' else 'warns of it'}: {words}"
+    doubt = f"`projections check` {'rejects it' if finding.severity == 'error' else 'warns of it'}: {words}"
     refused = replace(rule, doubt=doubt, refused=True)
     return replace(proposal, rules=[refused if one is rule else one for one in proposal.rules])
 
@@ -80,11 +80,11 @@ def _left_out(proposal: Proposal, entity: Entity, finding: Finding) -> Proposal:
 
 
 def _any_item(proposal: Proposal) -> Entity:
-    """Any item of the table, whatever its key."""
+    """Return an entity that any item of the table belongs to."""
     key, variables = {}, []
     for number, (name, kind) in enumerate(proposal.table.key):
         variable = name if name.isidentifier() else ("partition", "sort")[number]
         key[name] = "{" + variable + ("*" if kind == "S" else "") + "}"
         variables.append(Variable(variable, "digits" if kind == "N" else "text", kind))
-    note = "Any item: no kinds of items could be told apart. Put entities of your own in its place."
+    note = "Any item: no kinds of items could be distinguished. Replace it with entities of your own."
     return Entity(_FALLBACK, key, tuple(variables), (), 0, notes=(note,))

@@ -1,4 +1,4 @@
-"""A sample of a real table: DescribeTable, DescribeTimeToLive and Scan, at a limited rate. Nothing is ever written."""
+"""A sample of a table: DescribeTable, DescribeTimeToLive and Scan, at a limited rate. Writes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _IMAGES = "NEW_AND_OLD_IMAGES"
 
 @dataclass
 class Reading:
-    """What a sample cost: read units as DynamoDB reports them, and requests."""
+    """The cost of a sample: read units as DynamoDB reports them, and requests."""
 
     units: float = 0.0
     requests: int = 0
@@ -32,7 +32,7 @@ class Reading:
 
 
 def describe(dynamodb: Any, name: str) -> tuple[Table, Mapping[str, Any]]:
-    """The table, and DescribeTable's answer. Raises UsageError where there is none, or it must not be read."""
+    """Return the table and DescribeTable's answer. Raises UsageError if there is no table, or it may not be read."""
     with_it = _asked(dynamodb, name, "describe it", lambda: dynamodb.describe_table(TableName=name))["Table"]
     types = {one["AttributeName"]: one["AttributeType"] for one in with_it["AttributeDefinitions"]}
     partition, sort = _key(with_it["KeySchema"], types)
@@ -57,7 +57,7 @@ def describe(dynamodb: Any, name: str) -> tuple[Table, Mapping[str, Any]]:
 
 
 def stream_arn(table: Table, described: Mapping[str, Any]) -> str | None:
-    """The ARN of a stream that serves, None if there is none."""
+    """Return the ARN of the stream, if it has both images."""
     return described.get("LatestStreamArn") if table.stream == _IMAGES else None
 
 
@@ -69,7 +69,7 @@ def _key(schema: list[Mapping[str, str]], types: Mapping[str, str]) -> tuple[Pai
 
 
 def _ttl(dynamodb: Any, name: str) -> str | None:
-    """The attribute by which items expire. It is good to know, but no reason to fail: some may not ask."""
+    """Return the attribute by which items expire, None if there is none or the caller may not read it."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -80,9 +80,9 @@ def _ttl(dynamodb: Any, name: str) -> str | None:
 
 
 def estimated_units(table: Table, size: int) -> int:
-    """Read units that a sample of so many items will cost, about: by what DynamoDB counted within six hours, or 1 KB each.
+    """Return the estimated read units of a sample of so many items, by DynamoDB's counts, or 1 KB each.
 
-    A request is charged for half a unit at least, so each may cost up to half a unit more than what it reads.
+    A request costs at least half a unit.
     """
     items = min(size, table.items) if table.items else size
     each = table.bytes / table.items if table.items else _UNKNOWN_ITEM
@@ -96,10 +96,10 @@ def _segments(size: int) -> int:
 def read_sample(
     dynamodb: Any, name: str, size: int, rate: float, sleep: Callable[[float], None], reading: Reading
 ) -> Sample:
-    """About `size` items from all over a table, at most `rate` read units a second; `reading` is told what it costs.
+    """Return about `size` items of all segments of a table, at most `rate` read units per second; `reading` has the cost.
 
-    Segments are parts of the space of hashed partition keys, so items of one partition key come together. Raises
-    UsageError where the table must not be read, or holds nothing.
+    Segments are ranges of hashed partition keys, so items of one partition key are read together. Raises UsageError if
+    the table may not be read, or is empty.
     """
     segments = _segments(size)
     waiting: dict[int, dict[str, Any] | None] = dict.fromkeys(range(segments))
@@ -130,8 +130,8 @@ def read_sample(
                 del waiting[segment]
     if not reading.items:
         raise UsageError(
-            f"table {name}: it is empty, so nothing can be inferred. Write some items of each kind first, or leave "
-            "--table out: `projections init DIRECTORY` makes a project with an example"
+            f"table {name} is empty, so no rules can be inferred. Write some items of each kind first, or omit --table: "
+            "`projections init DIRECTORY` creates a project with an example"
         )
     return Sample(reading.items, complete=not waiting)
 
@@ -148,7 +148,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def _asked(dynamodb: Any, name: str, what: str, ask: Callable[[], Any]) -> Any:
-    """The answer. Raises UsageError with what is wrong and the way out."""
+    """Return the answer of a request. Raises UsageError with the problem and its solution."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     where = f"{dynamodb.meta.endpoint_url}, {dynamodb.meta.region_name}"
@@ -165,7 +165,7 @@ def _asked(dynamodb: Any, name: str, what: str, ask: Callable[[], Any]) -> Any:
         if code in _DENIED:
             raise UsageError(
                 f"table {name} at {where}: these credentials may not {what} ({code}). They need dynamodb:DescribeTable and "
-                "dynamodb:Scan on it, nothing more (dynamodb:DescribeTimeToLive also tells which items expire)"
+                "dynamodb:Scan on it, nothing more (with dynamodb:DescribeTimeToLive, expiring items are recognised, too)"
             ) from None
         raise UsageError(f"table {name} at {where}: {error}") from None
     except BotoCoreError as error:

@@ -1,4 +1,4 @@
-"""A proposal as the text of a rule file: what is proposed, why, and what was not understood."""
+"""A proposal as the text of a rule file: rules with the reasons for them, and items that were not understood."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDTH = 118
 
 
 def rule_file(proposal: Proposal) -> str:
-    """The rule file. All rules are in the shadow; those with a doubt are comments."""
+    """Return the rule file. All rules are in shadow mode; those with a doubt are comments."""
     lines = [*_head(proposal), "", *_table(proposal), "", "entities:"]
     for entity in proposal.entities:
         lines += [*_entity(entity, proposal), ""]
@@ -28,7 +28,7 @@ def rule_file(proposal: Proposal) -> str:
             lines += [*_comment(_sentence(rule.evidence), "  "), *_rule(rule), ""]
     if doubtful:
         where = "" if active else ", below a line `projections:`"
-        words = f"Possible as well. To try one, take the signs # away{where}; it is in the shadow then, too."
+        words = f"Further possible rules. To try one, remove its # signs{where}. It is in shadow mode, too."
         lines += _comment(words, "  ")
         if not active:
             lines += ["# projections:"]
@@ -52,18 +52,18 @@ def _head(proposal: Proposal) -> Iterator[str]:
     all_of = "all" if proposal.complete else "a sample of"
     yield from _comment(
         f"A proposal, made by `projections init --table {table.name}` from {all_of} {proposal.sampled:,} items; "
-        f"{proposal.recognised:,} of them belong to the entities below. What was inferred may be wrong: read it."
+        f"{proposal.recognised:,} of them belong to the entities below. Check it: what was inferred may be wrong."
     )
     yield "#"
     yield from _comment(
-        "Every rule here is in the shadow: it keeps its books and writes nothing. Deploy, backfill, and "
-        "`projections verify` compares what the rules say with what your application wrote by hand. Where you trust a "
-        "rule, stop writing the attribute yourself and take its line `mode: shadow` away."
+        "Every rule is in shadow mode: it maintains the ledger but publishes nothing. Deploy and backfill, and "
+        "`projections verify` compares the values of the rules with those that your application wrote. When you trust a "
+        "rule, stop writing the attribute yourself and remove its line `mode: shadow`."
     )
     yield "#"
-    yield "#   projections check                   # each rule, its keys, its cost"
-    yield "#   projections replay events/*.json    # what rules make of a few events, if they are not in the shadow"
-    yield "#   python -m pytest                    # each rule as if it were live"
+    yield "#   projections check                   # each rule with its keys and cost"
+    yield "#   projections replay events/*.json    # what rules write for a few events, if they are not in shadow mode"
+    yield "#   python -m pytest                    # each rule as if it was live"
 
 
 # --- the table ---
@@ -87,7 +87,7 @@ def _table(proposal: Proposal) -> Iterator[str]:
         yield f"  separator: {text(proposal.separator)}"
     if table.stream != "NEW_AND_OLD_IMAGES":
         has = f"carries {table.stream}" if table.stream else "is off"
-        yield f"  # The stream of {table.name} {has}: switch it on with NEW_AND_OLD_IMAGES before you deploy."
+        yield f"  # The stream of {table.name} {has}. Switch it on with NEW_AND_OLD_IMAGES before you deploy."
 
 
 def _pairs(pairs: Pairs) -> str:
@@ -100,18 +100,19 @@ def _pairs(pairs: Pairs) -> str:
 
 
 def _entity(entity: Entity, proposal: Proposal) -> Iterator[str]:
-    yield from _comment(f"{_count(entity.items, 'item')}. {_attributes(entity.attributes)}", "  ")
+    yield from _comment(f"{_items(entity.items)}. {_attributes(entity.attributes)}", "  ")
     for relation in proposal.relations:
         if relation.child == entity.name:
             through = ", ".join(dict.fromkeys(relation.binding.values()))
             yield from _comment(
-                f"{through} says which {relation.parent}: {relation.seen} of {relation.of} are in the sample.", "  "
+                f"{through} references a {relation.parent}: {relation.seen} of {relation.of} are in the sample.", "  "
             )
     for note in entity.notes:
         yield from _comment(note, "  ")
     form: dict[str, object] = {"key": dict(entity.key)}
     if entity.match:
-        form["match"] = {entity.match[0]: [entity.match[1]] if _is_pattern(entity.match[1]) else entity.match[1]}
+        attribute, kind = entity.match
+        form["match"] = {attribute: kind if kind.isprintable() else [kind]}
     if entity.expires:
         form["expires"] = True
     if entity.index_key:
@@ -125,13 +126,9 @@ def _entity(entity: Entity, proposal: Proposal) -> Iterator[str]:
         yield f"    {part}: {flow(value)}"
 
 
-def _is_pattern(value: str) -> bool:
-    return not value.isprintable()
-
-
 def _attributes(attributes: Sequence[Attribute]) -> str:
     if not attributes:
-        return "No attributes beside the key."
+        return "No attributes besides the key."
     shown = [f"{one.name} {_kind(one)}{_share(one)}" for one in attributes[:24]]
     more = f" and {len(attributes) - 24} more" if len(attributes) > 24 else ""
     return "Attributes: " + ", ".join(shown) + more + "."
@@ -149,13 +146,13 @@ def _unknown(unknown: Sequence[Unknown]) -> Iterator[str]:
     if not unknown:
         return
     yield from _comment(
-        "Not understood (of keys, only the form is shown: x for letters, 9 for digits). Items that belong to no entity are "
-        "left alone by all rules.",
+        "Not understood (keys are masked: x for letters, 9 for digits). Rules do not read or write items that belong to no "
+        "entity.",
         "  ",
     )
     for one in unknown:
         key = ", ".join(f"{attribute} {text(shown)}" for attribute, shown in one.key.items())
-        yield from _comment(f"- {_count(one.items, 'item')} such as {key}: {one.why}.", "  ")
+        yield from _comment(f"- {_items(one.items)} such as {key}: {one.why}.", "  ")
     yield ""
 
 
@@ -182,9 +179,9 @@ def _sentence(words: str) -> str:
     return words + "." if words else ""
 
 
+def _items(number: int) -> str:
+    return f"{number:,} item" + "s" * (number != 1)
+
+
 def _capital(words: str) -> str:
     return words[:1].upper() + words[1:]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

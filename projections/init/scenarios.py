@@ -1,26 +1,22 @@
-"""The tests of a proposal: for each rule a few invented items, and what it makes of them when it is live."""
+"""The tests of a proposal: for each rule a few invented items, and what it writes when it is live."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
+from projections.init.inference.measures import measured
 from projections.init.inference.proposal import Proposal, Relation, Rule
 from projections.init.inference.words import words
 from projections.init.invent import Invented, changed
-from projections.language.values import Value, number_text
+from projections.language.values import Value
 
 __all__ = ["items_file", "test_file"]
 
-_SUM = re.compile(r"(sum|max|min)\((.+)\)")
-_TYPED = re.compile(r"(?:number|text)\((.+)\)")
-
 
 def items_file(items: Sequence[Invented]) -> str:
-    """The invented items by entity, in wire form: no type is lost."""
+    """Return the invented items by entity as JSON, in wire form, which keeps all types."""
     found: dict[str, list[Any]] = {}
     for one in items:
         found.setdefault(one.entity, []).append(one.item)
@@ -31,7 +27,7 @@ def items_file(items: Sequence[Invented]) -> str:
     return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
-_HEAD = '''"""What rules.yaml makes of a few items. They are in items.json, and invented: nothing here is from the table."""
+_HEAD = '''"""What the rules in rules.yaml write for the invented items in items.json, which have no value of the table."""
 
 import json
 from pathlib import Path
@@ -50,38 +46,38 @@ ITEMS = json.loads((HERE / "items.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(("entity", "item"), [(entity, item) for entity in ITEMS for item in ITEMS[entity]])
-def test_an_item_is_recognised(entity, item):
+def test_item_is_recognised(entity, item):
     program = Program.from_document(load(FILE).canonical())
     found = program.recognise(program.tables["main"].key("main", item), item)
-    assert found is not None, "no entity has such a key: look at its template"
+    assert found is not None, "no entity has such a key: check its template"
     assert found.entity.name == entity
 '''
 
 _RULES = '''
 
 def live(*names):
-    """The rules with only these out of the shadow."""
+    """The rules, of which only these are live, and the others in shadow mode."""
     rules = {name: {**rule, "mode": "live" if name in names else "shadow"} for name, rule in RULES["projections"].items()}
     return {**RULES, "projections": rules}
 
 
 @pytest.mark.projections(rules=live())
-def test_in_the_shadow_nothing_is_written(projections):
+def test_rules_in_shadow_mode_write_nothing(projections):
     for items in ITEMS.values():
         for item in items:
             projections.put(item)
-    projections.then()  # every item is as it was put
+    projections.then()  # every item is unchanged
 
 
 @pytest.mark.projections(rules=live(*RULES["projections"]))
-def test_whatever_happens_all_comes_right(projections):
-    """Random histories with redelivery, reordering, crashes and overwrites, all rules live."""
+def test_live_rules_converge_under_faults(projections):
+    """All rules are live, in random histories with redelivery, reordering, crashes and overwrites."""
     projections.assert_simulation(histories=30)
 '''
 
 
 def test_file(proposal: Proposal, items: Sequence[Invented]) -> str:
-    """The Python module with the tests."""
+    """Return the Python module with the tests."""
     rules = [rule for rule in proposal.rules if not rule.doubt]
     scenarios = [text for rule in rules for text in _scenario(rule, proposal, items)]
     return _HEAD + (_RULES if rules else "") + "".join(scenarios)
@@ -108,12 +104,12 @@ def _relation(rule: Rule, proposal: Proposal) -> Relation | None:
     source, into = rule.body["from"], rule.body[rule.kind]["into"]
     child, parent = (into, source) if rule.kind == "embed" else (source, into)
     for one in proposal.relations:
-        if (one.child, one.parent) == (child, parent) and _says(rule, one):
+        if (one.child, one.parent) == (child, parent) and _is_of(rule, one):
             return one
     return None
 
 
-def _says(rule: Rule, relation: Relation) -> bool:
+def _is_of(rule: Rule, relation: Relation) -> bool:
     if rule.kind == "embed":
         match = {name: "{" + variable + "}" for variable, name in relation.binding.items()}
         return bool(rule.body["embed"]["match"] == match)
@@ -138,7 +134,7 @@ def _ref(one: Invented, items: Sequence[Invented]) -> str:
 def _family_test(
     rule: Rule, parent: Invented, children: Sequence[Invented], items: Sequence[Invented], *then: str
 ) -> str:
-    """A test in which a parent gets its children one by one, with the rule live; `then` are its last lines."""
+    """Return a test in which children are added to a parent with the rule live; `then` are its last lines."""
     refs = [_ref(child, items) for child in children]
     lines = [
         "",
@@ -155,64 +151,37 @@ def _family_test(
     return "\n".join(lines)
 
 
-# --- aggregates ---
+# Aggregates
 
 
 def _aggregate(rule: Rule, parent: Invented, children: Sequence[Invented], items: Sequence[Invented]) -> str:
-    measures: Mapping[str, str] = rule.body["aggregate"]["set"]
-    all_of = _measured(measures, children)
-    fewer = _measured(measures, children[:-1])
-    if all_of is None or fewer is None:
+    every, fewer = (_measured(rule.body["aggregate"]["set"], some) for some in (children, children[:-1]))
+    if every is None or fewer is None:
         return ""
     return _family_test(
         rule,
         parent,
         children,
         items,
-        f"    projections.then({{**parent, {_members(all_of)}}})",
+        f"    projections.then({{**parent, {_members(every)}}})",
         "    projections.delete(children[-1])",
         f"    projections.then({{**parent, {_members(fewer)}}})",
     )
 
 
 def _measured(measures: Mapping[str, str], children: Sequence[Invented]) -> dict[str, Value] | None:
-    """What measures come to: None if that is not plain, by rules that are no business of a first test."""
-    found: dict[str, Value] = {}
-    for attribute, measure in measures.items():
-        if measure == "count":
-            found[attribute] = {"N": str(len(children))}
-            continue
-        parsed = _SUM.fullmatch(measure)
-        assert parsed is not None, measure
-        function, names = parsed[1], _TYPED.sub(r"\1", parsed[2]).split(" * ")
-        values = [[child.item.get(name, {}) for name in names] for child in children]
-        if function == "sum":
-            if not all("N" in value for row in values for value in row):
-                return None
-            total = Decimal(0)
-            for row in values:
-                product = Decimal(1)
-                for value in row:
-                    product *= Decimal(value["N"])
-                total += product
-            found[attribute] = {"N": number_text(total)}
-            continue
-        which = max if function == "max" else min
-        single = [row[0] for row in values]
-        if single and all("N" in value for value in single):
-            found[attribute] = {"N": number_text(which(Decimal(value["N"]) for value in single))}
-        elif single and all("S" in value for value in single):
-            found[attribute] = {"S": which(value["S"] for value in single)}
-        elif single:
-            return None
-    return found
+    """Return the measures of some items, without extremes of no items; None if a value is missing."""
+    found = {name: measured(measure, [child.item for child in children]) for name, measure in measures.items()}
+    if children and None in found.values():
+        return None
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _members(values: Mapping[str, Value]) -> str:
     return ", ".join(f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
 
 
-# --- embeds ---
+# Embeds
 
 
 def _embed(rule: Rule, parent: Invented, children: Sequence[Invented], items: Sequence[Invented]) -> str:

@@ -1,4 +1,4 @@
-"""What a table says of itself, and a sample of its items: all that inference knows."""
+"""The description of a table and a sample of its items, the input of inference."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Table:
-    """A table as DescribeTable and DescribeTimeToLive have it. `indexes` are (partition, sort); `bytes` and `items` are
-    what DynamoDB counted within the last six hours. `stream` is what its stream carries, None if it has none.
+    """A table as DescribeTable and DescribeTimeToLive return it. `indexes` are (partition, sort); `bytes` and `items` are
+    DynamoDB's counts, up to six hours old. `stream` is the view type of its stream, None if that is off.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Table:
 
     @property
     def index_names(self) -> frozenset[str]:
-        """Attributes that are keys of indexes and not of the table."""
+        """Key attributes of indexes that are not keys of the table."""
         return frozenset(
             name for keys in self.indexes.values() for part in keys for name, _ in part if name not in self.key_names
         )
@@ -41,7 +41,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Sample:
-    """Items in wire form, binary as base64 text. `complete`: these are all items of the table."""
+    """Items in wire form, binary values as base64. `complete`: these are all items of the table."""
 
     items: Sequence[Image]
     complete: bool = False

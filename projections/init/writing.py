@@ -1,4 +1,4 @@
-"""Files into a directory: all of them, or none."""
+"""Write the files of a project."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ __all__ = ["refuse_existing", "write"]
 
 
 def refuse_existing(directory: Path, names: Collection[str], *, force: bool = False) -> None:
-    """Raises UsageError if files of these names are there already and `force` is not said, or no directory can be there."""
+    """Raise UsageError if some of these files exist and `force` is not set, or a file is where a directory is needed."""
     for place in (directory, *(directory / name for name in {name.split("/")[0] for name in names if "/" in name})):
         if place.exists() and not place.is_dir():
-            raise UsageError(f"{place}: a file stands where a directory is needed; name another directory")
+            raise UsageError(f"{place}: a file has the name of a directory that is needed. Name another directory")
     there = sorted(name for name in names if (directory / name).exists() or (directory / name).is_symlink())
     if there and not force:
         more = f" and {len(there) - 5} more" if len(there) > 5 else ""
         raise UsageError(
-            f"{directory}: {', '.join(there[:5])}{more} {'is' if len(there) == 1 else 'are'} there already, and nothing was "
-            "written. Name another directory, or replace them with --force"
+            f"{directory}: {', '.join(there[:5])}{more} exist{'s' * (len(there) == 1)} already, so nothing was written. "
+            "Name another directory, or pass --force to overwrite"
         )
 
 
 def write(directory: Path, files: Mapping[str, str], *, force: bool = False) -> None:
-    """Writes all files. Raises UsageError, having written nothing, if one is there already and `force` is not said."""
+    """Write all files. Raises UsageError without writing anything if one exists and `force` is not set."""
     refuse_existing(directory, files, force=force)
     try:
         for name, text in files.items():

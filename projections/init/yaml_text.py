@@ -1,4 +1,4 @@
-"""Parts of a rule file as YAML text on one line, in quotes only where they are needed."""
+"""Parts of a rule file as YAML on one line, quoted only where necessary."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _EXPRESSION = re.compile(r"[a-z]+\([\w.]+(?: \* [\w.]+)?\)", re.ASCII)
 
 
 def text(value: str) -> str:
-    """A text: plain where YAML reads it as a text whatever its version, else in double quotes."""
+    """Return a text, plain if every version of YAML reads it as a text, else in double quotes."""
     if (_PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT) or _EXPRESSION.fullmatch(value):
         return value
     return json.dumps(value, ensure_ascii=not value.isprintable())
 
 
 def name(value: str) -> str:
-    """A key of a mapping."""
+    """Return a key of a mapping."""
     return text(value)
 
 
 def flow(value: Any) -> str:
-    """A value in flow style: `{ into: Post, set: { likeCount: count } }`."""
+    """Return a value in flow style: `{ into: Post, set: { likeCount: count } }`."""
     if isinstance(value, Mapping):
         return (
             "{ " + ", ".join(f"{name(str(key))}: {flow(one)}" for key, one in value.items()) + " }" if value else "{}"

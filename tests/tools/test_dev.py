@@ -22,9 +22,9 @@ from click.testing import CliRunner
 from projections.aws.clients import client, create_index, create_table
 from projections.aws.streams import FoundShard, StreamGone, StreamReader, Stretch
 from projections.cli.main import cli
-from projections.dev.echo import is_own
+from projections.dev.active_rules import ActiveRules
+from projections.dev.delivery import is_own
 from projections.dev.followed import Followed
-from projections.dev.in_force import InForce
 from projections.dev.rules_file import RulesFile
 from projections.dev.watched import WatchedStore
 from projections.engine.registry import Registry
@@ -162,13 +162,13 @@ def test_a_session_as_people_have_it(dynamodb_local_url: str, rules: Path) -> No
         table.put("USER#b", "LIKE#POST#1")
         table.put("OTHER", "x")
         wait_for(lambda: table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 1}, lambda: running.text)
-        running.until("INSERT  Like  USER#b · LIKE#POST#1  likes", "our write", "INSERT  (of no entity)  OTHER · x")
+        running.until("INSERT  Like  USER#b · LIKE#POST#1  likes", "our write", "INSERT  (no entity)  OTHER · x")
         assert '→ POST#1 · METADATA  title "T"  byId' in running.text
         assert "write units" in running.text
 
         rules.write_text(RULES.replace("from: Like", "from: Likes"))
         running.until(
-            'there is no entity "Likes" (did you mean "Like"?)', "The old rules stay: rules.yaml has mistakes"
+            'there is no entity "Likes" (did you mean "Like"?)', "The old rules stay active: rules.yaml has mistakes"
         )
         table.put("USER#c", "LIKE#POST#1")
         wait_for(lambda: table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 2}, lambda: running.text)
@@ -184,7 +184,7 @@ def test_a_session_as_people_have_it(dynamodb_local_url: str, rules: Path) -> No
         table.put("USER#a", "POST#2", title="U", at="yesterday")
         running.until("quarantined by months  USER#a · POST#2")
         rules.write_text(RULES)
-        running.until("board, months: gone, so what it wrote is removed", "- months")
+        running.until("board, months: removed from the file, so what it wrote is removed", "- months")
         wait_for(lambda: running.text.count("items read") == 2, lambda: running.text)
         assert table.item("MONTH#2025-05", "STATS") is None
         assert table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 2}
@@ -262,14 +262,14 @@ def refused(*arguments: str, environ: Mapping[str, str] | None = None) -> str:
 
 def test_what_is_missing_is_told_with_the_way_out(dynamodb_local_url: str, rules: Path) -> None:
     table = Table(dynamodb_local_url)
-    assert "--aws if the tables at AWS are meant" in refused("dev", "--rules", str(rules), "--table", "app")
+    assert "pass --aws to use the tables at AWS" in refused("dev", "--rules", str(rules), "--table", "app")
     here = table.arguments(rules)
-    assert f"there is no table {table.name} at {table.url}; --create makes it" in refused(*here)
+    assert f"there is no table {table.name} at {table.url}. Pass --create to create it" in refused(*here)
     table.create()
     off = {"TableName": table.name, "StreamSpecification": {"StreamEnabled": False}}
     table.dynamodb.update_table(**off)
     told = refused(*here)
-    assert f"table {table.name} has no stream to follow" in told
+    assert f"table {table.name} has no stream. Switch it on" in told
     assert f"aws dynamodb update-table --table-name {table.name} --stream-specification StreamEnabled=true" in told
     table.dynamodb.update_table(
         TableName=table.name, StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
@@ -338,7 +338,7 @@ def test_what_a_function_cannot_do_is_given_up(
     table.put("USER#a", "POST#1", title="T")
     result = CliRunner().invoke(cli, table.arguments(rules, "--once", "--no-backfill"), standalone_mode=False)
     assert result.return_value == 1, "findings"
-    assert result.output.count("failed  RuntimeError: out of order; trying again") == 2
+    assert result.output.count("failed  RuntimeError: out of order; will be retried") == 2
     assert "given up  INSERT USER#bad · LIKE#POST#1: RuntimeError: out of order" in result.output
     assert "1 given up." in result.output
     assert table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 0}
@@ -360,7 +360,7 @@ def test_a_backfill_that_was_stopped_goes_on_next_time(
     with monkeypatch.context() as patch:
         patch.setattr(Runner, "work", stopped)
         first = CliRunner().invoke(cli, now, catch_exceptions=False)
-    assert "the backfill is not complete; it goes on next time" in first.output
+    assert "the backfill is not complete; it continues in the next session" in first.output
     assert table.item("POST#1", "METADATA") == {}
     assert "backfill: 2 items read, 1 write, " in CliRunner().invoke(cli, now, catch_exceptions=False).output
     assert table.item("POST#1", "METADATA") == {"likeCount": 1}
@@ -526,7 +526,7 @@ def test_a_watched_store_tells_what_was_written_by_which_rule(rules: Path) -> No
         (("board",), {"B": {"S": "BOARD"}}, ("R",), False),
         (("likes",), {}, (), True),
     ]
-    assert (seen.needless, seen.ledger) == (2, 1)
+    assert (seen.needless, seen.ledger_writes) == (2, 1)
     assert store.taken().written == []
 
 
@@ -585,20 +585,20 @@ def test_at_aws_nothing_is_put_in_force_by_accident(rules: Path) -> None:
         def __getattr__(self, name: str) -> Callable[..., None]:
             return lambda *arguments, **fields: self.calls.append((name, arguments))
 
-    def in_force(parts: Parts, teller: Heard) -> InForce:
-        return InForce(parts, RulesFile(rules), parts, teller, None)  # type: ignore[arg-type]
+    def active(parts: Parts, reporter: Heard) -> ActiveRules:
+        return ActiveRules(parts, RulesFile(rules), parts, reporter, None)  # type: ignore[arg-type]
 
     parts, heard = Parts(), Heard()
     parts.store.write(Update(ItemKey("main", "USER#a", "LIKE#POST#1"), set={"x": {"S": "x"}}))
-    with pytest.raises(UsageError, match="hold items that no rule has seen"):
-        in_force(parts, heard).begin(stream_first=False)
+    with pytest.raises(UsageError, match="hold items that no rule has read"):
+        active(parts, heard).begin(stream_first=False)
     snapshot = Registry(parts.program, parts.store).read_or_create()
-    began = in_force(parts, heard)
+    began = active(parts, heard)
     began.begin(stream_first=False)
     rules.write_text(RULES.replace("likeCount", "likes"))
     began.reload()
     assert [name for name, _ in heard.calls][-1] == "refused"
     parts.program = program(rules)
     with pytest.raises(UsageError, match="deployed functions that have them would stop"):
-        in_force(parts, heard).begin(stream_first=False)
+        active(parts, heard).begin(stream_first=False)
     assert Registry(parts.program, parts.store).read() == snapshot

@@ -110,7 +110,7 @@ def test_nothing_is_replaced_unless_it_is_said(tmp_path: Path, call: Call) -> No
     (tmp_path / "README.md").write_text("mine")
     code, _, err = call("init", tmp_path)
     assert code == 2
-    assert "README.md is there already, and nothing was written" in err
+    assert "README.md exists already, so nothing was written" in err
     assert "--force" in err
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
     assert call("init", tmp_path, "--force")[0] == 0
@@ -120,9 +120,9 @@ def test_nothing_is_replaced_unless_it_is_said(tmp_path: Path, call: Call) -> No
 def test_a_directory_that_is_a_file(tmp_path: Path, call: Call) -> None:
     (tmp_path / "shop").write_text("")
     code, _, err = call("init", tmp_path / "shop")
-    assert (code, "a file stands where a directory is needed" in err) == (2, True)
+    assert (code, "a file has the name of a directory that is needed" in err) == (2, True)
     (tmp_path / "tests").write_text("")
-    with pytest.raises(UsageError, match="tests: a file stands where a directory is needed"):
+    with pytest.raises(UsageError, match="tests: a file has the name of a directory that is needed"):
         write(tmp_path, {"tests/a.py": ""})
 
 
@@ -180,7 +180,7 @@ def test_a_proposal_for_a_table_passes_all_that_it_has(
     assert "Nothing was written to the table" in out
     assert "likeCount is the number of Like items in" in out
     assert stored("app", dynamodb_local_url) == before
-    assert "all rules are in the shadow" in projections(tmp_path / "new", "replay", "events/items.json").stdout
+    assert "all rules are in shadow mode" in projections(tmp_path / "new", "replay", "events/items.json").stdout
     replayed = all_passes(tmp_path / "new")
     assert json.loads(replayed.stdout)["quarantined"] == []
     written = (tmp_path / "new" / "tests" / "test_rules.py").read_text()
@@ -272,7 +272,7 @@ def test_a_table_that_is_not_there_and_one_that_is_empty(
 ) -> None:
     options = tables(Table("nothing-in-it", (("id", "S"),)), [])
     code, _, err = call("init", tmp_path / "new", *options)
-    assert (code, "table nothing-in-it: it is empty, so nothing can be inferred" in err) == (2, True)
+    assert (code, "table nothing-in-it is empty, so no rules can be inferred" in err) == (2, True)
     code, _, err = call("init", tmp_path / "new", "--table", "nothing", "--endpoint-url", dynamodb_local_url)
     assert code == 2
     assert f"there is no table nothing at {dynamodb_local_url}, us-east-1; there are " in err
@@ -282,7 +282,7 @@ def test_a_table_that_is_not_there_and_one_that_is_empty(
 def test_nothing_is_read_where_nothing_would_be_written(tmp_path: Path, call: Call) -> None:
     (tmp_path / "rules.yaml").write_text("")
     code, _, err = call("init", tmp_path, "--table", "app", "--endpoint-url", "http://127.0.0.1:1")
-    assert (code, "rules.yaml is there already, and nothing was written" in err) == (2, True)
+    assert (code, "rules.yaml exists already, so nothing was written" in err) == (2, True)
 
 
 def test_an_endpoint_that_does_not_answer(tmp_path: Path, call: Call) -> None:

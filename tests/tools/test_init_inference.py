@@ -226,7 +226,7 @@ def test_a_counter_that_has_drifted_is_proposed_with_its_record() -> None:
 
 def test_in_a_part_of_a_table_nothing_is_said_about_how_many_there_are() -> None:
     evidence = rule(proposal("social", every=2), "likesOfPost").evidence
-    assert "is called so, and is not less than the Like items sampled" in evidence
+    assert "is named so, and is not less than the number of Like items in the sample" in evidence
 
 
 def test_sums_of_products_are_found_by_their_values() -> None:
@@ -277,7 +277,7 @@ def test_a_reference_under_another_name_is_bound() -> None:
 def test_a_copy_under_another_key_is_possible_but_not_done_unasked() -> None:
     found = rule(proposal("copies"), "userPostAsPost")
     assert found.body["copy"] == {"into": "Post", "attributes": ["postId", "title", "userId", "words"]}
-    assert "makes and deletes its items" in found.doubt
+    assert "creates and deletes its items" in found.doubt
 
 
 # --- whatever the table ---

@@ -1,4 +1,4 @@
-"""What `dev` prints, line by line: for people, or as one JSON object per line."""
+"""What `dev` prints: lines, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from projections.cli.printing.diff import as_data, print_difference
-from projections.dev.delivery import Delivery, Totals
-from projections.dev.watched import Written
+from projections.dev.delivery import Delivery, Totals, Written
 from projections.engine.store import Image, ItemKey
 from projections.inspect.diff.difference import Difference
 from projections.inspect.explain.records import RecordTold
@@ -19,17 +18,17 @@ from projections.language.findings import Finding
 from projections.language.values import changed_attributes, plain_item
 from projections.terminal import Styled, console, count, print_line, styled
 
-__all__ = ["Teller"]
+__all__ = ["Printer"]
 
 MOST_WRITES = 20
-"""Writes of a delivery that people are shown one by one."""
+"""Writes of a delivery that are printed one by one."""
 
 MOST_ECHOES = 5
-"""Records of our own writes in a delivery that people are shown one by one."""
+"""Records of our own writes in a delivery that are printed one by one."""
 
 
-class Teller:
-    """Says what happens, on standard output."""
+class Printer:
+    """Reports on standard output."""
 
     def __init__(self, *, as_json: bool, guard_prefix: str = "~") -> None:
         self._json = as_json
@@ -39,15 +38,15 @@ class Teller:
     # The session
 
     def note(self, text: str, event: str, **fields: Any) -> None:
-        """Something that happened, in words with markup, or as fields."""
+        """Print an event: its text, which may have markup, or its fields."""
         if self._json:
             self._line({"event": event, **fields})
         else:
-            self._out.print(text, soft_wrap=True)
+            self._out.print(text)
 
     def trouble(self, reason: str) -> None:
-        """Something does not work for now."""
-        self.note(styled("[yellow]{}; trying again[/]", reason), "trouble", reason=reason)
+        """Print why something does not work at the moment."""
+        self.note(styled("[yellow]{}; will be retried[/]", reason), "trouble", reason=reason)
 
     def totals(self, totals: Totals, *, last: bool) -> None:
         event = "ends" if last else "totals"
@@ -72,7 +71,7 @@ class Teller:
         if echoes > MOST_ECHOES:
             self._out.print(styled("          [dim]and {} more of our own writes[/]", echoes - MOST_ECHOES))
         for written in delivery.written[:MOST_WRITES]:
-            self._out.print(styled("          [green]→[/] {}", _written(written)), soft_wrap=True)
+            self._out.print(styled("          [green]→[/] {}", _written(written)))
         if delivery.writes > MOST_WRITES:
             self._out.print(styled("          [green]→[/] and {:,} more writes", delivery.writes - MOST_WRITES))
         if not alone and (units := self._units(delivery)):
@@ -80,22 +79,20 @@ class Teller:
         for one in delivery.rejected:
             by = styled(" by [cyan]{}[/]", one.rule) if one.rule else ""
             key = encoded_words(one.key) if one.key else "a record"
-            self._out.print(
-                styled("          [yellow]quarantined[/]{}  {}", by, f"{key}: {one.reason}"), soft_wrap=True
-            )
+            self._out.print(styled("          [yellow]quarantined[/]{}  {}", by, f"{key}: {one.reason}"))
         if delivery.failed is not None:
-            self._out.print(styled("          [red]failed[/]  {}; trying again", delivery.failed), soft_wrap=True)
+            self._out.print(styled("          [red]failed[/]  {}; will be retried", delivery.failed))
 
     def task(self, delivery: Delivery) -> None:
-        """What came of tasks."""
+        """Print what tasks did."""
         if self._json:
             self._delivered_json(delivery, "task")
         elif delivery.written or delivery.rejected:
-            self._out.print(styled("{}  task  [dim]the pages that were left of a push[/]", time.strftime("%H:%M:%S")))
+            self._out.print(styled("{}  task  [dim]the other pages of a push[/]", time.strftime("%H:%M:%S")))
             self.delivered(delivery)
 
     def gave_up(self, key: ItemKey, event: str, reason: str) -> None:
-        """A record that was tried often enough."""
+        """Print a record that was retried too often."""
         self.note(
             styled("          [red]given up[/]  {} {}: {}", event, key_words(key), reason),
             "given up",
@@ -106,14 +103,14 @@ class Teller:
         )
 
     def _record(self, told: RecordTold, own: bool, alone: Delivery | None) -> None:
-        """One line; of a record that was delivered alone with what it cost."""
+        """Print a record, with its cost if it was delivered alone."""
         record = told.record
         clock = time.strftime("%H:%M:%S")
         if record is None:
-            self._out.print(styled("{}  [yellow]unreadable[/]  {}", clock, told.flaw or ""), soft_wrap=True)
+            self._out.print(styled("{}  [yellow]unreadable[/]  {}", clock, told.flaw or ""))
             return
         style = "dim" if own else "bold"
-        entity = told.entity or "(of no entity)"
+        entity = told.entity or "(no entity)"
         line = styled("{}  {:<6}  {}  [{}]{}[/]", clock, record.event, entity, style, key_words(record.key))
         rules = list(dict.fromkeys(rule.rule for rule in told.rules if rule.effect))
         if own:
@@ -127,15 +124,15 @@ class Teller:
             line += styled("  [dim]nearest is {}: {}[/]", name, "; ".join(reasons[:1]))
         if alone is not None and (units := self._units(alone)):
             line += styled("  [dim]{}[/]", units)
-        self._out.print(line, soft_wrap=True)
+        self._out.print(line)
 
     @staticmethod
     def _units(delivery: Delivery) -> str:
         parts = []
         if delivery.write_units:
-            parts.append(f"{delivery.write_units:g} write unit{'' if delivery.write_units == 1 else 's'}")
+            parts.append(f"{delivery.write_units:g} write unit" + "s" * (delivery.write_units != 1))
         if delivery.needless:
-            parts.append(f"{count(delivery.needless, 'write')} not needed")
+            parts.append(f"{count(delivery.needless, 'redundant write')}")
         return ", ".join(parts)
 
     def _delivered_json(self, delivery: Delivery, event: str = "delivered") -> None:
@@ -183,24 +180,24 @@ class Teller:
     # Rules
 
     def findings(self, found: Sequence[Finding]) -> None:
-        """Mistakes and warnings of a rule file."""
+        """Print errors and warnings of a rule file."""
         for one in found:
             if self._json:
                 self._line({**asdict(one), "event": "finding"})
             else:
                 colour = "red" if one.severity == "error" else "yellow"
-                self._out.print(styled("[{}]{}[/]", colour, str(one)), soft_wrap=True)
+                self._out.print(styled("[{}]{}[/]", colour, str(one)))
 
     def refused(self, reason: str) -> None:
-        """The new rules are not used."""
-        self.note(styled("[red]The old rules stay:[/] {}", reason), "rules refused", reason=reason)
+        """Print that the old rules stay active, and why."""
+        self.note(styled("[red]The old rules stay active:[/] {}", reason), "rules refused", reason=reason)
 
     def changed(self, difference: Difference, name: str) -> None:
-        """New rules are used."""
+        """Print how the new rules differ."""
         if self._json:
             self._line({"event": "rules changed", "difference": as_data(difference)})
         else:
-            print_difference(self._out, difference, f"{name} as it was", "as it is now", brief=True)
+            print_difference(self._out, difference, f"{name} before", "now", brief=True)
 
     def _line(self, fields: Mapping[str, Any]) -> None:
         print_line(json.dumps(fields, ensure_ascii=False))
@@ -221,11 +218,11 @@ def _written(written: Written) -> Styled:
 
 
 def _changed(old: Image | None, new: Image | None, prefix: str) -> str:
-    """What a record shows to have changed, without guards."""
+    """Return what changed in a record, without guards."""
     if new is None:
         return "deleted"
     if old is None:
         return "created"
     names = [name for name in changed_attributes(old, new) if not name.startswith(prefix)]
     parts = [f"{n} {value_words(old.get(n), 24)} → {value_words(new.get(n), 24)}" for n in names]
-    return ", ".join(parts) or "its guard"
+    return ", ".join(parts) or "only its guard"

@@ -155,7 +155,7 @@ def print_difference(out: Console, difference: Difference, old: str, new: str, *
             text += styled("[cyan]{}[/]", part) if code else styled("[bold]{}[/]", part) if bold else part
         if line.kind in ("rule", "heading"):
             out.print()
-        out.print(text, soft_wrap=True)
+        out.print(text)
 
 
 def as_markdown(difference: Difference, old: str, new: str) -> str:

@@ -40,17 +40,17 @@ def print_explanation(explanation: Explanation, *, reads: bool = False) -> None:
         else:
             title = "Then, from the table's own stream" if told.batch.round == 1 else "Then"
             if not told.requests and told.batch.round == rounds:
-                _line(out, styled("[bold]{}[/]: {}", title, told.summary))
+                out.print(styled("[bold]{}[/]: {}", title, told.summary))
                 out.print()
                 continue
         _print_batch(out, told, title, reads)
     if explanation.rehearsal.assumed:
         names = _names(explanation.rehearsal.assumed)
-        _line(out, styled("[dim]Assumed to exist, because the events do not show it: {}.[/]", names))
+        out.print(styled("[dim]Assumed to exist, because the events do not show it: {}.[/]", names))
     if explanation.unknown:
         names = _names(explanation.unknown)
-        _line(out, styled("[dim]Taken as absent, because the events do not show it: {}.[/]", names))
-    _line(out, styled("[bold]In all[/]: {}.", _spent(explanation.rehearsal.spent)))
+        out.print(styled("[dim]Taken as absent, because the events do not show it: {}.[/]", names))
+    out.print(styled("[bold]In all[/]: {}.", _spent(explanation.rehearsal.spent)))
 
 
 def _names(keys: Sequence[ItemKey]) -> str:
@@ -58,22 +58,17 @@ def _names(keys: Sequence[ItemKey]) -> str:
     return ", ".join(map(key_words, keys[:ALIKE])) + more
 
 
-def _line(out: Console, text: str) -> None:
-    out.print(text, soft_wrap=True)
-
-
 def _print_record(out: Console, told: RecordTold, number: int, place: str) -> None:
     record = told.record
     if record is None:
-        _line(out, styled("[bold]{}[/]  [red]no record that can be used[/]  [dim]{}[/]", number, place))
-        _line(out, f"   {told.flaw!s}")
+        out.print(styled("[bold]{}[/]  [red]no record that can be used[/]  [dim]{}[/]", number, place))
+        out.print(f"   {told.flaw!s}")
         out.print()
         return
     event = f"{record.event} (expired)" if record.expired else record.event
     variables = ", ".join(f"{name} {text}" for name, text in told.variables.items())
     entity = f"{told.was} → {told.entity}" if told.was else told.entity or "of no entity"
-    _line(
-        out,
+    out.print(
         styled(
             "[bold]{}  {}  {}[/]  [cyan]{}[/]{}  [dim]record {}, {}[/]",
             number,
@@ -86,10 +81,10 @@ def _print_record(out: Console, told: RecordTold, number: int, place: str) -> No
         ),
     )
     for name, misfits in told.nearest:
-        _line(out, styled("   not [cyan]{}[/]: {}", name, "; ".join(misfits)))
+        out.print(styled("   not [cyan]{}[/]: {}", name, "; ".join(misfits)))
     if not told.rules:
         what = "no rule concerns it" if told.nearest else "no rule reads or writes such items"
-        _line(out, styled("   [dim]{}[/]", what))
+        out.print(styled("   [dim]{}[/]", what))
     width = max((len(rule.rule) for rule in told.rules), default=0)
     for rule in told.rules:
         _print_rule(out, rule, width)
@@ -103,33 +98,31 @@ def _print_rule(out: Console, rule: RuleTold, width: int) -> None:
     if rule.reasons and not rule.changes:
         what += f": {'; '.join(rule.reasons)}"
     mark = {"": "–", "bad input": "✗"}.get(rule.effect, "✓")
-    _line(
-        out, styled("   [{}]{}[/] {}  {}", color, mark, name, styled("[dim]{}[/]", what) if not rule.effect else what)
-    )
+    out.print(styled("   [{}]{}[/] {}  {}", color, mark, name, styled("[dim]{}[/]", what) if not rule.effect else what))
     if not rule.effect:
         return
     indent = " " * (width + 7)
     for target, before, after in rule.changes:
-        _line(out, styled("{}[dim]{}:[/] {} → [bold]{}[/]", indent, encoded_words(target), before, after))
+        out.print(styled("{}[dim]{}:[/] {} → [bold]{}[/]", indent, encoded_words(target), before, after))
     if rule.reasons and rule.changes:
-        _line(out, styled("{}[dim]because {}[/]", indent, "; ".join(rule.reasons)))
+        out.print(styled("{}[dim]because {}[/]", indent, "; ".join(rule.reasons)))
 
 
 def _print_batch(out: Console, told: BatchTold, title: str, reads: bool) -> None:
-    _line(out, styled("[bold]{}[/]: {}", title, told.summary))
+    out.print(styled("[bold]{}[/]: {}", title, told.summary))
     for source, numbers in told.coalesced:
         listed = ", ".join(map(str, numbers))
-        _line(out, styled("   [dim]records {} of {} count as one change[/]", listed, encoded_words(source)))
+        out.print(styled("   [dim]records {} of {} count as one change[/]", listed, encoded_words(source)))
     for request in told.requests:
         if request.actions or reads:
             _print_request(out, request, told.batch.round)
     for one in told.batch.rejected:
         rule = styled("[cyan]{}[/]: ", one.rule) if one.rule else ""
-        _line(out, styled("   [yellow]quarantined[/] {}{}", rule, one.reason))
+        out.print(styled("   [yellow]quarantined[/] {}{}", rule, one.reason))
     if told.batch.outcome.failed is not None:
-        _line(out, styled("   [red]failed[/] {}", str(told.batch.outcome.failed_reason)))
+        out.print(styled("   [red]failed[/] {}", str(told.batch.outcome.failed_reason)))
     if told.requests:
-        _line(out, styled("   [dim]{}[/]", _spent(told.batch.spent)))
+        out.print(styled("   [dim]{}[/]", _spent(told.batch.spent)))
     out.print()
 
 
@@ -139,7 +132,7 @@ def _print_request(out: Console, told: RequestTold, round_: int) -> None:
     if request.operation in ("TransactWriteItems", "BatchExecuteStatement"):
         noun = "transaction" if request.operation == "TransactWriteItems" else "statements"
         vain = "" if request.outcome == "done" else styled(" [red]{}[/]", request.outcome)
-        _line(out, styled("   {} of {}{}  [dim]{} units[/]", noun, len(told.actions), vain, units))
+        out.print(styled("   {} of {}{}  [dim]{} units[/]", noun, len(told.actions), vain, units))
         seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
         for action in told.actions:
             alike = action.role.kind, action.role.rules
@@ -148,13 +141,13 @@ def _print_request(out: Console, told: RequestTold, round_: int) -> None:
                 _print_action(out, action, "     ", round_)
         for (kind, _), number in seen.items():
             if number > ALIKE:
-                _line(out, styled("     [dim]and {} more of kind {}; --json has all[/]", number - ALIKE, kind))
+                out.print(styled("     [dim]and {} more of kind {}; --json has all[/]", number - ALIKE, kind))
     elif told.actions:
         for action in told.actions:
             _print_action(out, action, "   ", round_)
     else:
         found = ", ".join(told.reads[:4]) + (f" and {len(told.reads) - 4} more" if len(told.reads) > 4 else "")
-        _line(out, styled("   [dim]{} {}  {} units[/]", request.operation, found, units))
+        out.print(styled("   [dim]{} {}  {} units[/]", request.operation, found, units))
 
 
 def _print_action(out: Console, action: ActionTold, indent: str, round_: int) -> None:
@@ -167,8 +160,7 @@ def _print_action(out: Console, action: ActionTold, indent: str, round_: int) ->
     mark = "" if action.outcome == "done" else styled("[red]not done[/] ")
     indexes = "".join(f", {units} of them {index}" for index, units in action.index_units.items())
     unit = "unit" if action.units == 1 else "units"
-    _line(
-        out,
+    out.print(
         styled(
             "{}{}{}{} [bold]{}[/]: {}  [dim]{} {}{}{}[/]",
             indent,
@@ -184,9 +176,9 @@ def _print_action(out: Console, action: ActionTold, indent: str, round_: int) ->
         ),
     )
     if action.condition:
-        _line(out, styled("{}  [dim]if {}[/]", indent, action.condition))
+        out.print(styled("{}  [dim]if {}[/]", indent, action.condition))
     if action.why:
-        _line(out, styled("{}  [red]because[/] {}", indent, action.why))
+        out.print(styled("{}  [red]because[/] {}", indent, action.why))
 
 
 def _spent(spent: Spent) -> str:

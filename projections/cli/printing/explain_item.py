@@ -138,11 +138,10 @@ def print_item(program: Program, told: ItemExplanation) -> None:
         of = styled("[cyan]{}[/]", told.item.entity.name) + (styled("  [dim]({})[/]", variables) if variables else "")
     else:
         of = styled("[yellow]of no entity[/]") if told.image is not None else styled("[yellow]there is no such item[/]")
-    _line(out, styled("[bold]{}[/]  {}", key_words(told.key), of))
+    out.print(styled("[bold]{}[/]  {}", key_words(told.key), of))
     written = origins(program.typed)
     if told.other_rules:
-        _line(
-            out,
+        out.print(
             styled("[yellow]The rules in force are others than these: `projections backfill` puts these in force.[/]"),
         )
     for one in told.derived:
@@ -150,17 +149,17 @@ def print_item(program: Program, told: ItemExplanation) -> None:
     if told.source is not None:
         _print_source(out, told.source)
     for left in told.left_over:
-        _line(out, styled("  [yellow]![/] [cyan]{}[/] {}", left.rule, difference(left)))
-        _line(out, styled("      [dim]{}. `verify --repair` {}.[/]", KINDS[left.kind], REPAIRS[left.kind]))
+        out.print(styled("  [yellow]![/] [cyan]{}[/] {}", left.rule, difference(left)))
+        out.print(styled("      [dim]{}. `verify --repair` {}.[/]", KINDS[left.kind], REPAIRS[left.kind]))
     if not told.derived and told.source is None and not told.left_over:
-        _line(out, styled("   [dim]no rule reads or writes such an item[/]"))
+        out.print(styled("   [dim]no rule reads or writes such an item[/]"))
         out.print()
     versions = [version for one in told.derived for version in (one.at, one.known) if version]
     versions += [told.source.entry.version] if told.source is not None and told.source.entry is not None else []
     for note in _times(versions):
-        _line(out, styled("[dim]When: {}.[/]", note))
+        out.print(styled("[dim]When: {}.[/]", note))
     for line in _verdict(told):
-        _line(out, line)
+        out.print(line)
 
 
 def _verdict(told: ItemExplanation) -> Iterator[Styled]:
@@ -190,10 +189,6 @@ def _times(versions: list[str]) -> Iterator[str]:
         yield f"{SEQUENCES_HAVE_NO_TIME}, {label}"
 
 
-def _line(out: Console, text: str) -> None:
-    out.print(text, soft_wrap=True)
-
-
 def _mark(agrees: bool) -> Styled:
     return styled("[green]✓[/]") if agrees else styled("[red]✗[/]")
 
@@ -203,24 +198,23 @@ def _print_derived(out: Console, one: Derived, written: Any) -> None:
     hows = written.get(target, {})
     state = "" if one.state == LIVE else styled("  [yellow]{}[/]", one.state)
     mark = _mark(one.agrees) if one.publishes else styled("[yellow]–[/]")
-    _line(
-        out,
+    out.print(
         styled("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, one.rule.name, one.rule.kind, one.rule.source.name, state),
     )
     width = max((len(attribute.name) for attribute in one.attributes), default=0)
     for attribute in one.attributes:
         origin = hows.get(attribute.name, hows.get(EVERY))
         how = styled("  [dim]{}[/]", origin.how) if origin is not None and origin.rule == one.rule.name else ""
-        _line(out, styled("      {}  {}{}", attribute.name.ljust(width), _shown(attribute), how))
+        out.print(styled("      {}  {}{}", attribute.name.ljust(width), _shown(attribute), how))
     for line in _origin(one):
-        _line(out, styled("      [dim]{}[/]", line))
+        out.print(styled("      [dim]{}[/]", line))
     for drift in one.drifts:
         if drift.kind == "guard":
-            _line(out, styled("      [red]guard[/] {} {}", str(drift.attribute), difference(drift)))
+            out.print(styled("      [red]guard[/] {} {}", str(drift.attribute), difference(drift)))
     for note in one.notes:
-        _line(out, styled("      [yellow]{}[/]", note) if not one.agrees else styled("      [dim]{}[/]", note))
+        out.print(styled("      [yellow]{}[/]", note) if not one.agrees else styled("      [dim]{}[/]", note))
     if one.problem:
-        _line(out, styled("      [red]{}[/]", one.problem))
+        out.print(styled("      [red]{}[/]", one.problem))
     out.print()
 
 
@@ -253,24 +247,23 @@ def _origin(one: Derived) -> Iterator[str]:
 
 
 def _print_source(out: Console, one: Source) -> None:
-    _line(out, styled("  {} [bold]what it gives[/]", _mark(one.agrees)))
+    out.print(styled("  {} [bold]what it gives[/]", _mark(one.agrees)))
     entry = one.entry
     if entry is None and one.contributions:
-        _line(out, styled("      [dim]the ledger has no entry of it: no record of it was ever applied[/]"))
+        out.print(styled("      [dim]the ledger has no entry of it: no record of it was ever applied[/]"))
     elif entry is not None:
         other = ", written under other rules than these" if one.other_rules else ""
-        _line(out, styled("      [dim]the ledger's entry: as of {}{}[/]", version_words(entry.version), other))
+        out.print(styled("      [dim]the ledger's entry: as of {}{}[/]", version_words(entry.version), other))
     if one.expires is not None:
         goes = datetime.fromtimestamp(one.expires, UTC).isoformat(timespec="minutes")
-        _line(out, styled("      [dim]the item is gone, and the entry goes at {}[/]", goes))
+        out.print(styled("      [dim]the item is gone, and the entry goes at {}[/]", goes))
     for given in one.contributions:
         words = contribution_words(given.recorded)
         should = "" if given.agrees else styled(", should be [bold]{}[/]", contribution_words(given.should))
         if given.excuse:
             should = styled(" [dim]({})[/]", given.excuse)
         color = "bold" if given.agrees else "bold red"
-        _line(
-            out,
+        out.print(
             styled(
                 "      {} [cyan]{}[/] to {}: [{}]{}[/]{}",
                 _mark(given.agrees),
@@ -284,32 +277,30 @@ def _print_source(out: Console, one: Source) -> None:
     for copied in one.copies:
         _print_copied(out, copied)
     for rule, version in one.fences:
-        _line(out, styled("      [cyan]{}[/] pushed to its children as of {}", rule, version_words(version)))
+        out.print(styled("      [cyan]{}[/] pushed to its children as of {}", rule, version_words(version)))
     if entry is not None and entry.recent:
         owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
-        _line(out, styled("      [yellow]still to be published: {}[/]", owed))
+        out.print(styled("      [yellow]still to be published: {}[/]", owed))
     for rule, reason in entry.refused.items() if entry is not None else ():
-        _line(out, styled("      [red]refused[/] [cyan]{}[/]: {}", rule, reason))
+        out.print(styled("      [red]refused[/] [cyan]{}[/]: {}", rule, reason))
     for rule, reason in one.problems:
-        _line(out, styled("      [red]bad input[/] [cyan]{}[/]: {}", rule, reason))
+        out.print(styled("      [red]bad input[/] [cyan]{}[/]: {}", rule, reason))
     out.print()
 
 
 def _print_copied(out: Console, copied: Copied) -> None:
     name = key_words(copied.target)
     if not copied.there:
-        _line(out, styled("      {} [cyan]{}[/] its copy {} is not there", _mark(False), copied.rule, name))
+        out.print(styled("      {} [cyan]{}[/] its copy {} is not there", _mark(False), copied.rule, name))
         return
     wrong = [a for a in copied.attributes if not a.agrees]
     at = styled(" [dim]as of {}[/]", version_words(copied.at))
     if not copied.drifts:
-        _line(
-            out, styled("      {} [cyan]{}[/] its copy {} shows what it should{}", _mark(True), copied.rule, name, at)
-        )
+        out.print(styled("      {} [cyan]{}[/] its copy {} shows what it should{}", _mark(True), copied.rule, name, at))
         return
-    _line(out, styled("      {} [cyan]{}[/] its copy {} differs{}", _mark(False), copied.rule, name, at))
+    out.print(styled("      {} [cyan]{}[/] its copy {} differs{}", _mark(False), copied.rule, name, at))
     for attribute in wrong:
-        _line(out, styled("          {}  {}", attribute.name, _shown(attribute)))
+        out.print(styled("          {}  {}", attribute.name, _shown(attribute)))
     for drift in copied.drifts:
         if drift.kind in ("guard", "occupied", "error"):
-            _line(out, styled("          {}  {}", drift.kind, difference(drift)))
+            out.print(styled("          {}  {}", drift.kind, difference(drift)))

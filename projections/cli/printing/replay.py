@@ -1,4 +1,4 @@
-"""What `replay` prints: the items with what rules wrote on them."""
+"""What `replay` prints: the items with their derived values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from projections.engine.store import Image, ItemKey
-from projections.language.keys import decode_key
+from projections.inspect.explain.words import encoded_words, key_words, short
 from projections.language.values import plain, plain_item
 from projections.terminal import console, count, print_grid, styled
 
@@ -23,8 +23,8 @@ __all__ = ["print_replay", "replay_document"]
 
 
 def replay_document(replay: Replay, program: Program, *, internal: bool = False) -> dict[str, Any]:
-    """What `replay --json` prints."""
-    document: dict[str, Any] = {
+    """Return what `replay --json` prints."""
+    return {
         "items": [visible(image, program.guard_prefix, internal) for _, image in _in_order(replay.after, program)],
         "ledger": [plain_item(image) for image in replay.ledger],
         "quarantined": [
@@ -48,11 +48,10 @@ def replay_document(replay: Replay, program: Program, *, internal: bool = False)
         ],
         "rounds": replay.rounds,
     }
-    return document
 
 
 def print_replay(replay: Replay, program: Program, *, internal: bool = False) -> None:
-    """The items with what rules wrote on them, and which rule wrote it."""
+    """Print the items with their derived values, and the rule that wrote each."""
     from projections.language.facts import EVERY, creators, origins
 
     out = console()
@@ -76,7 +75,7 @@ def print_replay(replay: Replay, program: Program, *, internal: bool = False) ->
         shown += 1
         attributes += len(derived)
         by = styled("[dim], created by[/] [cyan]{}[/]", created[entity]) if entity in created else ""
-        out.print(styled("[bold]{}[/]  {}{}", _name(key), entity, by), soft_wrap=True)
+        out.print(styled("[bold]{}[/]  {}{}", key_words(key), entity, by))
         order = list(whence)
         rows = []
         for name in sorted(image, key=lambda name: order.index(name) if name in order else -1):
@@ -93,10 +92,10 @@ def print_replay(replay: Replay, program: Program, *, internal: bool = False) ->
                 rows.append([(" ", ""), (name, "dim"), (_value(value, 200), "dim")])
         print_grid(out, rows)
     for key in sorted(set(replay.before) - set(replay.after)):
-        out.print(styled("[red]- {}[/]  removed", _name(key)), soft_wrap=True)
+        out.print(styled("[red]- {}[/]  removed", key_words(key)))
     if replay.after and not shown:
         shadow = program.rules and all(rule.mode == "shadow" for rule in program.rules.values())
-        why = "all rules are in the shadow" if shadow else "no rule applies to these events"
+        why = "all rules are in shadow mode" if shadow else "no rule applies to these events"
         out.print(f"Nothing was derived: {why}.")
     _print_problems(out, replay)
     _print_summary(out, replay, shown, attributes, untouched)
@@ -105,10 +104,14 @@ def print_replay(replay: Replay, program: Program, *, internal: bool = False) ->
 def _print_problems(out: Console, replay: Replay) -> None:
     for one in replay.quarantined:
         rule = styled(" [cyan]{}[/]", str(one.rule)) if one.rule else ""
-        out.print(styled("[yellow]quarantined[/]{}  {}: {}", rule, _rejected_name(one.key), one.reason), soft_wrap=True)
+        out.print(
+            styled(
+                "[yellow]quarantined[/]{}  {}: {}", rule, encoded_words(one.key) if one.key else "a record", one.reason
+            )
+        )
     for failure in replay.failures:
         name = " · ".join(str(text) for text in _keys(failure.record).values())
-        out.print(styled("[red]failed[/]  {}: {}", name, failure.reason), soft_wrap=True)
+        out.print(styled("[red]failed[/]  {}: {}", name, failure.reason))
     if replay.quarantined or replay.failures:
         out.print()
 
@@ -125,16 +128,15 @@ def _print_summary(out: Console, replay: Replay, shown: int, attributes: int, un
             count(shown, "item"),
             len(replay.quarantined),
             len(replay.failures),
-        ),
-        soft_wrap=True,
+        )
     )
     if untouched:
         rest = ", ".join(f"{number} {entity}" for entity, number in sorted(untouched.items()))
-        out.print(styled("[dim]Left as the application wrote them: {}.[/]", rest), soft_wrap=True)
+        out.print(styled("[dim]Items without derived values: {}.[/]", rest))
 
 
 def _in_order(items: Mapping[ItemKey, Image], program: Program) -> Iterable[tuple[ItemKey, Image]]:
-    """Items by table, partition key and sort key; keys that are numbers by value."""
+    """Return the items by table, partition key and sort key; numeric keys by value."""
 
     def place(entry: tuple[ItemKey, Image]) -> tuple[Any, ...]:
         key = entry[0]
@@ -153,39 +155,19 @@ def _body(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _keys(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The key of a record that may be anything."""
+    """Return the key of a record, which may be malformed."""
     keys = _body(record).get("Keys")
     if not isinstance(keys, Mapping):
         return {}
     return {name: next(iter(value.values()), None) for name, value in keys.items() if isinstance(value, Mapping)}
 
 
-def _rejected_name(key: str | None) -> str:
-    """The item of a rejected record, which says its key in one text."""
-    if key is None:
-        return "a record"
-    try:
-        return _name(decode_key(key))
-    except ValueError:
-        return key
-
-
-def _name(key: ItemKey) -> str:
-    return " · ".join(part for part in key[1:] if part is not None)
-
-
 def _value(value: Mapping[str, Any], longest: int = 48) -> str:
     tag = next(iter(value))
-    if tag == "S":
-        text = str(value["S"])
-    elif tag == "N":
-        text = str(value["N"])
-    else:
-        text = json.dumps(plain(value), ensure_ascii=False)
-    text = " ".join(text.split())
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    text = str(value[tag]) if tag in ("S", "N") else json.dumps(plain(value), ensure_ascii=False)
+    return short(text, longest)
 
 
 def visible(image: Image, prefix: str, internal: bool) -> dict[str, Any]:
-    """An item in plain JSON; its guards only if internal matters are asked for."""
+    """Return an item in plain JSON, with its guards if `internal`."""
     return plain_item({name: value for name, value in image.items() if internal or not name.startswith(prefix)})

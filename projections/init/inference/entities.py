@@ -1,4 +1,4 @@
-"""From shapes of keys to entities: key templates, what tells overlapping ones apart, attributes, keys of indexes."""
+"""Entities from shapes of keys: key templates, `match` for overlapping ones, attributes, keys of indexes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_ATTRIBUTES = 40
 
 @dataclass
 class Group:
-    """An entity and its rows, whose `variables` are those of its key."""
+    """An entity and its rows, with `variables` for its key."""
 
     entity: Entity
     rows: list[Row]
@@ -38,7 +38,7 @@ class Understood:
 
 
 def understand(rows: Sequence[Row], table: Table, separator: str, type_attribute: str | None) -> Understood:
-    """The entities among these rows, and the rows that are none."""
+    """Return the entities of these rows, and the rows that belong to no entity."""
     unknown: list[Unknown] = []
     shapes = []
     found = shapes_of(rows, type_attribute)
@@ -61,22 +61,22 @@ def understand(rows: Sequence[Row], table: Table, separator: str, type_attribute
             for text in group.entity.key.values():
                 KeyPattern.parse(text, separator)
         except LanguageError as error:
-            unknown.append(_unknown(shape, table, f"no template reads them one way only: {error}"))
+            unknown.append(_unknown(shape, table, f"no unambiguous template fits them: {error}"))
         else:
             sound.append((group, shape))
-    return Understood(*_told_apart(sound, unknown, table, separator))
+    return Understood(*_distinguished(sound, unknown, table, separator))
 
 
 def _not_understood(shape: Shape, alone: bool) -> str:
-    """Why a shape is no entity, empty if it is one."""
+    """Return why a shape is not understood as an entity, empty if it is."""
     if any(shape.constants.values()) or shape.kinds:
         return ""
     if not alone:
-        return "nothing in the key, and no attribute, says what kind of item it is"
+        return "neither the key nor an attribute identifies the kind of item"
     attributes = frozenset().union(*(row.attributes for row in shape.rows))
     likeness = sum(jaccard(row.attributes, attributes) for row in shape.rows) / len(shape.rows)
     if attributes and likeness < _HOMOGENEOUS:
-        return "the keys have nothing in common, and neither have the attributes"
+        return "neither the keys nor the attributes have anything in common"
     return ""
 
 
@@ -111,7 +111,7 @@ def _group(
         expires=table.ttl is not None and any(table.ttl in row.item for row in shape.rows),
     )
     index_key = _index_key(entity, shape.rows, table, separator)
-    # Some keys of indexes are attributes like any other, as a productId by which there is an index.
+    # Some keys of indexes are ordinary attributes, such as a productId with an index.
     plain = {name for name in table.index_names if _is_plain(shape.rows, name, separator)}
     for row in shape.rows:
         row.attributes |= plain & row.item.keys()
@@ -170,16 +170,16 @@ def _element_type(values: Sequence[Mapping[str, object]], type_: str) -> str:
     return "S"
 
 
-# --- keys of indexes that the application writes ---
+# Keys of indexes that the application writes
 
 
 def _index_key(entity: Entity, rows: Sequence[Row], table: Table, separator: str) -> dict[str, str]:
-    """Templates for the index keys that (nearly) all items of an entity have and that follow from the rest of them."""
+    """Return templates for index keys that (nearly) all items of an entity have and that follow from other attributes."""
     found: dict[str, str] = {}
     for partition, sort in table.indexes.values():
         templates = {name: _follows(name, kind, entity, rows, table, separator) for name, kind in partition}
         if not all(text and "{" in text for text in templates.values()):
-            continue  # one value for all items finds no children of anything
+            continue  # a partition with all items does not lead to the children of a parent
         found |= {name: text for name, text in templates.items() if text}
         for name, kind in sort:
             if text := _follows(name, kind, entity, rows, table, separator):
@@ -188,7 +188,7 @@ def _index_key(entity: Entity, rows: Sequence[Row], table: Table, separator: str
 
 
 def _follows(name: str, kind: str, entity: Entity, rows: Sequence[Row], table: Table, separator: str) -> str | None:
-    """The template that gives an index key of all items that have it, None if there is none."""
+    """Return the template that gives the index key of all items that have it, or None."""
     if name in table.key_names:
         return None
     with_it = [row for row in rows if kind in row.item.get(name, {})]
@@ -219,13 +219,13 @@ def _follows(name: str, kind: str, entity: Entity, rows: Sequence[Row], table: T
     return text
 
 
-# --- entities whose keys overlap ---
+# Entities with overlapping keys
 
 
-def _told_apart(
+def _distinguished(
     sound: Sequence[tuple[Group, Shape]], unknown: list[Unknown], table: Table, separator: str
 ) -> tuple[list[Group], list[Unknown]]:
-    """The groups with a `match` where keys do not tell them apart; those that nothing tells apart become unknown."""
+    """Add a `match` to groups with overlapping keys. Without a type attribute, the smaller one becomes unknown."""
     groups = [group for group, _ in sound]
     shapes = {group.entity.name: shape for group, shape in sound}
     dropped: set[str] = set()
@@ -239,7 +239,7 @@ def _told_apart(
         less = min((other, one), key=lambda group: len(group.rows))
         more = one if less is other else other
         dropped.add(less.entity.name)
-        why = f"their keys could also be keys of {more.entity.name}, and no attribute tells them apart"
+        why = f"their keys could also be keys of {more.entity.name}, and no attribute distinguishes them"
         unknown.append(_unknown(shapes[less.entity.name], table, why))
     return [group for group in groups if group.entity.name not in dropped], unknown
 

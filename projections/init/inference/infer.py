@@ -1,4 +1,4 @@
-"""From a sample to a proposal."""
+"""Infer a proposal from a sample."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_IDEAS = 8
 
 
 def infer(table: Table, sample: Sample) -> Proposal:
-    """What the items of a sample, and the keys they have, say about rules. Equal samples give equal proposals."""
+    """Return the rules that fit the items of a sample and their keys. Equal samples give equal proposals."""
     separator = common_separator(sample.items, table)
     rows = rows_of(sample.items, table, separator)
     kind = type_attribute(rows)
@@ -30,7 +30,7 @@ def infer(table: Table, sample: Sample) -> Proposal:
     others = [one for one in found if frozenset((one.relation.child, one.relation.parent)) not in copied]
     taken = {
         (rule.body["copy"]["into"], name) for _, rule in copies for name in rule.body["copy"]["attributes"]
-    }  # of one target no attribute has two writers
+    }  # an attribute of a target has one writer
     rules: list[Rule] = [*count_rules(others, sample.complete, taken)]
     rules += embed_rules(others, table, taken)
     ideas = [*(rule for _, rule in copies), *idea_rules(others, rules)][:_MOST_IDEAS]

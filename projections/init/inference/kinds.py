@@ -1,4 +1,4 @@
-"""The attribute that says what kind of thing an item is, where a table has one."""
+"""The type attribute of a table, whose value is the kind of an item."""
 
 from __future__ import annotations
 
@@ -12,20 +12,10 @@ from projections.init.inference.words import is_shouting, normal
 __all__ = ["set_kinds", "type_attribute"]
 
 _NAMES = (
-    *(
-        "entitytype",
-        "typename",
-        "entity",
-        "itemtype",
-        "recordtype",
-        "entityname",
-        "modelname",
-        "doctype",
-        "documenttype",
-    ),
-    *("objecttype", "discriminator", "edbe", "et", "type", "kind", "model", "class", "object"),
+    *("entitytype", "typename", "entity", "itemtype", "recordtype", "entityname", "modelname", "doctype"),
+    *("documenttype", "objecttype", "discriminator", "edbe", "et", "type", "kind", "model", "class", "object"),
 )
-"""What such an attribute is called, without signs and case: the likeliest first. `type` may also be a type of product."""
+"""Names of type attributes in lower case without separators, the most probable first. `type` may be a type of product."""
 
 _PRESENT = 0.7
 _PURE = 0.8
@@ -34,14 +24,14 @@ _MOST = 60
 
 
 def type_attribute(rows: Sequence[Row]) -> str | None:
-    """Its name, None if there is none. It has few values, and keys or other attributes differ with it."""
+    """Return the name of the attribute, or None. It has few values, and keys or other attributes depend on it."""
     names = {name for row in rows for name in row.attributes if normal(name) in _NAMES}
     ordered = sorted(names, key=lambda name: (_NAMES.index(normal(name)), name))
     return next((name for name in ordered if _discriminates(rows, name)), None)
 
 
 def set_kinds(rows: Sequence[Row], attribute: str | None) -> None:
-    """Writes into each row what its type attribute says."""
+    """Set the kind of each row to the value of its type attribute."""
     for row in rows:
         row.kind = _value(row, attribute) if attribute is not None else None
 

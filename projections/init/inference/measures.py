@@ -1,31 +1,33 @@
-"""Counters and other aggregates of children that parents seem to carry already, kept by hand."""
+"""Aggregates of children that parents have as attributes, which the application maintains itself."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import combinations
 from typing import Any
 
 from projections.init.inference.proposal import Attribute, Relation, Rule
 from projections.init.inference.relations import Link
-from projections.init.inference.rows import Row
+from projections.init.inference.rows import Row, scalar
 from projections.init.inference.words import lower_camel, normal, pascal, plural, singular, words
 from projections.language.syntax import PATH
-from projections.language.values import number_text
+from projections.language.values import Image, Value, number_text
 
-__all__ = ["count_rules", "idea_rules", "named_by", "related_twice", "rule_body"]
+__all__ = ["count_rules", "idea_rules", "measured", "named_by", "related_twice", "rule_body"]
 
 _AGREE = 0.9
 _LEAST_PARENTS = 3
 _MOST_NUMBERS = 6
-
-Amount = Callable[[Sequence[Row]], str | None]
+_MEASURE = re.compile(r"(sum|max|min)\((?:(?:number|text)\((.+)\)|(.+))\)")
+_FUNCTIONS: Mapping[str, Any] = {"sum": lambda numbers: sum(numbers, Decimal(0)), "max": max, "min": min}
 
 
 def count_rules(links: Sequence[Link], complete: bool, skipped: set[tuple[str, str]]) -> Iterator[Rule]:
-    """A rule for each relation whose parents have attributes that are, or are called like, aggregates of the children.
+    """Yield a rule for each relation whose parents have attributes that are aggregates of the children, or are named so.
 
     `skipped` are (parent, attribute) that other rules have; those found here are added.
     """
@@ -34,9 +36,10 @@ def count_rules(links: Sequence[Link], complete: bool, skipped: set[tuple[str, s
         if not _is_one_to_many(link):
             continue
         found: dict[str, tuple[str, str]] = {}
-        for attribute in _numbers(link.parent.entity.attributes):
+        for attribute in link.parent.entity.attributes:
             place = (link.relation.parent, attribute.name)
-            if place not in skipped and is_called_count(attribute.name, link):
+            number = attribute.type == "N" and PATH.fullmatch(attribute.name)
+            if number and place not in skipped and is_called_count(attribute.name, link):
                 skipped.add(place)
                 found[attribute.name] = ("count", _count_evidence(link, attribute.name, complete))
         if complete:
@@ -46,7 +49,7 @@ def count_rules(links: Sequence[Link], complete: bool, skipped: set[tuple[str, s
 
 
 def idea_rules(links: Sequence[Link], rules: Sequence[Rule]) -> Iterator[Rule]:
-    """Counts that no attribute is there for yet: possible, and nobody said that they are wanted."""
+    """Yield counts that the parents have no attribute for: possible rules."""
     counted = {(rule.body["from"], rule.body["aggregate"]["into"]) for rule in rules if "aggregate" in rule.body}
     several = related_twice(links)
     for link in links:
@@ -56,7 +59,7 @@ def idea_rules(links: Sequence[Link], rules: Sequence[Rule]) -> Iterator[Rule]:
         attribute = lower_camel(relation.child) + "Count"
         if any(one.name == attribute for one in link.parent.entity.attributes):
             continue
-        doubt = f"{relation.parent} items have no such attribute today; it is one you could have"
+        doubt = f"{relation.parent} items do not have this attribute today"
         yield _rule(link, {attribute: ("count", _relation_evidence(link))}, several, doubt)
 
 
@@ -69,19 +72,18 @@ def _rule(link: Link, found: Mapping[str, tuple[str, str]], several: set[tuple[s
 
 
 def named_by(relation: Relation) -> str:
-    """What tells this relation from others between the same entities: `ByAuthorId`."""
-    names = [name for variable, name in relation.binding.items() if name != variable]
-    return "".join("By" + pascal(name) for name in names)
+    """Return a suffix that distinguishes relations between the same entities: `ByAuthorId`."""
+    return "".join("By" + pascal(name) for variable, name in relation.binding.items() if name != variable)
 
 
 def related_twice(links: Sequence[Link]) -> set[tuple[str, str]]:
-    """(child, parent) of entities between which there are several relations."""
+    """Return (child, parent) of entities with several relations."""
     counts = Counter((link.relation.child, link.relation.parent) for link in links)
     return {pair for pair, count in counts.items() if count > 1}
 
 
 def rule_body(link: Link, kind: str, action: Mapping[str, Any]) -> dict[str, Any]:
-    """A rule from the children of a relation into its parents."""
+    """Return a rule from the children of a relation into its parents."""
     body: dict[str, Any] = {"from": link.relation.child}
     if link.relation.bind:
         body["bind"] = link.relation.bind
@@ -92,79 +94,65 @@ def rule_body(link: Link, kind: str, action: Mapping[str, Any]) -> dict[str, Any
 
 def _relation_evidence(link: Link) -> str:
     relation = link.relation
-    return f"{relation.seen} of {relation.of} {relation.child} items belong to a {relation.parent} of the sample"
+    return f"{relation.seen} of {relation.of} {relation.child} items belong to a {relation.parent} in the sample"
 
 
 def _is_one_to_many(link: Link) -> bool:
-    """A child whose key tells no more than the parent's is the same thing again, not one of many."""
+    """Return whether a parent may have several children: the child's key has further variables."""
     named = set(link.relation.binding.values())
     return any(variable.name not in named for variable in link.child.entity.variables)
 
 
-def _numbers(attributes: Sequence[Attribute]) -> list[Attribute]:
-    return [one for one in attributes if one.type == "N" and PATH.fullmatch(one.name)]
-
-
 def is_called_count(attribute: str, link: Link) -> bool:
-    """Whether an attribute is called the number of these children: likeCount, num_likes, totalLikes, likes."""
-    name = normal(attribute)
-    stems = {normal(singular(link.relation.child)), normal(singular(words(link.relation.child)[-1]))}
-    counts = set()
-    for stem in stems:
-        counts |= {f"{stem}{word}" for word in ("count", "counter", "total", "num")}
-        for many in {normal(plural(stem)), stem + "s"}:  # whoever names attributes by a program writes `categorys`
-            counts |= {many, *(f"{many}{word}" for word in ("count", "counter", "total"))}
-            counts |= {
-                f"{word}{many}" for word in ("n", "no", "nb", "num", "number", "numberof", "total", "count", "countof")
+    """Return whether an attribute is named as the number of these children: likeCount, num_likes, totalLikes, likes."""
+    names = set()
+    for stem in {normal(singular(link.relation.child)), normal(singular(words(link.relation.child)[-1]))}:
+        names |= {f"{stem}{word}" for word in ("count", "counter", "total", "num")}
+        for many in {normal(plural(stem)), stem + "s"}:  # generated names have plurals such as `categorys`
+            names |= {many, *(f"{many}{word}" for word in ("count", "counter", "total"))}
+            names |= {
+                f"{word}{many}" for word in ["n", "no", "nb", "num", "number", "numberof", "total", "count", "countof"]
             }
-    return name in counts
+    return normal(attribute) in names
 
 
 def _count_evidence(link: Link, attribute: str, complete: bool) -> str:
-    children = link.children
+    relation, children = link.relation, link.children
     with_it = [(row, len(children[number])) for number, row in enumerate(link.parent.rows) if attribute in row.item]
+    of = f"of {len(with_it)} {relation.parent} items"
     if complete:
         same = sum(row.text(attribute) == str(count) for row, count in with_it)
-        relation = link.relation
-        return (
-            f"{attribute} is the number of {relation.child} items in {same} of {len(with_it)} {relation.parent} items"
-        )
-    possible = sum(_number(row, attribute) >= count for row, count in with_it)
+        return f"{attribute} is the number of {relation.child} items in {same} {of}"
+    possible = sum(Decimal(row.item[attribute].get("N", -1)) >= count for row, count in with_it)
     return (
-        f"{attribute} is called so, and is not less than the {link.relation.child} items sampled in {possible} of "
-        f"{len(with_it)} {link.relation.parent} items; {_relation_evidence(link)}"
+        f"{attribute} is named so, and is not less than the number of {relation.child} items in the sample in {possible} "
+        f"{of}; {_relation_evidence(link)}"
     )
 
 
-def _number(row: Row, name: str) -> Decimal:
-    text = row.item.get(name, {}).get("N")
-    return Decimal(text) if text is not None else Decimal(-1)
-
-
-# --- by value, where the sample is the whole table ---
+# By value, if the sample is the whole table
 
 
 def _equal(link: Link, skipped: set[tuple[str, str]]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Attributes of parents that equal an aggregate of their children."""
+    """Yield attributes of parents that equal an aggregate of their children."""
     children = link.children
     variables = {variable.name for variable in link.parent.entity.variables}
     for attribute in link.parent.entity.attributes:
         place = (link.relation.parent, attribute.name)
-        if place in skipped or not _comparable(attribute) or not PATH.fullmatch(attribute.name):
+        usable = _comparable(attribute) and PATH.fullmatch(attribute.name) and attribute.name not in variables
+        if place in skipped or not usable:
             continue
-        if attribute.name in variables:
+        pairs = [
+            (row, children[n]) for n, row in enumerate(link.parent.rows) if attribute.name in row.item and children[n]
+        ]
+        if min(len(pairs), len({row.text(attribute.name) for row, _ in pairs})) < _LEAST_PARENTS:
             continue
-        with_it = [(row, children[n]) for n, row in enumerate(link.parent.rows) if attribute.name in row.item]
-        telling = [(row, some) for row, some in with_it if some]
-        if len(telling) < _LEAST_PARENTS or len({row.text(attribute.name) for row, _ in telling}) < _LEAST_PARENTS:
-            continue
-        several = [some for _, some in telling if len(some) > 1]
-        for how, amount in _amounts(link, attribute.type):
-            same = sum(row.text(attribute.name) == amount(some) for row, some in telling)
-            if same >= _AGREE * len(telling) and _tells(several, amount):
+        for measure in _measures(link, attribute.type):
+            same = sum(row.text(attribute.name) == _amount(measure, some) for row, some in pairs)
+            if same >= _AGREE * len(pairs) and _needs_all(measure, [some for _, some in pairs if len(some) > 1]):
                 skipped.add(place)
-                what = f"{attribute.name} is {how} of the {link.relation.child} items of it"
-                yield attribute.name, (how, f"{what} in {same} of {len(telling)} {link.relation.parent} items")
+                what = f"{attribute.name} is {measure} of the {link.relation.child} items"
+                yield attribute.name, (measure, f"{what} in {same} of {len(pairs)} {link.relation.parent} items")
                 break
 
 
@@ -172,42 +160,45 @@ def _comparable(attribute: Attribute) -> bool:
     return attribute.type == "N" or (attribute.type == "S" and attribute.form in ("time", "date", "ulid"))
 
 
-def _tells(several: Sequence[Sequence[Row]], amount: Amount) -> bool:
-    """Whether a function says something about several children that the first of them does not say alone."""
-    return sum(amount(rows) != amount(rows[:1]) or amount(rows) != amount(rows[-1:]) for rows in several) >= 2
+def _needs_all(measure: str, several: Sequence[Sequence[Row]]) -> bool:
+    """Return whether a measure of several children differs from that of the first or last one alone."""
+    return (
+        sum({_amount(measure, rows[:1]), _amount(measure, rows[-1:])} != {_amount(measure, rows)} for rows in several)
+        >= 2
+    )
 
 
-def _amounts(link: Link, type_: str) -> Iterator[tuple[str, Amount]]:
-    names = [one.name for one in link.child.entity.attributes if one.type == type_ and PATH.fullmatch(one.name)]
+def _measures(link: Link, type_: str) -> Iterator[str]:
+    attributes = [one for one in link.child.entity.attributes if one.type == type_ and PATH.fullmatch(one.name)]
     if type_ == "N":
-        yield "count", lambda rows: str(len(rows))
-        for name in names[:_MOST_NUMBERS]:
-            yield f"sum({name})", lambda rows, name=name: _sum(rows, [name])  # type: ignore[misc]
-        for one, other in combinations(names[:_MOST_NUMBERS], 2):
-            both = [one, other]
-            yield f"sum({one} * {other})", lambda rows, both=both: _sum(rows, both)  # type: ignore[misc]
-    ordered = [one.name for one in link.child.entity.attributes if one.name in names and _comparable(one)]
+        names = [one.name for one in attributes[:_MOST_NUMBERS]]
+        yield "count"
+        yield from (f"sum({name})" for name in names)
+        yield from (f"sum({one} * {other})" for one, other in combinations(names, 2))
     typed = "number" if type_ == "N" else "text"
-    for name in ordered[:_MOST_NUMBERS]:
-        yield f"max({typed}({name}))", lambda rows, name=name: _extreme(rows, name, max)  # type: ignore[misc]
-        yield f"min({typed}({name}))", lambda rows, name=name: _extreme(rows, name, min)  # type: ignore[misc]
+    for name in [one.name for one in attributes if _comparable(one)][:_MOST_NUMBERS]:
+        yield from (f"{function}({typed}({name}))" for function in ("max", "min"))
 
 
-def _sum(rows: Sequence[Row], names: Sequence[str]) -> str | None:
-    total = Decimal(0)
-    for row in rows:
-        product = Decimal(1)
-        for name in names:
-            if "N" not in row.item.get(name, {}):
-                return None
-            product *= Decimal(row.item[name]["N"])
-        total += product
-    return number_text(total)
+def _amount(measure: str, rows: Sequence[Row]) -> str | None:
+    value = measured(measure, [row.item for row in rows])
+    return scalar({"it": value}, "it") if value is not None else None
 
 
-def _extreme(rows: Sequence[Row], name: str, which: Callable[..., Any]) -> str | None:
-    numbers = [Decimal(row.item[name]["N"]) for row in rows if "N" in row.item.get(name, {})]
-    texts = [str(row.item[name]["S"]) for row in rows if "S" in row.item.get(name, {})]
-    if len(numbers) == len(rows):
-        return number_text(which(numbers))
-    return which(texts) if len(texts) == len(rows) else None
+def measured(measure: str, items: Sequence[Image]) -> Value | None:
+    """Return a measure of items; None for no items, or values that are missing or of different types."""
+    if measure == "count":
+        return {"N": str(len(items))}
+    parsed = _MEASURE.fullmatch(measure)
+    assert parsed is not None, measure
+    values = [[item.get(name, {}) for name in (parsed[2] or parsed[3]).split(" * ")] for item in items]
+    if not items and parsed[1] != "sum":
+        return None
+    for kind in ("N", "S"):
+        if all(kind in value for row in values for value in row):
+            if kind == "N":
+                return {
+                    "N": number_text(_FUNCTIONS[parsed[1]](math.prod(Decimal(v["N"]) for v in row) for row in values))
+                }
+            return {"S": _FUNCTIONS[parsed[1]](row[0]["S"] for row in values)} if parsed[1] != "sum" else None
+    return None

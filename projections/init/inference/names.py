@@ -1,4 +1,4 @@
-"""Names: of the entity that a shape of keys stands for, and of the variables in its keys."""
+"""The names of entities and of the variables in their keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TIMES = ("time", "date", "month")
 
 
 def entity_names(shapes: Sequence[Shape], table: Table) -> list[str]:
-    """A name for each shape, no two alike; those of the plainest keys choose first."""
+    """Return a different name for each shape, beginning with the plainest keys."""
     found: dict[int, str] = {}
     order = sorted(range(len(shapes)), key=lambda number: (_plainness(shapes[number]), number))
     for number in order:
@@ -47,7 +47,7 @@ def _plainness(shape: Shape) -> int:
 
 
 def _is_parent(shape: Shape) -> bool:
-    """Whether the sort key says no more than: this is the item that its partition is named after."""
+    """Return whether the sort key is a constant such as PROFILE: the partition is named after the item."""
     sort = [text for position, text in shape.constants.items() if position[0] == 1 and text]
     own = [position for position in shape.positions if position[0] == 1]
     return len(own) == len(sort) and all(normal(text) in GENERIC for text in sort)
@@ -75,7 +75,7 @@ def _entity_names(shape: Shape, table: Table) -> Iterator[str]:
 
 
 def _thing(shape: Shape, attribute: int) -> str:
-    """The constant that says what a key attribute is about: the first of the last run of constants."""
+    """Return the constant that names the subject of a key attribute: the first of the last run of constants."""
     found, run = "", False
     for position in shape.positions:
         if position[0] != attribute:
@@ -88,7 +88,7 @@ def _thing(shape: Shape, attribute: int) -> str:
 
 
 def snake_case(rows: Sequence[Row]) -> bool:
-    """Whether attributes are named as `user_id` rather than as `userId`."""
+    """Return whether attributes are named like `user_id`, not like `userId`."""
     names = {name for row in rows for name in row.attributes}
     snake = sum("_" in name.strip("_") and name == name.lower() for name in names)
     camel = sum(name != name.lower() and "_" not in name for name in names)
@@ -96,7 +96,7 @@ def snake_case(rows: Sequence[Row]) -> bool:
 
 
 def variable_names(shape: Shape, entity: str, table: Table, snake: bool) -> dict[Position, str]:
-    """A name for each variable. Where items have an attribute of that name, it says the same: rules insist on it."""
+    """Return a name for each variable. An attribute of that name has the same value, as rules require."""
     found: dict[Position, str] = {}
     identifiers = _identifiers(shape)
     for position in shape.variables:
@@ -111,8 +111,8 @@ def variable_names(shape: Shape, entity: str, table: Table, snake: bool) -> dict
 
 
 def named_after_values(shapes: Sequence[Shape], names: Sequence[dict[Position, str]]) -> list[dict[Position, str]]:
-    """The names again, with those that no attribute confirms replaced by what their values are: in `LIKE#{likeId}` these
-    may be the ids of users.
+    """Return the names, with unconfirmed ones replaced by the name of a variable with the same values: in `LIKE#{likeId}`
+    the values may be ids of users.
     """
     known: dict[str, set[str]] = {}
     for shape, own in zip(shapes, names, strict=True):
@@ -139,7 +139,7 @@ def _same_values(texts: set[str], known: Mapping[str, set[str]]) -> str | None:
 
 
 def _twins(shape: Shape, one: Position, other: Position) -> bool:
-    """Whether two variables of different key attributes are the same thing: both keys say USER#42."""
+    """Return whether two variables of different key attributes are always equal, as in two keys USER#42."""
     return one[0] != other[0] and all(row.parts[one] == row.parts[other] for row in shape.rows)
 
 
@@ -148,7 +148,7 @@ def _consistent(rows: Sequence[Row], name: str, texts: Sequence[str]) -> bool:
 
 
 def _identifiers(shape: Shape) -> set[Position]:
-    """Of the variables after one constant, the one that it is the id of: the one that varies most, the last if in doubt."""
+    """Return, for each constant, the variable after it that is its id: the one with the most values, or the last."""
     runs: dict[Position, list[Position]] = {}
     marker: Position | None = None
     for position in shape.positions:
@@ -218,7 +218,7 @@ def _joined(parts: Sequence[str], snake: bool) -> str:
 
 
 def _marker(shape: Shape, position: Position) -> str:
-    """The nearest constant before a variable, in the same key attribute."""
+    """Return the nearest constant before a variable in the same key attribute."""
     attribute, number = position
     before: Mapping[int, str] = {p[1]: text for p, text in shape.constants.items() if p[0] == attribute and text}
     nearest = [at for at in before if at < number]
@@ -226,7 +226,7 @@ def _marker(shape: Shape, position: Position) -> str:
 
 
 def _echoes(rows: Sequence[Row], texts: Sequence[str]) -> set[str]:
-    """Attributes that say the same as a variable, in nearly all items."""
+    """Return the attributes that equal a variable, in nearly all items."""
     names = {
         name for row, text in list(zip(rows, texts, strict=True))[:10] for name in row.item if row.text(name) == text
     }

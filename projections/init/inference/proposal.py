@@ -1,4 +1,4 @@
-"""What inference comes to: entities, rules to try, and what it could not understand."""
+"""The result of inference: entities, rules to try, and items that were not understood."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["Attribute", "Entity", "Proposal", "Relation", "Rule", "Unknown", "Va
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute of an entity: its most frequent type as DynamoDB names it, what its texts look like, and how many of
-    `of` items have it. `elements` is the type of what a list or set holds. Never a value of the sample.
+    """An attribute of an entity: its most frequent type in DynamoDB's notation, the form of its texts, and how many of `of`
+    items have it. `elements` is the type of a list's or set's elements. It has no value of the sample.
     """
 
     name: str
@@ -24,12 +24,12 @@ class Attribute:
     of: int
     elements: str = "S"
     whole: bool = True
-    """Numbers: all of them are whole, and not negative."""
+    """All numbers are whole and not negative."""
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a key, what its texts look like, and the type of the key attribute it is in."""
+    """A variable of a key, the form of its texts, and the type of its key attribute."""
 
     name: str
     form: str
@@ -38,7 +38,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Entity:
-    """A kind of item, as a rule file has it, with what was seen of it."""
+    """An entity as a rule file has it, with statistics of its items."""
 
     name: str
     key: Mapping[str, str]
@@ -48,15 +48,15 @@ class Entity:
     match: tuple[str, str] | None = None
     index_key: Mapping[str, str] = field(default_factory=dict)
     kind: tuple[str, str] | None = None
-    """The type attribute and what it says, also where the key suffices to recognise the items."""
+    """The type attribute and its value, even if the key alone identifies the items."""
     expires: bool = False
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Items of `child` name an item of `parent`: each variable of its key is the child's name here. `seen` of `of` name
-    an item that is in the sample.
+    """Items of `child` reference an item of `parent`: `binding` maps each variable of the parent's key to the name of the
+    child's variable or attribute. `seen` of `of` reference an item that is in the sample.
     """
 
     child: str
@@ -67,14 +67,14 @@ class Relation:
 
     @property
     def bind(self) -> dict[str, str]:
-        """What a rule has to say of it."""
+        """The `bind` of a rule."""
         return {variable: "{" + name + "}" for variable, name in self.binding.items() if variable != name}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule to try. `body` is as a rule file has it, without `mode`; `evidence` says why, with counts. With `doubt` it
-    is written as a comment, and that is why.
+    """A rule to try. `body` is as in a rule file, without `mode`; `evidence` is the reason, with counts. With a `doubt` it
+    is written as a comment.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Rule:
     evidence: str
     doubt: str = ""
     refused: bool = False
-    """It cannot be used as it is; the doubt says what it needs."""
+    """It is invalid; the doubt is the reason."""
 
     @property
     def kind(self) -> str:
@@ -91,7 +91,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Unknown:
-    """Items that no entity describes: their keys with letters and digits masked, how many, and why."""
+    """Items that belong to no entity: their masked keys, their number, and the reason."""
 
     key: Mapping[str, str]
     items: int

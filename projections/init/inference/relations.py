@@ -1,4 +1,4 @@
-"""Which items name which others: variables or attributes of a child that are the key of a parent."""
+"""References between items: variables or attributes of a child that form the key of a parent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_CHOICES = 4
 
 @dataclass(frozen=True)
 class Link:
-    """A relation with the rows it holds between: each child's row and, if it is in the sample, its parent's."""
+    """A relation with the pairs of child and parent in the sample."""
 
     relation: Relation
     child: Group
@@ -30,7 +30,7 @@ class Link:
 
     @property
     def children(self) -> Mapping[int, list[Row]]:
-        """By the position of a parent's row among its group's rows, the children's rows."""
+        """The children's rows by the number of the parent's row in its group."""
         numbers = {id(row): number for number, row in enumerate(self.parent.rows)}
         found: dict[int, list[Row]] = {number: [] for number in numbers.values()}
         for child, parent in self.pairs:
@@ -39,7 +39,7 @@ class Link:
 
 
 def links(groups: Sequence[Group], complete: bool) -> list[Link]:
-    """All relations that the sample bears out. In a complete one, most children's parents are there."""
+    """Return the relations that the sample confirms. In a complete sample, most children have their parent."""
     found = []
     for child, parent in product(groups, groups):
         if child is parent or not parent.entity.variables:
@@ -48,7 +48,7 @@ def links(groups: Sequence[Group], complete: bool) -> list[Link]:
             link = _link(child, parent, binding)
             least = 1 if not link.relation.bind else _LEAST_SEEN
             seen, of = link.relation.seen, link.relation.of
-            # Of two variables each may be somewhere in the sample by chance; a parent's key of one variable is no chance.
+            # Several variables may agree with some parent by chance, which is improbable for a key of one variable.
             share = _SHARE if complete else 0 if len(binding) == 1 else _SHARE / 2
             if of and seen >= min(_LEAST_SEEN if complete else least, of) and seen >= share * of:
                 found.append(link)
@@ -66,7 +66,7 @@ def _link(child: Group, parent: Group, binding: Mapping[str, str]) -> Link:
 
 
 def _bindings(child: Group, parent: Group) -> Iterator[dict[str, str]]:
-    """For each variable of the parent's key, what of the child could be it."""
+    """Yield, for each variable of the parent's key, candidates of the child."""
     choices = []
     for variable in parent.entity.variables:
         values = {row.variables[variable.name] for row in parent.rows}
@@ -81,7 +81,7 @@ def _bindings(child: Group, parent: Group) -> Iterator[dict[str, str]]:
 
 
 def _names(child: Group, parent: Group, variable: str, values: set[str]) -> Iterator[str]:
-    """The name itself first; then other attributes called something like it, or after the parent, with values of it."""
+    """Yield the same name first, then similar names, or names like the parent's, with values of the parent's key."""
     own = [one.name for one in child.entity.variables]
     attributes = [one.name for one in child.entity.attributes if one.type in ("S", "N") and PATH.fullmatch(one.name)]
     if variable in own or (variable in attributes and variable.lower() != "id"):
@@ -96,7 +96,7 @@ def _names(child: Group, parent: Group, variable: str, values: set[str]) -> Iter
 
 
 def _is_called(name: str, variable: str, parent: Group, values: set[str]) -> bool:
-    """Any id may be that of a parent whose key has one variable; of several, each must be called as in that key."""
+    """Return whether a name may reference the parent. If its key has several variables, the names must match."""
     mine = words(name)
     if not mine:
         return False

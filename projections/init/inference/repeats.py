@@ -1,4 +1,4 @@
-"""Attributes that are stored twice: of a parent in its children, of an item in another that is its copy."""
+"""Attributes that are stored twice: of a parent in its children, of an item in its copy."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _COPIED = 0.6
 
 
 def embed_rules(links: Sequence[Link], table: Table, skipped: set[tuple[str, str]]) -> Iterator[Rule]:
-    """A rule for each relation whose children repeat attributes of their parents. `skipped` are (entity, attribute) that
-    other rules have; those found here are added.
+    """Yield a rule for each relation whose children repeat attributes of their parents. `skipped` are (entity, attribute)
+    that other rules have; those found here are added.
     """
     several = related_twice(links)
     for link in sorted(links, key=lambda link: -link.relation.seen):
@@ -47,7 +47,7 @@ def embed_rules(links: Sequence[Link], table: Table, skipped: set[tuple[str, str
 
 
 def _repeated(link: Link, table: Table) -> Iterator[tuple[str, str, int, int]]:
-    """(child's attribute, parent's, how many are equal, of how many)."""
+    """Yield (child's attribute, parent's attribute, number of equal values, number of pairs)."""
     never = _structural(link.child, table) | set(link.relation.binding.values())
     keys = {variable.name for variable in link.parent.entity.variables} | _structural(link.parent, table)
     for mine in link.child.entity.attributes:
@@ -66,7 +66,7 @@ def _repeated(link: Link, table: Table) -> Iterator[tuple[str, str, int, int]]:
 
 
 def _by_chance(pairs: Sequence[tuple[Value, Value]], equal: int) -> bool:
-    """Whether values that are nearly always the same (`active`, true) would agree as often in any two items."""
+    """Return whether values that are nearly always the same (`active`, true) would agree as often in any two items."""
     mine, theirs = (Counter(str(pair[side]) for pair in pairs) for side in (0, 1))
     expected = sum(count * theirs[text] for text, count in mine.items()) / len(pairs) ** 2
     return expected >= 1 or (equal / len(pairs) - expected) / (1 - expected) < _BEYOND_CHANCE
@@ -77,26 +77,26 @@ def _have(child: Row, mine: str, parent: Row, theirs: str) -> bool:
 
 
 def _is_called(mine: str, theirs: str) -> bool:
-    """`name` may be repeated as `name`, `userName` or `author_name`."""
+    """Return whether a name may repeat another one: `name` as `name`, `userName` or `author_name`."""
     return normal(mine).endswith(normal(theirs)) and normal(theirs) != ""
 
 
 def _structural(group: Group, table: Table) -> set[str]:
-    """Attributes that say what an item is or where it is found."""
+    """Return the attributes that identify an item or its kind."""
     own = {group.entity.kind[0]} if group.entity.kind else set()
     unusable = {one.name for one in group.entity.attributes if not PATH.fullmatch(one.name) or "." in one.name}
     return own | unusable | set(table.key_names) | set(table.index_names)
 
 
-# --- copies ---
+# Copies
 
 
 def copy_rules(links: Sequence[Link], table: Table) -> list[tuple[Link, Rule]]:
-    """A rule for each pair of entities of which one is, attribute by attribute, the other under another key."""
+    """Return a rule for each pair of entities whose items have the same attributes under different keys."""
     found: list[tuple[Link, Rule]] = []
     targets: set[str] = set()
     for link in sorted(links, key=lambda link: -link.relation.seen):
-        # The source is the child here: its values make the key of the target.
+        # The source is the child here: its values form the key of the target.
         source, target = link.child, link.parent
         if target.entity.name in targets or not _one_to_one(link):
             continue
@@ -112,8 +112,8 @@ def copy_rules(links: Sequence[Link], table: Table) -> list[tuple[Link, Rule]]:
             f"and repeat {len(shared)} of their {len(own)} attributes"
         )
         doubt = (
-            f"a copy makes and deletes its items: live, a {target.entity.name} without its {source.entity.name} would be "
-            f"deleted by a backfill with --allow-delete, and nothing but this rule may write these attributes"
+            f"a copy rule creates and deletes its items: when it is live, a backfill with --allow-delete would delete each "
+            f"{target.entity.name} without its {source.entity.name}, and only this rule may write these attributes"
         )
         name = f"{lower_camel(source.entity.name)}As{target.entity.name}"
         found.append((link, Rule(name, body, evidence, doubt)))

@@ -1,4 +1,4 @@
-"""Items of a sample with their keys cut at delimiters."""
+"""Items of a sample with their keys split at separators."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from projections.init.inference.words import TIME, is_marker
 from projections.init.table import Table
@@ -15,38 +16,40 @@ from projections.language.values import Image
 __all__ = ["SEPARATORS", "Position", "Row", "common_separator", "cut", "jaccard", "rows_of", "scalar"]
 
 SEPARATORS = "#|/:"
-"""What separates the parts of keys, the likeliest first. Other signs (`_`, `-`, `.`) are parts of ids far more often."""
+"""Separators of the parts of keys, the most probable first. Other signs (`_`, `-`, `.`) are usually parts of ids."""
 
 _WEAK = re.compile(r"([A-Za-z]{2,})([_.~@+-]|[#|/:]+)(.+)", re.DOTALL)
 _FEW = 40
 _WEAKLY_CUT = 0.2
 
+T = TypeVar("T")
+
 Position = tuple[int, int]
-"""A part of a key: which key attribute, and which of its parts."""
+"""A part of a key: the number of the key attribute, and the number of the part in it."""
 
 
 @dataclass
 class Row:
-    """An item, and the parts of its keys. A key attribute's `glue` is what stands between its parts."""
+    """An item, and the parts of its keys. `glue` are the separators between the parts of each key attribute."""
 
     item: Image
     parts: dict[Position, str]
     glue: tuple[tuple[str, ...] | None, ...]
-    """None for an attribute that is not text: it is one part, whatever it holds."""
+    """None for a key attribute that is not text, which is one part."""
     attributes: frozenset[str] = frozenset()
-    """Names of what is not part of any key."""
+    """The names of attributes that are not part of any key."""
     kind: str | None = None
-    """What its type attribute says, if the table has one."""
+    """The value of its type attribute, if the table has one."""
     variables: dict[str, str] = field(default_factory=dict)
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """Rows of unlike signatures are never of one shape."""
+        """Rows with different signatures never have the same shape."""
         empty = tuple(position for position, text in self.parts.items() if not text)
         return self.glue, empty
 
     def text(self, name: str) -> str | None:
-        """A key variable or an attribute as text, None if it is neither text nor number."""
+        """Return a key variable or an attribute as text, None if it is neither text nor number."""
         if name in self.variables:
             return self.variables[name]
         return scalar(self.item, name)
@@ -65,7 +68,7 @@ def scalar(item: Image, name: str) -> str | None:
 
 
 def rows_of(items: Sequence[Image], table: Table, separator: str) -> list[Row]:
-    """The items that have a key, which are all if they come from the table."""
+    """Return the rows of the items that have a key, as all items of a table do."""
     keys = [name for name, _ in table.key]
     usable = [item for item in items if all(kind in item.get(name, {}) for name, kind in table.key)]
     prefixes = _weak_prefixes(usable, [name for name, kind in table.key if kind == "S"], separator)
@@ -87,7 +90,7 @@ def rows_of(items: Sequence[Image], table: Table, separator: str) -> list[Row]:
 
 
 def cut(text: str, separator: str, prefixes: Iterable[str] = ()) -> tuple[list[str], tuple[str, ...]]:
-    """The parts of a key and what stands between them. Times stay whole, whatever they contain."""
+    """Return the parts of a key and the separators between them. A time is always one part."""
     if separator in text:
         whole = TIME.sub(lambda found: found[0].replace(separator, "\0"), text)
         parts = [part.replace("\0", separator) for part in whole.split(separator)]
@@ -100,7 +103,7 @@ def cut(text: str, separator: str, prefixes: Iterable[str] = ()) -> tuple[list[s
 
 
 def _weak_prefixes(items: Sequence[Image], names: Sequence[str], separator: str) -> frozenset[str]:
-    """Prefixes such as `user_`, where keys are told apart by them: there are several, and each is used again."""
+    """Return prefixes such as `user_`, if several are each used more than once in keys without separator."""
     texts = [item[name]["S"] for item in items for name in names]
     found = Counter(
         match[1] + match[2]
@@ -113,7 +116,7 @@ def _weak_prefixes(items: Sequence[Image], names: Sequence[str], separator: str)
 
 
 def common_separator(items: Sequence[Image], table: Table) -> str:
-    """The sign after which most keys' first word ends; `#` if none does that."""
+    """Return the separator that follows a word in most keys, or `#`."""
 
     def score(separator: str) -> int:
         firsts: Counter[str] = Counter()
@@ -131,12 +134,13 @@ def common_separator(items: Sequence[Image], table: Table) -> str:
 
 
 def jaccard(one: frozenset[str] | set[str], other: frozenset[str] | set[str]) -> float:
-    """How much of two sets is shared, 0 to 1; 1 for two empty ones."""
+    """Return the share of common elements of two sets, 0 to 1; 1 for two empty ones."""
     return len(one & other) / len(one | other) if one or other else 1.0
 
 
-def grouped(rows: Iterable[Row], key: Callable[[Row], object]) -> Mapping[object, list[Row]]:
-    found: dict[object, list[Row]] = {}
-    for row in rows:
-        found.setdefault(key(row), []).append(row)
+def grouped(values: Iterable[T], key: Callable[[T], object]) -> Mapping[object, list[T]]:
+    """Return the values by their keys."""
+    found: dict[object, list[T]] = {}
+    for value in values:
+        found.setdefault(key(value), []).append(value)
     return found

@@ -1,7 +1,7 @@
-"""The shapes of keys: which of their parts are constant, and which vary.
+"""The shapes of keys: which of their parts are constants, and which are variables.
 
-A part is constant where what comes with it is particular to it: other kinds, other attributes, other keys. Where the
-rest is alike whatever the part says (the ids of users, the names of tenants), it is a variable.
+A part is a constant if the rest of the item depends on it: its kind, its attributes, its other key parts. If the rest is
+alike for all values of the part (ids of users, names of tenants), the part is a variable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from projections.init.inference.words import form_of, is_marker, is_shouting
 __all__ = ["Shape", "shapes_of"]
 
 _MOST_CONSTANTS = 40
-"""More values than this in one place of a key are values, not kinds of things."""
+"""A part with more different values is a variable."""
 _ALIKE_AROUND = 0.5
 _ALIKE_ATTRIBUTES = 0.6
 _ECHOED = 0.95
@@ -26,8 +26,8 @@ _PREFIX = re.compile(r"([A-Za-z]+)([_.=~+@:-])(.+)", re.DOTALL)
 
 @dataclass
 class Shape:
-    """Rows whose keys are built alike. `constants` has the text of each part that never varies; `joined` are positions
-    from which on all further parts are one variable, because their number differs.
+    """Rows whose keys have the same structure. `constants` has the text of each constant part; at positions in `joined`, all
+    further parts are one variable, because their number differs.
     """
 
     constants: dict[Position, str]
@@ -48,7 +48,7 @@ class Shape:
 
 
 def shapes_of(rows: Sequence[Row], type_attribute: str | None) -> list[Shape]:
-    """The shapes of all rows, the most frequent first."""
+    """Return the shapes of all rows, the most frequent first."""
     found: list[Shape] = []
     for alike in grouped(rows, lambda row: row.signature).values():
         positions = sorted(alike[0].parts, key=lambda position: (position[1], position[0]))
@@ -74,7 +74,7 @@ def _split(
 def _decide(
     rows: list[Row], at: Position, constants: Mapping[Position, str], type_attribute: str | None
 ) -> Iterator[tuple[str | None, list[Row]]]:
-    """The rows by what is constant in one place, None where it varies."""
+    """Yield the rows by the constant at a position, None for the rows where it is a variable."""
     if rows[0].glue[at[0]] is None:
         yield None, rows
         return
@@ -106,7 +106,7 @@ def _decide(
 
 
 def _is_only_constant(text: str, rows: Sequence[Row], at: Position, constants: Mapping[Position, str]) -> bool:
-    """Whether the only text in this place is a constant: one user's name is none, even if that user has all the items."""
+    """Return whether the only text at a position is a constant, not the name of the only user in the sample."""
     if not is_marker(text):
         return False
     attribute, number = at
@@ -134,7 +134,7 @@ def _is_constant(
 
 
 def _echoed(rows: Sequence[Row], at: Position, type_attribute: str | None) -> bool:
-    """Whether some attribute says the same as this part, as `status` does of OPEN: then it is a value, not a kind."""
+    """Return whether an attribute equals this part, such as `status` for OPEN: then it is a value, not a kind."""
     names = {
         name
         for row in rows[:20]
@@ -145,7 +145,7 @@ def _echoed(rows: Sequence[Row], at: Position, type_attribute: str | None) -> bo
 
 
 def _alike(candidates: Mapping[str, list[Row]], at: Position) -> list[list[str]]:
-    """The texts in groups within which all that comes with them is alike."""
+    """Return the texts in groups whose rows are alike otherwise."""
     groups: list[list[str]] = []
     for text in candidates:
         for group in groups:
@@ -167,14 +167,14 @@ def _like(some: Sequence[Row], others: Sequence[Row], at: Position) -> bool:
 
 
 def _around(row: Row, at: Position) -> str:
-    """The other parts of a row's keys, roughly."""
+    """Return the form of the other parts of a row's keys."""
     parts = [text if is_shouting(text) else form_of([text]) for position, text in row.parts.items() if position != at]
     return "\0".join(parts)
 
 
 def _are_names(alike: Sequence[str], candidates: Mapping[str, list[Row]], at: Position) -> bool:
-    """Whether texts that nothing else tells apart are names of kinds all the same, as LIKE and FOLLOW: they begin a key,
-    are written large, and each has one kind of item below it.
+    """Return whether texts whose rows are alike are names of kinds all the same, such as LIKE and FOLLOW: they begin a key,
+    are in capitals, and the rows of each are alike.
     """
     return (
         at[1] == 0
@@ -186,26 +186,19 @@ def _are_names(alike: Sequence[str], candidates: Mapping[str, list[Row]], at: Po
 
 
 def _same_skeleton(shapes: Sequence[Shape]) -> Iterator[Shape]:
-    """Shapes that came out alike on several ways are one."""
-    keyed = grouped_shapes(shapes, lambda shape: (shape.rows[0].signature, tuple(sorted(shape.constants.items()))))
+    """Merge shapes with equal constants."""
+    keyed = grouped(shapes, lambda shape: (shape.rows[0].signature, tuple(sorted(shape.constants.items()))))
     for same in keyed.values():
         yield Shape(same[0].constants, [row for shape in same for row in shape.rows])
 
 
-def grouped_shapes(shapes: Sequence[Shape], key: object) -> dict[object, list[Shape]]:
-    found: dict[object, list[Shape]] = {}
-    for shape in shapes:
-        found.setdefault(key(shape), []).append(shape)  # type: ignore[operator]
-    return found
-
-
-# --- keys of any depth, as paths ---
+# Keys of any depth, such as paths
 
 
 def _of_any_depth(shapes: list[Shape]) -> list[Shape]:
-    """Shapes that differ only in how many variables end their keys are one, with all of these in one variable."""
+    """Merge shapes that differ only in the number of variables at the end of their keys into one with a joined variable."""
     found: list[Shape] = []
-    for same in grouped_shapes(shapes, _beginning).values():
+    for same in grouped(shapes, _beginning).values():
         attributes = [shape.rows[0].glue for shape in same]
         if len(same) == 1 or not _one_kind(same):
             found += same
@@ -227,7 +220,7 @@ def _constant_parts(shape: Shape, attribute: int) -> int:
 
 
 def _beginning(shape: Shape) -> object:
-    """What shapes of one kind share whatever their depth; shapes with constants further on stay by themselves."""
+    """Return what shapes of one kind share at any depth; shapes with later constants are not merged."""
     beginnings = []
     for attribute in range(len(shape.rows[0].glue)):
         leading = _constant_parts(shape, attribute)
@@ -239,8 +232,7 @@ def _beginning(shape: Shape) -> object:
 
 
 def _one_kind(shapes: Sequence[Shape]) -> bool:
-    first, *others = shapes
-    return all(_like_whole(first.rows, other.rows) for other in others)
+    return all(_like_whole(shapes[0].rows, other.rows) for other in shapes[1:])
 
 
 def _like_whole(some: Sequence[Row], others: Sequence[Row]) -> bool:
@@ -265,11 +257,11 @@ def _joined(shapes: Sequence[Shape], joined: frozenset[Position]) -> Shape:
     return Shape(shapes[0].constants, rows, joined)
 
 
-# --- prefixes inside of parts ---
+# Prefixes inside of parts
 
 
 def _cut_prefixes(shape: Shape) -> None:
-    """Makes a constant of the beginning of a part, as of `storeId_42`, where an attribute says what comes after it."""
+    """Make the beginning of a part, as in `storeId_42`, a constant if an attribute equals the rest of the part."""
     for attribute, number in sorted(shape.variables, reverse=True):
         if shape.rows[0].glue[attribute] is None or (attribute, number) in shape.joined:
             continue
@@ -279,17 +271,17 @@ def _cut_prefixes(shape: Shape) -> None:
             continue
         whole = [row.parts[attribute, number] for row in shape.rows]
         rest = [match[3] for match in found if match]
-        if _says_the_same(shape.rows, rest) and not _says_the_same(shape.rows, whole):
+        if _is_attribute(shape.rows, rest) and not _is_attribute(shape.rows, whole):
             _insert(shape, (attribute, number), rest)
 
 
-def _says_the_same(rows: Sequence[Row], texts: Sequence[str]) -> bool:
+def _is_attribute(rows: Sequence[Row], texts: Sequence[str]) -> bool:
     names = {name for name in rows[0].attributes if rows[0].text(name) == texts[0]}
     return any(all(row.text(name) == text for row, text in zip(rows, texts, strict=True)) for name in names)
 
 
 def _insert(shape: Shape, at: Position, rest: Sequence[str]) -> None:
-    """Cuts one part of all rows in two, a constant and the rest; what comes after it moves on by one."""
+    """Split a part of all rows into a constant and the rest. The numbers of the following parts increase by one."""
     attribute, number = at
 
     def moved(position: Position) -> Position:
@@ -306,11 +298,11 @@ def _insert(shape: Shape, at: Position, rest: Sequence[str]) -> None:
         shape.constants[at] = prefix[:-1]
 
 
-# --- kinds that keys do not tell apart ---
+# Kinds that keys do not distinguish
 
 
 def _by_kind(shape: Shape) -> Iterator[Shape]:
-    """One shape for each kind of items in it, if there are several and none is a rare exception."""
+    """Yield a shape for each frequent kind of items in it, and one for the rest."""
     kinds = shape.kinds
     least = max(2, len(shape.rows) * 0.02)
     several = [kind for kind, count in kinds.items() if count >= least]

@@ -1,9 +1,9 @@
-"""Words: whether a text names a kind of thing, what it looks like otherwise, and names made of words."""
+"""Words: whether a text may name a kind of item, the form of texts, and names made of words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 __all__ = [
     "GENERIC",
@@ -31,7 +31,7 @@ GENERIC = frozenset(
     {"profile", "metadata", "meta", "info", "information", "details", "detail", "data", "root", "main", "self", "a"}
     | {"item", "record", "base", "header", "entity", "core", "attributes", "description", "doc", "document", "v"}
 )
-"""What sort keys say of the one item that its partition is named after."""
+"""Sort keys of the item that gives its partition the name."""
 
 _FORMS = (
     ("time", TIME),
@@ -47,7 +47,7 @@ _FORMS = (
 
 
 def is_marker(text: str) -> bool:
-    """Whether a part of a key could name a kind of item: a short word."""
+    """Return whether a part of a key could name a kind of item: a short word."""
     return len(text) <= _LONGEST_MARKER and _MARKER.fullmatch(text) is not None
 
 
@@ -56,7 +56,7 @@ def is_shouting(text: str) -> bool:
 
 
 def form_of(texts: Iterable[str]) -> str:
-    """What texts look like: `time`, `date`, `month`, `uuid`, `ulid`, `digits`, `number`, `email`, `url`, else `text`."""
+    """Return the form of texts: `time`, `date`, `month`, `uuid`, `ulid`, `digits`, `number`, `email`, `url`, or `text`."""
     sample = list(texts)
     for name, pattern in _FORMS:
         if sample and all(pattern.fullmatch(text) for text in sample):
@@ -65,25 +65,25 @@ def form_of(texts: Iterable[str]) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The words of a name, however it joins them: `lastCommentAt`, `last_comment_at`, `LAST-COMMENT-AT`."""
+    """Return the words of a name in any style: `lastCommentAt`, `last_comment_at`, `LAST-COMMENT-AT`."""
     found = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+", text)
     return [word.lower() for word in found]
 
 
 def normal(text: str) -> str:
-    """A name without what joins its words, in lower case."""
+    """Return a name in lower case without separators."""
     return "".join(words(text))
 
 
 def pascal(text: str) -> str:
-    """A name for an entity: begins with a letter, `ORDER-ITEM` gives `OrderItem`; empty if the text has no letters."""
+    """Return a name for an entity, such as `OrderItem` for `ORDER-ITEM`; empty if the text has no letters."""
     joined = "".join(word.capitalize() for word in words(text))
     joined = re.sub(r"[^A-Za-z0-9]", "", joined)
     return re.sub(r"^\d+", "", joined)[:48]
 
 
 def small_numbers(texts: Iterable[str]) -> bool:
-    """Whether texts are small numbers, which are the same everywhere: that two attributes share them means nothing."""
+    """Return whether texts are small numbers: attributes that share these need not be related."""
     return all(text.isdecimal() and len(text) < 4 for text in texts)
 
 
@@ -112,12 +112,7 @@ def plural(word: str) -> str:
     return word + "s"
 
 
-def masked(text: str, known: Sequence[str] = ()) -> str:
-    """A text whose letters and digits tell no more than what kind they are, but for words that are `known`."""
-    parts = re.split(r"([^A-Za-z0-9]+)", text[:80])
-    shown = [part if part in known else re.sub(r"\d", "9", _letters(part)) for part in parts]
-    return "".join(shown) + ("…" if len(text) > 80 else "")
-
-
-def _letters(text: str) -> str:
-    return "".join("x" if c.islower() else "X" if c.isupper() else c if c.isascii() else "x" for c in text)
+def masked(text: str) -> str:
+    """Return a text with its letters replaced by x or X, and its digits by 9."""
+    shown = "".join("x" if c.islower() else "X" if c.isupper() else c if c.isascii() else "x" for c in text[:80])
+    return re.sub(r"\d", "9", shown) + ("…" if len(text) > 80 else "")

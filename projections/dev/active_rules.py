@@ -1,4 +1,4 @@
-"""Which rules are in force: at the beginning, and when the file changes; what the tables hold is made right at once."""
+"""The active rules of a session: activated when it begins and when the file changes, with a backfill on emulators."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
-from projections.dev.delivery import Delivery, Teller
-from projections.dev.place import Place
+from projections.dev.delivery import Delivery, Reporter
 from projections.dev.projector import Projector
 from projections.dev.rules_file import RulesFile
+from projections.dev.target import Target
 from projections.engine.registry import FILLING, LIVE, Registry
 from projections.errors import Misconfigured, UsageError
 from projections.inspect.diff.difference import difference
@@ -24,39 +24,39 @@ from projections.operations.backfill.runner import Runner
 from projections.operations.pacing import Pacer
 from projections.terminal import count, styled
 
-__all__ = ["InForce"]
+__all__ = ["ActiveRules"]
 
-SAY_SECONDS = 3.0
-"""Between two lines about a backfill that goes on."""
+REPORT_SECONDS = 3.0
+"""Between two lines about a backfill that is running."""
 
 WAIT_AT_AWS = 60.0
-"""Seconds that functions with the old rules may still run."""
+"""Seconds for which functions with the old rules may still run."""
 
 
-class InForce:
-    """Puts rules in force, by the registry that deployed functions obey too.
+class ActiveRules:
+    """Activates rules in the registry that deployed functions read, too.
 
-    New and changed rules would publish nothing before a backfill, so on an emulator one is done at once, unless `backfill`
-    is False; it also deletes what rules make no more, and a rule that vanished is retired. At AWS none of this happens
-    without a word: tables may be large, and functions with other rules deployed.
+    New and changed rules publish nothing before a backfill, so on an emulator one runs at once, unless `backfill` is False;
+    it also deletes items that rules create no longer, and a removed rule is retired. At AWS `backfill` must be set, because
+    tables may be large, and functions with other rules deployed.
     """
 
     def __init__(
-        self, place: Place, file: RulesFile, projector: Projector, teller: Teller, backfill: bool | None
+        self, target: Target, file: RulesFile, projector: Projector, report: Reporter, backfill: bool | None
     ) -> None:
-        self._place = place
+        self._target = target
         self._file = file
         self._projector = projector
-        self._tell = teller
+        self._report = report
         self._wanted = backfill
         self._warned: set[tuple[str, str, str]] = set()
-        self._vanished: set[str] = set()
+        self._removed: set[str] = set()
         self.backfilling = False
 
     def begin(self, *, stream_first: bool) -> bool:
-        """At the beginning. With `stream_first`, on an empty ledger, the backfill is left until later: then True.
+        """Activate the rules. With `stream_first` and an empty ledger, return True if a backfill is left for later.
 
-        Raises UsageError where, at AWS, somebody has to decide.
+        Raises UsageError if, at AWS, the user has to decide.
         """
         program = self._projector.program
         self._findings(review(self._file.path).findings)
@@ -66,8 +66,8 @@ class InForce:
             held = any(store.scan(name, limit=1).items for name in program.tables)
             if held and self._undecided:
                 raise UsageError(
-                    "these tables hold items that no rule has seen. Say --backfill, and they are read and made right "
-                    "(`projections backfill --dry-run` says what that costs), or --no-backfill"
+                    "these tables hold items that no rule has read. Pass --backfill to read them all (`projections backfill "
+                    "--dry-run` estimates the cost), or --no-backfill"
                 )
             wanted = held and self._wanted is not False
             if wanted and not stream_first:
@@ -77,10 +77,10 @@ class InForce:
             return wanted and stream_first
         if snapshot.program != program.fingerprint and self._undecided:
             raise UsageError(
-                "other rules are in force on these tables, and deployed functions that have them would stop. Use tables of "
-                "your own; or say --backfill or --no-backfill, and these rules take over"
+                "other rules are active on these tables, and deployed functions that have them would stop. Use tables of "
+                "your own, or pass --backfill or --no-backfill to activate these rules"
             )
-        program = self._without_vanished(program, [name for name in snapshot.rules if "@" not in name])
+        program = self._with_removed(program, [name for name in snapshot.rules if "@" not in name])
         unfinished = Progress(store).run()
         if (
             Registry(program, store).preview() != snapshot
@@ -91,49 +91,49 @@ class InForce:
         return False
 
     def reload(self) -> None:
-        """The file has changed. With mistakes in it, or where it does not fit the tables, the old rules stay."""
+        """Activate the rules of the changed file. If they are invalid or do not fit, the old rules stay active."""
         name, old = self._file.path.name, self._projector.program
         found = review(self._file.path)
         if found.rules is None:
             self._findings(found.findings)
-            self._tell.refused(f"{name} has mistakes")
+            self._report.refused(f"{name} has mistakes")
             return
         program = Program.from_document(found.rules.canonical())
         if program.tables.keys() != old.tables.keys():
-            self._tell.refused("they are for other tables; start again for these")
+            self._report.refused("the rules name other tables. Start again for these tables")
             return
-        program = self._without_vanished(program, old.rules)
+        program = self._with_removed(program, old.rules)
         if program.document == old.document:
-            self._tell.note(styled("[dim]{} was saved, and means the same[/]", name), "rules same")
+            self._report.note(styled("[dim]{} was saved without a change of the rules[/]", name), "rules same")
             return
-        if wrong := self._place.fit(program):
-            self._tell.refused("; ".join(wrong))
+        if wrong := self._target.fit(program):
+            self._report.refused("; ".join(wrong))
             return
-        self._tell.changed(difference(old.document, program.document), name)
+        self._report.changed(difference(old.document, program.document), name)
         self._findings(found.findings)
         if self._undecided:
-            self._tell.refused("at AWS they are put in force only if --backfill or --no-backfill was said")
+            self._report.refused("at AWS, changed rules require --backfill or --no-backfill")
             return
         try:
             self.backfill(program)
         except (UsageError, Misconfigured) as error:
-            self._tell.refused(str(error))
+            self._report.refused(str(error))
 
     def backfill(self, program: Program) -> None:
-        """Puts rules in force and makes right what the tables hold already. May be interrupted, and goes on next time."""
+        """Activate rules and project the items that the tables hold. An interrupted backfill continues next time."""
         store = self._projector.store_for(program)
         if self._wanted is False or self._undecided:
             registry = Registry(program, store)
             snapshot = (
                 registry.read_or_create() if self._undecided else registry.activate()
-            )  # undecided: in force already
+            )  # undecided: already active
             self._projector.use(program, store)
             filling = [name for name, one in snapshot.rules.items() if one.state == FILLING]
             if filling:
-                text = styled("[yellow]{}: incomplete, and so not published, before a backfill[/]", ", ".join(filling))
-                self._tell.note(text, "filling", rules=filling)
+                text = styled("[yellow]{}: nothing is published before a backfill[/]", ", ".join(filling))
+                self._report.note(text, "filling", rules=filling)
             return
-        emulated = self._place.emulated
+        emulated = self._target.emulated
         backfill = Backfill(
             program,
             store,
@@ -147,18 +147,20 @@ class InForce:
         try:
             run = backfill.begin(wait=0.0 if emulated else WAIT_AT_AWS, allow_delete=emulated)
             self._projector.use(program, store)
-            runner = Runner(backfill, told=self._progress(started), waiting=self._waits)
+            runner = Runner(backfill, told=self._progress(started), waiting=self._wait)
             run = runner.work(run)
         except KeyboardInterrupt:
-            self._tell.note(styled("[yellow]the backfill is not complete; it goes on next time[/]"), "backfill stopped")
+            stopped = "the backfill is not complete; it continues in the next session"
+            self._report.note(styled("[yellow]{}[/]", stopped), "backfill stopped")
             return
         finally:
             self.backfilling = False
         delivery = self._projector.delivery(before, store=store)
         read = backfill.report(run).get("items", Counter())["items"]
-        self._tell.note(
-            f"backfill: {read:,} items read, {count(delivery.writes, 'write')}, {delivery.write_units:g} write units, "
-            f"{time.monotonic() - started:.1f} s" + ("" if run.done else styled(". [red]It is not complete.[/]")),
+        self._report.note(
+            f"backfill: {count(read, 'item')} read, {count(delivery.writes, 'write')}, "
+            f"{delivery.write_units:g} write units, {time.monotonic() - started:.1f} s"
+            + ("" if run.done else styled(". [red]It is not complete.[/]")),
             "backfill",
             complete=run.done,
             read=read,
@@ -167,64 +169,58 @@ class InForce:
             failed=runner.failed,
         )
         for key, reason in runner.failed.items():
-            self._tell.note(styled("[red]failed[/] {}", f"{key}: {reason}"), "backfill failed", key=key, reason=reason)
+            self._report.note(
+                styled("[red]failed[/] {}", f"{key}: {reason}"), "backfill failed", key=key, reason=reason
+            )
         if delivery.rejected:
-            self._tell.delivered(Delivery(rejected=delivery.rejected))
+            self._report.delivered(Delivery(rejected=delivery.rejected))
 
-    def _progress(self, said: float) -> Callable[[Run, Done], None]:
-        """Says now and then how far a long backfill is."""
+    def _progress(self, reported: float) -> Callable[[Run, Done], None]:
         read: dict[tuple[str, str, int], int] = {}
 
-        def told(run: Run, done: Done) -> None:
-            nonlocal said
+        def page(run: Run, done: Done) -> None:
+            nonlocal reported
             segment = done.segment
             read[segment.phase, segment.table, segment.number] = segment.counts.get("items", 0)
-            if time.monotonic() - said > SAY_SECONDS:
-                said = time.monotonic()
-                items = sum(count for (phase, _, _), count in read.items() if phase == segment.phase)
+            if time.monotonic() - reported > REPORT_SECONDS:
+                reported = time.monotonic()
+                items = sum(number for (phase, _, _), number in read.items() if phase == segment.phase)
                 text = styled("[dim]backfill: {}, {:,} read so far[/]", segment.phase, items)
-                self._tell.note(text, "backfilling", phase=segment.phase, read=items)
+                self._report.note(text, "backfilling", phase=segment.phase, read=items)
 
-        return told
+        return page
 
     @property
     def _undecided(self) -> bool:
-        """Whether nobody has said if there is to be a backfill, where that is not for us to decide."""
-        return not self._place.emulated and self._wanted is None
+        """Whether the user has to decide about a backfill, and has not."""
+        return not self._target.emulated and self._wanted is None
 
-    def _waits(self, seconds: float) -> None:
-        text = f"waiting {seconds:.0f} s, until functions that know the old rules have ended"
-        self._tell.note(styled("[dim]{}[/]", text), "waiting", seconds=round(seconds, 1))
+    def _wait(self, seconds: float) -> None:
+        text = f"waiting {seconds:.0f} s until functions with the old rules have ended"
+        self._report.note(styled("[dim]{}[/]", text), "waiting", seconds=round(seconds, 1))
 
-    def _without_vanished(self, program: Program, before: Iterable[str]) -> Program:
-        """On an emulator a rule that is gone without a word takes with it what it wrote."""
-        if not self._place.emulated:
+    def _with_removed(self, program: Program, before: Iterable[str]) -> Program:
+        """Return the program with removed rules retired, on an emulator: what they wrote is removed."""
+        if not self._target.emulated:
             return program
-        names = {name.partition("@")[0] for name in before} | self._vanished
+        names = {name.partition("@")[0] for name in before} | self._removed
         gone = sorted(name for name in names if name not in program.rules and name not in program.retired)
         if not gone:
             return program
-        if fresh := [name for name in gone if name not in self._vanished]:
-            words = f"`retired: {{{', '.join(f'{name}: remove' for name in fresh)}}}`"
-            self._tell.note(
-                styled(
-                    "[yellow]{}: gone, so what it wrote is removed. Before you deploy, say {} in the rules, or `keep`[/]",
-                    ", ".join(fresh),
-                    words,
-                ),
-                "vanished",
-                rules=fresh,
-            )
-            self._vanished.update(fresh)
+        if fresh := [name for name in gone if name not in self._removed]:
+            retire = f"`retired: {{{', '.join(f'{name}: remove' for name in fresh)}}}`"
+            text = f"{', '.join(fresh)}: removed from the file, so what it wrote is removed. Before you deploy, add"
+            self._report.note(styled("[yellow]{} {} or `keep`[/]", text, retire), "vanished", rules=fresh)
+            self._removed.update(fresh)
         retired = {**program.document["retired"], **dict.fromkeys(gone, "remove")}
         return Program.from_document({**program.document, "retired": retired})
 
     def _findings(self, found: Sequence[Finding]) -> None:
-        """Mistakes, and warnings that were not told yet."""
+        """Report errors, and warnings that were not reported before."""
         fresh = []
         for one in found:
             mark = (one.code, one.path, one.reason)
             if one.severity == "error" or (one.severity == "warning" and mark not in self._warned):
                 fresh.append(one)
                 self._warned.add(mark)
-        self._tell.findings(fresh)
+        self._report.findings(fresh)

@@ -1,0 +1,169 @@
+"""The tables of a session: existing ones, or on an emulator created ones, with streams that are on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from projections.aws.clients import client, create_index, create_table, endpoint, is_emulated
+from projections.aws.connection import LEDGER, Live, connect_to, differences, real_names
+from projections.engine.store import Schema
+from projections.errors import UsageError
+from projections.language.program import LEDGER_SCHEMA, Program
+
+__all__ = ["Target", "prepare", "stream_of"]
+
+VIEW = "NEW_AND_OLD_IMAGES"
+
+Confirm = Callable[[str], bool]
+"""The answer to a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The tables to work on. `created` lists what was created for the session, `create` whether more may be."""
+
+    live: Live
+    emulated: bool
+    endpoint: str
+    region: str | None
+    create: bool
+    created: list[str]
+
+    def fit(self, program: Program) -> list[str]:
+        """Create missing indexes if that is allowed. Return what still differs from the rules."""
+        wrong: list[str] = []
+        for logical, schema in program.tables.items():
+            name = self.live.names[logical]
+            if self.create:
+                _create_indexes(self.live.client, name, schema)
+            wrong += differences(name, self.live.client.describe_table(TableName=name)["Table"], schema)
+        if wrong and self.emulated and not self.create:
+            wrong.append("--create creates missing indexes")
+        return wrong
+
+    def lacks_tables(self) -> bool:
+        """Return whether this is an emulator where a table was deleted: it may be created again after a reset."""
+        return self.emulated and any(_described(self.live.client, name) is None for name in self.live.names.values())
+
+    def restore(self) -> None:
+        """Create the ledger again, if it was deleted together with the application's tables."""
+        name = self.live.names[LEDGER]
+        if self.emulated and _described(self.live.client, name) is None:
+            create_table(self.live.client, name, LEDGER_SCHEMA, stream=False)
+
+
+def prepare(
+    program: Program,
+    *,
+    tables: tuple[str, ...],
+    ledger: str | None,
+    endpoint_url: str | None,
+    region: str | None,
+    aws: bool,
+    create: bool,
+    confirm: Confirm,
+) -> Target:
+    """Return the tables that these options name. Raises UsageError with what is missing and how to create it.
+
+    Unless `aws` is set, AWS itself is refused, because a session writes. On an emulator, missing tables, indexes and streams
+    are created if `create` is set or `confirm` returns true; the ledger is always created.
+    """
+    url = endpoint_url or endpoint("dynamodb")
+    emulated = is_emulated(url)
+    if not emulated and not aws:
+        raise UsageError(
+            "no endpoint is named, so this would write to tables at AWS. Name an emulator with --endpoint-url URL or "
+            "AWS_ENDPOINT_URL (DynamoDB Local: http://localhost:8000), or pass --aws to use the tables at AWS"
+        )
+    names = real_names(tables, list(program.tables))
+    names[LEDGER] = ledger or os.environ.get("LEDGER_TABLE_NAME") or f"{next(iter(names.values()))}-ledger"
+    dynamodb = client(endpoint_url=endpoint_url, region=region)
+    schemas = {**program.tables, LEDGER: LEDGER_SCHEMA}
+    created: list[str] = []
+    try:
+        for logical, name in names.items():
+            created += _prepared(dynamodb, name, schemas[logical], logical == LEDGER, emulated, create, confirm)
+    except (ClientError, BotoCoreError) as error:
+        raise UsageError(f"{url or 'AWS'}: {error}") from None
+    live = connect_to(program, names, endpoint_url, region, threads=20)
+    shown = url or f"AWS, {dynamodb.meta.region_name}"
+    return Target(live, emulated, shown, region, create and emulated, created)
+
+
+def stream_of(dynamodb: Any, name: str) -> str:
+    """Return the ARN of a table's stream. Raises UsageError if the table is gone, or has no stream that is on."""
+    table = _described(dynamodb, name)
+    if table is None:
+        raise UsageError(f"table {name} is gone")
+    arn = table.get("LatestStreamArn")
+    if not arn or not (table.get("StreamSpecification") or {}).get("StreamEnabled"):
+        raise UsageError(f"the stream of table {name} is switched off")
+    return str(arn)
+
+
+def _described(dynamodb: Any, name: str) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = dynamodb.describe_table(TableName=name)["Table"]
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") == "ResourceNotFoundException":
+            return None
+        raise
+    return found
+
+
+def _prepared(
+    dynamodb: Any, name: str, schema: Schema, ledger: bool, emulated: bool, create: bool, confirm: Confirm
+) -> Iterator[str]:
+    """Create what a table lacks, and yield what was created."""
+    found = _described(dynamodb, name)
+    where = dynamodb.meta.endpoint_url
+    if found is None and not emulated:
+        raise UsageError(f"there is no table {name} at AWS. Deploy it, or name another")
+    if found is None:
+        question = f"There is no table {name} at {where}. Create it with keys, indexes and stream?"
+        if not (create or ledger or confirm(question)):
+            raise UsageError(
+                f"there is no table {name} at {where}. Pass --create to create it from the rules, or name another"
+            )
+        create_table(dynamodb, name, schema, stream=not ledger)
+        yield f"table {name}"
+    elif not ledger:
+        if create and emulated:
+            yield from _create_indexes(dynamodb, name, schema)
+        yield from _switch_on(dynamodb, name, found.get("StreamSpecification") or {}, emulated, create, confirm)
+
+
+def _switch_on(
+    dynamodb: Any, name: str, stream: Mapping[str, Any], emulated: bool, create: bool, confirm: Confirm
+) -> Iterator[str]:
+    view = stream.get("StreamViewType") if stream.get("StreamEnabled") else None
+    if view == VIEW:
+        return
+    update = f"aws dynamodb update-table --table-name {name} --stream-specification "
+    to = f" --endpoint-url {dynamodb.meta.endpoint_url}" if emulated else ""
+    on = f"{update}StreamEnabled=true,StreamViewType={VIEW}{to}"
+    if view is not None:
+        raise UsageError(
+            f"the stream of table {name} carries {view}, and projections need {VIEW}. The view of a stream cannot be "
+            f"changed. Switch it off, then on again:\n  {update}StreamEnabled=false{to}\n  {on}"
+        )
+    if not (emulated and (create or confirm(f"Table {name} has no stream. Switch it on?"))):
+        offer = " (or pass --create)" if emulated else ""
+        raise UsageError(f"table {name} has no stream. Switch it on{offer}:\n  {on}")
+    dynamodb.update_table(TableName=name, StreamSpecification={"StreamEnabled": True, "StreamViewType": VIEW})
+    yield f"stream of {name}"
+
+
+def _create_indexes(dynamodb: Any, name: str, schema: Schema) -> list[str]:
+    """Create the indexes that a table lacks, one at a time, as DynamoDB requires. Return their names."""
+    table = dynamodb.describe_table(TableName=name)["Table"]
+    there = {index["IndexName"] for kind in ("Global", "Local") for index in table.get(f"{kind}SecondaryIndexes") or ()}
+    missing = [index for index in schema.indexes if index not in there]
+    for index in missing:
+        create_index(dynamodb, name, schema, index)
+    return [f"index {index} of {name}" for index in missing]
