@@ -1,7 +1,7 @@
-"""Whether a template, edited by whomever, agrees with rules: `disagreements` compares it with what we would write.
+"""The comparison of a template with rules: `disagreements` lists where it differs from the generated one in its effect.
 
-Names and layout are the template's own affair. What it leaves to parameters without defaults, to imports and to tables that
-exist is not judged, and said.
+Names and layout may differ. Values from parameters without defaults, from imports and of existing tables cannot be
+checked, which is reported.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from projections.language.program import LEDGER_SCHEMA
 __all__ = ["disagreements"]
 
 _HOW = ("POWERTOOLS_", "PUSH_", "AUDIT_")
-"""Beginnings of variables that everyone sets as they like."""
+"""Prefixes of variables that a template may set or omit."""
 
 _NAMED = ("TABLE_NAME", "TABLES", "LEDGER_TABLE_NAME")
 
 
 def disagreements(document: Document, deployment: Deployment) -> list[Finding]:
-    """Where a template does not agree with rules, in the order of its lines, and what cannot be judged from it."""
+    """Return where a template does not agree with rules, and what cannot be checked, in the order of its lines."""
     every = dict.fromkeys(_findings(Comparison(document, deployment)))
     return sorted(every, key=lambda one: (one.line, one.column, one.code, one.reason))
 
@@ -69,7 +69,7 @@ def _functions(both: Comparison) -> Iterator[Finding]:
 
 
 def _recursion(both: Comparison, pair: Pair) -> Iterator[Finding]:
-    """A worker whose messages to itself Lambda would stop."""
+    """Yield a worker whose messages to its own queue Lambda would stop."""
     wanted = pair.ours.properties.get("RecursiveLoop", "Terminate")
     given = pair.theirs.properties.get("RecursiveLoop", "Terminate")
     if wanted == "Allow" and given != "Allow":
@@ -87,11 +87,11 @@ _NOT_OF_A_VERSION = (
 """Properties of a function that are not published with a version."""
 
 _IMPLIED_BY_STREAM = ("TABLE_NAME", "TABLES")
-"""Variables that cannot change alone: another table has another stream."""
+"""Variables that change only together with the stream."""
 
 
 def _versions(both: Comparison, pair: Pair) -> Iterator[Finding]:
-    """An alias that does not follow the template's parameters: SAM compares properties before it puts in their values."""
+    """Yield an alias that does not follow the parameters: SAM compares properties before it resolves parameters."""
     function = pair.theirs
     if "AutoPublishAlias" not in function.properties:
         return
@@ -143,10 +143,12 @@ def _environment(both: Comparison, pair: Pair) -> Iterator[Finding]:
 
 
 def _new_rules(both: Comparison, pair: Pair) -> Iterator[Finding]:
-    """Rules that publish at once to a table that may hold data."""
+    """Yield rules that publish at once to a table that may hold data."""
     existing = [name for name in both.tables_of(pair.theirs).values() if _made(both, name) is None]
     if existing and both.text(variables(pair.theirs).get("NEW_RULES", "live")) == "live":
-        reason = f"NEW_RULES is live, but {existing[0]} is not made in this template: rules overwrite values in it"
+        reason = (
+            f"NEW_RULES is live, but this template does not create {existing[0]}: rules would overwrite values in it"
+        )
         path = _place(both, pair.theirs, "NEW_RULES")
         yield both.finding(ENVIRONMENT, path, reason, "NEW_RULES: fill, then `projections backfill`", rated="warning")
 
@@ -173,7 +175,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _place(both: Comparison, function: Resource, *name: str) -> Location:
-    """Where a variable is set: at the function, or in what all functions have."""
+    """Return the path of a variable: at the function, or in Globals."""
     for path in (function.path("Environment", "Variables"), ("Globals", "Function", "Environment", "Variables")):
         if both.document.at((*path, *name)) is not None:
             return (*path, *name)
@@ -184,7 +186,7 @@ def _place(both: Comparison, function: Resource, *name: str) -> Location:
 
 
 def _made(both: Comparison, name: str) -> Resource | None:
-    """The resource that makes a table; None if it exists already."""
+    """Return the resource that creates a table; None if the table exists already."""
     return next((one for one in both.theirs.of_type(*TABLE) if both.names.of(one) == name), None)
 
 
@@ -200,6 +202,6 @@ def _stored(both: Comparison, schema: Schema, name: str, called: str, *, streams
     keys = " and ".join(f"{key} ({kind})" for key, kind in (schema.partition, schema.sort or ("", "")) if key)
     more = [f"indexes {', '.join(schema.indexes)}"] if schema.indexes else []
     more += ["a stream with NEW_AND_OLD_IMAGES"] if streams else []
-    reason = f"{called}, {name}, is not made in this template, so its keys, indexes, stream and TTL cannot be checked"
+    reason = f"this template does not create {called}, {name}, so its keys, indexes, stream and TTL cannot be checked"
     instead = f"it needs the key {keys}{''.join(f', {one}' for one in more)}: see `aws dynamodb describe-table`"
     yield both.finding(NOT_JUDGED, ("Resources",), reason, instead)

@@ -1,4 +1,4 @@
-"""Reading a SAM or CloudFormation template: YAML with short forms as `!Ref`, or JSON; its data, and where it stands."""
+"""Read a SAM or CloudFormation template, YAML with short forms such as `!Ref` or JSON, with the places of its values."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ __all__ = ["Document", "TemplateError", "read_template", "template_of"]
 _MOST_NODES = 100_000
 _DEEPEST = 100
 _LARGEST = 5_000_000
-"""Bytes; CloudFormation takes 1 MB."""
+"""Bytes; CloudFormation accepts 1 MB."""
 
 _TAG = "tag:yaml.org,2002:"
 
 
 class TemplateError(RulesError):
-    """The template cannot be read. `problems` says where and why."""
+    """The template cannot be read. `problems` has the place and the reason."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """A template as it was written, with the functions in their long form, as `{"Ref": "TaskQueue"}`."""
+    """A template with functions in their long form, such as `{"Ref": "TaskQueue"}`."""
 
     file: str
     data: Mapping[str, Any]
     places: Mapping[Location, tuple[int, int]] = field(default_factory=dict, repr=False)
 
     def at(self, path: Location) -> Any:
-        """What is written at a path; None if there is nothing."""
+        """Return the value at a path, or None."""
         value: Any = self.data
         for step in path:
             try:
@@ -48,14 +48,14 @@ class Document:
         return value
 
     def place(self, path: Location) -> tuple[int, int]:
-        """Line and column, from 1, of what stands at a path; of the nearest thing around it where there is nothing."""
+        """Return line and column, from 1, of the value at a path, or of the nearest value around it."""
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path, (1, 1))
 
 
 def read_template(path: str | Path) -> Document:
-    """The template in a file. Raises TemplateError."""
+    """Return the template in a file. Raises TemplateError."""
     file = str(path)
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
@@ -67,9 +67,9 @@ def read_template(path: str | Path) -> Document:
 
 
 def template_of(text: str, file: str = "<template>") -> Document:
-    """The template in a text. Raises TemplateError with the place where it cannot be read, or says that it is none."""
+    """Return the template in a text. Raises TemplateError if it cannot be read, or is not a template."""
     if len(text) > _LARGEST:
-        raise _unreadable(file, "is larger than any template that CloudFormation takes (1 MB)")
+        raise _unreadable(file, "is too large: CloudFormation accepts 1 MB")
     reading = _Reading(file)
     try:
         node = YAML(typ="safe", pure=True).compose(text)
@@ -77,7 +77,7 @@ def template_of(text: str, file: str = "<template>") -> Document:
     except RecursionError:
         raise _unreadable(file, "is nested too deeply") from None
     except MarkedYAMLError as error:
-        # JSON may be indented by tabs, which YAML forbids; then places are unknown.
+        # JSON may be indented with tabs, which YAML forbids. Places are unknown then.
         data = _json(text)
         if data is None:
             mark = error.problem_mark or error.context_mark
@@ -89,7 +89,7 @@ def template_of(text: str, file: str = "<template>") -> Document:
     except (ValueError, IndexError, KeyError, AttributeError, TypeError, AssertionError, NotImplementedError) as error:
         raise _unreadable(file, f"not YAML: {error}") from None
     if not isinstance(data, dict) or not isinstance(data.get("Resources"), dict):
-        raise _unreadable(file, "is no SAM or CloudFormation template: it has no mapping `Resources`")
+        raise _unreadable(file, "is not a SAM or CloudFormation template: there is no mapping `Resources`")
     return Document(file, data, reading.places)
 
 
@@ -107,7 +107,7 @@ def _unreadable(file: str, message: str, line: int = 1, column: int = 1) -> Temp
 
 
 class _Reading:
-    """One walk over the nodes of a YAML document."""
+    """A walk over the nodes of a YAML document."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -146,7 +146,7 @@ class _Reading:
         for key, value in node.value:
             name, mark = str(key.value) if isinstance(key, ScalarNode) else "", key.start_mark
             if not name or name in seen:
-                wrong = f"{name} stands here twice" if name else "a name must be plain text"
+                wrong = f"duplicate key {name}" if name else "a key must be plain text"
                 raise _unreadable(self.file, f"{dotted(path)}: {wrong}", mark.line + 1, mark.column + 1)
             seen.add(name)
             self.places[(*path, name)] = (mark.line + 1, mark.column + 1)
@@ -154,7 +154,7 @@ class _Reading:
 
 
 def _scalar(tag: str, text: str) -> Any:
-    """A scalar's value. Dates and other types that JSON does not have stay text."""
+    """Return the value of a scalar. Dates and other types that JSON lacks stay text."""
     kind = tag.removeprefix(_TAG)
     try:
         if kind == "int":

@@ -1,6 +1,7 @@
-"""A template beside the one we would write for the same rules: which of its parts do the work of which of ours.
+"""A template and the generated one for the same rules, with their corresponding parts.
 
-Functions correspond by their handlers, tables and queues by the environment variables that name them.
+In names here, `ours` are parts of the generated template, `theirs` those of the other one. Functions correspond by their
+handlers, tables and queues by the environment variables that name them.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ STREAM = "handlers.stream.handler"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One of our functions, and the one that does its work in the template."""
+    """A function of ours, and the corresponding one of theirs."""
 
     ours: Resource
     theirs: Resource
 
 
 class Comparison:
-    """Two templates, resolved. Names of theirs are as `Naming` spells them."""
+    """Two resolved templates. Their names are in the notation of `Naming`."""
 
     def __init__(self, document: Document, deployment: Deployment) -> None:
         self.document = document
@@ -52,13 +53,13 @@ class Comparison:
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """Our functions that the template has."""
+        """The functions that both templates have."""
         candidates = list(self.theirs.of_type(FUNCTION, "AWS::Lambda::Function"))
         pairs = []
         for ours in self.ours.of_type(FUNCTION):
             handler = str(ours.properties["Handler"])
             same = [one for one in candidates if str(one.properties.get("Handler")).endswith(handler)]
-            if not same and handler == STREAM:  # one around ours, perhaps
+            if not same and handler == STREAM:  # perhaps a handler that wraps ours
                 same = [one for one in candidates if self._looks_like_the_streams(one)]
             if same:
                 pairs.append(Pair(ours, same[0]))
@@ -69,15 +70,15 @@ class Comparison:
 
     @property
     def stream(self) -> Pair | None:
-        """The function that stream records come to."""
+        """The function that receives stream records."""
         return next((pair for pair in self.pairs if pair.ours.properties["Handler"] == STREAM), None)
 
     def text(self, value: Any) -> str:
-        """A value of theirs as text, spelled."""
+        """Return a value of theirs as text in the notation of `Naming`."""
         return str(value).lower() if isinstance(value, bool) else str(self.names.spelled(value))
 
     def tables_of(self, function: Resource) -> dict[str, str]:
-        """The names of the application's tables by their names in the rules, as the environment gives them."""
+        """Return the real names of the application's tables in a function's environment, by their names in the rules."""
         given = variables(function)
         several = self.text(given.get("TABLES", ""))
         if not several:
@@ -91,7 +92,7 @@ class Comparison:
 
     @cached_property
     def tables(self) -> Mapping[str, str]:
-        """The name of each table of the rules in the template, as far as any function is told."""
+        """The real name of each table of the rules that any function's environment names."""
         named: dict[str, str] = {}
         for pair in self.pairs:
             named = {**self.tables_of(pair.theirs), **named}
@@ -99,7 +100,7 @@ class Comparison:
 
     @cached_property
     def known(self) -> Mapping[str, str]:
-        """Our names of tables, queues, log groups and the bucket, and what the template has in their place."""
+        """Our names of tables, queues, log groups and the bucket, with the corresponding names of theirs."""
         known = {
             f"${{ApplicationTable{table.suffix}}}": self.tables[table.name]
             for table in self.deployment.tables
@@ -138,7 +139,7 @@ def _log_group(function: Resource) -> str | None:
 
 
 def variables(function: Resource) -> Mapping[str, Any]:
-    """The environment of a function."""
+    """Return the environment of a function."""
     environment = function.properties.get("Environment")
     found = environment.get("Variables") if isinstance(environment, Mapping) else None
     return found if isinstance(found, Mapping) else {}

@@ -1,4 +1,4 @@
-"""Whether every record that the rules need reaches the function: a template's event source mappings, beside the rules."""
+"""The event source mappings of a template: whether every record that the rules need reaches the function."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from projections.local.event_source.settings import Settings
 __all__ = ["delivery_findings"]
 
 ALLOWED = 5
-"""Filters of a mapping, without a higher quota."""
+"""Maximum filters of a mapping without a higher quota."""
 
 
 def delivery_findings(both: Comparison) -> Iterator[Finding]:
-    """Mappings that are missing, settings under which records are lost, filters that keep back what is needed."""
+    """Yield missing mappings, settings under which records are lost, and filters that drop needed records."""
     if both.stream is None:
         return
     function = both.stream.theirs
@@ -46,7 +46,7 @@ def delivery_findings(both: Comparison) -> Iterator[Finding]:
 
 
 def _table(both: Comparison, mapping: StreamMapping) -> str | None:
-    """The table of the rules whose stream a mapping reads; None if that cannot be told."""
+    """Return the table of the rules whose stream a mapping reads, or None if it is unknown."""
     tables = both.deployment.tables
     for table in tables:
         name = both.tables.get(table.name)
@@ -109,13 +109,13 @@ def _filters(both: Comparison, table: TableNeeds, mappings: Sequence[StreamMappi
     for one in unheard(both.deployment.program, table.name, every):
         reason = f"no filter matches every {one.entity} ({one.key}); dropped are {', '.join(one.events)}"
         if unknown:
-            reason += ", unless filters match them that cannot be checked"
+            reason += ", unless a filter that cannot be checked matches them"
         instead = f"`projections template` writes {', '.join(ours)}" if ours else "remove FilterCriteria"
         yield both.finding(FILTERS, path, reason, instead, rated="note" if unknown else "error")
 
 
 def _numeric(filters: Sequence[Filter]) -> Iterator[str]:
-    """The key attributes that a filter compares as numbers."""
+    """Yield the key attributes that filters compare as numbers."""
     for one in filters:
         change = one.pattern.get("dynamodb")
         keys = change.get("Keys") if isinstance(change, Mapping) else None

@@ -1,7 +1,7 @@
-"""Which stream records the rules need, as Lambda's event filters: key prefixes of all sources and targets, nothing else.
+"""Lambda event filters for the stream records that the rules need: by key prefixes of all sources and targets.
 
-Healing needs INSERT, MODIFY and REMOVE of both, so a filter never looks at the event's name or at attributes. Too much
-may pass, too little never: where there are more prefixes than Lambda takes, filters get coarser, or there are none.
+Healing needs INSERT, MODIFY and REMOVE of both, so filters do not test the event name or attributes. A filter may match too
+many records, never too few: if there are more prefixes than Lambda accepts, filters are coarser, or there are none.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from projections.local.event_source.filters import LONGEST
 __all__ = ["MOST", "NOTHING", "Filters", "Prefix", "filters", "key_prefixes"]
 
 NOTHING: Mapping[str, Any] = {"eventName": [{"exists": False}]}
-"""A filter that lets no record through."""
+"""A filter that matches no record."""
 
 MOST = 5
-"""Filters per event source mapping; more only after a change of the account's quota."""
+"""Maximum filters of an event source mapping; more require a higher quota of the account."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """What the texts of one key attribute begin with, or are: `exact` says which."""
+    """A prefix of the texts of a key attribute, or with `exact` the whole text."""
 
     text: str
     exact: bool = False
@@ -41,7 +41,7 @@ class Prefix:
 
     @property
     def rule(self) -> Any:
-        """As a filter says it."""
+        """The condition in a filter."""
         return self.text if self.exact else {"prefix": self.text}
 
 
@@ -50,9 +50,9 @@ ANYTHING = Prefix("")
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The filters of one table's event source mapping: a record passes if any matches; with none, all records pass.
+    """The filters of one table's event source mapping: a record passes if any matches, or if there are none.
 
-    `notes` says where they let through more than the rules need, and why.
+    `notes` list where more records pass than the rules need, and why.
     """
 
     patterns: tuple[Mapping[str, Any], ...]
@@ -61,7 +61,7 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """Keys that begin with one of these in every key attribute: a filter."""
+    """A filter: keys that begin with one of these prefixes in each key attribute."""
 
     sides: tuple[frozenset[Prefix], ...]
 
@@ -76,7 +76,7 @@ class _Box:
 
     @property
     def size(self) -> int:
-        """How many combinations of prefixes it lets through."""
+        """The number of combinations of prefixes."""
         product = 1
         for side in self.sides:
             product *= len(side)
@@ -84,7 +84,7 @@ class _Box:
 
 
 def key_prefixes(schema: Schema, patterns: Sequence[KeyPattern]) -> tuple[Prefix, ...]:
-    """What an entity's keys begin with, for each key attribute. Numbers and binaries have no prefix that a filter knows."""
+    """Return the prefix of each key attribute of an entity. Numbers and binaries have none that a filter can test."""
     kinds = [kind for _, kind in (schema.partition, schema.sort) if kind] if schema.sort else [schema.partition[1]]
     return tuple(
         Prefix(pattern.literal if pattern.literal is not None else pattern.literal_prefix, pattern.literal is not None)
@@ -95,10 +95,10 @@ def key_prefixes(schema: Schema, patterns: Sequence[KeyPattern]) -> tuple[Prefix
 
 
 def filters(schema: Schema, entities: Mapping[str, tuple[Prefix, ...]], most: int = MOST) -> Filters:
-    """The filters that let through every record of these entities (name → prefixes), and as little else as possible."""
+    """Return filters that match every record of these entities (name → prefixes), and as few others as possible."""
     for name, prefixes in entities.items():
         if all(prefix.anything for prefix in prefixes):
-            return Filters((), (f"keys of {name} begin with a variable or are numbers, so all records have to arrive",))
+            return Filters((), (f"keys of {name} begin with a variable or are numbers, so all records must arrive",))
     if not entities:
         return Filters((NOTHING,), ("no rule reads or writes items of this table, so none of its records arrives",))
     order = _order(entities.values())
@@ -124,17 +124,17 @@ Order = Mapping[Prefix, int]
 
 
 def _order(entities: Iterable[tuple[Prefix, ...]]) -> Order:
-    """Prefixes in the order in which the rules name them, so that filters read like the rules."""
+    """Return the order of prefixes in the rules."""
     return {p: n for n, p in reversed(list(enumerate(prefix for prefixes in entities for prefix in prefixes)))}
 
 
 def _least(prefixes: frozenset[Prefix]) -> frozenset[Prefix]:
-    """Without those that another one covers."""
+    """Return the prefixes without those that another one covers."""
     return frozenset(p for p in prefixes if not any(o.covers(p) and o != p for o in prefixes))
 
 
 def _merged(boxes: list[_Box]) -> list[_Box]:
-    """The same keys in fewer filters: without what another covers, joined where only one key attribute differs."""
+    """Return fewer filters for the same keys: without covered ones, and joined where only one key attribute differs."""
     boxes = [
         box
         for number, box in enumerate(boxes)
@@ -146,7 +146,7 @@ def _merged(boxes: list[_Box]) -> list[_Box]:
 
 
 def _joined(boxes: list[_Box], side: int) -> list[_Box]:
-    """Those that agree in one key attribute, of which there are two at most, are one."""
+    """Join the filters that agree in one of the two key attributes."""
     found: list[_Box] = []
     for box in boxes:
         place = next((n for n, o in enumerate(found) if len(box.sides) == 1 or o.sides[side] == box.sides[side]), None)
@@ -158,7 +158,7 @@ def _joined(boxes: list[_Box], side: int) -> list[_Box]:
 
 
 def _fewer(boxes: list[_Box], most: int) -> list[_Box]:
-    """At most so many, each step joining the two that let through the least beyond what they did before."""
+    """Return at most so many filters: each step joins the two whose join adds the fewest combinations."""
     while len(boxes) > most:
         one, other = min(combinations(boxes, 2), key=lambda two: two[0].joined(two[1]).size - two[0].size - two[1].size)
         boxes[boxes.index(one)] = one.joined(other)
@@ -168,7 +168,7 @@ def _fewer(boxes: list[_Box], most: int) -> list[_Box]:
 
 
 def _fitting(box: _Box, schema: Schema, order: Order) -> _Box | None:
-    """The same filter if it is short enough, else with one key attribute only, whichever says more; None if neither fits."""
+    """Return the filter if it is short enough, else with one key attribute only; None if neither is short enough."""
     anything = frozenset([ANYTHING])
     choices = [box]
     if len(box.sides) > 1:

@@ -1,4 +1,4 @@
-"""What `check --template` finds: a place in the template, what is wrong there, and what to write instead."""
+"""The findings of `check --template`: the place in the template, the reason, and a correction."""
 
 from __future__ import annotations
 

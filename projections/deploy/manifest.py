@@ -1,7 +1,7 @@
-"""The manifest: what the SAM template says, as JSON for people who deploy by CDK, Terraform or SST.
+"""The manifest: the resources of the SAM template as JSON, for CDK, Terraform or SST.
 
-It is read out of the generated template, parameters at their defaults, so that the two cannot disagree. Inside `settings`,
-`statements`, `alarms` and `resources` names are those of AWS's API, which all tools know.
+It is derived from the generated template with parameters at their defaults, so that the two agree. Names inside
+`settings`, `statements`, `alarms` and `resources` are those of AWS's API.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Manifest", "manifest"]
 
 
 def manifest(deployment: Deployment) -> Manifest:
-    """The manifest of rules. Raises UsageError as `sam_template` does."""
+    """Return the manifest of rules. Raises UsageError as `sam_template` does."""
     reading = _Reading(Resolution(template_of(sam_template(deployment), deployment.file)), deployment)
     tables = reading.tables()
     parts: dict[str, Any] = {
@@ -59,7 +59,7 @@ _NAMES = {
     (_QUEUE, "QueueName"): ("name", "name of queue"),
     (FUNCTION, ""): ("name", "name of function"),
 }
-"""What `Ref` and `Fn::GetAtt` give where that is not said by the type and the attribute alone."""
+"""Names and meanings of `Ref` and `Fn::GetAtt` that do not follow from type and attribute."""
 
 
 class _Reading:
@@ -143,7 +143,7 @@ class _Reading:
     # Placeholders
 
     def _spelled(self, value: Any) -> Any:
-        """With placeholders that say what they stand for: `${TaskQueue}` is its URL, in CloudFormation's words only."""
+        """Return a value with descriptive placeholders: `${TaskQueue.url}` for `${TaskQueue}`."""
         if isinstance(value, str):
             return re.sub(r"\$\{([^!{}][^{}]*)\}", lambda found: f"${{{self._name(found[1])[0]}}}", value)
         if isinstance(value, list):
@@ -153,7 +153,7 @@ class _Reading:
         return value
 
     def _name(self, text: str) -> tuple[str, str]:
-        """A placeholder's name, and what it stands for."""
+        """Return the name of a placeholder, and its meaning."""
         if text in self.mappings:
             function, event = self.mappings[text]
             return f"{function}.{event}.uuid", f"UUID of the event source mapping {event} of {function}"
@@ -177,7 +177,7 @@ class _Reading:
         return known.get(text, "name of this deployment" if text == "AWS::StackName" else text)
 
     def meanings(self, value: Any) -> dict[str, str]:
-        """Every placeholder in a manifest, and what to put there."""
+        """Return every placeholder in a manifest with its meaning."""
         used = set(placeholders(value))
         known = dict(map(self._name, self._all_names()))
         return {f"${{{name}}}": known.get(name) or self._outside(name) for name in sorted(used)}

@@ -1,6 +1,6 @@
-"""The names and ARNs of a template's resources in one spelling, so that two ways to write the same can be compared.
+"""The names and ARNs of a template's resources in one notation, so that they can be compared.
 
-A resource that AWS will name is called `${LogicalId}`, one that the template names by that name.
+A resource without a name in the template is called `${LogicalId}`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ QUEUE = "AWS::SQS::Queue"
 BUCKET = "AWS::S3::Bucket"
 
 _HERE = "${here}"
-"""Stands for the partition, Region or account that the deployment is in."""
+"""The partition, Region or account of the deployment."""
 
 _NAMED_BY = {**dict.fromkeys(TABLE, "TableName"), QUEUE: "QueueName", BUCKET: "BucketName"}
 _PLACE = "${AWS::Region}:${AWS::AccountId}"
@@ -31,24 +31,24 @@ _ARNS = {
 
 
 class Naming:
-    """The names that one template gives."""
+    """The names in a template."""
 
     def __init__(self, resolution: Resolution) -> None:
         self._resources = resolution.resources
 
     @cached_property
     def given(self) -> frozenset[str]:
-        """The names that the template gives to tables, queues and buckets."""
+        """The names of tables, queues and buckets that the template sets."""
         listed = [one for one in self._resources.values() if one.type in _NAMED_BY]
         return frozenset(name for one in listed if (name := self.of(one)) != f"${{{one.id}}}")
 
     def of(self, resource: Resource) -> str:
-        """What a table, queue or bucket is called."""
+        """Return the name of a table, queue or bucket."""
         name = resource.properties.get(_NAMED_BY.get(resource.type, ""))
         return name if isinstance(name, str) and name else f"${{{resource.id}}}"
 
     def spelled(self, value: Any) -> Any:
-        """The same value with every reference to a table, queue or bucket in one spelling: names, ARNs."""
+        """Return a value with all names and ARNs of tables, queues and buckets in this notation."""
         if isinstance(value, str):
             return re.sub(r"\$\{([^!{}.]+)(?:\.([^{}]+))?\}", self._one, value)
         if isinstance(value, list):
@@ -75,12 +75,12 @@ class Naming:
                 return found[0]
 
     def judged(self, text: str) -> bool:
-        """Whether a text, once spelled, is known: nothing in it comes from parameters, imports or elsewhere."""
+        """Return whether a text in this notation has no placeholder of a parameter or import."""
         return all(name.split(".")[0] in self._resources or _harmless(name) for name in placeholders(text))
 
 
 def judged(text: Any) -> bool:
-    """Whether a value has nothing in it that the template leaves open."""
+    """Return whether a value has no placeholders."""
     return not any(True for _ in placeholders(text))
 
 
@@ -89,9 +89,9 @@ def _harmless(name: str) -> bool:
 
 
 def covers(pattern: str, wanted: str) -> bool:
-    """Whether a resource as a policy names it, `*` and `?` standing for any text, includes another.
+    """Return whether a resource pattern of a policy, with wildcards `*` and `?`, includes another.
 
-    Partition, Region and account are the same unless both are said and differ.
+    Partition, Region and account are equal unless both are given and differ.
     """
     if pattern == "*":
         return True

@@ -1,4 +1,4 @@
-"""What a deployment needs because of its rules: of each table the schema, the filters, and what functions do with it."""
+"""What rules require of a deployment: for each table its schema, filters, and the functions' operations."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from projections.language.program import Program
 __all__ = ["MAIN", "Deployment", "TableNeeds", "entities_of"]
 
 MAIN = "main"
-"""The one table of rules that say `table:`."""
+"""The name of the only table of rules with `table:`."""
 
 _INDEX_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 
 
 @dataclass(frozen=True, slots=True)
 class TableNeeds:
-    """What the rules need of one of the application's tables."""
+    """What the rules require of one of the application's tables."""
 
     name: str
-    """In the rules."""
+    """Its name in the rules."""
     suffix: str
-    """What the names of its resources end with: nothing for the table of rules that say `table:`."""
+    """The suffix of the names of its resources, empty for the only table."""
     schema: Schema
     filters: Filters
     updates: bool
@@ -37,19 +37,19 @@ class TableNeeds:
     deletes: bool
     """Rules create and delete items in it: copies and derived items."""
     children: bool
-    """Children of embeds are in it, which a push queries and updates in batches of statements."""
+    """It has children of embed rules, which a push queries and updates in batches of statements."""
     published: bool
     """Rules publish to its items in batches of statements."""
     queried: tuple[str, ...]
-    """The indexes through which it finds them."""
+    """The indexes that a push queries."""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """Rules as they are deployed.
+    """A deployment of rules.
 
-    `existing`: all tables are there already, and the template makes none of them. `gradual`: a new version of the stream's
-    function gets part of the batches first.
+    `existing`: all tables exist already, and the template creates none. `gradual`: a new version of the stream's function
+    gets part of the batches first.
     """
 
     file: str
@@ -60,13 +60,13 @@ class Deployment:
 
     @cached_property
     def tables(self) -> tuple[TableNeeds, ...]:
-        """In the order of the rules. Raises UsageError for a name that AWS refuses."""
+        """The tables in the order of the rules. Raises UsageError for a name that AWS rejects."""
         suffixes = _suffixes(self.program.tables)
         return tuple(_needs(self.program, name, suffixes[name]) for name in self.program.tables)
 
 
 def entities_of(program: Program, table: str) -> list[Entity]:
-    """The entities of a table that any rule reads or writes."""
+    """Return the entities of a table that any rule reads or writes."""
     used = {name for rule in program.rules.values() for name in (rule.source.name, rule.into.name)}
     return [entity for entity in program.entities.values() if entity.name in used and entity.table == table]
 
@@ -75,10 +75,12 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
     schema, rules = program.tables[name], program.rules.values()
     for index in schema.indexes:
         if not _INDEX_NAME.fullmatch(index):
-            raise UsageError(f'table {name}: "{index}" cannot be an index: 3 to 255 letters, digits and _ . -')
+            raise UsageError(
+                f'table {name}: invalid name of an index "{index}". It must have 3 to 255 letters, digits and _ . -'
+            )
     targets = [rule.into for rule in rules if rule.into.table == name]
     children = [rule for rule in program.embeds.values() if rule.into.table == name]
-    # Of rules that are gone, nobody knows any more where what they wrote is.
+    # The targets of removed rules are unknown.
     removed = "remove" in program.retired.values()
     return TableNeeds(
         name=name,
@@ -94,7 +96,7 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
 
 
 def _suffixes(names: Mapping[str, object]) -> dict[str, str]:
-    """For logical ids, which are letters and digits: `order-lines` gives OrderLines."""
+    """Return suffixes for logical ids, of letters and digits: OrderLines for `order-lines`."""
     found: dict[str, str] = {}
     for name in names:
         words = re.findall(r"[A-Za-z0-9]+", name)

@@ -1,4 +1,4 @@
-"""What of this package goes into that of the functions: `python -m projections.deploy.package RULES DIRECTORY`."""
+"""Build the package of the functions: `python -m projections.deploy.package RULES DIRECTORY`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ HANDLERS = _WITH_LIBRARY if _WITH_LIBRARY.is_dir() else _LIBRARY.parent / "handl
 _NOT_DEPLOYED = shutil.ignore_patterns("__pycache__")
 
 _DEPLOYED = {"__init__.py", "errors.py", "language", "engine", "stores", "operations", "aws"}
-"""What of the library the functions need. All else is for people and their machines."""
+"""The parts of the library that the functions need."""
 
 
 def package(rules: str | Path, directory: str | Path) -> None:
-    """Puts library, handlers and compiled rules into a directory. Raises RulesError with all mistakes of the rules."""
+    """Copy library, handlers and compiled rules into a directory. Raises RulesError with all mistakes of the rules."""
     document = load(rules).canonical()
     target = Path(directory)
     shutil.copytree(_LIBRARY, target / "projections", ignore=_library_only, dirs_exist_ok=True)
@@ -37,7 +37,7 @@ def package(rules: str | Path, directory: str | Path) -> None:
 
 
 def _library_only(directory: str, names: list[str]) -> set[str]:
-    """What is not copied of a directory."""
+    """Return the names in a directory that are not copied."""
     others = set(names) - _DEPLOYED if Path(directory) == _LIBRARY else set()
     return {*_NOT_DEPLOYED(directory, names), *others}
 

@@ -1,4 +1,4 @@
-"""What `base.yaml` asks for: the facts on which lines depend, the values in them, and the parts that are inserted."""
+"""The facts, values and inserted parts to which the directives of `base.yaml` refer."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from projections.deploy.filters import NOTHING
 from projections.deploy.needs import MAIN, Deployment, TableNeeds
 
-__all__ = ["facts", "part", "values"]
+__all__ = ["facts", "part", "scalar", "values"]
 
 _WIDTH = 100
-"""Of the text of a filter."""
+"""Maximum characters of a line of a filter."""
 
 _LEDGER = "ExistingLedgerTableName"
 _TABLE_ARN = "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table"
 
 
 def facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
-    """On which `#: if FACT` may depend; with those of a table inside `#: each table`."""
+    """Return the facts of `#: if FACT`; with those of a table inside `#: each table`."""
     found = {"new": not deployment.existing, "existing": deployment.existing, "gradual": deployment.gradual}
     if table is not None:
         found |= {
@@ -34,7 +34,7 @@ def facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
 
 
 def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
-    """What `<name>` stands for; with those of a table inside `#: each table`."""
+    """Return the values of `<name>`; with those of a table inside `#: each table`."""
     tables = deployment.tables
     parameters = [f"{name}{one.suffix}" for one in tables for name in ("ExistingTableName", "ExistingStreamArn")]
     found = {
@@ -64,7 +64,7 @@ def values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
 
 
 def part(name: str, deployment: Deployment, table: TableNeeds | None) -> list[str]:
-    """The lines that `#: insert NAME` stands for."""
+    """Return the lines of `#: insert NAME`."""
     if name == "tables":
         return _environment(deployment)
     if name == "version":
@@ -77,7 +77,7 @@ def part(name: str, deployment: Deployment, table: TableNeeds | None) -> list[st
 
 
 def _choice(deployment: Deployment, table: TableNeeds, created: str, existing: str, *, long: bool = False) -> str:
-    """One or the other, as parameters say; without the choice, what holds for a table that exists."""
+    """Return one of two values, chosen by the parameters; for existing tables only, the second."""
     if deployment.existing:
         return existing
     if long:
@@ -96,7 +96,7 @@ def _stream(deployment: Deployment, table: TableNeeds) -> str:
 
 
 def _within(deployment: Deployment, table: TableNeeds, what: str) -> str:
-    """The ARN of a table, or of something in it."""
+    """Return the ARN of a table, or of its stream or an index."""
     created = f"!GetAtt ApplicationTable{table.suffix}.Arn"
     if what:
         created = f"!Sub ${{ApplicationTable{table.suffix}.Arn}}{what}"
@@ -129,14 +129,14 @@ def _new_rules(deployment: Deployment) -> str:
 
 
 LABEL = 24
-"""Characters of a stream's label and a space, in the description of a version."""
+"""Characters of a stream's label and a space in the description of a version."""
 
 
 def _version(deployment: Deployment) -> list[str]:
-    """The description of a version: all values of parameters that its function gets, in at most 256 characters.
+    """Return the description of a version: all values of parameters that its function uses, in at most 256 characters.
 
-    All but the ledger's name takes 117 characters at most, and 24 for each stream. The names of tables are not among them:
-    another table has another stream.
+    Without the ledger's name it has at most 117 characters, and 24 for each stream. It omits the names of tables, because
+    the stream changes with the table.
     """
     values = [
         f'!If [CreateLedger, "-", !Ref {_LEDGER}]',
@@ -155,14 +155,14 @@ def _items(texts: Sequence[str], first: str, others: str) -> list[str]:
 
 
 def _any(conditions: list[str]) -> str:
-    """Whether one of two or more conditions holds. `Fn::Or` takes ten at most."""
+    """Return a condition that holds if one of two or more does. `Fn::Or` accepts at most ten."""
     while len(conditions) > 10:
         conditions = [f"!Or [{', '.join(conditions[:10])}]", *conditions[10:]]
     return f"!Or [{', '.join(conditions)}]"
 
 
 def _listed(values: Sequence[str]) -> str:
-    """One value as it is, several as a list."""
+    """Return one value unchanged, several as a list."""
     if len(values) == 1:
         return values[0]
     return "\n" + "\n".join("  - " + value.replace("\n", "\n    ") for value in values)
@@ -173,7 +173,7 @@ _NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 
 
 def scalar(text: str) -> str:
-    """A text in YAML, in quotes where YAML 1.1 would read something else."""
+    """Return a text in YAML, quoted if YAML 1.1 would read another type."""
     if _PLAIN.fullmatch(text) and text.isascii() and text.lower() not in _NOT_TEXT:
         return text
     return json.dumps(text, ensure_ascii=not text.isprintable())
@@ -222,10 +222,10 @@ def _filters(table: TableNeeds) -> list[str]:
 
 
 def _pattern(pattern: Mapping[str, Any]) -> list[str]:
-    """A filter as a folded text, a line for each key attribute, and more where it is long."""
+    """Return a filter as folded text with a line for each key attribute, or several if it is long."""
     lines, line = ["    - Pattern: >-"], ""
     for token in _tokens(pattern):
-        # A line ends where a space follows a comma, so that folding it gives that space back and adds none.
+        # Lines end at ", ", so that folding, which joins lines with a space, gives the same text.
         if line.endswith(", ") and (token.endswith('"S": [') or len(line) + len(token) > _WIDTH):
             lines.append(f"        {line.rstrip()}")
             line = ""
@@ -234,7 +234,7 @@ def _pattern(pattern: Mapping[str, Any]) -> list[str]:
 
 
 def _tokens(pattern: Mapping[str, Any]) -> list[str]:
-    """The JSON text of a filter, cut where a line may end."""
+    """Return the JSON text of a filter, split where a line may end."""
     if pattern == NOTHING:
         return [_json(pattern)]
     keys = pattern["dynamodb"]["Keys"]

@@ -1,4 +1,4 @@
-"""What a function of a template may do, and what of it the rules need."""
+"""The permissions of the functions of a template, and those that the rules need."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TEMPLATES: Mapping[str, tuple[str, tuple[str, ...], str, tuple[str, ...]]] = {
     "DynamoDBWritePolicy": ("dynamodb", ("BatchWriteItem", "PutItem", "UpdateItem"), "TableName", ("table/{}",)),
     "SQSSendMessagePolicy": ("sqs", ("SendMessage",), "QueueName", ("{}",)),
 }
-"""SAM's policy templates: service, actions, which parameter names the resource, and the ends of its ARNs."""
+"""Policy templates of SAM: service, actions, the parameter that names the resource, and the ends of its ARNs."""
 
 _STREAMS = ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")
 _MANAGED: Mapping[str, tuple[str, ...]] = {
@@ -38,17 +38,17 @@ _MANAGED: Mapping[str, tuple[str, ...]] = {
     "AmazonSQSFullAccess": ("sqs:*",),
     "AdministratorAccess": ("*",),
 }
-"""AWS's managed policies that functions usually have; all are for any resource."""
+"""Managed policies of AWS that functions usually have; all allow any resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One statement: actions and resources as it says them, spelled alike."""
+    """A statement: its actions and resources, in the notation of `Naming`."""
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     path: Location
-    """Where it stands."""
+    """The path of the statement."""
     allows: bool = True
 
     def names(self, action: str) -> bool:
@@ -57,7 +57,7 @@ class Grant:
 
 @dataclass
 class Grants:
-    """Everything a function may do. `unknown` is what could not be read: why, and where it stands."""
+    """The permissions of a function. `unknown` lists what could not be read: reason and path."""
 
     path: Location
     statements: list[Grant] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Grants:
         return next((g for g in self.statements if not g.allows and g.names(need.action) and _covered(g, need)), None)
 
     def may_allow(self, need: Need, known: Container[str]) -> bool:
-        """Whether something that cannot be judged from here may allow it; `known` are names that mean themselves."""
+        """Return whether something that cannot be checked may allow it; placeholders in `known` match only themselves."""
         if self.unknown:
             return True
 
@@ -87,7 +87,7 @@ class Grants:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Need:
-    """One action on one resource."""
+    """An action on a resource."""
 
     action: str
     resource: str
@@ -98,7 +98,7 @@ def _covered(grant: Grant, need: Need) -> bool:
 
 
 def permission_findings(both: Comparison, pair: Pair) -> Iterator[Finding]:
-    """What a function needs and may not, what it is denied, and what cannot be judged."""
+    """Yield permissions that a function lacks or is denied, and those that cannot be checked."""
     function = pair.theirs
     grants = grants_of(function, both.theirs, both.names)
     for reason, path in grants.unknown:
@@ -117,15 +117,15 @@ def permission_findings(both: Comparison, pair: Pair) -> Iterator[Finding]:
 
 
 def _short(arn: str) -> str:
-    """An ARN for people, who know where they are: without partition, Region and account."""
+    """Return an ARN without partition, Region and account."""
     parts = re.sub(r"\$\{AWS::\w+\}", "", arn).split(":", 5)
     return f"{parts[2]} {parts[5]}" if len(parts) == 6 else arn
 
 
 def needs_of(function: Resource, resolution: Resolution, naming: Naming, known: Mapping[str, str]) -> list[Need]:
-    """What our template lets a function do, in the names of another template; `known` maps our names to its names.
+    """Return the permissions of a function of ours, in their names; `known` maps our names to theirs.
 
-    What the other template has nothing for, as log groups, is left out.
+    Resources without a corresponding one of theirs, such as log groups, are left out.
     """
     needs: set[Need] = set()
     for grant in grants_of(function, resolution, naming).statements:
@@ -136,14 +136,14 @@ def needs_of(function: Resource, resolution: Resolution, naming: Naming, known: 
                 continue
             for ours, theirs in known.items():
                 resource = resource.replace(ours, theirs)
-            # `stream/*` includes whatever label the stream has; to name the one it has is as good.
+            # `stream/*` includes any label; the label of the current stream is sufficient.
             resource = re.sub(r"/stream/\*$", "/stream/${label}", resource)
             needs.update(Need(action, resource) for action in grant.actions)
     return sorted(needs)
 
 
 def grants_of(function: Resource, resolution: Resolution, naming: Naming) -> Grants:
-    """What a function may do, by its role, or by the policies of which SAM makes one."""
+    """Return the permissions of a function, by its role, or by the policies from which SAM creates one."""
     role = function.properties.get("Role")
     if role is None and function.type == FUNCTION:
         grants = Grants(function.path("Policies"))
@@ -199,7 +199,7 @@ def _managed(grants: Grants, name: str, path: Location) -> None:
 
 def _template(grants: Grants, name: str, parameters: Any, naming: Naming, path: Location) -> None:
     if name not in _TEMPLATES or not isinstance(parameters, Mapping):
-        grants.unknown.append((f"the policy template {name} is not known here", path))
+        grants.unknown.append((f"the policy template {name} is unknown", path))
         return
     service, actions, parameter, ends = _TEMPLATES[name]
     resource = naming.spelled(parameters.get(parameter))

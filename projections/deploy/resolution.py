@@ -1,7 +1,10 @@
-"""A template's values, as far as the template alone decides them: parameters are at their defaults.
+"""The values of a template with its parameters at their defaults.
 
-What it does not decide stays in the text as `${…}`: `${LedgerTable}` and `${LedgerTable.Arn}` for what AWS will name,
-`${Name}` for a parameter without default, `${AWS::Region}`, `${Fn::ImportValue shared}` for what comes from elsewhere.
+Unresolved values stay in the text as placeholders `${…}`: `${LedgerTable}` and `${LedgerTable.Arn}` for names that AWS
+assigns, `${Name}` for a parameter without default, `${AWS::Region}`, `${Fn::ImportValue shared}` for an import.
+
+aws-sam-translator and cfn-lint are not used: the translator leaves conditions and most functions unresolved and needs a
+template without mistakes, cfn-lint installs 80 MB, and the command line must work without extras.
 """
 
 from __future__ import annotations
@@ -26,21 +29,21 @@ _PLACEHOLDER = re.compile(r"\$\{([^!{}][^{}]*)\}")
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource with its properties resolved; those of a function include what `Globals` gives it."""
+    """A resource with resolved properties; those of a function include `Globals`."""
 
     id: str
     type: str
     properties: Mapping[str, Any]
     attributes: Mapping[str, Any]
-    """What stands beside its properties, as `DeletionPolicy`."""
+    """Attributes beside its properties, such as `DeletionPolicy`."""
 
     def path(self, *steps: str | int) -> Location:
-        """Where in the template one of its properties stands."""
+        """Return the path of one of its properties in the template."""
         return ("Resources", self.id, "Properties", *steps)
 
 
 def placeholders(value: Any) -> Iterator[str]:
-    """What stands in `${…}` anywhere in a value."""
+    """Yield the names of all placeholders in a value."""
     if isinstance(value, str):
         yield from _PLACEHOLDER.findall(value)
     elif isinstance(value, Mapping):
@@ -52,7 +55,7 @@ def placeholders(value: Any) -> Iterator[str]:
 
 
 class Resolution:
-    """One template, resolved. Whatever is malformed is left undecided, never an exception."""
+    """A resolved template. Malformed parts are left unresolved and raise no exception."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -61,7 +64,7 @@ class Resolution:
 
     @cached_property
     def resources(self) -> Mapping[str, Resource]:
-        """Those that exist with parameters at their defaults, and those of which nobody can say."""
+        """The resources that exist with parameters at their defaults, and those whose condition is undecided."""
         found = {}
         for name, raw in self._data["Resources"].items():
             if isinstance(raw, Mapping) and isinstance(kind := raw.get("Type"), str) and self._exists(raw):
@@ -91,7 +94,7 @@ class Resolution:
         return {**shared, **own, **({"Environment": {"Variables": variables}} if variables else {})}
 
     def value(self, value: Any) -> Any:
-        """A value of the template without functions."""
+        """Return a value of the template with its functions resolved."""
         resolved = self._value(value)
         return None if resolved is _NO_VALUE else resolved
 
@@ -135,7 +138,7 @@ class Resolution:
             return f"${{{name}}}"
         kind, default = str(parameter.get("Type")), parameter["Default"]
         if kind.startswith("AWS::SSM::"):
-            return f"${{{name}}}"  # the default is the name of what holds the value
+            return f"${{{name}}}"  # the default is the name of the SSM parameter
         if kind.startswith(("CommaDelimitedList", "List<")):
             return [each.strip() for each in str(default).split(",")]
         if kind == "Number" and isinstance(default, str) and re.fullmatch(r"-?\d+", default):
@@ -200,7 +203,7 @@ class Resolution:
         return None
 
     def parameters_in(self, value: Any) -> set[str]:
-        """The parameters on which a value of the template depends, also by conditions."""
+        """Return the parameters on which a value of the template depends, including those in conditions."""
         found: set[str] = set()
         conditions: set[str] = set()
         waiting = [value]
@@ -221,10 +224,10 @@ class Resolution:
         return found
 
     def condition(self, condition: Any) -> bool | None:
-        """Whether a condition holds; None where that depends on what the template does not know."""
+        """Return whether a condition holds; None if that depends on unresolved values."""
         if isinstance(condition, str):
             if condition not in self._decided:
-                self._decided[condition] = None  # so that one which depends on itself is left undecided
+                self._decided[condition] = None  # a condition that depends on itself is undecided
                 self._decided[condition] = self.condition(_at(self._data, "Conditions", condition))
             return self._decided[condition]
         if not isinstance(condition, Mapping) or len(condition) != 1:
@@ -249,7 +252,7 @@ class Resolution:
 
 
 def _first(argument: Any) -> str | None:
-    """The text that is a function's argument, or the first of its arguments."""
+    """Return the argument of a function if it is text, or the first of its arguments."""
     found = argument[0] if isinstance(argument, list) and argument else argument
     return found if isinstance(found, str) else None
 

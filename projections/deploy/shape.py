@@ -1,4 +1,4 @@
-"""The shape of the manifest, documented for those who read it: pydantic models, of which its JSON Schema is made."""
+"""The format of the manifest: pydantic models, from which its JSON Schema is generated."""
 
 from __future__ import annotations
 
@@ -43,52 +43,50 @@ class Index(Part):
 class Table(Part):
     """A DynamoDB table."""
 
-    rules_name: str | None = Field(description="Its name in the rules; null for the ledger, which no rule names.")
-    exists: bool = Field(description="It is there already and is not made: it must have what is said here.")
+    rules_name: str | None = Field(description="Its name in the rules; null for the ledger.")
+    exists: bool = Field(description="It exists already, and must have these properties.")
     partition: Key
     sort: Key | None
     indexes: dict[str, Index]
-    stream_view_type: str | None = Field(description="What its stream carries; null for no stream.")
+    stream_view_type: str | None = Field(description="View type of its stream; null for no stream.")
     ttl: str | None = Field(description="The attribute by which items expire.")
     billing_mode: str
     point_in_time_recovery: bool
     deletion_protection: bool
     encrypted: bool
-    retained: bool = Field(description="It survives the deployment that made it.")
+    retained: bool = Field(description="It is kept when the deployment is deleted.")
 
 
 class Event(Part):
-    """What invokes a function."""
+    """An event source of a function."""
 
     type: str = Field(description="`DynamoDB`, `SQS`, or another event type of SAM.")
-    source: str | None = Field(
-        description="The ARN of the stream or queue; null where there is none, as for a schedule."
-    )
+    source: str | None = Field(description="The ARN of the stream or queue; null for a schedule.")
     settings: dict[str, Any] = Field(
-        description="As Lambda's CreateEventSourceMapping names them; of a schedule: `Schedule` and `State`."
+        description="Parameters of Lambda's CreateEventSourceMapping; of a schedule: `Schedule` and `State`."
     )
     filters: list[dict[str, Any]] = Field(
-        description="Event patterns, of which one has to match; none: all records arrive."
+        description="Event patterns, one of which must match; without patterns, all records arrive."
     )
 
 
 class Statement(Part):
-    """What a function may do; `Effect` is always Allow."""
+    """A permission of a function; `Effect` is always Allow."""
 
     Sid: str
     Effect: Literal["Allow"]
     Action: list[str] = Field(min_length=1)
     Resource: list[str] = Field(min_length=1)
-    Condition: dict[str, Any] | None = Field(default=None, description="Left out where there is none.")
+    Condition: dict[str, Any] | None = Field(default=None, description="Absent if there is none.")
 
     @model_serializer(mode="wrap")
-    def _as_written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        said: dict[str, Any] = write(self)
-        return {name: value for name, value in said.items() if value is not None}
+    def _without_none(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        return {name: value for name, value in written.items() if value is not None}
 
 
 class Function(Part):
-    """A Lambda function. All are one package, which `make build-<name>` makes; each has a role of its own."""
+    """A Lambda function. All use one package, which `make build-<name>` builds; each has a role of its own."""
 
     handler: str
     runtime: str
@@ -99,14 +97,14 @@ class Function(Part):
     log_group: str | None
     tracing: str
     recursive_loop: Literal["Allow", "Terminate"] = Field(
-        description="What Lambda does if the function calls itself by its queue: see PutFunctionRecursionConfig."
+        description="What Lambda does if the function sends messages to its own queue: see PutFunctionRecursionConfig."
     )
     events: dict[str, Event]
     statements: list[Statement]
 
 
 class Redrive(Part):
-    """Where messages go that failed too often."""
+    """The queue of messages that failed too often."""
 
     dead_letters: str = Field(description="The ARN of a queue.")
     after_receives: int
@@ -121,34 +119,34 @@ class Queue(Part):
     retained: bool
     redrive: Redrive | None
     redrive_allow: dict[str, Any] | None = Field(
-        description="Which queues may name it for their dead letters, as SQS's RedriveAllowPolicy."
+        description="Queues that may use it for their dead letters, as RedriveAllowPolicy of SQS."
     )
-    name: str | None = Field(description="Null where any name will do.")
+    name: str | None = Field(description="Null for any name.")
 
 
 class Alarm(Part):
-    """A CloudWatch alarm, as PutMetricAlarm takes it."""
+    """A CloudWatch alarm, with the parameters of PutMetricAlarm."""
 
     description: str
     settings: dict[str, Any]
 
 
 class Other(Part):
-    """Any other resource, in CloudFormation's words."""
+    """Any other resource, with the properties of CloudFormation."""
 
     type: str
     properties: dict[str, Any]
 
 
 class Manifest(Part):
-    """Everything that has to be deployed for a rule file. A text may hold placeholders, as `${TaskQueue.url}`."""
+    """All resources of a deployment of a rule file. Texts may have placeholders, such as `${TaskQueue.url}`."""
 
     manifest: Literal[1] = Field(description="The version of this format.")
     rules: str = Field(description="The rule file.")
-    fingerprint: str = Field(description="Of the rules; it changes with their meaning only.")
+    fingerprint: str = Field(description="Fingerprint of the rules, which changes only with their meaning.")
     tables: dict[str, Table]
     functions: dict[str, Function]
     queues: dict[str, Queue]
     alarms: dict[str, Alarm]
     resources: dict[str, Other] = Field(description="The rest: buckets, log groups, the dashboard.")
-    placeholders: dict[str, str] = Field(description="Every placeholder that occurs, and what to put there.")
+    placeholders: dict[str, str] = Field(description="Every placeholder with its meaning.")

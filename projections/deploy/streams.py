@@ -1,4 +1,4 @@
-"""The event source mappings of a template that bring a stream's records to a function, and their filters."""
+"""The event source mappings of a template that deliver stream records to a function, and their filters."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class StreamMapping:
 
     properties: Mapping[str, Any]
     path: Location
-    """Where its properties stand."""
+    """The path of its properties."""
     stream: str
-    """The ARN of its stream, spelled."""
+    """The ARN of its stream, in the notation of `Naming`."""
 
     @property
     def destination(self) -> str | None:
-        """The ARN to which goes what Lambda gives up; None if there is none, or it is not said here."""
+        """The ARN of the on-failure destination, if the template has it."""
         config = self.properties.get("DestinationConfig")
         failed = config.get("OnFailure") if isinstance(config, Mapping) else None
         arn = failed.get("Destination") if isinstance(failed, Mapping) else None
@@ -43,7 +43,7 @@ class StreamMapping:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """A filter of which nothing can be said (`unknown`), or which Lambda refuses; `path` is its place."""
+    """A filter at `path` that cannot be checked (`unknown`), or that Lambda rejects."""
 
     reason: str
     path: Location
@@ -51,7 +51,7 @@ class Unusable:
 
 
 def mappings_of(function: Resource, resolution: Resolution, names: Naming) -> list[StreamMapping]:
-    """The mappings from DynamoDB streams to a function, by SAM's events or as resources."""
+    """Return the mappings from DynamoDB streams to a function, as events of SAM or as resources."""
     found = []
     events = function.properties.get("Events") if function.type == FUNCTION else None
     for name, event in events.items() if isinstance(events, Mapping) else ():
@@ -72,7 +72,7 @@ def _mapping(properties: Mapping[str, Any], source: str, path: Location, names: 
 
 
 def patterns_of(mapping: StreamMapping, document: Document) -> tuple[list[Filter], list[Unusable]]:
-    """The filters of a mapping, and those that cannot be used."""
+    """Return the filters of a mapping, and those that cannot be used."""
     criteria = mapping.properties.get("FilterCriteria")
     path = (*mapping.path, "FilterCriteria")
     if criteria is None:

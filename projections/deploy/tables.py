@@ -1,8 +1,8 @@
-"""Whether a table of a template has the keys, indexes, stream and TTL that a schema names."""
+"""Whether a table of a template has the keys, indexes, stream and TTL of a schema."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from projections.deploy.cloudformation import Document
@@ -10,49 +10,44 @@ from projections.deploy.finding import Finding, found
 from projections.deploy.kinds import INDEXES, KEYS, NOT_JUDGED, STREAM, TTL
 from projections.deploy.naming import judged
 from projections.deploy.resolution import Resource
+from projections.language.findings import Kind
 from projections.language.keys import Schema
+from projections.language.mistakes import Location
 
 __all__ = ["table_findings"]
 
-Pairs = list[tuple[str, str]]
-"""Attributes with their types."""
+Key = list[tuple[str, str, str]]
+"""Attributes with type and role."""
 
 
 def table_findings(
     document: Document, table: Resource, schema: Schema, called: str, *, streams: bool
 ) -> Iterator[Finding]:
-    """Where a table does not have what it needs, or that cannot be judged. `streams` says that it needs a stream."""
-    properties = table.properties
-    types = _types(properties.get("AttributeDefinitions"))
-    yield from _key(document, table, schema, types, called)
-    yield from _indexes(document, table, schema, types, called)
+    """Yield where a table differs from its schema, or cannot be checked. `streams`: it needs a stream."""
+    sort = [schema.sort] if schema.sort else []
+    instead = "the key of a table cannot be changed: correct the rules, or create another table"
+    path, written = table.path("KeySchema"), table.properties.get("KeySchema")
+    yield from _key(
+        document, table, KEYS, path, written, _wanted([schema.partition], sort), f"the key of {called}", instead
+    )
+    yield from _indexes(document, table, schema, called)
     if streams:
         yield from _stream(document, table, called)
     yield from _ttl(document, table, schema, called)
 
 
 def _key(
-    document: Document, table: Resource, schema: Schema, types: Mapping[str, str], called: str
+    document: Document, table: Resource, kind: Kind, path: Location, written: Any, want: Key, called: str, instead: str
 ) -> Iterator[Finding]:
-    path = table.path("KeySchema")
-    have, want = _keys(table.properties.get("KeySchema"), types), _wanted([schema.partition], schema.sort)
+    have = _keys(written, table.properties.get("AttributeDefinitions"))
     if have is None:
-        yield found(document, NOT_JUDGED, path, f"the key of {called} cannot be checked")
+        yield found(document, NOT_JUDGED, path, f"{called} cannot be checked")
     elif have != want:
-        reason = f"the key of {called} is {_shown(have)}, the rules require {_shown(want)}"
-        yield found(
-            document,
-            KEYS,
-            path,
-            reason,
-            "the key of a table cannot be changed: correct the rules, or create another table",
-        )
+        yield found(document, kind, path, f"{called} is {_shown(have)}, the rules require {_shown(want)}", instead)
 
 
-def _indexes(
-    document: Document, table: Resource, schema: Schema, types: Mapping[str, str], called: str
-) -> Iterator[Finding]:
-    found_indexes: dict[str, tuple[Any, tuple[str | int, ...], str | None]] = {}
+def _indexes(document: Document, table: Resource, schema: Schema, called: str) -> Iterator[Finding]:
+    indexes: dict[str, tuple[Any, Location]] = {}
     for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
         listed = table.properties.get(kind, [])
         if not isinstance(listed, list):
@@ -60,22 +55,16 @@ def _indexes(
             return
         for number, index in enumerate(listed):
             if isinstance(index, Mapping):
-                projection = index.get("Projection")
-                shown = projection.get("ProjectionType") if isinstance(projection, Mapping) else None
-                found_indexes[str(index.get("IndexName"))] = (index.get("KeySchema"), table.path(kind, number), shown)
+                indexes[str(index.get("IndexName"))] = (index.get("KeySchema"), table.path(kind, number))
     for name, (partition, sort) in schema.indexes.items():
-        want = [(*key, "HASH") for key in partition] + [(*key, "RANGE") for key in sort]
-        if name not in found_indexes:
+        want = _wanted(partition, sort)
+        if name in indexes:
+            instead = "an index cannot be changed: give the new one another name"
+            written, path = indexes[name]
+            yield from _key(document, table, INDEXES, path, written, want, f"the key of index {name}", instead)
+        else:
             reason = f"{called} has no index {name}, which the rules name: {_shown(want)}"
             yield found(document, INDEXES, table.path("GlobalSecondaryIndexes"), reason, "add it")
-            continue
-        written, path, _ = found_indexes[name]
-        have = _keys(written, types)
-        if have is None:
-            yield found(document, NOT_JUDGED, path, f"the key of index {name} cannot be checked")
-        elif have != want:
-            reason = f"the key of index {name} is {_shown(have)}, the rules require {_shown(want)}"
-            yield found(document, INDEXES, path, reason, "an index cannot be changed: give the new one another name")
 
 
 def _stream(document: Document, table: Resource, called: str) -> Iterator[Finding]:
@@ -101,39 +90,28 @@ def _ttl(document: Document, table: Resource, schema: Schema, called: str) -> It
     attribute = ttl.get("AttributeName") if isinstance(ttl, Mapping) and enabled else None
     if attribute == schema.ttl:
         return
+    expire = f"items of {called} expire by {attribute}" if attribute else f"items of {called} never expire"
     if schema.ttl is None:
-        reason = f"items of {called} expire by {attribute}, and the rules have no `ttl`"
-        yield found(
-            document,
-            TTL,
-            path,
-            reason,
-            f"add `ttl: {attribute}` to the table in the rules, and `expires: true` to entities that expire",
-            rated="warning",
-        )
+        instead = f"add `ttl: {attribute}` to the table in the rules, and `expires: true` to entities that expire"
+        yield found(document, TTL, path, f"{expire}, and the rules have no `ttl`", instead, rated="warning")
     else:
-        reason = f"items of {called} expire by {attribute or 'nothing'}, the rules require {schema.ttl}"
         instead = f"TimeToLiveSpecification: {{ AttributeName: {schema.ttl}, Enabled: true }}"
-        yield found(document, TTL, path, reason, instead)
+        yield found(document, TTL, path, f"{expire}, the rules require {schema.ttl}", instead)
 
 
-def _types(definitions: Any) -> Mapping[str, str]:
-    listed = definitions if isinstance(definitions, list) else []
-    return {str(one.get("AttributeName")): str(one.get("AttributeType")) for one in listed if isinstance(one, Mapping)}
-
-
-def _keys(elements: Any, types: Mapping[str, str]) -> list[tuple[str, str, str]] | None:
-    """The attributes of a key schema with type and role; None if it cannot be read."""
+def _keys(elements: Any, definitions: Any) -> Key | None:
+    """Return the attributes of a key schema, or None if it cannot be read."""
     if not isinstance(elements, list) or not all(isinstance(one, Mapping) and judged(dict(one)) for one in elements):
         return None
-    order = {"HASH": 0, "RANGE": 1}
+    listed = [one for one in definitions if isinstance(one, Mapping)] if isinstance(definitions, list) else []
+    types = {str(one.get("AttributeName")): str(one.get("AttributeType")) for one in listed}
     keys = [(name := str(one.get("AttributeName")), types.get(name, "?"), str(one.get("KeyType"))) for one in elements]
-    return sorted(keys, key=lambda key: order.get(key[2], 2))
+    return sorted(keys, key=lambda key: {"HASH": 0, "RANGE": 1}.get(key[2], 2))
 
 
-def _wanted(partition: Pairs, sort: tuple[str, str] | None) -> list[tuple[str, str, str]]:
-    return [(*key, "HASH") for key in partition] + ([(*sort, "RANGE")] if sort else [])
+def _wanted(partition: Sequence[tuple[str, str]], sort: Sequence[tuple[str, str]]) -> Key:
+    return [(*key, "HASH") for key in partition] + [(*key, "RANGE") for key in sort]
 
 
-def _shown(keys: list[tuple[str, str, str]]) -> str:
+def _shown(keys: Key) -> str:
     return "[" + ", ".join(f"{name}: {kind}" for name, kind, _ in keys) + "]"

@@ -1,4 +1,4 @@
-"""The SAM template for any rules: `base.yaml`, with what follows from the rules put in."""
+"""The SAM template for rules: `base.yaml` with its directives evaluated."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["BASE", "sam_template"]
 BASE = Path(__file__).with_name("base.yaml")
 
 _GRADUAL_TABLES = 4
-"""With more, 256 characters have no room for the name of a ledger."""
+"""With more tables, the name of a ledger does not fit into the 256 characters of a description."""
 
 _DIRECTIVE = re.compile(r"(?P<indent> *)#: ?(?P<word>each|if|else|end|insert|#)(?: (?P<rest>.*))?")
 _VALUE = re.compile(r"<([A-Za-z][A-Za-z ]*)>")
 
 
 def sam_template(deployment: Deployment) -> str:
-    """The text of the template, comments and all.
+    """Return the text of the template with comments.
 
-    Raises UsageError for names that AWS refuses, and for more tables than the description of a version has room for.
+    Raises UsageError for names that AWS rejects, and for more tables than the description of a version can name.
     """
     if deployment.gradual and len(deployment.tables) > _GRADUAL_TABLES:
         raise UsageError(
-            f"--gradual takes rules of at most {_GRADUAL_TABLES} tables, and these have {len(deployment.tables)}: the "
-            "description of a function's version names the streams, and has 256 characters at most. Omit --gradual"
+            f"--gradual supports at most {_GRADUAL_TABLES} tables, and these rules have {len(deployment.tables)}: the "
+            "description of a function's version names the streams in at most 256 characters. Omit --gradual"
         )
     lines = BASE.read_text(encoding="utf-8").splitlines()
     return "".join(f"{line}\n" for line in _written(lines, deployment, None))
@@ -56,7 +56,7 @@ def _written(lines: list[str], deployment: Deployment, table: TableNeeds | None)
 
 
 def _line(line: str, facts: dict[str, bool], values: dict[str, str]) -> Iterator[str]:
-    """A line with its values, if the fact holds on which it depends; indented further where a value has several lines."""
+    """Yield a line with its values, if its fact holds; values of several lines are indented."""
     text, _, fact = line.partition(" #: if ")
     if fact and not facts[fact]:
         return
@@ -67,7 +67,7 @@ def _line(line: str, facts: dict[str, bool], values: dict[str, str]) -> Iterator
 
 
 def _block(lines: list[str], start: int) -> tuple[int, list[str], list[str]]:
-    """Where the block that begins at `start` ends, the lines in it, and those after its `else`."""
+    """Return the end of the block that begins at `start`, the lines in it, and those after its `else`."""
     depth, middle = 0, None
     for position in range(start, len(lines)):
         found = _DIRECTIVE.fullmatch(lines[position])

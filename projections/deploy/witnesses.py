@@ -1,4 +1,4 @@
-"""Whether filters let every record through that the rules need: tried with records that say no more than the rules do."""
+"""Test filters with records that have only what the rules determine: do they match every record that the rules need?"""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Unheard", "unheard"]
 Record = Mapping[str, Any]
 
 _RARE = "\U0010fffd"
-"""Stands for a variable's value: no filter that asks for certain values lets it through."""
+"""The value of variables: filters for certain values do not match it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unheard:
-    """Records of an entity that no filter lets through. `key` are the templates of its key, `events` what is kept back."""
+    """Records of an entity that no filter matches. `key` has the templates of its key, `events` the dropped events."""
 
     entity: str
     key: str
@@ -31,7 +31,7 @@ class Unheard:
 
 
 def unheard(program: Program, table: str, filters: Sequence[Filter]) -> Iterator[Unheard]:
-    """The entities of which a record may be kept back, tried with records that have nothing but what the rules say."""
+    """Yield the entities of which records may be dropped."""
     for entity in entities_of(program, table):
         lost = [
             event
@@ -47,7 +47,7 @@ def unheard(program: Program, table: str, filters: Sequence[Filter]) -> Iterator
 
 
 def _records(entity: Entity, schema: Schema) -> Iterator[tuple[str, Record]]:
-    """What may happen to an item of an entity: event → record. Attributes beside the key may be any, or be missing."""
+    """Yield events of an item of an entity, with the record. Other attributes than the key may be missing."""
     for text, number in ((_RARE, "7"), ("7", "-12.5")):
         kinds = [kind for _, kind in (schema.partition, schema.sort or ("", "")) if kind]
         keys = {

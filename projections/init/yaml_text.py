@@ -7,18 +7,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from projections.deploy.parts import scalar
+
 __all__ = ["flow", "name", "text"]
 
-_PLAIN = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
-_NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 _EXPRESSION = re.compile(r"[a-z]+\([\w.]+(?: \* [\w.]+)?\)", re.ASCII)
 
 
 def text(value: str) -> str:
     """Return a text, plain if every version of YAML reads it as a text, else in double quotes."""
-    if (_PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT) or _EXPRESSION.fullmatch(value):
-        return value
-    return json.dumps(value, ensure_ascii=not value.isprintable())
+    return value if _EXPRESSION.fullmatch(value) else scalar(value)
 
 
 def name(value: str) -> str:

@@ -226,7 +226,7 @@ def test_ttl_by_another_attribute_not_enabled_or_unknown_to_the_rules() -> None:
     ttl["AttributeName"] = "ttl"
     assert only(template)[2] == "items of the table expire by ttl, the rules require expiresAt"
     ttl.update(AttributeName="expiresAt", Enabled="no")
-    assert only(template)[2] == "items of the table expire by nothing, the rules require expiresAt"
+    assert only(template)[2] == "items of the table never expire, the rules require expiresAt"
     ttl["Enabled"] = "yes"  # YAML 1.1, which CloudFormation reads
     assert wrong(template) == []
     rules = deployment(TABLES)

@@ -162,7 +162,7 @@ def test_the_description_has_room_for_four_tables_and_more_are_refused() -> None
     given |= {name: "x" * data["Parameters"][name]["MaxLength"] for name in ("ExistingLedgerTableName", "RulesFile")}
     assert len(given["ExistingLedgerTableName"]) == 43
     assert len(version(data, **given)[1]) == 256
-    with pytest.raises(UsageError, match=r"^--gradual takes rules of at most 4 tables, and these have 5"):
+    with pytest.raises(UsageError, match=r"^--gradual supports at most 4 tables, and these rules have 5"):
         sam_template(rules(5))
 
 

@@ -236,7 +236,7 @@ def test_numeric_keys_and_no_structure_give_working_projects(tmp_path: Path, cal
     tested = run(made, sys.executable, "-m", "pytest", "-p", PLUGIN, "-q")
     assert tested.returncode == 0, tested.stdout
     code, _, err = call("simulate", "--rules", made / "rules.yaml")
-    assert (code, "it has no rules, so there is nothing to simulate" in err) == (2, True)
+    assert (code, "no rules to simulate. Add rules under" in err) == (2, True)
 
 
 def test_json_says_what_was_inferred_and_what_it_cost(tmp_path: Path, call: Call, tables: Any) -> None:
