@@ -195,13 +195,13 @@ def _plain(finding: Finding) -> dict[str, Any]:
 def _print(findings: Sequence[Finding]) -> None:
     from projections.operations import status
 
-    signs = {status.FINE: ("ok", "green"), status.LOOK: ("look", "yellow"), status.ACT: ("act", "red")}
+    signs = {status.FINE: ("OK", "green"), status.LOOK: ("WARN", "yellow"), status.ACT: ("ACTION", "red")}
     out = console()
     width = max(len(finding.subject) for finding in findings)
     for finding, following in zip_longest(findings, findings[1:]):
         sign, style = signs.get(finding.level, ("?", "dim"))
         says = styled("[dim]{}[/]", finding.says) if finding.level == status.UNKNOWN else finding.says
         subject = finding.subject.ljust(width)
-        out.print(styled("[{}]{:<5}[/][bold]{}[/]  {}", style, sign, subject, says))
+        out.print(styled("[{}]{:<8}[/][bold]{}[/]  {}", style, sign, subject, says))
         if finding.todo and (following is None or following.todo != finding.todo):
-            out.print(f"{'':<{width + 7}}{finding.todo}")
+            out.print(f"{'':<{width + 10}}{finding.todo}")

@@ -93,7 +93,7 @@ def test_rules_that_start_live_on_a_table_that_exists_are_a_warning(path: Path) 
     template["Parameters"]["NewRules"]["Default"] = "live"
     severity, code, reason = only(template, deployment(path))
     assert (severity, code) == ("warning", "environment")
-    assert "NEW_RULES is live, but ${ExistingTableName" in reason
+    assert "NEW_RULES is live, but this template does not create ${ExistingTableName" in reason
     template = written(deployment(path))
     template["Parameters"]["NewRules"]["Default"] = "live"
     assert wrong(template, deployment(path)) == []

@@ -317,7 +317,7 @@ def test_records_of_one_item_count_as_one_change(social: Program) -> None:
     records.append(record(103, {**like("a"), "x": 1}, None))
     batch = told(social, records).batches[0]
     assert batch.coalesced == (("main|USER#a|LIKE#POST#p1", (1, 4)),)
-    assert "contributes what it did before" in batch.records[1].rules[0].what
+    assert "contributes the same as before" in batch.records[1].rules[0].what
 
 
 def test_a_target_that_is_gone_is_the_reason_why_a_counter_does_not_move(social: Program) -> None:
@@ -329,7 +329,7 @@ def test_a_target_that_is_gone_is_the_reason_why_a_counter_does_not_move(social:
         for action in request.actions
         if action.role.kind == "publish"
     )
-    assert (publish.outcome, publish.why) == ("condition", "there is no such item")
+    assert (publish.outcome, publish.why) == ("condition", "the item does not exist")
     assert explanation.rehearsal.assumed == []
 
 
@@ -342,7 +342,7 @@ def test_a_guard_that_is_as_new_is_the_reason_why_a_publish_is_not_made(social: 
     batch = explanation.batches[0]
     assert "guard went from change 57 of its group to change 58" in rules_of(explanation, 1)["engagement"].what
     publish = next(a for request in batch.requests for a in request.actions if a.role.kind == "publish")
-    assert publish.does == "likeCount 42 → 42" or publish.does == "likeCount = 42 as before"
+    assert publish.does == "likeCount 42 → 42" or publish.does == "likeCount = 42 (unchanged)"
     assert publish.why == "~engagement.at is change 58 of its group, not before change 58 of its group"
 
 
@@ -353,7 +353,7 @@ def test_a_counter_that_something_else_changed_is_published_again_with_the_reaso
     explanation = told(social, records)
     rule = rules_of(explanation)["engagement"]
     assert (rule.role, rule.effect) == ("target", "heals")
-    assert "likeCount changed, but not by the rule" in rule.reasons[0]
+    assert "likeCount changed, but the guard ~engagement did not" in rule.reasons[0]
     (publish,) = [a for r in explanation.batches[0].requests for a in r.actions if a.role.kind == "publish"]
     assert publish.does == "likeCount 7 → 41"
 
@@ -364,7 +364,7 @@ def test_an_unknown_item_is_told_of_the_nearest_templates(social: Program) -> No
     assert first.entity is None
     assert first.nearest[0] == (
         "Like",
-        ('SK "LIKE#POST#p#1" is not LIKE#POST#{postId} (a variable holds no #; {name*} would)',),
+        ('SK "LIKE#POST#p#1" does not match LIKE#POST#{postId} (a variable cannot contain #, except {name*})',),
     )
     assert second.nearest[0] == ("PostMeta", ('match: EntityType is absent; wanted: EntityType is "PostMeta"',))
 
@@ -397,7 +397,7 @@ def test_a_missing_variable_and_an_unfit_case_are_told() -> None:
     )
     assert "neither holds of" in rules["ranked"].reasons[0]
     rules = rules_of(told(program, [record(100, None, {**task, "pinned": True})]))
-    assert rules["ranked"].reasons == ("it fits, but the item has no rank",)
+    assert rules["ranked"].reasons == ("it applies, but the item has no rank",)
 
 
 def test_a_rule_in_the_shadow_records_and_publishes_nothing() -> None:
@@ -406,12 +406,12 @@ def test_a_rule_in_the_shadow_records_and_publishes_nothing() -> None:
         text = text.replace(source, source.replace("\n", "\n    mode: shadow\n", 1))
     program = Program.from_document(loads(text).canonical())
     explanation = told(program, [record(100, None, like("a"))])
-    assert rules_of(explanation)["engagement"].what.endswith("nothing is published: the rule is in the shadow")
+    assert rules_of(explanation)["engagement"].what.endswith("nothing is published, because the rule is in shadow mode")
     kinds = [action.role.kind for request in writing(explanation.batches[0]) for action in request.actions]
     assert kinds == ["entry", "group"]
     meta = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta", "status": "published", "likeCount": 1}
     rules = rules_of(told(program, [record(100, None, meta)]))
-    assert rules["leaderboard"].what == "is in the shadow: it writes nothing"
+    assert rules["leaderboard"].what == "is in shadow mode: it writes nothing"
 
 
 def test_an_expiry_that_is_kept_says_so() -> None:
@@ -485,4 +485,4 @@ def test_explain_needs_events_or_an_item(run: Run) -> None:
     code, _, err = run("explain", "x.json", "--item", "PK=a,SK=b", "--rules", "social")
     assert code == 2
     code, _, err = run("explain", str(EVENTS[0]), "--table", "t", "--rules", "social")
-    assert (code, "--table is for --item" in err) == (2, True)
+    assert (code, "--table requires --item" in err) == (2, True)

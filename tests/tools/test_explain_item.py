@@ -71,7 +71,7 @@ def test_every_value_of_a_healthy_item_agrees_with_where_it_came_from(social: Pr
     assert (likes.contributions, likes.shown_count, likes.at, likes.known) == (2, 2, likes.known, likes.at)
     assert "projections verify" in likes.more
     assert shown(told)["likeCount"] == (2, 2)
-    assert rules_of(told)["leaderboard"].more == "decided by likeCount, postId, status of the item itself"
+    assert rules_of(told)["leaderboard"].more == "computed from likeCount, postId, status of the item itself"
 
 
 def test_a_value_that_something_else_wrote_is_shown_beside_the_right_one(social: Program, tables: MemoryTables) -> None:
@@ -91,12 +91,9 @@ def test_the_guard_says_whether_a_publish_is_missing_or_the_item_is_from_the_fut
         return Update(META, set={"~engagement": {"M": {"at": {"S": at}, "n": {"N": "9"}}}, "likeCount": {"N": "9"}})
 
     tables.store.write(guarded("0000.000000000000001"))
-    assert (
-        "a publish is on its way, or was missed"
-        in rules_of(tell_item(social, tables.store, META))["engagement"].notes[0]
-    )
+    assert "a publish is pending, or failed" in rules_of(tell_item(social, tables.store, META))["engagement"].notes[0]
     tables.store.write(guarded("0000.000000000000099"))
-    assert "ahead of the ledger" in rules_of(tell_item(social, tables.store, META))["engagement"].notes[0]
+    assert "newer than the ledger" in rules_of(tell_item(social, tables.store, META))["engagement"].notes[0]
     tables.store.write(Update(META, remove=("~engagement",)))
     assert "no guard of this rule" in rules_of(tell_item(social, tables.store, META))["engagement"].notes[0]
 
@@ -104,7 +101,7 @@ def test_the_guard_says_whether_a_publish_is_missing_or_the_item_is_from_the_fut
 def test_a_copy_whose_source_is_gone_or_does_not_ask_for_it(social: Program, tables: MemoryTables) -> None:
     tables.store.write(Delete(POST))
     told = tell_item(social, tables.store, META)
-    assert "its source is gone" in rules_of(told)["postById"].problem
+    assert "its source was deleted" in rules_of(told)["postById"].problem
     snapshot = Registry(social, tables.store).read()
     assert snapshot is not None
     guard = Guards(social, snapshot.ledger).stamp(META, "x", by="main|USER#ben|PROFILE")
@@ -112,7 +109,7 @@ def test_a_copy_whose_source_is_gone_or_does_not_ask_for_it(social: Program, tab
     assert "of another kind" in rules_of(tell_item(social, tables.store, META))["postById"].problem
     tables.store.write(Update(META, remove=("~postById",)))
     copy = rules_of(tell_item(social, tables.store, META))["postById"]
-    assert "its source is not known and it was not compared" in copy.notes[0]
+    assert "so its source is unknown" in copy.notes[0]
     assert copy.compared == ()
 
 
@@ -120,7 +117,7 @@ def test_a_target_that_does_not_exist_says_what_waits_for_it(social: Program, ta
     told = tell_item(social, tables.store, ItemKey("main", "POST#p2", "METADATA"))
     assert told.image is None
     assert rules_of(told)["engagement"].contributions == 1
-    assert "as soon as the item appears" in rules_of(told)["engagement"].notes[0]
+    assert "published when the item is created" in rules_of(told)["engagement"].notes[0]
     assert told.agrees
 
 
@@ -192,7 +189,7 @@ def test_a_child_is_told_beside_its_parent(social: Program, tables: MemoryTables
         Update(ItemKey("ledger", "F|commentAuthor|main|USER#cleo|PROFILE", "."), set={"version": {"S": "z"}})
     )
     embed = rules_of(tell_item(social, tables.store, COMMENT))["commentAuthor"]
-    assert "a push is on its way, or was missed" in embed.notes[0]
+    assert "a push is pending, or failed" in embed.notes[0]
     assert [(a.name, a.shown, a.expected) for a in embed.attributes if not a.agrees] == [
         ("userName", "Cleo Marsh", "C.")
     ]
@@ -269,7 +266,7 @@ def test_a_rule_that_does_not_publish_answers_for_nothing_that_is_shown(tables: 
     told = tell_item(shadow, tables.store, META)
     likes = rules_of(told)["engagement"]
     assert (likes.state, likes.publishes, likes.agrees) == ("shadow", False, True)
-    assert "somebody else's" in likes.notes[0]
+    assert "another writer wrote these values" in likes.notes[0]
     more = text.replace("likeCount: count", "likeCount: count, firstLike: min(text(likedAt))")
     filling = Program.from_document(loads(more).canonical())
     Registry(filling, tables.store).activate()
@@ -328,7 +325,7 @@ def test_keys_are_read(social: Program, text: str, key: ItemKey) -> None:
 def test_what_is_no_key_is_refused_with_the_right_form(social: Program, text: str) -> None:
     with pytest.raises(UsageError) as refused:
         read_key(social, text)
-    assert "PK=…,SK=…" in str(refused.value) or "is no key of table main" in str(refused.value)
+    assert "PK=…,SK=…" in str(refused.value) or "is not a key of table main" in str(refused.value)
 
 
 def test_keys_of_several_tables_say_which() -> None:
@@ -337,7 +334,7 @@ def test_keys_of_several_tables_say_which() -> None:
     assert read_key(program, "path=file:a,b") == ItemKey("files", "file:a,b")
     assert read_key(program, "files|file:a").sort is None
     assert read_key(program, "old:pk=1,sk=02.0") == ItemKey("old", "1", "2")
-    with pytest.raises(UsageError, match=r"may be of several tables: write one of shop:pk=1,sk=2, old:pk=1,sk=2"):
+    with pytest.raises(UsageError, match=r"fits several tables. Write one of shop:pk=1,sk=2, old:pk=1,sk=2"):
         read_key(program, "pk=1,sk=2")
     with pytest.raises(UsageError, match=r"shop:pk=…,sk=… .*or files:path=…"):
         read_key(program, "nothing")

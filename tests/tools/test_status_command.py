@@ -62,7 +62,7 @@ def test_what_works_is_fine_and_what_waits_is_told_with_what_to_do(place: Place)
     lines = out.splitlines()
     assert len(lines) < 25, "one screen"
     assert "ok   rules" in lines[0]
-    assert any(line.startswith("act  discarded") and "1 batch given up" in line for line in lines)
+    assert any(line.startswith("ACTION  discarded") and "1 batch given up" in line for line in lines)
     assert place.run("redrive", "--bucket", place.bucket)[0] == 0
     assert finding(place.run("status", *everything)[1], "discarded")["level"] == "fine"
 

@@ -1,4 +1,4 @@
-"""What rules keep on an item: each value, what comparing it showed, and where it came from."""
+"""The derived values of an item: each with its drift and its sources."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from projections.operations.verify.subject import CHILD, COPY, INDEX, REBUILD, T
 __all__ = ["derived"]
 
 SOURCES = 5
-"""Contributing sources that are told of by name."""
+"""Maximum contributing sources that are named."""
 
 
 def derived(read: Readings) -> tuple[Derived, ...]:
-    """By rule, in the order of the file."""
+    """Return the derived values by rule, in the order of the file."""
     found = {rule.name: _from_group(read, rule) for rule in read.onto}
     if read.item is not None:
         name, program = read.item.entity.name, read.program
@@ -36,7 +36,7 @@ def derived(read: Readings) -> tuple[Derived, ...]:
             found[copy.name] = _from_source(read, copy)
         found |= {rule.name: _from_parent(read, rule) for rule in program.embeds_into.get(name, ())}
         found |= {rule.name: _from_itself(read, rule) for rule in program.index_rules.get(name, ())}
-    for rule in read.scope.copy_into.values():  # it lost what `match` reads, or has become an item of another kind
+    for rule in read.scope.copy_into.values():  # its `match` attributes or its kind changed
         if rule.name not in found and any(read.drifts(rule.name, COPY)):
             found[rule.name] = _from_source(read, rule)
     order = list(read.program.rules)
@@ -45,7 +45,7 @@ def derived(read: Readings) -> tuple[Derived, ...]:
 
 
 def _snapshot(read: Readings, told: Derived) -> Derived:
-    """With the rule's state, and what that means for what the item shows."""
+    """Add the rule's state and its consequences."""
     if read.scope.offline:
         return told
     state, publishes = read.scope.states[told.rule.name], read.scope.publishes(told.rule)
@@ -55,16 +55,16 @@ def _snapshot(read: Readings, told: Derived) -> Derived:
     if state == FILLING and not publishes:
         notes = ("the rule is filling: nothing is published until its backfill is complete",)
     elif state == SHADOW:
-        notes = ("the rule is in the shadow: it publishes nothing, and what the item shows is somebody else's",)
+        notes = ("the rule is in shadow mode: it publishes nothing, so another writer wrote these values",)
     return replace(told, state=state, publishes=publishes, notes=notes)
 
 
 def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
-    """An aggregate, a list or a claimed copy, beside its group in the ledger."""
+    """Return the values of an aggregate, a list or a claimed copy, compared with its group in the ledger."""
     drifts = tuple(read.drifts(rule.name, TARGET, REBUILD))
     names = sorted(rule.owned(read.image)) if rule.claimed else rule.owned()
     if read.scope.offline:
-        note = ("there is no ledger yet, so that it was not compared: `projections verify` computes what it should be",)
+        note = ("not compared, because there is no ledger yet: `projections verify` computes the expected value",)
         return Derived(rule, attributes_of([name for name in names if read.shown(name)], read.image, ()), notes=note)
     if rule.into.name not in read.entities and not drifts:
         return None
@@ -74,17 +74,17 @@ def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
         rule, (), drifts, (ITEM, GROUP), guard.there, guard.by, guard.at, group.at, guard.n, n, problem=_problem(drifts)
     )
     if read.image is None and (n == 0 or not rule.creates):
-        waits = ("published as soon as the item appears: the rule sets attributes of items that exist",)
+        waits = ("published when the item is created: the rule only updates existing items",)
         return replace(told, notes=waits if n else ())
     notes = []
     if group.rebuilding:
         notes.append("the group is being rebuilt: nothing is published until it is complete")
     if read.image is not None and not guard.there:
-        notes.append("the item has no guard of this rule: nothing was published on it yet, or something removed it")
+        notes.append("the item has no guard of this rule: nothing was published yet, or the guard was removed")
     elif guard.at > group.at:
-        notes.append("the guard is ahead of the ledger: the item was cloned, or the ledger restored")
+        notes.append("the guard is newer than the ledger: the item was copied, or the ledger was restored")
     elif guard.there and guard.at < group.at:
-        notes.append("the ledger has changed since: a publish is on its way, or was missed")
+        notes.append("the ledger has changed since: a publish is pending, or failed")
     members = read_members(read.store, rule, read.text, group)
     sources, more = _contributors(read, rule, group, members)
     if rule.claimed:
@@ -94,7 +94,7 @@ def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
 
 
 def _problem(drifts: tuple[Drift, ...]) -> str:
-    """What is wrong with the whole item, which no attribute shows."""
+    """Return the problem of the whole item, if any."""
     for drift in drifts:
         if drift.kind in ("occupied", "error"):
             return f"{KINDS[drift.kind]}" + (f": {drift.actual}" if drift.kind == "error" else "")
@@ -104,7 +104,7 @@ def _problem(drifts: tuple[Drift, ...]) -> str:
 def _contributors(
     read: Readings, rule: LedgerRule, group: Group, members: Mapping[str, list[Member]]
 ) -> tuple[tuple[tuple[str, str], ...], str]:
-    """Those that members name. A counter knows only how many; its sources are found by looking at all of them."""
+    """Return the sources in members, and how to find the others: a counter does not record its sources."""
     found: dict[str, str] = {}
     settled = list(group.settled.values())
     for query in rule.member_queries:
@@ -113,27 +113,25 @@ def _contributors(
             wanted = _claims(read, rule, group)
         for member in wanted[:SOURCES]:
             what = "" if rule.carries else f"the {query.name}"
-            if member not in settled:  # what has settled has no source any more
+            if member not in settled:  # settled members have no source any more
                 found.setdefault(member.source, what)
     rest = group.totals.n - len(found)
     if rest <= 0:
         return tuple(found.items()), ""
     if not rule.carries:
-        return tuple(
-            found.items()
-        ), f"{rest} contributions of unnamed sources: `projections verify` looks at all of them"
-    return tuple(found.items()), f"{rest} more, in order, in the ledger under {members_key(rule.name, read.text)}"
+        return tuple(found.items()), f"{rest} contributions of other sources, which `projections verify` reads"
+    return tuple(found.items()), f"{rest} more in the ledger, in order, under {members_key(rule.name, read.text)}"
 
 
 def _claims(read: Readings, rule: LedgerRule, group: Group) -> list[Member]:
-    """The claims on a target in their order; the first has it."""
+    """Return the claims on a target in their order; the first one wins."""
     partition: Value = {"S": members_key(rule.name, read.text)}
     page = read.store.query(LEDGER, [partition], prefix=f"{group.generation:04d}|", limit=SOURCES)
     return [Member({"NULL": True}, {}, item["s"]["S"]) for item in page.items]
 
 
 def _from_source(read: Readings, rule: CopyRule) -> Derived:
-    """A guarded copy, beside the source that its guard names."""
+    """Return the values of a guarded copy, compared with the source in its guard."""
     guard, drifts = read.guard(rule), tuple(read.drifts(rule.name, COPY))
     valid = read.scope.guards.read(rule.name, read.key, read.image)
     names = [name for name in sorted(rule.owned(read.image)) if read.shown(name) is not None]
@@ -141,7 +139,7 @@ def _from_source(read: Readings, rule: CopyRule) -> Derived:
     problem = _problem(drifts)
     told = Derived(rule, attributes, drifts, (ITEM, SOURCE), guard.there, guard.by, guard.at, problem=problem)
     if valid is None or not valid.by:
-        note = "it has no valid guard, so that its source is not known and it was not compared: explain its source"
+        note = "not compared, because it has no valid guard, so its source is unknown: explain its source"
         return replace(told, compared=(), notes=(note,))
     told = replace(told, sources=((valid.by, "its source"),))
     if not any(drift.kind == "copy extra" for drift in drifts):
@@ -149,17 +147,17 @@ def _from_source(read: Readings, rule: CopyRule) -> Derived:
     (source,) = guard.sources
     image = read.near.get(source)
     item = read.program.recognise(source, image) if image is not None else None
-    problem = "its source is gone: the removal of the copy is on its way, or was missed"
+    problem = "its source was deleted: the removal of the copy is pending, or failed"
     if image is not None:
-        why = "it is of another kind"
+        why = "it is an item of another kind"
         if item is not None and item.entity is rule.source:
             why = "; ".join(verdict(read.program, rule, item).reasons) or "its copy has another key"
-        problem = f"its source has no such copy any more: {why}"
+        problem = f"its source no longer has this copy: {why}"
     return replace(told, problem=problem)
 
 
 def _from_parent(read: Readings, rule: EmbedRule) -> Derived:
-    """Embedded attributes, beside the parent that the item references."""
+    """Return embedded attributes, compared with the parent that the item references."""
     assert read.item is not None
     guard, drifts = read.guard(rule), tuple(read.drifts(rule.name, CHILD))
     attributes = attributes_of(rule.owned(), read.image, drifts)
@@ -174,38 +172,38 @@ def _from_parent(read: Readings, rule: EmbedRule) -> Derived:
     note = _nothing_given(read, rule, parent, image)
     notes = [note] if note else []
     if image is None and rule.on_delete == "keep" and guard.by == by:
-        notes.append("what it gave last is kept (on_delete: keep)")
+        notes.append("its last values are kept (on_delete: keep)")
     if guard.there and guard.by != by:
-        notes.append("the guard names another parent: a pull is on its way, or was missed")
+        notes.append("the guard names another parent: a pull is pending, or failed")
     elif guard.there and guard.at < known:
-        notes.append("the parent has changed since: a push is on its way, or was missed")
+        notes.append("the parent has changed since: a push is pending, or failed")
     return replace(told, known=known, sources=((by, "its parent"),), notes=tuple(notes))
 
 
 def _nothing_given(read: Readings, rule: EmbedRule, key: ItemKey, image: Image | None) -> str:
-    """Why a parent gives the item nothing; empty if it gives something."""
+    """Return why a parent has no attributes for the item, or an empty text."""
     assert read.item is not None
     if image is None:
         return "its parent does not exist"
     parent = read.program.recognise(key, image)
     if parent is None or parent.entity is not rule.source:
-        return f"what it references is no {rule.source.name}"
+        return f"the item that it references is not a {rule.source.name}"
     try:
         if rule.embedded(parent) is None:
             return f"the rule does not apply to its parent: {'; '.join(verdict(read.program, rule, parent).reasons)}"
         if not rule.belongs(read.item, rule.matched_by(parent)):
-            return "`match` does not hold between it and its parent"
+            return "`match` does not hold for it and its parent"
     except BadInput as reason:
         return f"its parent cannot be evaluated: {reason}"
     return ""
 
 
 def _from_itself(read: Readings, rule: IndexRule) -> Derived:
-    """Index attributes: a function of the item's own attributes, so that they need no guard."""
+    """Return index attributes, which depend only on the item's own attributes and need no guard."""
     assert read.item is not None
     judged, drifts = verdict(read.program, rule, read.item), tuple(read.drifts(rule.name, INDEX))
     attributes = attributes_of([name for name, _, _ in rule.attributes], read.image, drifts)
-    more = f"decided by {', '.join(sorted(rule.reads))} of the item itself" if rule.reads else ""
+    more = f"computed from {', '.join(sorted(rule.reads))} of the item itself" if rule.reads else ""
     problem = "; ".join(judged.reasons) if judged.bad else _problem(drifts)
     notes = () if judged.bad else judged.reasons
     return Derived(rule, attributes, drifts, (ITEM, SOURCE), more=more, notes=notes, problem=problem)

@@ -1,4 +1,4 @@
-"""An explanation as a whole: what `explain --json` prints, and what is printed for people is made of."""
+"""The explanation of recorded events, and its JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["BatchTold", "Explanation", "explain", "explanation_document", "spent
 
 @dataclass(frozen=True, slots=True)
 class BatchTold:
-    """One delivery, told. `places` say where its records stand in their files, where they come from one."""
+    """One delivery. `places` are the places of its records in their files, if they come from files."""
 
     batch: Batch
     records: tuple[RecordTold, ...]
@@ -31,7 +31,7 @@ class BatchTold:
 
     @property
     def summary(self) -> str:
-        """As `3 records → 1 transaction of 5 actions, 2 publishes`."""
+        """A summary such as `3 records → 1 transaction of 5 actions, 2 publishes`."""
         counted: list[str] = []
         transactions = [request for request in self.requests if request.request.operation == "TransactWriteItems"]
         if transactions:
@@ -54,21 +54,21 @@ class BatchTold:
                 if action.role.kind == kind
             ]
             if single:
-                vain = sum(action.outcome != "done" for action in single)
-                counted.append(_count(len(single), noun) + (f" ({vain} in vain)" if vain else ""))
+                redundant = sum(action.outcome != "done" for action in single)
+                counted.append(_count(len(single), noun) + (f" ({redundant} redundant)" if redundant else ""))
         return f"{_count(len(self.records), 'record')} → {', '.join(counted) or 'nothing to write'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Of recorded events: batch by batch, and what was assumed."""
+    """The explanation of recorded events by batch, with what was assumed."""
 
     rehearsal: Rehearsal
     batches: tuple[BatchTold, ...]
 
     @property
     def unknown(self) -> list[ItemKey]:
-        """Items of the application that the engine looked for and that the events do not show: taken as absent."""
+        """Items of the application that the engine read and that the events do not have: assumed to be absent."""
         shown = {d.record.key for told in self.batches for d in told.batch.records if d.record is not None}
         missed = {
             read.key: None
@@ -89,7 +89,7 @@ class Explanation:
 
 
 def explain(program: Program, rehearsal: Rehearsal, places: Sequence[str]) -> Explanation:
-    """Tells a rehearsal. `places` are those of the recorded events, in order."""
+    """Return the explanation of a rehearsal. `places` are those of the recorded events, in order."""
     told = []
     start = 0
     for batch in rehearsal.batches:
@@ -104,7 +104,7 @@ def explain(program: Program, rehearsal: Rehearsal, places: Sequence[str]) -> Ex
 
 
 def explanation_document(explanation: Explanation) -> dict[str, Any]:
-    """What `explain --json` prints."""
+    """Return what `explain --json` prints."""
     return {
         "assumed": [encode_key(key) for key in explanation.rehearsal.assumed],
         "takenAsAbsent": [encode_key(key) for key in explanation.unknown],

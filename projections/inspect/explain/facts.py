@@ -1,4 +1,4 @@
-"""What is known of one item: what rules keep on it, and what it gives to others."""
+"""The explanation of one item: its derived values, and its contributions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Attribute", "Contribution", "Copied", "Derived", "ItemExplanation", 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One derived attribute as the item has it, in plain JSON; and its drift, None if there is none."""
+    """A derived attribute with the item's value as plain JSON, and its drift, if any."""
 
     name: str
     shown: Any
@@ -27,7 +27,7 @@ class Attribute:
 
     @property
     def expected(self) -> Any:
-        """As in `Drift`: what the attribute should be, or what the group has if no source items were compared."""
+        """The expected value, or that of the group if no source items were compared."""
         if self.drift is None:
             return self.shown
         if self.drift.attribute is None:  # the drift of the whole item
@@ -40,7 +40,7 @@ class Attribute:
 
 
 def attributes_of(names: Iterable[str], image: Image | None, drifts: Iterable[Drift]) -> tuple[Attribute, ...]:
-    """These attributes of an item, and all others that differ, each with its drift."""
+    """Return these attributes of an item, and all others with drift."""
     wrong: dict[str, Drift] = {}
     for drift in drifts:
         if drift.attribute is None and drift.wrong is None and drift.kind == "copy extra":
@@ -55,13 +55,13 @@ def attributes_of(names: Iterable[str], image: Image | None, drifts: Iterable[Dr
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What one rule keeps on the item.
+    """The derived values of one rule on the item.
 
-    `drifts` is what the comparison found, `compared` the sides that it compared; empty if it could not compare any.
-    `by` and `at` are the guard's: encoded source or parent, and version. `known` is the version that a write now would
-    have, where there is one. `contributions` is how many the ledger counts. `sources` are some of those that contribute,
-    `more` says how the others are found. `problem` says why a value cannot be told.
-    `state` is the rule's, by the registry; a rule that is filling or in the shadow may not publish.
+    `drifts` are the differences, `compared` the compared sides, empty if nothing could be compared. `by` and `at` are those
+    of the guard: encoded source or parent, and version. `known` is the current version of the group or parent.
+    `contributions` is the number in the ledger. `sources` are some of them, `more` describes how to find the others.
+    `problem` is why a value cannot be determined. `state` is that of the rule in the registry; a rule that is filling or in
+    shadow mode may not publish.
     """
 
     rule: Rule
@@ -88,7 +88,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What the item gives to one target under one rule: by the ledger, and by the item as it is now."""
+    """The contribution of the item to one target under one rule: in the ledger, and of its current attributes."""
 
     rule: str
     target: str
@@ -96,7 +96,7 @@ class Contribution:
     should: dict[str, Any] | None
     drift: Drift | None = None
     excuse: str = ""
-    """Why the ledger may say something else for now."""
+    """Why the ledger may differ."""
 
     @property
     def agrees(self) -> bool:
@@ -105,7 +105,7 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A guarded copy of the item: what it shows against what it should."""
+    """A guarded copy of the item, with its drift."""
 
     rule: str
     target: ItemKey
@@ -122,7 +122,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The item as a source: its entry in the ledger, and what it should contribute now. `problems` are bad input."""
+    """The item as a source: its ledger entry and its contributions. `problems` are bad input."""
 
     entry: Entry | None
     expires: int | None
@@ -139,7 +139,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ItemExplanation:
-    """All that is known of one item. `drifts` is what `verify` reports of it."""
+    """The explanation of one item. `drifts` are those that `verify` reports."""
 
     key: ItemKey
     image: Image | None
@@ -148,9 +148,9 @@ class ItemExplanation:
     source: Source | None
     drifts: tuple[Drift, ...] = ()
     left_over: tuple[Drift, ...] = ()
-    """What rules wrote on it and correct no more; not counted as drift."""
+    """Values that no rule corrects any more; they are not drift."""
     other_rules: bool = False
-    """Whether the rules in force are others than these."""
+    """Whether other rules than these are active."""
 
     @property
     def agrees(self) -> bool:

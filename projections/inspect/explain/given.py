@@ -1,4 +1,4 @@
-"""What an item gives to others: by its entry in the ledger, and by its attributes as they are now."""
+"""The contributions of an item: those in its ledger entry, and those of its current attributes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["source"]
 
 
 def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], ...]) -> Source | None:
-    """`stored` is its entry, `fences` its versions as a parent. None if nothing is known of it and no rule reads it."""
+    """Return the contributions. `stored` is the entry, `fences` its versions as a parent. None if no rule reads it."""
     program = read.program
     concerned = any(
         name in rules
@@ -56,20 +56,20 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
 
 
 def _excuse(read: Readings, name: str) -> str:
-    """Why the ledger need not agree with the item under a rule."""
+    """Return why the ledger may differ from the item under a rule, or an empty text."""
     rule = read.program.rules.get(name)
     if rule is None:
         fate = read.program.retired.get(name)
-        return f"the rule is retired ({fate})" if fate else "these rules have no such rule"
+        return f"the rule is retired ({fate})" if fate else "these rules do not have this rule"
     if read.scope.offline:
         return "there is no ledger yet"
     if read.scope.states[name] == FILLING:
-        return "the rule is filling: its backfill records what is there"
+        return "the rule is filling: its backfill records existing items"
     return ""
 
 
 def _bare(contributions: Contributions) -> Contributions:
-    """Contributions without marks, and without the generation in which they are counted."""
+    """Return contributions without marks and generations."""
     return {rule: bare(unmarked(targets)) for rule, targets in contributions.items()}
 
 

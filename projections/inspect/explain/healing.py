@@ -1,6 +1,6 @@
-"""Why the record of a target makes a rule look at it again: the engine's predicates, answering with a reason.
+"""The reasons why the record of a target makes a rule check it again.
 
-Each function here has a predicate of the engine beside it and must agree with it always (tests/tools/test_explain.py).
+Each function calls a predicate of the engine, and only adds the reason (tests/tools/test_explain.py).
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ __all__ = ["copy_reason", "freed_reason", "group_reason", "healing_reason", "pul
 def healing_reason(
     guards: Guards, rule: str, key: ItemKey, ours: Iterable[str], old: Image | None, new: Image | None
 ) -> str | None:
-    """As `guards.needs_healing`."""
+    """Return the reason for `guards.needs_healing`, or None."""
     ours, guard = tuple(ours), guards.name(rule)
     if new is None or not needs_healing(guards, rule, key, ours, old, new):
         return None
     if old is None:
-        return "it appeared"
+        return "it was created"
     before, after = guards.read(rule, key, old), guards.read(rule, key, new)
     if after is None:
-        return f"its guard {guard} is not valid" if guard in new else f"it lost its guard {guard}"
+        return f"its guard {guard} is invalid" if guard in new else f"its guard {guard} was removed"
     if same(old.get(guard), new.get(guard)):
         changed = ", ".join(name for name in sorted(ours) if not same(old.get(name), new.get(name)))
-        return f"{changed} changed, but not by the rule: the guard {guard} stayed as it was"
+        return f"{changed} changed, but the guard {guard} did not, so the rule did not write it"
     if before is not None and before.at >= after.at:
         return (
             f"the guard {guard} did not advance: {version_words(before.at)}, then {version_words(after.at)}; "
-            "something put an old state of the item back"
+            "an old state of the item was written back"
         )
     known = {*ours, guard}
     foreign = sorted(set(changed_attributes(old, new)) - known)
-    return f"the guard {guard} changed together with {', '.join(foreign[:5])}: something put the whole item back"
+    return f"the guard {guard} changed together with {', '.join(foreign[:5])}: the whole item was written back"
 
 
 def group_reason(
     program: Program, guards: Guards, rule: LedgerRule, old: Item | None, new: Item | None, *, removed: bool = True
 ) -> str | None:
-    """Why the group of an item is published again, as `plan` decides it for a record of a target; None if it is not.
+    """Return why the group of a target is published again, as `plan` decides, or None.
 
-    `removed` is false if the item is still there where `new` is None: then it is of no entity.
+    `removed` is false if the item exists although `new` is None: then it belongs to no entity.
     """
     before = old.image if old is not None and old.entity is rule.into else None
     after = new.image if new is not None and new.entity is rule.into else None
     if before is None and after is None:
         return None
     if after is None:
-        return f"{_gone(rule, new, removed)}, and the rule alone decides whether it is there" if rule.creates else None
+        return f"{_gone(rule, new, removed)}, and the rule decides whether it exists" if rule.creates else None
     ours = rule.owned(before, after)
     assert new is not None
     reason = healing_reason(guards, rule.name, new.key, ours, before, after)
     if reason is None and before is not None and emptied(guards, rule, new.key, before, after):
-        reason = f"{_lost(before, after)}, and nothing contributes to it: that may have been what kept the item there"
+        reason = f"{_lost(before, after)}, and nothing contributes to it: it may have existed for these attributes only"
     return reason
 
 
@@ -81,27 +81,27 @@ def copy_reason(
     *,
     removed: bool = True,
 ) -> str | None:
-    """As `copies.heals_of`: why a copy is compared with its source; None if it is not. `removed` as in `group_reason`."""
+    """Return why a copy is compared with its source, as `copies.heals_of` decides, or None."""
     if all(heal.rule is not rule for heal in heals_of(program, guards, key, old, new, "")):
         return None
     before = old.image if old is not None and old.entity is rule.into else None
     after = new.image if new is not None and new.entity is rule.into else None
     if after is None:
-        return f"{_gone(rule, new, removed)}: its source says whether it should be"
+        return f"{_gone(rule, new, removed)}, and its source decides whether it exists"
     reason = healing_reason(guards, rule.name, key, rule.owned(before, after), before, after)
     if reason is not None:
         return reason
     named = [guard.by for image in (before, after) if (guard := guards.read(rule.name, key, image)) is not None]
     if len(set(filter(None, named))) > 1:
-        return f"it changed hands: {encoded_words(named[0])}, {encoded_words(named[1])}"
+        return f"its owner changed from {encoded_words(named[0])} to {encoded_words(named[1])}"
     held = guards.read(rule.name, key, after)
     if before is not None and held is not None and held.n == 0:
-        return f"{_lost(before, after)}, and it is a copy of nothing: that may have been what kept the item there"
-    return "it was put on an item that was no copy"
+        return f"{_lost(before, after)}, and it has no source: it may have existed for these attributes only"
+    return "the item was not a copy before"
 
 
 def freed_reason(program: Program, rule: Rule, record: Record, old: Item | None, new: Item | None) -> str | None:
-    """As `copies.freed_by` and `plan.freed_targets`: why a rule may create its item now; None if it may not."""
+    """Return why a rule may create its item now, as `copies.freed_by` and `plan.freed_targets` decide, or None."""
     if rule.name in program.guarded_copies:
         freed = any(heal.rule is rule for heal in freed_by(program, record, old, new))
     else:
@@ -116,14 +116,14 @@ def freed_reason(program: Program, rule: Rule, record: Record, old: Item | None,
 
 
 def released(program: Program, release: Release) -> list[Rule]:
-    """The rules that set what a release removes."""
+    """Return the rules whose attributes a release removes."""
     return [program.rules[name] for name in release.rules]
 
 
 def release_reason(
     program: Program, guards: Guards, rule: Rule, record: Record, old: Item | None, new: Item | None
 ) -> str | None:
-    """As `plan.release_of`: why what a rule set on an item is removed; None if it is not."""
+    """Return why a rule's attributes are removed from an item, as `plan.release_of` decides, or None."""
     release = release_of(program, guards, record, old, new)
     if release is None or rule not in released(program, release):
         return None
@@ -146,22 +146,22 @@ def _article(name: str) -> str:
 
 
 def pull_reason(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | None) -> str | None:
-    """As `embeds.needs_pull`: why a child asks its parent; None if it does not."""
+    """Return why a child reads its parent, as `embeds.needs_pull` decides, or None."""
     if new is None or not needs_pull(rule, guards, old, new):
         return None
     if old is None:
-        return "it appeared"
+        return "it was created"
     parent = reference_of(rule, new)[0]
     if (former := reference_of(rule, old)[0]) != parent:
         return f"its reference changed from {_named(former)} to {_named(parent)}"
     guard = guards.name(rule.name)
     held = guards.read(rule.name, new.key, new.image)
     if guard in new.image and held is None:
-        return f"its guard {guard} is not valid"
+        return f"its guard {guard} is invalid"
     if held is not None and (parent is None or held.by != encode_key(parent)):
-        return f"it references {_named(parent)}, its guard {guard} names {encoded_words(held.by) or 'nobody'}"
+        return f"it references {_named(parent)}, its guard {guard} names {encoded_words(held.by) or 'no parent'}"
     if parent is None:
-        return "it references no parent, but has what a parent gives"
+        return "it references no parent, but has embedded attributes"
     moved = [name for name in rule.children.partition if not same(old.image.get(name), new.image.get(name))]
     if moved:
         return f"{', '.join(moved)}, by which its parent finds it, changed"

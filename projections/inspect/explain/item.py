@@ -1,14 +1,14 @@
-"""One item of a live table: where each derived value came from, and what it contributes itself. Nothing is written.
+"""One item of a live table: the sources of its derived values, and its own contributions. Writes nothing.
 
     read 1   the item, its ledger entry, its fences, the registry              one BatchGetItem
     read 2   the groups of the rules that write to it                          one BatchGetItem (and a query where sharded)
     read 3   what it is derived from, and what is copied from it               one BatchGetItem
     and a query for each list, extreme or claim
 
-Each read is consistent, but they are not one: what changes between them shows as a difference that is none.
+Each read is strongly consistent, but changes between the reads show as differences that are not drift.
 
-The comparison is the one that `verify` makes (`operations.verify.examine`), on what was read here. What it takes all source
-items to know, whether a group holds what they contribute, is not among it.
+The comparison is that of `verify` (`operations.verify.examine`), with the items that are read here. It does not include
+whether a group matches its contributions, which requires all source items.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["tell_item"]
 
 
 def tell_item(program: Program, store: Store, key: ItemKey) -> ItemExplanation:
-    """Reads what there is to know of an item. Raises what a store raises."""
+    """Read and explain an item. Raises what a store raises."""
     text = encode_key(key)
     once = _ReadOnce(store)
     fences = {
@@ -70,7 +70,7 @@ def tell_item(program: Program, store: Store, key: ItemKey) -> ItemExplanation:
 
 
 def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
-    """All that `verify` examines of an item."""
+    """Yield everything that `verify` examines of an item."""
     if read.image is not None:
         yield Subject(ITEM, "", read.text)
         yield Subject(LEFT, "", read.text)
@@ -87,7 +87,7 @@ def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
 
 
 def _lost(read: Readings) -> Iterator[tuple[CopyRule, str]]:
-    """The rules whose copy the item was, by its guards, and is not by its attributes; with the source that a guard names."""
+    """Yield the rules whose guard is on the item although it is not their copy any more, with the source in the guard."""
     for entity, rule in read.scope.copy_into.items():
         if (read.item is None or read.item.entity.name != entity) and rule.into.at(read.key):
             guard = read.scope.guards.read(rule.name, read.key, read.image)
@@ -96,7 +96,7 @@ def _lost(read: Readings) -> Iterator[tuple[CopyRule, str]]:
 
 
 def _neighbours(read: Readings) -> list[ItemKey]:
-    """The items that this one is derived from, and the copies that are made of it."""
+    """Return the keys of the items that this one is derived from, and of its copies."""
     keys = [decode_key(by) for _, by in _lost(read)]
     if read.item is None:
         return keys
@@ -114,7 +114,7 @@ def _neighbours(read: Readings) -> list[ItemKey]:
 
 
 class _ReadOnce(WrappedStore):
-    """Reads each item and each page once, so that all who make sense of them see the same. It writes nothing."""
+    """A store that reads each item and each page once, so that all functions see the same state."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)

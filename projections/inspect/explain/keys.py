@@ -1,4 +1,4 @@
-"""How an item is named on the command line: `PK=POST#p1,SK=METADATA`, or encoded as logs and quarantine show it."""
+"""Keys on the command line: `PK=POST#p1,SK=METADATA`, or encoded as in logs and quarantine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["read_key"]
 
 
 def read_key(program: Program, text: str) -> ItemKey:
-    """The key of an item.
+    """Return the key of an item.
 
-    `PK=POST#p1,SK=METADATA` names each key attribute (a value may hold commas); `orders:PK=…` says which table, where
-    several have these attributes. `main|POST#p1|METADATA` is the encoded form. A character that our output shows as
-    `\\u001b` may be written so. Raises UsageError.
+    `PK=POST#p1,SK=METADATA` has each key attribute (a value may contain commas); `orders:PK=…` names the table if several
+    have these attributes. `main|POST#p1|METADATA` is the encoded form. Escapes of our output such as `\\u001b` are
+    accepted. Raises UsageError.
     """
     text = unescaped(text)
     tables = program.tables
@@ -33,12 +33,12 @@ def read_key(program: Program, text: str) -> ItemKey:
         return _checked(program, found[0], text)
     if found:
         names = ", ".join(f"{key.table}:{body}" for key in found)
-        raise UsageError(f"{text!r} may be of several tables: write one of {names}")
-    raise UsageError(f"{text!r} is no key: write {_forms(program)}")
+        raise UsageError(f"{text!r} fits several tables. Write one of {names}")
+    raise UsageError(f"{text!r} is not a key. Write {_forms(program)}")
 
 
 def _forms(program: Program) -> str:
-    """How a key of each table is written."""
+    """Return the forms of a key of each table."""
     many = len(program.tables) > 1
     forms = []
     for name, schema in program.tables.items():
@@ -49,13 +49,13 @@ def _forms(program: Program) -> str:
 
 
 def _named(table: str, schema: Schema, text: str) -> ItemKey | None:
-    """The values of `A=…,B=…` for exactly the key attributes, in either order; None if it is not that."""
+    """Return the key with the values of `A=…,B=…` in any order; None unless exactly the key attributes are given."""
     names = schema.key_attributes
     choice = "|".join(re.escape(name) for name in names)
     places = list(re.finditer(rf"(?:^|,)\s*({choice})=", text))
     if not places or places[0].start() != 0:
         return None
-    # a value may hold what looks like another attribute: the first place of each name counts
+    # a value may contain text like another attribute: the first place of each name counts
     first: dict[str, re.Match[str]] = {}
     for place in places:
         first.setdefault(place[1], place)
@@ -71,7 +71,7 @@ def _encoded(program: Program, text: str) -> ItemKey:
     key = decode_key(text) if text.count("|") <= 2 else None
     parts = len(program.tables[text.partition("|")[0]].key_attributes)
     if key is None or (key.sort is None) != (parts == 1):
-        raise UsageError(f"{text!r} is no encoded key: write {_forms(program)}; a | within a part is written %7C")
+        raise UsageError(f"{text!r} is not an encoded key. Write {_forms(program)}; a | in a part is written %7C")
     return key
 
 
@@ -79,4 +79,4 @@ def _checked(program: Program, key: ItemKey, text: str) -> ItemKey:
     try:
         return checked_key(program.tables[key.table], key)
     except (InvalidRequest, ArithmeticError) as error:
-        raise UsageError(f"{text!r} is no key of table {key.table}: {error}") from None
+        raise UsageError(f"{text!r} is not a key of table {key.table}: {error}") from None

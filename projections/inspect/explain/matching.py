@@ -1,6 +1,6 @@
-"""Whether a rule applies to an item, and if not, why: asked of the compiled rule, explained by its parts.
+"""Whether a rule applies to an item, and why not.
 
-The rule itself decides. The reasons come from the same compiled patterns, templates and expressions, one at a time.
+The compiled rule decides. The reasons come from the same patterns, templates and expressions, one at a time.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from projections.language.values import shown
 __all__ = ["Verdict", "references", "unmet", "verdict"]
 
 MOST_ELEMENTS = 5
-"""Elements of an `each` that are told of one by one."""
+"""Elements of an `each` that are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a rule applies to an item as its source, and why not. `bad` says that it cannot be evaluated on it."""
+    """Whether a rule applies to an item as its source, and why not. `bad`: it cannot be evaluated for the item."""
 
     applies: bool
     reasons: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Verdict:
 
 
 def verdict(program: Program, rule: Rule, item: Item) -> Verdict:
-    """Of a rule and an item of its source entity."""
+    """Return whether a rule applies to an item of its source entity."""
     try:
         applies = _applies(rule, item)
         reasons = () if applies else tuple(_reasons(program, rule, item))
@@ -59,7 +59,7 @@ def _applies(rule: Rule, item: Item) -> bool:
 
 
 def unmet(pattern: Pattern, resolve: Resolve) -> Iterator[str]:
-    """The conditions of a pattern that do not hold, each with what was there instead."""
+    """Yield the conditions of a pattern that do not hold, each with the item's value."""
     for condition in pattern.conditions:
         if condition.compile()(resolve):
             continue
@@ -70,7 +70,7 @@ def unmet(pattern: Pattern, resolve: Resolve) -> Iterator[str]:
 
 
 def _seen(value: Value | None) -> str:
-    """A value as it was found; of lists, maps and binary only the type."""
+    """Return a value, or its type for lists, maps and binary values."""
     if value is None:
         return "is absent"
     tag, content = next(iter(value.items()))
@@ -99,8 +99,8 @@ def _reasons(program: Program, rule: Rule, item: Item) -> Iterator[str]:
             yield from _scope_reasons(program, typed, rule.each, item)
 
 
-def _where(where: Mapping[str, Any] | None, resolve: Resolve, said: str = "where: ") -> list[str]:
-    return [said + reason for reason in unmet(Pattern.parse(where), resolve)] if where else []
+def _where(where: Mapping[str, Any] | None, resolve: Resolve, prefix: str = "where: ") -> list[str]:
+    return [prefix + reason for reason in unmet(Pattern.parse(where), resolve)] if where else []
 
 
 def _index_reasons(rule: canonical.Index, item: Item) -> Iterator[str]:
@@ -111,14 +111,14 @@ def _index_reasons(rule: canonical.Index, item: Item) -> Iterator[str]:
         return
     many = len(rule.cases) > 1
     for number, case in enumerate(rule.cases, 1):
-        said = f"case {number}: " if many else ""
-        unfit = _where(case.where, resolve, said + "where: ")
+        prefix = f"case {number}: " if many else ""
+        unfit = _where(case.where, resolve, prefix + "where: ")
         yield from unfit
         if unfit:
             continue
         lacks = _missing((n for text in case.set.values() for n in Template.parse(text).names), resolve)
-        yield f"{said}it fits, but the item has no {' and no '.join(lacks)}"
-        return  # the first case that fits applies
+        yield f"{prefix}it applies, but the item has no {' and no '.join(lacks)}"
+        return  # the first case that applies decides
 
 
 def _embed_reasons(rule: canonical.Embed, item: Item) -> Iterator[str]:
@@ -126,7 +126,7 @@ def _embed_reasons(rule: canonical.Embed, item: Item) -> Iterator[str]:
     failed = _where(rule.where, resolve)
     yield from failed
     if not failed:
-        yield f"the item has none of {', '.join(rule.attributes.values())}"
+        yield f"the item does not have {' or '.join(rule.attributes.values())}"
 
 
 def _scope_reasons(program: Program, rule: canonical.Rule, each: Each | None, item: Item) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _scope_reasons(program: Program, rule: canonical.Rule, each: Each | None, it
         reasons = "; ".join(_element_reasons(program, rule, item, {each.variable: element}))
         yield f"{each.variable} = {shown(element)}: {reasons}"
     if len(elements) > MOST_ELEMENTS:
-        yield f"and so on for {len(elements) - MOST_ELEMENTS} more elements"
+        yield f"and {len(elements) - MOST_ELEMENTS} more elements"
 
 
 def _element_reasons(program: Program, rule: canonical.Rule, item: Item, element: Mapping[str, Value]) -> Iterator[str]:
@@ -169,7 +169,7 @@ def _element_reasons(program: Program, rule: canonical.Rule, item: Item, element
 
 
 def references(rule: EmbedRule, child: Item) -> str | None:
-    """Why a child references no parent; None if it references one."""
+    """Return why a child references no parent, or None."""
     try:
         if rule.reference(child) is not None:
             return None

@@ -1,4 +1,4 @@
-"""What was read of one item and its surroundings, for those who make sense of it."""
+"""The data that was read for the explanation of one item."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Guard", "Readings"]
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A guard as the item has it: encoded source or parent, version, number of contributions."""
+    """The guard on an item: encoded source or parent, version, number of contributions."""
 
     there: bool = False
     by: str = ""
@@ -32,7 +32,7 @@ class Guard:
 
     @property
     def sources(self) -> list[ItemKey]:
-        """The item that `by` names; none if it names none."""
+        """The key in `by`, if it is valid."""
         try:
             return [decode_key(self.by)] if self.by else []
         except ValueError:
@@ -50,7 +50,7 @@ class Readings:
     image: Image | None
     item: Item | None
     found: Mapping[Subject, Finding] = field(default_factory=dict)
-    """What comparing showed."""
+    """The result of the comparison."""
     groups: dict[Target, Group] = field(default_factory=dict)
     near: dict[ItemKey, Image] = field(default_factory=dict)
 
@@ -60,7 +60,7 @@ class Readings:
 
     @property
     def entities(self) -> list[str]:
-        """The entity of the item; of an item that is not there, all that its key may be."""
+        """The entity of the item, or all possible ones of its key if it does not exist."""
         if self.item is not None:
             return [self.item.entity.name]
         if self.image is not None:
@@ -69,7 +69,7 @@ class Readings:
 
     @property
     def onto(self) -> list[LedgerRule]:
-        """The rules that publish from the ledger onto such an item, or that would create another one under its key."""
+        """The rules that publish from the ledger onto the item, or that would create another item under its key."""
         into, names = self.program.ledger_rules_into, self.entities
         others = [one.name for one in self.program.entities_at(self.key) if one.name not in names]
         return [rule for name in names for rule in into.get(name, ())] + [
@@ -80,14 +80,14 @@ class Readings:
         return (self.image or {}).get(name)
 
     def drifts(self, rule: str, *kinds: str, target: str | None = None) -> Iterator[Drift]:
-        """What comparing showed to be wrong under one rule: of these kinds of subjects, of this item or of a target."""
+        """Yield the drift of one rule in these kinds of subjects, of this item or of a target."""
         for subject, finding in self.found.items():
             for drift in finding.drifts:
                 if subject.kind in kinds and drift.rule == rule and drift.target == (target or self.text):
                     yield drift
 
     def guard(self, rule: Rule, image: Image | None = None) -> Guard:
-        """Of the item, or of another one."""
+        """Return the guard on the item, or on another one."""
         held = ((self.image if image is None else image) or {}).get(self.program.guard(rule.name))
         if held is None:
             return Guard()

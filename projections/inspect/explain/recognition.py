@@ -1,4 +1,4 @@
-"""Why an item belongs to no entity: the templates that come nearest, and what of them does not fit."""
+"""The reasons why an item belongs to no entity: the most similar entities, and where they differ."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from projections.language.values import Resolver, Value, lookup
 __all__ = ["nearest"]
 
 MOST = 3
-"""Templates told of: more than these only hide which one was meant."""
+"""Maximum entities that are listed."""
 
 
 def nearest(program: Program, key: ItemKey, image: Image) -> list[tuple[str, list[str]]]:
-    """The entities whose keys come nearest to an item that belongs to none, each with what does not fit."""
+    """Return the entities with the most similar keys to an item's, each with the differences."""
     found = []
     for entity in program.entities.values():
         if entity.table == key.table:
@@ -35,7 +35,7 @@ def _parts(entity: Entity, key: ItemKey) -> list[tuple[str, KeyPattern, str]]:
 
 
 def _likeness(entity: Entity, key: ItemKey) -> int:
-    """How much of the key is as the entity has it: whole parts first, then letters at the beginning."""
+    """Return the similarity of a key: whole key attributes first, then leading characters."""
     total = 0
     for _, pattern, text in _parts(entity, key):
         if pattern.match(text) is not None:
@@ -53,7 +53,7 @@ def _misfits(program: Program, entity: Entity, key: ItemKey, image: Image) -> It
         read = pattern.match(text)
         if read is None:
             fits = False
-            yield f'{attribute} "{text}" is not {pattern.text}{_hint(pattern, text)}'
+            yield f'{attribute} "{text}" does not match {pattern.text}{_hint(pattern, text)}'
             continue
         for name, value in read.items():
             if variables.setdefault(name, value) != value:
@@ -66,17 +66,17 @@ def _misfits(program: Program, entity: Entity, key: ItemKey, image: Image) -> It
 
 
 def _hint(pattern: KeyPattern, text: str) -> str:
-    """What is most often wrong: one variable that should hold the separator, or a part too many."""
+    """Return a hint for the most common mistake: a separator too many or too few."""
     if not pattern.names or not text.startswith(pattern.literal_prefix):
         return ""
     theirs, ours = text.count(pattern.separator), pattern.text.count(pattern.separator)
     if theirs > ours:
-        return f" (a variable holds no {pattern.separator}; {{name*}} would)"
+        return f" (a variable cannot contain {pattern.separator}, except {{name*}})"
     return f" (it has {ours - theirs} {pattern.separator} too few)" if theirs < ours else ""
 
 
 def _attribute_first(item: Item) -> Resolver:
-    """As recognition resolves names: attributes, then the key's variables."""
+    """Return a resolver as recognition uses it: attributes, then the key's variables."""
 
     def resolve(name: str) -> Value | None:
         value = lookup(item.image, name)

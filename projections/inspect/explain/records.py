@@ -1,4 +1,4 @@
-"""One record: what it is, which rules it concerns and as what, and what each makes of it."""
+"""One record: its item, the rules that it concerns, and the effect of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["RecordTold", "tell_record"]
 
 @dataclass(frozen=True, slots=True)
 class RecordTold:
-    """One record, and all rules that it concerns. `nearest` has the templates that an item of no entity comes nearest to."""
+    """One record, and all rules that it concerns. For an item of no entity, `nearest` has the most similar entities."""
 
     record: Record | None
     raw: Mapping[str, Any]
@@ -40,12 +40,12 @@ class RecordTold:
 
     @property
     def effective(self) -> bool:
-        """Whether any rule makes something of it."""
+        """Whether any rule has an effect."""
         return any(rule.effect for rule in self.rules)
 
 
 def tell_record(program: Program, decoded: Decoded) -> RecordTold:
-    """Says what a record is and what the rules make of it, each for itself."""
+    """Return a record with the effect of each rule."""
     record = decoded.record
     if record is None:
         return RecordTold(None, decoded.raw, flaw=decoded.flaw)
@@ -63,13 +63,13 @@ def tell_record(program: Program, decoded: Decoded) -> RecordTold:
 
 
 def _rules(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
-    """Rules in the order of the file; one may concern an item in two ways."""
+    """Yield rules in the order of the file; an item may have two roles for one rule."""
     entities = {item.entity.name for item in (old, new) if item is not None}
     for rule in program.rules.values():
         if rule.source.name in entities:
             yield tell_source(program, rule, record, old, new)
         if rule.mode == SHADOW:
-            continue  # as a target or child the item does not concern it
+            continue  # it does not write targets or children
         if rule.into.name in entities:
             yield from _as_target(program, rule, record, old, new)
     yield from _freed(program, record, old, new)
@@ -77,21 +77,21 @@ def _rules(program: Program, record: Record, old: Item | None, new: Item | None)
 
 
 def _freed(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
-    """The rules that may create their item under a key that held an item of another kind."""
+    """Yield the rules that may create their item under a key that an item of another kind occupied."""
     for rule in program.rules.values():
         if (reason := freed_reason(program, rule, record, old, new)) is not None:
-            what = f"creates its {rule.into.name} under this key, if there is something to publish"
+            what = f"creates its {rule.into.name} under this key, if there are contributions"
             yield RuleTold(rule.name, rule.kind, "target", "heals", what, (reason,))
 
 
 def _released(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
-    """The rules whose attributes are removed from an item that left its entity."""
+    """Yield the rules whose attributes are removed from an item that left its entity."""
     guards = Guards(program, None)
     for rule in program.rules.values():
         reason = release_reason(program, guards, rule, record, old, new)
         if reason is not None:
             role = {"index": "source", "embed": "child"}.get(rule.kind, "target")
-            what = "what the rule set on it is removed, each attribute only if it still has that value"
+            what = "removes the rule's attributes, each only if it still has the rule's value"
             yield RuleTold(rule.name, rule.kind, role, "releases", what, (reason,))
 
 
@@ -101,10 +101,10 @@ def _as_target(program: Program, rule: Rule, record: Record, old: Item | None, n
     match rule:
         case GuardedCopyRule():
             reason = copy_reason(program, guards, rule, record.key, old, new, removed=removed)
-            what = "the copy is compared with its source"
+            what = "compares the copy with its source"
         case LedgerRule():
             reason = group_reason(program, guards, rule, old, new, removed=removed)
-            what = "what the ledger knows is published again, whatever the guard says"
+            what = "publishes the values of the ledger again, whatever the guard shows"
         case EmbedRule():
             yield from _pull(program, rule, old, new)
             return
@@ -117,7 +117,7 @@ def _as_target(program: Program, rule: Rule, record: Record, old: Item | None, n
 
 
 def _published(program: Program, rule: Rule, old: Item | None, new: Item | None) -> str | None:
-    """What to say of a record that shows the rule's own write; None if it shows none."""
+    """Return a text for a record that shows the rule's own write, or None."""
     if old is None or new is None or old.entity is not rule.into or new.entity is not rule.into:
         return None
     guard = program.guard(rule.name)
@@ -131,7 +131,7 @@ def _published(program: Program, rule: Rule, old: Item | None, new: Item | None)
 
 
 def _pull(program: Program, rule: EmbedRule, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
-    """The item as a child."""
+    """Yield the effect on the item as a child."""
     child = new if new is not None and new.entity is rule.into else None
     if child is None:
         return
@@ -140,14 +140,14 @@ def _pull(program: Program, rule: EmbedRule, old: Item | None, new: Item | None)
     parent, flaw = reference_of(rule, child)
     if reason is None:
         named = f"references {key_words(parent)}" if parent is not None else f"references no {rule.source.name}"
-        what = f"{named}, and nothing in this record makes it ask again"
+        what = f"{named}; this record requires no pull"
         yield RuleTold(rule.name, rule.kind, "child", "", what)
         return
     if parent is not None:
-        what = f"asks {key_words(parent)} for {', '.join(rule.owned())}"
+        what = f"reads {key_words(parent)} for {', '.join(rule.owned())}"
         yield RuleTold(rule.name, rule.kind, "child", "pulls", what, (reason,))
         return
     why = references(rule, child)
-    what = f"references no {rule.source.name}, so that it has none of {', '.join(rule.owned())}"
+    what = f"references no {rule.source.name}, so {', '.join(rule.owned())} are removed"
     effect = "bad input" if flaw is not None else "pulls"
     yield RuleTold(rule.name, rule.kind, "child", effect, what, (reason, *([why] if why else [])))

@@ -1,4 +1,4 @@
-"""What was asked of DynamoDB, request by request: each write with what it does, on what condition, for which records."""
+"""The requests to DynamoDB: each write with its effect, its condition, and its records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["ActionTold", "RequestTold", "coalesced", "tell_requests"]
 
 @dataclass(frozen=True, slots=True)
 class ActionTold:
-    """One write. `records` are the numbers (from 1, within the batch) of the records that it is for."""
+    """One write. `records` are the numbers (from 1, within the batch) of the records that caused it."""
 
     role: Purpose
     on: str
@@ -57,7 +57,7 @@ class ActionTold:
 
 @dataclass(frozen=True, slots=True)
 class RequestTold:
-    """One call, with its writes or with what it looked for."""
+    """One call, with its writes or its reads."""
 
     request: Request
     actions: tuple[ActionTold, ...]
@@ -76,7 +76,7 @@ class RequestTold:
 
 
 def tell_requests(program: Program, batch: Batch) -> list[RequestTold]:
-    """All requests of a batch, in order."""
+    """Return all requests of a batch, in order."""
     causes = _Causes(program, batch)
     return [
         RequestTold(
@@ -91,11 +91,11 @@ def tell_requests(program: Program, batch: Batch) -> list[RequestTold]:
 def _read(read: Read) -> str:
     if read.key is None:
         return f"{read.query}: {read.found} item" + "s" * (read.found != 1)
-    return f"{key_words(read.key)}" + ("" if read.found else ": not there")
+    return f"{key_words(read.key)}" + ("" if read.found else ": not found")
 
 
 class _Causes:
-    """Which records of a batch a write is for."""
+    """The records of a batch that caused a write."""
 
     def __init__(self, program: Program, batch: Batch) -> None:
         self._program = program
@@ -156,7 +156,7 @@ def _action(program: Program, action: Action, factor: int, causes: _Causes) -> A
     if action.outcome == CANCELLED:
         why = "another action of the same transaction failed"
     elif action.outcome != DONE:
-        why = failing(write.condition, action.before, schema) or "DynamoDB refuses it"
+        why = failing(write.condition, action.before, schema) or "DynamoDB rejects it"
     return ActionTold(
         role,
         encoded_words(role.about),
@@ -173,36 +173,36 @@ def _action(program: Program, action: Action, factor: int, causes: _Causes) -> A
 def _does(program: Program, role: Purpose, action: Action) -> str:
     write, before = action.write, action.before or {}
     if isinstance(write, Delete):
-        return {"member": "the member goes", "wait": "the source waits no more"}.get(role.kind, "deletes the item")
+        return {"member": "deletes the member", "wait": "the source no longer waits"}.get(role.kind, "deletes the item")
     match role.kind:
         case "entry":
             return _entry(write, before)
         case "forget":
-            return "the pending publishes are done" + ("; the entry goes after 7 days" if "ttl" in write.set else "")
+            return "its pending publishes are done" + ("; the entry expires after 7 days" if "ttl" in write.set else "")
         case "group":
             return _amounts(write.add, before)
         case "member" | "extreme":
             return f"{value_words(write.set.get('v'))}" if "v" in write.set else "a claim"
         case "fence":
-            return "no older push writes from now on"
+            return "excludes older pushes"
         case "shards":
-            return "notes how many shards there are"
+            return "records the number of shards"
         case "wait":
             return f"{encoded_words(write.set['source']['S'])} waits for this key"
     prefix = program.guard_prefix
     words = [
         f"{name} {_change(before.get(name), value)}" for name, value in write.set.items() if not name.startswith(prefix)
     ]
-    words += [f"no {name}" for name in write.remove if not name.startswith(prefix)]
+    words += [f"without {name}" for name in write.remove if not name.startswith(prefix)]
     guards = any(len(name) > len(prefix) for name in (*write.set, *write.remove))
-    return short(", ".join(words), 240) or ("the guard alone" if guards else "the mark of created items alone")
+    return short(", ".join(words), 240) or ("only the guard" if guards else "only the mark of created items")
 
 
 def _change(before: Value | None, after: Value) -> str:
     if before is None:
         return f"= {value_words(after, 40)}"
     if same(before, after):
-        return f"= {value_words(after, 40)} as before"
+        return f"= {value_words(after, 40)} (unchanged)"
     return f"{value_words(before, 40)} → {value_words(after, 40)}"
 
 
@@ -216,7 +216,7 @@ def _entry(write: Update, before: Image) -> str:
             if old != new:
                 gives = f"{contribution_words(old)} → {contribution_words(new)}"
                 words.append(f"{rule} to {encoded_words(target)}: {gives}")
-    return "; ".join(words) or f"contributes {'what it did' if news else 'nothing'}; only its version is noted"
+    return "; ".join(words) or f"contributes {'the same' if news else 'nothing'}; records its version"
 
 
 def _amounts(add: Mapping[str, Value], before: Image) -> str:
@@ -231,14 +231,14 @@ def _amounts(add: Mapping[str, Value], before: Image) -> str:
 
 
 def _slot(name: str) -> str:
-    """The name of a group's total in words."""
+    """Return the name of a group's total for people."""
     if name[0] in "=#":
         return name[1:] if name[0] == "=" else f"values of {name[1:]}"
     return {"n": "contributions"}.get(name, name)
 
 
 def coalesced(batch: Batch) -> list[tuple[str, tuple[int, ...]]]:
-    """The source items of which several records became one change, with the numbers of these records."""
+    """Return the source items whose records were merged into one change, with the numbers of these records."""
     numbers: dict[str, list[int]] = {}
     for number, decoded in enumerate(batch.records, 1):
         if decoded.record is not None:

@@ -1,4 +1,4 @@
-"""What a rule makes of the change of an item that is its source: contributions, copies, index attributes, pushes."""
+"""The effects of a source item's change: contributions, copies, index attributes, pushes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ from projections.language.values import changed_attributes
 __all__ = ["RuleTold", "contribution_words", "tell_source"]
 
 ACTS = ("changes", "copies", "indexes", "heals", "pushes", "pulls", "releases")
-"""What a rule can make of a record, beside nothing."""
+"""The effects that a rule can have on a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleTold:
-    """One rule and one record: what the item is to it (source, target, parent, child), and what comes of it.
+    """The effect of one rule on one record, and the item's role: source, target, parent or child.
 
-    `effect` is one of ACTS, "" if there is none, "bad input" if the rule cannot be evaluated. `what` says it in one line;
-    `reasons` why nothing comes of it, or why it does; `changes` has targets with what they got from the item before and
-    what they get after.
+    `effect` is one of ACTS, "" for no effect, "bad input" if the rule cannot be evaluated. `what` describes it in a line,
+    with `reasons`; `changes` has targets with their contributions before and after.
     """
 
     rule: str
@@ -60,9 +59,9 @@ class RuleTold:
 
 
 def tell_source(program: Program, rule: Rule, record: Record, old: Item | None, new: Item | None) -> RuleTold:
-    """Of a rule and a record whose old or new image is an item of the rule's source entity."""
+    """Return the effect of a rule on a record whose old or new image belongs to the rule's source entity."""
     if rule.mode == SHADOW and not rule.recorded:
-        return RuleTold(rule.name, rule.kind, "source", "", "is in the shadow: it writes nothing")
+        return RuleTold(rule.name, rule.kind, "source", "", "is in shadow mode: it writes nothing")
     match rule:
         case IndexRule():
             return _index(program, rule, new)
@@ -80,14 +79,14 @@ def _of(rule: Rule, item: Item | None) -> Item | None:
 
 
 def _verdict(program: Program, rule: Rule, old: Item | None, new: Item | None) -> Verdict:
-    """Of the item as it is now; of a removed one, as it was."""
+    """Return the verdict on the new item, or on the old one if it was removed."""
     item = _of(rule, new) or _of(rule, old)
     return verdict(program, rule, item) if item is not None else Verdict(False)
 
 
 def _none(rule: Rule, judged: Verdict) -> RuleTold:
     if judged.bad:
-        what = "cannot be evaluated on this item, so that it gives nothing; the record goes to the quarantine"
+        what = "cannot be evaluated for this item, so the item contributes nothing and the record is quarantined"
         return RuleTold(rule.name, rule.kind, "source", "bad input", what, judged.reasons)
     return RuleTold(rule.name, rule.kind, "source", "", "does not apply", judged.reasons)
 
@@ -110,19 +109,19 @@ def _contribution(program: Program, rule: LedgerRule, record: Record, old: Item 
     if before == after and not settles:
         if judged.bad or not after:
             return _none(rule, judged)
-        what = "contributes what it did before: nothing to do"
+        what = "contributes the same as before: nothing to do"
         return RuleTold(rule.name, rule.kind, "source", "", what, (), changes)
     changed = tuple(change for change in changes if before.get(change[0]) != after.get(change[0]) or settles)
     if settles:
-        what = f"expired: what it gave to {_targets(changed)} stays there for good (expired: keep)"
+        what = f"expired: its contribution to {_targets(changed)} stays (expired: keep)"
     elif not after:
-        what = f"takes back what it gave to {_targets(changed)}"
+        what = f"retracts its contribution to {_targets(changed)}"
     elif not before:
         what = f"contributes to {_targets(changed)}"
     else:
-        what = f"changes what it gives to {_targets(changed)}"
+        what = f"changes its contribution to {_targets(changed)}"
     if rule.mode == SHADOW:
-        what += " in the ledger; nothing is published: the rule is in the shadow"
+        what += " in the ledger; nothing is published, because the rule is in shadow mode"
     effect = "bad input" if judged.bad else "changes"
     reasons = judged.reasons if judged.bad or not after else ()
     if record.new is None and not settles:
@@ -136,7 +135,7 @@ def _targets(changes: tuple[tuple[str, str, str], ...]) -> str:
 
 
 def contribution_words(contributed: Contributed | None) -> str:
-    """What one source gives to one target, as `1, total 12.5`; "nothing" if nothing."""
+    """Return the contribution of a source to a target as text: `1, total 12.5`, or "nothing"."""
     if not contributed:
         return "nothing"
     words = []
@@ -174,15 +173,15 @@ def _copy(program: Program, rule: CopyRule, old: Item | None, new: Item | None) 
     if not changes:
         if judged.bad or not after:
             return _none(rule, judged)
-        return RuleTold(rule.name, rule.kind, "source", "", "the copy stays as it is: nothing that is copied changed")
+        return RuleTold(rule.name, rule.kind, "source", "", "its copy is up to date: no copied attribute changed")
     if not after:
         reasons = judged.reasons if _of(rule, new) is not None else ("the item was removed",)
         effect = "bad input" if judged.bad else "copies"
-        return RuleTold(rule.name, rule.kind, "source", effect, f"takes its copy {names} away", reasons, changes)
+        return RuleTold(rule.name, rule.kind, "source", effect, f"removes its copy {names}", reasons, changes)
     if not before:
-        return RuleTold(rule.name, rule.kind, "source", "copies", f"gets a copy, {names}", (), changes)
+        return RuleTold(rule.name, rule.kind, "source", "copies", f"creates its copy {names}", (), changes)
     differing = sorted({name for target in after for name in changed_attributes(before.get(target), after[target])})
-    what = f"brings its copy {names} up to date: {', '.join(differing)}"
+    what = f"updates its copy {names}: {', '.join(differing)}"
     return RuleTold(rule.name, rule.kind, "source", "copies", what, (), changes)
 
 
@@ -196,7 +195,7 @@ def _index(program: Program, rule: IndexRule, new: Item | None) -> RuleTold:
     item = _of(rule, new)
     if item is None:
         return RuleTold(
-            rule.name, rule.kind, "source", "", "nothing to do: the item is gone, and its index entries with it"
+            rule.name, rule.kind, "source", "", "nothing to do: the item was deleted, with its index entries"
         )
     judged = verdict(program, rule, item)
     names = {name for name, _, _ in rule.attributes}
@@ -205,10 +204,12 @@ def _index(program: Program, rule: IndexRule, new: Item | None) -> RuleTold:
     if not wrong:
         if not judged.applies:
             return _none(rule, judged)
-        return RuleTold(rule.name, rule.kind, "source", "", "the item has the right index attributes already")
-    words = [f"{name} = {value_words(value)}" if value is not None else f"no {name}" for name, value in wrong.items()]
+        return RuleTold(rule.name, rule.kind, "source", "", "the index attributes are up to date")
+    words = [
+        f"{name} = {value_words(value)}" if value is not None else f"without {name}" for name, value in wrong.items()
+    ]
     effect = "bad input" if judged.bad else "indexes"
-    what = f"the item gets {', '.join(words)}"
+    what = f"updates the item: {', '.join(words)}"
     return RuleTold(rule.name, rule.kind, "source", effect, what, judged.reasons)
 
 
@@ -226,21 +227,23 @@ def _push(program: Program, rule: EmbedRule, old: Item | None, new: Item | None)
     where = rule.children.index or "their own item collection"
     if (back or before != after) and not (keep and new is None):
         why = (
-            "the parent appeared; its children may show what an earlier one gave them"
+            "the parent was created; its children may have values of an earlier parent"
             if back and before == after
             else "the parent was removed"
             if new is None
-            else "the parent appeared"
+            else "the parent was created"
             if _of(rule, old) is None
-            else "what it gives its children changed"
+            else "embedded attributes changed"
         )
         values = _image_words(after[0]) if after[0] else "nothing"
-        what = f"children are updated, found by {where}: {values}"
+        what = f"updates its children, found by {where}: {values}"
         effect = "bad input" if judged.bad else "pushes"
         return RuleTold(rule.name, rule.kind, "parent", effect, what, (why, *judged.reasons))
     if judged.bad:
         return _none(rule, judged)
     if new is None:
-        return RuleTold(rule.name, rule.kind, "parent", "", "children keep what the parent gave them (on_delete: keep)")
-    what = "nothing that children get from it changed"
+        return RuleTold(
+            rule.name, rule.kind, "parent", "", "its children keep the embedded attributes (on_delete: keep)"
+        )
+    what = "no embedded attribute changed"
     return RuleTold(rule.name, rule.kind, "parent", "", what, judged.reasons)

@@ -1,4 +1,4 @@
-"""The engine's values in words: keys, versions, conditions, attribute values."""
+"""The engine's values as text for people: keys, versions, conditions, attribute values."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _LONGEST = 60
 
 
 def key_words(key: ItemKey) -> str:
-    """A key as people read it: `POST#p1 · METADATA`."""
+    """Return a key for people: `POST#p1 · METADATA`."""
     return " · ".join(part for part in key[1:] if part is not None)
 
 
 def encoded_words(text: str) -> str:
-    """An encoded key as people read it; what is none stays as it is."""
+    """Return an encoded key for people, and other texts unchanged."""
     try:
         return key_words(decode_key(text))
     except ValueError:
@@ -74,7 +74,7 @@ def value_words(value: Value | None, most: int = _LONGEST) -> str:
 
 
 def stream_version(version: str) -> dict[str, str] | None:
-    """The parts of an item's version: when its stream was created (the label), and the sequence number in it."""
+    """Return the parts of an item's version: the label of its stream, and the sequence number."""
     label, slash, sequence = version.rpartition("/")
     if not slash or not sequence.isdecimal():
         return None
@@ -82,13 +82,13 @@ def stream_version(version: str) -> dict[str, str] | None:
 
 
 def group_version(version: str) -> dict[str, int] | None:
-    """The parts of a group's version: its generation, and how many transactions have changed it since that began."""
+    """Return the parts of a group's version: its generation, and the number of transactions that changed it since."""
     found = _GROUP.fullmatch(version)
     return None if found is None else {"generation": int(found[1]), "changes": int(found[2])}
 
 
 def version_words(version: str) -> str:
-    """A version in words. Neither kind is a time: a sequence number only orders, a group's version only counts."""
+    """Return a version as text. No version is a time: sequence numbers only order, versions of groups only count."""
     if not version:
         return "no version"
     if group := group_version(version):
@@ -102,7 +102,7 @@ def version_words(version: str) -> str:
 
 
 def condition_words(condition: Condition | None, schema: Schema) -> str:
-    """A condition as a sentence that follows "if"; empty where there is none."""
+    """Return a condition as a sentence after "if", empty for None."""
     return "" if condition is None else _words(condition, schema, False)
 
 
@@ -117,16 +117,16 @@ def _words(condition: Condition, schema: Schema, inner: bool) -> str:
         return f"({text})" if inner and len(parts) > 1 else text
     name = ".".join(condition.path)
     if condition.path in ((schema.partition[0],), ("pk",)):
-        return "the item exists" if isinstance(condition, Exists) else "there is no such item"
+        return "the item exists" if isinstance(condition, Exists) else "the item does not exist"
     if isinstance(condition, Missing) and schema is LEDGER_SCHEMA and name in _LEDGER:
         return _LEDGER[name]
     if isinstance(condition, Equal) and (read := at_of(condition.value)):
-        return f"its guard {name} is still that of {version_words(read)}"
+        return f"its guard {name} still shows {version_words(read)}"
     match condition:
         case Exists():
-            return f"{name} is there"
+            return f"{name} exists"
         case Missing():
-            return f"it has no {name}"
+            return f"{name} does not exist"
         case Equal(value=value):
             return f"{name} is {_operand(name, value)}"
         case NotEqual(value=value):
@@ -139,11 +139,11 @@ def _words(condition: Condition, schema: Schema, inner: bool) -> str:
 
 
 _LEDGER = {"recent": "it has no pending publish", "closed": "the group is open"}
-"""What it means that attributes of the ledger are absent."""
+"""The meaning of absent attributes of the ledger."""
 
 
 def _guard(condition: AnyOf) -> str | None:
-    """The conditions on a guard, see `Guards`: absent or invalid, perhaps another source's, or older."""
+    """Return the text of the conditions on a guard, see `Guards`, or None for other conditions."""
     first = condition.conditions[0] if condition.conditions else None
     if not isinstance(first, NotEqual) or first.path[1:] != ("d",):
         return None
@@ -167,27 +167,27 @@ def _operand(name: str, value: Value) -> str:
         if name.endswith(".by"):
             return encoded_words(text)
         if name == "contributions":
-            return "nothing" if text == "{}" else "as the old image has them"
+            return "nothing" if text == "{}" else "those of the old image"
     return value_words(value)
 
 
 def failing(condition: Condition | None, item: Image | None, schema: Schema) -> str:
-    """Which part of a condition did not hold for an item, and what was there instead."""
+    """Return the parts of a condition that an item did not meet, with the values that it had."""
     if condition is None or holds(condition, item):
         return ""
     if item is None and not holds(Exists((schema.partition[0],)), item) and _needs_item(condition):
-        return "there is no such item"
+        return "the item does not exist"
     return "; ".join(dict.fromkeys(_failing(condition, item, schema)))
 
 
 def _needs_item(condition: Condition) -> bool:
-    """Whether nothing can satisfy it that does not exist."""
+    """Return whether only an existing item can meet a condition."""
     return not holds(condition, None)
 
 
 def _failing(condition: Condition, item: Image | None, schema: Schema) -> Iterator[str]:
     if isinstance(condition, AnyOf) and _guard(condition):
-        for each in condition.conditions[1:]:  # the first is the digest, which is shown to nobody
+        for each in condition.conditions[1:]:  # the first is the digest, which is not printed
             yield from _failing(each, item, schema)
         return
     if isinstance(condition, AllOf):
@@ -197,14 +197,14 @@ def _failing(condition: Condition, item: Image | None, schema: Schema) -> Iterat
         return
     if isinstance(condition, AnyOf):
         parts = [part for each in condition.conditions for part in _failing(each, item, schema)]
-        telling = [part for part in parts if " is there" not in part]
-        yield from telling or parts
+        other = [part for part in parts if not part.endswith(" exists")]
+        yield from other or parts
         return
     name, found = ".".join(condition.path), _at(item, condition.path)
     if isinstance(condition, Missing):
-        yield f"{name} is there"
+        yield f"{name} exists"
     elif isinstance(condition, Exists):
-        yield f"it has no {name}"
+        yield f"{name} does not exist"
     else:
         seen = "absent" if found is None else _operand(name, found)
         yield f"{name} is {seen}, not {_wanted(condition, name)}"
