@@ -56,7 +56,7 @@ def purpose_of(rule: Rule) -> Purpose:
 
 
 class ApplicationItems:
-    """What the rules of a program may do to the application's items, and conditional writes to them."""
+    """Judges the application's items by the rules of a program, and writes to them."""
 
     def __init__(self, program: Program, store: Store, guards: Guards) -> None:
         self.guards = guards

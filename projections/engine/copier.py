@@ -145,7 +145,7 @@ class Copier:
     # Healing
 
     def heal(self, heal: CopyHeal, deadline: Deadline) -> None:
-        """Bring a copy to its source as it is now. Raise Transient, Occupied."""
+        """Bring a copy to the present image of its source. Raise Transient, Occupied."""
         rule, target = heal.rule, heal.target
         waiting = self._waiting(heal) if heal.freed else ""
         if not waiting and not heal.sources:
@@ -273,7 +273,7 @@ class Copier:
         self._store.write(Update(waiting_key(rule.name, text), set={"source": {"S": source}}, purpose=why))
 
     def _waiting(self, heal: CopyHeal) -> str:
-        """The source that waits for the key of a copy; the empty text if there is none."""
+        """The source that waits for the key of a copy, or the empty text."""
         note = self._store.get(waiting_key(heal.rule.name, encode_key(heal.target)))
         return note["source"]["S"] if note is not None else ""
 

@@ -65,7 +65,7 @@ class _Seen:
 
 
 def copies_of(rule: CopyRule, item: Item | None, problems: dict[str, str] | None = None) -> dict[ItemKey, Image]:
-    """Return the copies of an item; none if there is no item, or if the rule cannot be evaluated (then see `problems`)."""
+    """Return the copies of an item by key; empty without an item, or if the rule cannot be evaluated (see `problems`)."""
     if item is None or item.entity is not rule.source:
         return {}
     try:
@@ -152,7 +152,7 @@ def _heals_of(
 
 
 def _is_gone(guard: Guard | None) -> bool:
-    """Whether there is no copy, by its guard."""
+    """Whether the guard is missing, or records that the copy was removed."""
     return guard is None or guard.n == 0
 
 

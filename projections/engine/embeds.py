@@ -349,7 +349,7 @@ class Embedder:
         return found
 
     def renew(self, rule: EmbedRule, parent: str) -> Push:
-        """Return a push of the parent as it is now, without a record: newer than all earlier pushes.
+        """Return a push of the parent's present image, without a record: newer than all earlier pushes.
 
         Its version sorts after that of the fence and before those of later records. The parent is read after the fence, so
         that the offer of the push is at least as new.
@@ -428,7 +428,7 @@ class Embedder:
         return {**nothing, **_given(rule, child, _offer(rule, parent)), name: stamp}
 
     def pull(self, rule: EmbedRule, key: ItemKey, deadline: Deadline) -> None:
-        """Bring a child to its parent as it is now. Without a valid reference, the attributes are removed."""
+        """Bring a child to the present image of its parent. Without a valid reference, the attributes are removed."""
         for _ in range(_MOST_TRIES):
             deadline.check()
             image = self._store.get(key)

@@ -1,4 +1,4 @@
-"""What fails while many items are refreshed: noted by item, so that one item does not stop the others.
+"""Failures of a refresh of many items: noted by item, so that one item does not stop the others.
 
 An unexpected error is an internal error that the content of one item causes, as a rule. To find that item, work on many is
 repeated on each half of them. Work that is done already is found done.

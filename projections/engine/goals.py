@@ -41,7 +41,7 @@ _FORGOTTEN = (
     f"it expired, and the ledger does not record any more whether that was counted: it keeps the last {MOST_EXPIRIES} "
     f"expiries under a key, for {_REMEMBERED // _DAY} days. Nothing was counted for it now"
 )
-_BLIND = "it expired, and the record does not say what it was, so that nothing was counted for it"
+_BLIND = "it expired, and the record does not have its old image, so nothing was counted for it"
 
 
 class DiscardedRecord(NamedTuple):
@@ -65,7 +65,7 @@ def goal_of(
 ) -> Contributions:
     """Return what an entry should record: what the item contributes, and what only records can show.
 
-    `held` is what the entry records now. Marks of an expiry of which a part is settled stay. If the item is `gone` and it is
+    `held` is what the entry records now. Marks of an expiry that is partly settled stay. If the item is `gone` and it is
     unknown whether it expired, contributions under rules that keep what has expired stay, unless the rule fills (it does not
     publish yet); they stay too if the entry records that the item `expired` (`Entry.expired`).
     """
@@ -172,7 +172,7 @@ class Goals:
     def _first_unsettled(
         self, key: ItemKey, entry: Entry | None, discarded: Sequence[DiscardedRecord]
     ) -> _Expiry | None:
-        """The first of these expiries that has not been settled. Reject those of which this is unknown.
+        """The first of these expiries that has not been settled. Reject an expiry if this is unknown.
 
         It settles nothing if a discarded change had removed the contribution before; then it only ends what the entry
         records.
@@ -213,7 +213,7 @@ class Goals:
         return {**{rule: targets for rule, targets in goal.items() if rule not in keeping}, **kept}
 
     def _kept(self, key: ItemKey, image: Image | None) -> Contributions:
-        """What an item contributes to rules that keep what has expired, and settle it."""
+        """The contributions of an item under rules that keep what has expired, and settle it."""
         item = self._program.recognise(key, image) if image is not None else None
         contributed = self._program.contributions(item).contributions
         return {rule: targets for rule, targets in contributed.items() if rule in self._keeping}

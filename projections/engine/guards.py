@@ -144,7 +144,7 @@ class Guards:
         return self._ledger is None or digest == self.digest(key)
 
     def _is_intact(self, guard: Guard, digest: str, checksum: str | None) -> bool:
-        """Whether nobody has edited the guard since this ledger wrote it."""
+        """Whether the guard is as this ledger wrote it."""
         return self._ledger is None or checksum == self._digest(digest, guard.at, guard.by, guard.n)
 
     def adopted(self, key: ItemKey, image: Image) -> Image:
@@ -234,7 +234,7 @@ def at_of(guard: Value | None) -> str:
 
 
 def by_of(guard: Value | None) -> str:
-    """Return the source or parent in a guard attribute, valid or not; the empty text if there is none."""
+    """Return the source or parent in a guard attribute, valid or not; or the empty text."""
     return _field(guard, "by")
 
 

@@ -128,7 +128,7 @@ class RegistrySnapshot:
     past: frozenset[str]
     rules: Mapping[str, Registered]
     ledger: str = ""
-    """The ledger's id, of which guards have a digest. It is made with the registry, and never changes."""
+    """The ledger's id, which the digests of guards include. It is made with the registry, and never changes."""
     since: int = 0
 
     @property
@@ -448,7 +448,7 @@ class Registry:
 
 
 def _base(name: str) -> str:
-    """Return the name of the rule of which a name in the registry is a version."""
+    """Return the name of a rule by the name of one of its versions."""
     return name.partition("@")[0]
 
 

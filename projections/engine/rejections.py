@@ -1,7 +1,7 @@
 """Rejections as they are reported: each names the cause, and separately the items whose records led to it.
 
 An exception that no code raises on purpose is an internal error. It is a rejection like the others, so that the stream goes
-on, but with its own `fault`, so that nobody searches the item for a mistake. The trace has only places in the code: the text
+on, but with its own `fault`, so that no one searches the item for a mistake. The trace has only places in the code: the text
 of an exception may quote values, and is in the reason, which is redacted.
 """
 

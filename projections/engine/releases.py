@@ -38,7 +38,7 @@ Published: TypeAlias = Mapping[str, Sequence[tuple[str | None, Value]]]
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What the rules of an entity set on an item that has left the entity."""
+    """An item that has left an entity, and the attributes that the rules of the entity set on it."""
 
     key: ItemKey
     entity: Entity
@@ -118,7 +118,7 @@ class Releaser:
         }
 
     def _copied(self, release: Release) -> Published:
-        """What a copy of all attributes shows of its source now."""
+        """The attributes that a copy of all attributes has of its source now."""
         rule, by = release.copied or (None, "")
         if rule is None or not by:
             return {}

@@ -97,7 +97,7 @@ class TargetWriter:
         return self._items.may_write(rule, rule.into, key, item)
 
     def _may_release(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, item: Image) -> bool:
-        """Whether the group tells what the rule published on an item of another kind.
+        """Whether the group shows which values the rule published on an item of another kind.
 
         Otherwise the guard stays. On an item that the rule created and that no entity recognises, its constants may be
         those of another version of the entity: its retirement finds the guard, and deletes the item.
@@ -108,13 +108,13 @@ class TargetWriter:
         return not former and self._knows_published(rule, group, members)
 
     def _knows_published(self, rule: LedgerRule, group: Group, members: Members) -> bool:
-        """Whether the group tells what was published. Without a claim, only the record of the item's leaving does."""
+        """Whether the group shows the published values. Without a claim, only the record of the leaving item does."""
         return not rule.claimed or contributed(rule, group, members)
 
     # What an item should show
 
     def _wanted(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members) -> dict[str, Value | None]:
-        """What an item shows of a group, including the guard."""
+        """The attributes that a group gives its target, including the guard."""
         stamp = self._guards.stamp(key, group.at, by=rule.claimant(members), n=group.totals.n)
         if rule.cut(members):
             self._counters.add("cut")
@@ -123,7 +123,7 @@ class TargetWriter:
     def _completed(
         self, rule: LedgerRule, key: ItemKey, item: Image, wanted: Mapping[str, Value | None]
     ) -> dict[str, Value | None]:
-        """What an item should show beside its group: constants of its entity; no attributes of an earlier copy."""
+        """These attributes, with the constants of the entity, and without attributes of an earlier copy."""
         gone = _removed(self._guards.owned(rule, key, item), wanted) if rule.claimed else {}
         return {**self._constants(rule), **gone, **wanted}
 

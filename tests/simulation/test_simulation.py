@@ -104,7 +104,7 @@ def test_seed_gives_the_same_history_in_every_process() -> None:
 
 
 def test_a_history_that_goes_wrong_is_told_with_its_seed_and_its_trace() -> None:
-    mutant = next(one for one in MUTANTS if one.name == "nothing_heals_when_it_appears")
+    mutant = next(one for one in MUTANTS if one.name == "items_that_appear_are_not_healed")
     with mutant.apply():
         found = CliRunner().invoke(
             command, ["--rules", "social", "--histories", "200", "--trace"], standalone_mode=False

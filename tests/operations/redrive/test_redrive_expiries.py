@@ -396,7 +396,7 @@ def test_an_expiry_without_its_image_is_told(image: Any) -> None:
     (record,) = lost(w)
     record["dynamodb"]["OldImage"] = image
     (answer,) = redriven(w, [record])
-    assert "does not say what it was" in answer.left[encode_key(VISIT)][0]
+    assert "does not have its old image" in answer.left[encode_key(VISIT)][0]
 
 
 def test_what_the_application_gave_an_index_itself_stays() -> None:
