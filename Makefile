@@ -55,7 +55,8 @@ simulate: $(READY) ## 208,800 histories of the engine under all our rule files (
 	  cat $$told.one; cat $$told.one >> $$told; \
 	  test $$code = 0 || break; \
 	done; \
-	awk -v seconds=$$(($$(date +%s) - begun)) '/ histories, wrong / { gsub(",", ""); all += $$1; wrong += $$4; harm += $$6 } \
+	awk -v seconds=$$(($$(date +%s) - begun)) '/ histories passed: / { gsub(",", ""); all += $$2 } \
+	  / with wrong values, / { gsub(",", ""); all += $$1; wrong += $$3; harm += $$7 } \
 	  END { printf "In all: %d histories, wrong %d, harm %d, %d s\n", all, wrong, harm, seconds }' $$told; \
 	rm -f $$told $$told.one; exit $$code
 

@@ -1,13 +1,13 @@
-"""Tests of rules: given items, when the application writes, then items. The rules run in the real engine, in memory.
+"""Tests of rules: given items, when the application writes, then items. The real engine runs the rules in memory.
 
-In pytest, by a fixture (the plugin loads itself; nothing to configure but which rules, see `plugin`):
+In pytest, with a fixture (pytest loads the plugin itself; `plugin` describes how to name the rules):
 
     def test_a_like_counts(projections):
         projections.given({"PK": "USER#ada", "SK": "POST#2024#p1", "title": "Notes"})
         projections.put({"PK": "USER#bob", "SK": "LIKE#POST#p1"})
         projections.then({"PK": "POST#p1", "SK": "METADATA", "title": "Notes", "likeCount": 1})
 
-    def test_nothing_that_lambda_does_can_break_it(projections):
+    def test_histories_pass(projections):
         projections.assert_simulation(histories=200)
 
 or as files `*.projections.yaml`, each case a test:
@@ -20,8 +20,8 @@ or as files `*.projections.yaml`, each case a test:
         when: [{put: {PK: USER#bob, SK: "LIKE#POST#p1"}}]
         then: [{PK: "POST#p1", SK: METADATA, title: Notes, likeCount: 1}]
 
-`then` lists the items on which something is derived. All others must be as the application wrote them. The fixture is a
-`Scenario`, which needs no pytest:
+`then` lists the items with derived values. All others must be as the application wrote them. The fixture is a `Scenario`,
+which works without pytest too:
 
     from projections.testing import Scenario
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Scenario"]
 
 
-if not TYPE_CHECKING:  # else type checkers would take every name for one that exists
+if not TYPE_CHECKING:  # else type checkers would accept every name
 
     def __getattr__(name):
         """Load `Scenario` when it is first used: pytest imports this package in every run, for the plugin."""

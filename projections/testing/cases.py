@@ -1,8 +1,8 @@
 """Case files: given, when, then as data.
 
     rules: rules.yaml            # relative to this file, or the rules themselves; may be left out
-    redeliver: true              # every batch twice, and in the end all again; may be left out
-    simulate: 200                # one more test: so many random histories; may be left out
+    redeliver: true              # every batch twice, and at the end the whole stream again; may be left out
+    simulate: 200                # one more test of so many random histories; may be left out
     cases:
       - about: a like counts     # the test's name
         given: [{PK: "POST#p1", SK: METADATA, title: Notes}]
@@ -17,9 +17,9 @@
         gone: [{PK: USER#bob, SK: "LIKE#POST#p1"}]                # or [USER#bob, "LIKE#POST#p1"]
         quarantined: [{rule: engagement, reason: part of it}]     # or `any`
 
-`then` lists the items on which something is derived; `gone` those that should not be there; all others should be as the
-application wrote them. With several tables, `given`, `then` and `gone` are mappings of tables to lists, and steps have
-`table`. Sets are `{SS: [a, b]}` and `{NS: [1, 2]}`, binary is `{$binary: base64}`; numbers keep all their digits, dates are
+`then` lists the items with derived values, `gone` those that should not exist. All others should be as the application
+wrote them. With several tables, `given`, `then` and `gone` are mappings of tables to lists, and steps have
+`table`. Sets are `{SS: [a, b]}` and `{NS: [1, 2]}`, binary is `{$binary: base64}`. Numbers keep all their digits, dates are
 text.
 """
 
@@ -47,14 +47,14 @@ _STEP = {*STEPS, "table", "remove", "add"}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case: its name, where it stands (lines count from 1), and what it says."""
+    """One case: its name, its line in the file (from 1), and its content."""
 
     about: str
     line: int
     content: Mapping[str, Any]
 
     def play(self, scenario: Scenario) -> None:
-        """Raises AssertionError if it ends otherwise than it says, UsageError if it cannot be played under these rules."""
+        """Run the case. Raises AssertionError if the items differ, UsageError if the case does not fit the rules."""
         __tracebackhide__ = True
         for table, items in _by_table(scenario, self.content.get("given", ())):
             scenario.given(*items, table=table)
@@ -69,7 +69,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A case file. `rules` is as it stands there; `simulate` is a number of histories, 0 for none."""
+    """A case file. `rules` is a path or the rules themselves; `simulate` is a number of histories, or 0."""
 
     rules: str | Mapping[str, Any] | None
     redeliver: bool | None
@@ -78,7 +78,7 @@ class Suite:
 
 
 def read_cases(path: Path, *, more: frozenset[str] = frozenset()) -> Suite:
-    """The cases of a file; in each, also the names in `more` may stand. Raises UsageError with every mistake."""
+    """Return the cases of a file. Each may also have the names in `more`. Raises UsageError with every mistake."""
     try:
         source = read(path.read_bytes().decode("utf-8-sig"), exact=True)
     except UnreadableError as error:
@@ -109,7 +109,7 @@ def _line(source: Source, number: int) -> int:
 
 def _mistakes(data: object, more: frozenset[str]) -> Iterator[Mistake]:
     if not isinstance(data, dict):
-        yield Mistake((), "a case file has `cases`, and may have `rules`, `redeliver`, `simulate`")
+        yield Mistake((), "expected a mapping with `cases`, and optionally `rules`, `redeliver`, `simulate`")
         return
     yield from _names(data, (), _FILE)
     kinds: dict[str, tuple[type | tuple[type, ...], str]] = {
@@ -137,9 +137,9 @@ def _of_case(case: object, path: Location, seen: dict[str, int], more: frozenset
     yield from _names(case, path, _CASE | more)
     about = case.get("about")
     if not isinstance(about, str) or not about:
-        yield Mistake((*path, "about"), "every case says what it is about, in a sentence")
+        yield Mistake((*path, "about"), "every case needs a sentence that describes it")
     elif about in seen:
-        yield Mistake((*path, "about"), f"case {seen[about] + 1} is about the same; say what differs")
+        yield Mistake((*path, "about"), f"case {seen[about] + 1} has the same sentence; use another one")
     else:
         seen[about] = int(path[-1])
     for name in ("given", "then", "gone"):
@@ -187,7 +187,7 @@ def _of_step(step: object, path: Location) -> Iterator[Mistake]:
 def _names(data: Mapping[str, Any], path: Location, known: set[str] | frozenset[str]) -> Iterator[Mistake]:
     for name in data:
         if name not in known:
-            hint = suggest(name, sorted(known)) or f"; there are {', '.join(sorted(known))}"
+            hint = suggest(name, sorted(known)) or f"; allowed are {', '.join(sorted(known))}"
             yield Mistake((*path, name), f"unknown{hint}", at_key=True)
 
 
@@ -197,7 +197,9 @@ def _by_table(scenario: Scenario, content: Any) -> Iterator[tuple[str, list[Any]
     elif content:
         tables = list(scenario.program.tables)
         if len(tables) > 1:
-            raise UsageError(f"the rules have {', '.join(tables)}: give items by table, as `{tables[0]}: […]`")
+            raise UsageError(
+                f"the rules have several tables ({', '.join(tables)}): list items by table, as `{tables[0]}: […]`"
+            )
         yield tables[0], content
 
 

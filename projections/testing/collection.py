@@ -1,4 +1,4 @@
-"""Case files as pytest collects them: a test for each case, and one for the simulation."""
+"""Case files as tests of pytest: one for each case, and one for the simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tables hold beside what they should hold, and the difference in words: item, attribute, both values, rule."""
+"""Differences between actual and expected items, as text: item, attribute, both values, rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Items = Mapping[ItemKey, Image]
 
 
 class Comparison:
-    """Compares items under rules. Numbers are compared by value, sets without order; guards only if they are wanted."""
+    """Compares items under rules. Numbers are compared by value, sets without order."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -26,9 +26,10 @@ class Comparison:
         self._several = len(program.tables) > 1
 
     def differences(self, actual: Items, expected: Items, listed: frozenset[ItemKey], *, guards: bool) -> list[str]:
-        """One text for each item that is not as it should be, of one or more lines; none if all are.
+        """Return a text of one or more lines for each item that differs.
 
-        `listed` are the items that a test speaks of; the others should be as the application wrote them.
+        `listed` are the items that a test names; the others should be as the application wrote them. `guards` are
+        compared if wanted.
         """
         found = []
         for key in sorted(actual.keys() | expected.keys(), key=lambda key: tuple(part or "" for part in key)):
@@ -42,16 +43,16 @@ class Comparison:
     ) -> Iterator[str]:
         actual, expected = self._seen(actual, guards), self._seen(expected, guards)
         entity = self._entity(key, actual if actual is not None else expected or {})
-        title = f"{key_words(key, several=self._several)}  ({entity or 'of no entity'})"
+        title = f"{key_words(key, several=self._several)}  ({entity or 'no entity'})"
         maker = self._creators.get(entity)
         if expected is None:
             assert actual is not None
             by = f", created by rule {maker}" if maker else ""
-            yield f"{title} is there{by}, but should not be:"
+            yield f"{title} exists{by}, but should not:"
             yield from self._attributes(key, actual)
         elif actual is None:
             by = f", rule {maker} should create it" if maker else ""
-            yield f"{title} is missing{by}:" if listed else f"{title} is missing, the application wrote it:"
+            yield f"{title} is missing{by}:" if listed else f"{title} is missing, although the application wrote it:"
             yield from self._attributes(key, expected)
         else:
             rows = [
@@ -59,7 +60,9 @@ class Comparison:
                 for name in sorted(changed_attributes(expected, actual))
             ]
             if rows:
-                yield title + ("" if listed else "  is not in `then`, so it should be as the application wrote it")
+                yield title + (
+                    "" if listed else "  is not listed in `then`, so it should be as the application wrote it"
+                )
                 yield from _aligned(rows)
 
     def _seen(self, image: Image | None, guards: bool) -> dict[str, Value] | None:

@@ -1,4 +1,4 @@
-"""Items as people write them in tests, as the engine has them, and back."""
+"""Conversions of items between plain values, as tests have them, and wire form, as the engine has them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TAGS = frozenset({"S", "N", "B", "BOOL", "NULL", "L", "M", *_SETS})
 
 
 def wire_item(item: object, what: str) -> Image:
-    """An item of plain values, or one that is in wire form already. Raises UsageError, which begins with `what`."""
+    """Return an item in wire form; plain values are converted. Raises UsageError, which begins with `what`."""
     if not isinstance(item, Mapping):
         raise UsageError(f"{what}: an item is a mapping of attributes, this is {_shown(item)}")
     if item and all(_is_wire(value) for value in item.values()):
@@ -37,7 +37,7 @@ def _is_wire(value: object) -> bool:
 
 
 def value_of(value: object) -> Value:
-    """A plain value in wire form. YAML has no sets: `{SS: […]}`, `{NS: […]}` and `{BS: […]}` stand for them."""
+    """Return a plain value in wire form. Sets are written as `{SS: […]}`, `{NS: […]}` or `{BS: […]}`, as YAML has none."""
     if isinstance(value, Mapping):
         if len(value) == 1:
             ((name, elements),) = value.items()
@@ -51,7 +51,7 @@ def value_of(value: object) -> Value:
 
 
 def key_of(program: Program, table: str, item: object, what: str) -> ItemKey:
-    """The key of an item, of a mapping with just its key attributes, or of a list (partition key, sort key).
+    """Return the key of an item, of a mapping with its key attributes, or of a list (partition key, sort key).
 
     Raises UsageError, which begins with `what`.
     """
@@ -80,13 +80,13 @@ def _shown_keys(image: Image, names: Sequence[str]) -> str:
 
 
 def key_words(key: ItemKey, *, several: bool = False) -> str:
-    """A key as people read it, `POST#p1 · METADATA`, after the table's name where there are several."""
+    """Return a key as `POST#p1 · METADATA`, after the table's name if there are several tables."""
     text = " · ".join(part for part in key[1:] if part is not None)
     return f"{key.table}: {text}" if several else text
 
 
 def value_words(value: Value | None, most: int = 200) -> str:
-    """A value on one line; `absent` where there is none."""
+    """Return a value on one line, "absent" for None."""
     if value is None:
         return "absent"
     if "NS" in value or "SS" in value or "BS" in value:

@@ -1,13 +1,13 @@
 """The pytest plugin: the fixture `projections`, and the files `*.projections.yaml` as tests.
 
-Which rules: `@pytest.mark.projections(rules="FILE")` or `rules: FILE` in a case file, relative to the file of the test
-(or the rules themselves); else `--projections-rules FILE`; else `projections_rules = FILE` in pytest's configuration; else
-`rules.yaml` in the root directory.
+The rules under test are the first of: `@pytest.mark.projections(rules="FILE")` or `rules: FILE` in a case file (relative to
+the test's file, or the rules themselves), `--projections-rules FILE`, `projections_rules = FILE` in pytest's configuration,
+and `rules.yaml` in the root directory.
 
 `redeliver=True` in the marker, `redeliver: true` in a case file, `--projections-redeliver` or `projections_redeliver = true`
-in pytest's configuration: every batch is delivered twice, and in the end the whole stream once more.
+in pytest's configuration: every batch is delivered twice, and at the end the whole stream once more.
 
-Only pytest is imported here: a run without our tests is no slower.
+Only pytest is imported at first, so that runs without such tests are not slower.
 """
 
 from __future__ import annotations
@@ -25,17 +25,28 @@ if TYPE_CHECKING:
 
 __all__ = ["projections"]
 
-MARKER = 'projections(rules="FILE", redeliver=False): the rules under test, and whether all is delivered again'
+MARKER = 'projections(rules="FILE", redeliver=False): the rules under test, and whether batches are delivered twice'
+
+
+REDELIVER = "Deliver every batch twice, and the whole stream again at the end."
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("projections", "rules of dynamodb-projections")
     group.addoption("--projections-rules", metavar="FILE", help="The rule file under test.")
     group.addoption(
-        "--projections-redeliver", action="store_true", default=None, help="Deliver every batch twice, and all again."
+        "--projections-redeliver",
+        action="store_true",
+        default=None,
+        help=REDELIVER,
     )
     parser.addini("projections_rules", "The rule file under test, relative to the root directory.")
-    parser.addini("projections_redeliver", "Deliver every batch twice, and all again.", type="bool", default=False)
+    parser.addini(
+        "projections_redeliver",
+        REDELIVER,
+        type="bool",
+        default=False,
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,7 +63,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 @pytest.fixture
 def projections(request: pytest.FixtureRequest) -> Scenario:
-    """Empty tables under the rules: given(…), put, update, delete, expire, then(…), item, items, assert_simulation."""
+    """A scenario with empty tables: given, put, update, delete, expire, then, item, items, assert_simulation."""
     marker = request.node.get_closest_marker("projections")
     settings = _settings(marker) if marker is not None else {}
     from projections.errors import ProjectionsError
@@ -74,7 +85,7 @@ def _settings(marker: pytest.Mark) -> Mapping[str, Any]:
 
 
 def rules_for(config: pytest.Config, own: str | Path | Mapping[str, Any] | None, beside: Path) -> RuleSet:
-    """The rules of a test that names `own`, a path relative to `beside`, or none. Raises ProjectionsError."""
+    """Return the rules of a test: `own`, as a path relative to `beside`, or else the default. Raises ProjectionsError."""
     from projections.testing.rules_under_test import rules_of
 
     if own is not None:
@@ -85,7 +96,7 @@ def rules_for(config: pytest.Config, own: str | Path | Mapping[str, Any] | None,
 
 
 def redeliver_for(config: pytest.Config, own: bool | None) -> bool:
-    """Whether to deliver again: as the command line says, else as the test says, else as the configuration says."""
+    """Return whether to deliver twice, by the command line, else by the test, else by the configuration."""
     if config.getoption("projections_redeliver"):
         return True
     return bool(config.getini("projections_redeliver") if own is None else own)

@@ -1,4 +1,4 @@
-"""Rules under test: a file, a name of rules that ship, or rules written in Python. Each is loaded once."""
+"""Rules under test: a file, the name of a bundled rule file, or rules in Python. Each is loaded once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHIPPED = Path(__file__).parents[1] / "rules"
 
 
 def rules_of(rules: str | Path | Mapping[str, Any] | None, beside: Path) -> RuleSet:
-    """Return the rules of a test; a relative path begins at `beside`, where the default `rules.yaml` is looked for too.
+    """Return the rules of a test. `beside` is where relative paths begin, and where `rules.yaml` is the default.
 
     Raises UsageError if there is no such file, RulesError with every mistake in it.
     """
@@ -45,8 +45,8 @@ def _found(rules: str | Path | None, beside: Path) -> Path:
         found = next((beside / name for name in DEFAULTS if (beside / name).is_file()), None)
         if found is None:
             raise UsageError(
-                f"which rules? There is no rules.yaml in {beside}; set projections_rules in pytest's configuration, or say "
-                '--projections-rules FILE, @pytest.mark.projections(rules="FILE"), or `rules: FILE` in a case file'
+                f"no rule file: there is no rules.yaml in {beside}. Set projections_rules in pytest's configuration, or "
+                'pass --projections-rules FILE, @pytest.mark.projections(rules="FILE"), or `rules: FILE` in a case file'
             )
         return found
     path = beside / rules
@@ -54,4 +54,4 @@ def _found(rules: str | Path | None, beside: Path) -> Path:
         return path
     if str(rules).isidentifier() and (SHIPPED / f"{rules}.yaml").is_file():
         return SHIPPED / f"{rules}.yaml"
-    raise UsageError(f"rules {str(rules)!r}: there is no file {path}")
+    raise UsageError(f"no rule file {str(rules)!r}: {path} does not exist")

@@ -1,4 +1,4 @@
-"""A scenario: the application writes, the deployed functions run in memory until nothing changes, and items are compared."""
+"""A scenario: the application writes, the functions run in memory until nothing changes, and items are compared."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["Scenario"]
 
 Item = Mapping[str, Any]
 Key = Mapping[str, Any] | Sequence[Any]
-Refused = Mapping[str, Any]
+Rejection = Mapping[str, Any]
 
 
 class Scenario:
-    """Tables in memory under rules. An item is a mapping of plain Python values (or in wire form).
+    """Tables in memory under rules. An item is a mapping of plain Python values, or in wire form.
 
-    What the application writes takes effect when the scenario settles, which every reading and `then` begin with. With
-    `redeliver` every batch is delivered twice, and in the end the whole stream once more: nothing may count twice.
+    The functions process what the application wrote when the scenario settles: before every read and every `then`. With
+    `redeliver` every batch is delivered twice, and at the end the whole stream once more: nothing may count twice.
 
-    Where rules have several tables, `table` names the one that is meant.
+    Pass `table` where the rules have several tables.
     """
 
     def __init__(self, rules: RuleSet, *, redeliver: bool = False) -> None:
@@ -45,14 +45,14 @@ class Scenario:
     # What the application writes
 
     def given(self, *items: Item, table: str | None = None) -> Scenario:
-        """Items that the application wrote before, in this order; they have settled. Gives the scenario itself."""
+        """Put items in this order, and settle. Returns the scenario, as all methods that write do."""
         for item in items:
             self._put("given", item, table)
         self.settle()
         return self
 
     def put(self, item: Item, *, table: str | None = None) -> Scenario:
-        """PutItem: the item replaces what was there."""
+        """Put an item, which replaces one under the same key (PutItem)."""
         self._put("put", item, table)
         return self
 
@@ -65,10 +65,10 @@ class Scenario:
         add: Item | None = None,
         table: str | None = None,
     ) -> Scenario:
-        """UpdateItem: SET, REMOVE and ADD of top-level attributes; creates the item where there is none.
+        """Set, remove and add to top-level attributes of an item (UpdateItem), which is created if it does not exist.
 
-        Attributes beside the key in `key` are set, as in case files: `update({"PK": "A", "SK": "B", "title": "New"})`. So
-        `key` may be a whole item; what `set`, `remove` and `add` name goes before.
+        Attributes in `key` that are not key attributes are set, as in case files: `update({"PK": "A", "SK": "B", "title":
+        "New"})`. So `key` may be a whole item; `set`, `remove` and `add` override its attributes.
         """
         name, remove = self._table(table, "update"), tuple(remove)
         beside = _beside_key(key, self.program.tables[name].key_attributes)
@@ -88,12 +88,12 @@ class Scenario:
         return self
 
     def delete(self, key: Key, *, table: str | None = None) -> Scenario:
-        """DeleteItem."""
+        """Delete an item, if it exists (DeleteItem)."""
         self._remove("delete", key, table, by_ttl=False)
         return self
 
     def expire(self, key: Key, *, table: str | None = None) -> Scenario:
-        """The deletion of an expired item by DynamoDB's TTL, which rules may treat differently (`expired`)."""
+        """Delete an item as DynamoDB's TTL does, which rules may treat differently (`expired`)."""
         self._remove("expire", key, table, by_ttl=True)
         return self
 
@@ -111,15 +111,15 @@ class Scenario:
         name = self._table(table, what)
         found = key_of(self.program, name, key, what)
         if by_ttl and self._store.get(found) is None:
-            raise UsageError(f"{what} {self._name(found)}: there is no such item that could expire")
+            raise UsageError(f"{what} {self._name(found)}: there is no such item")
         self._store.remove(found, by_ttl)
         self._written.remove(found)
 
-    # What comes of it
+    # Results
 
     @property
     def store(self) -> MemoryStore:
-        """The tables and the ledger, for operations on them (`projections.verify` and others). They have settled."""
+        """The settled tables and the ledger, for operations on them (`projections.verify` and others)."""
         self.settle()
         return self._store
 
@@ -129,19 +129,19 @@ class Scenario:
         self._local.settle()
 
     def items(self, table: str | None = None, *, guards: bool = False) -> list[dict[str, Any]]:
-        """All items of a table as plain values, in the order of their keys."""
+        """Return all items of a table as plain values, in the order of their keys."""
         self.settle()
         return [self._plain(image, guards) for image in self._store.items(self._table(table, "items"))]
 
     def item(self, key: Key, *, table: str | None = None, guards: bool = False) -> dict[str, Any] | None:
-        """One item as plain values, None if there is none."""
+        """Return one item as plain values, None if it does not exist."""
         self.settle()
         image = self._store.get(key_of(self.program, self._table(table, "item"), key, "item"))
         return None if image is None else self._plain(image, guards)
 
     @property
     def quarantined(self) -> list[dict[str, Any]]:
-        """What rules refused: `rule`, `key` (a mapping of key attributes), `reason`."""
+        """What rules rejected, each as `rule`, `key` (a mapping of key attributes) and `reason`."""
         self.settle()
         return [
             {"rule": one.rule, "key": self._key_attributes(one.key), "reason": one.reason}
@@ -152,15 +152,15 @@ class Scenario:
         self,
         *items: Item,
         gone: Iterable[Key] = (),
-        quarantined: Iterable[Refused] | Literal["any"] = (),
+        quarantined: Iterable[Rejection] | Literal["any"] = (),
         table: str | None = None,
         guards: bool = False,
     ) -> None:
-        """Asserts what the tables hold: these items exactly, none of `gone`, and else what the application wrote.
+        """Assert that the tables hold exactly these items, none of `gone`, and otherwise what the application wrote.
 
-        `quarantined` names what rules refuse, each with `rule`, `key` and a part of its `reason` as far as they matter;
-        `"any"` does not look. Guards (`~rule`) are compared only with `guards`. With several tables, `table` is that of
-        `items` and `gone`; use `then_all` for items of more than one.
+        `quarantined` lists the expected rejections, each with any of `rule`, `key` and a part of its `reason`; "any" accepts
+        all. Guards (`~rule`) are compared if `guards` is true. With several tables, `table` is that of `items` and `gone`;
+        use `then_all` for items of more than one.
         """
         __tracebackhide__ = True
         name = self._table(table, "then") if items or gone else next(iter(self.program.tables))
@@ -171,10 +171,10 @@ class Scenario:
         items: Mapping[str, Iterable[Item]],
         *,
         gone: Mapping[str, Iterable[Key]] | None = None,
-        quarantined: Iterable[Refused] | Literal["any"] = (),
+        quarantined: Iterable[Rejection] | Literal["any"] = (),
         guards: bool = False,
     ) -> None:
-        """The same, with items and keys by table."""
+        """Assert what the tables hold, with items and keys by table."""
         __tracebackhide__ = True
         expected = {
             key: image for name in self.program.tables for key, image in self._keyed(name, self._written.items(name))
@@ -183,7 +183,7 @@ class Scenario:
         for name, some in items.items():
             for key, image in self._keyed(self._table(name, "then"), [wire_item(item, "then") for item in some]):
                 if key in listed:
-                    raise UsageError(f"then: {self._name(key)} stands there twice")
+                    raise UsageError(f"then: {self._name(key)} is listed twice")
                 listed[key] = image
         absent = [
             key_of(self.program, self._table(name, "gone"), key, "gone")
@@ -200,15 +200,15 @@ class Scenario:
         comparison = Comparison(self.program)
         problems = comparison.differences(actual, expected, frozenset([*listed, *absent]), guards=guards)
         if quarantined != "any":
-            problems += self._refused(list(quarantined))
+            problems += self._rejections(list(quarantined))
         if problems:
-            raise AssertionError("\n" + "\n".join([*problems, *self._strangers()]))
+            raise AssertionError("\n" + "\n".join([*problems, *self._unrecognised()]))
 
     def assert_simulation(self, histories: int = 200, *, seed: int = 0) -> None:
-        """Asserts that random histories end right, whatever Lambda, DynamoDB and the application do to these rules.
+        """Assert that random histories pass under these rules, with every fault of Lambda and DynamoDB.
 
-        As `projections simulate`; 27 to 60 a second. The message of a failure has seed, problems, trace, and the command
-        that plays it again.
+        Does what `projections simulate` does, 27 to 60 histories per second. The message of a failure has the seed, the
+        problems, the trace, and the command that runs the history again.
         """
         __tracebackhide__ = True
         assert_simulation(self.rules, histories, seed=seed)
@@ -220,7 +220,7 @@ class Scenario:
         if name is None and len(tables) == 1:
             return tables[0]
         if name is None:
-            raise UsageError(f"{what}: in which table? There are {', '.join(tables)}; say table=…")
+            raise UsageError(f"{what}: the rules have several tables; pass table=…, one of {', '.join(tables)}")
         if name not in tables:
             raise UsageError(f"{what}: the rules have no table {name!r}; they have {', '.join(tables)}")
         return name
@@ -241,51 +241,51 @@ class Scenario:
         key = decode_key(text)
         return plain_item(self.program.tables[key.table].wire(key))
 
-    def _refused(self, wanted: Sequence[Refused]) -> Iterator[str]:
-        """What was refused and not named, and what was named and not refused."""
+    def _rejections(self, wanted: Sequence[Rejection]) -> Iterator[str]:
+        """Yield rejections that were not expected, and expected ones that did not occur."""
         met = set()
         for mark, one in self._local.rejected.items():
-            fitting = [number for number, refused in enumerate(wanted) if self._fits(one, refused)]
+            fitting = [number for number, expected in enumerate(wanted) if self._fits(one, expected)]
             met.update(fitting)
             if not fitting:
                 where = self._name(decode_key(one.key)) if one.key else "a record"
-                by = f"rule {mark[0]} refuses" if mark[0] else "refused:"
-                yield f"{by} {where}: {one.reason}\n    (if that is meant: quarantined=[{{'rule': {mark[0]!r}}}])"
-        for number, refused in enumerate(wanted):
+                by = f"rule {mark[0]} rejected" if mark[0] else "rejected:"
+                yield f"{by} {where}: {one.reason}\n    (if this is expected, pass quarantined=[{{'rule': {mark[0]!r}}}])"
+        for number, expected in enumerate(wanted):
             if number not in met:
-                yield f"nothing was refused like {dict(refused)!r}"
+                yield f"no rejection matches {dict(expected)!r}"
 
-    def _fits(self, one: Rejected, refused: Refused) -> bool:
-        unknown = refused.keys() - {"rule", "key", "reason", "table"}
+    def _fits(self, one: Rejected, expected: Rejection) -> bool:
+        unknown = expected.keys() - {"rule", "key", "reason", "table"}
         if unknown:
-            raise UsageError(f"quarantined: unknown {', '.join(sorted(unknown))}; there are rule, key, reason, table")
-        if "rule" in refused and refused["rule"] != one.rule:
+            raise UsageError(f"quarantined: unknown {', '.join(sorted(unknown))}; allowed are rule, key, reason, table")
+        if "rule" in expected and expected["rule"] != one.rule:
             return False
-        if "reason" in refused and str(refused["reason"]) not in one.reason:
+        if "reason" in expected and str(expected["reason"]) not in one.reason:
             return False
-        if "key" not in refused:
+        if "key" not in expected:
             return True
         if one.key is None:
             return False
         key = decode_key(one.key)
         return key == key_of(
-            self.program, self._table(refused.get("table", key.table), "quarantined"), refused["key"], "quarantined"
+            self.program, self._table(expected.get("table", key.table), "quarantined"), expected["key"], "quarantined"
         )
 
-    def _strangers(self) -> Iterator[str]:
-        """Items that the application wrote and that no rule can know: misspelt keys, most often."""
-        strange = [
+    def _unrecognised(self) -> Iterator[str]:
+        """Yield the items that the application wrote and that belong to no entity: most often their keys are misspelt."""
+        found = [
             self._name(key)
             for name in self.program.tables
             for key, image in self._keyed(name, self._written.items(name))
             if self.program.recognise(key, image) is None
         ]
-        if strange:
-            yield f"(of no entity, so no rule sees them: {', '.join(strange)})"
+        if found:
+            yield f"(these items belong to no entity, so no rule reads them: {', '.join(found)})"
 
 
 def _beside_key(key: Key, names: Sequence[str]) -> Image:
-    """The attributes that stand beside those of the key."""
+    """Return the attributes that are not key attributes."""
     if not isinstance(key, Mapping):
         return {}
     return {name: value for name, value in wire_item(key, "update").items() if name not in names}

@@ -10,16 +10,16 @@ from projections.printable import printable
 __all__ = ["assert_simulation"]
 
 TRACED = 120
-"""Entries of a trace in a message: its end, where things went wrong."""
+"""Events of a trace in a message: the last ones, where the failure is."""
 
 LONGEST = 300
 """Characters of a line."""
 
 
 def assert_simulation(rules: RuleSet, histories: int = 200, *, seed: int = 0) -> None:
-    """Plays random histories of the rules' entities, those of the seeds from `seed` on, with every fault there is.
+    """Run random histories, of the seeds from `seed` on, with every kind of fault.
 
-    Raises AssertionError with the first seed that ends wrong, its problems and trace, and how to play it again.
+    Raises AssertionError with the first seed that fails, its problems and trace, and the command that runs it again.
     """
     __tracebackhide__ = True
     from projections.testing.simulation.campaign import Campaign
@@ -35,11 +35,11 @@ def assert_simulation(rules: RuleSet, histories: int = 200, *, seed: int = 0) ->
     raise AssertionError(
         "\n".join(
             [
-                f"the history of seed {failure.seed} ends wrong, number {failure.seed - seed + 1} of {histories}:",
+                f"Seed {failure.seed} failed (history {failure.seed - seed + 1} of {histories}):",
                 *(f"  {printable(problem)}" for problem in failure.problems),
-                f"what happened{f' (the last {TRACED} of {len(trace)} entries)' if left_out else ''}:",
+                f"Trace{f' (the last {TRACED} of {len(trace)} events)' if left_out else ''}:",
                 *(f"  {short}" for line in trace[left_out:] for short in _lines(line)),
-                f"to see it again: projections simulate --rules {file} --seed {failure.seed} --histories 1 --trace",
+                f"To repeat it: projections simulate --rules {file} --seed {failure.seed} --histories 1 --trace",
             ]
         )
     )

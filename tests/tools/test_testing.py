@@ -116,9 +116,9 @@ def test_unexpected(projections):
     text = told(result)
     assert "POST#1 · METADATA  (Meta)" in text
     assert "likeCount  is 0  expected 1  rule likes: count of Like" in text
-    assert "(of no entity, so no rule sees them: USER#a · LIKES#1)" in text
+    assert "(these items belong to no entity, so no rule reads them: USER#a · LIKES#1)" in text
     assert "POST#1 · METADATA  (Meta) is missing, rule byId should create it:" in text
-    assert "MONTH#2025-05 · STATS  (Month) is there, created by rule months, but should not be:" in text
+    assert "MONTH#2025-05 · STATS  (Month) exists, created by rule months, but should not:" in text
     assert "scenario.py" not in text, "a failure points at the test, not into the plugin"
 
 
@@ -141,8 +141,8 @@ def test_in_vain(projections):
 """
     )
     result.assert_outcomes(passed=2, failed=2)
-    assert "rule months refuses USER#a · POST#1: template" in told(result)
-    assert "nothing was refused like {'rule': 'months'}" in told(result)
+    assert "rule months rejected USER#a · POST#1: template" in told(result)
+    assert "no rejection matches {'rule': 'months'}" in told(result)
 
 
 def test_case_files_are_tests(run: Run) -> None:
@@ -193,7 +193,7 @@ cases:
         'bad_cases.projections.yaml:4:13: cases[0].when[0].putt: unknown (did you mean "put"?)',
         ":4:29: cases[0].when[1]: a step is one of put, update, delete, expire; this has put and delete",
         'bad_cases.projections.yaml:5:5: cases[0].thn: unknown (did you mean "then"?)',
-        "bad_cases.projections.yaml:6:12: cases[1].about: case 1 is about the same; say what differs",
+        "bad_cases.projections.yaml:6:12: cases[1].about: case 1 has the same sentence; use another one",
         "bad_cases.projections.yaml:7:12: cases[1].given: expected a list, or lists by table",
         "empty_cases.projections.yaml:1:1: (top): nothing to test: give `cases`, or `simulate: 200`",
     ):
@@ -228,7 +228,7 @@ def test_missing(projections):
     run(test_rules=text.replace("EXPECTED", "configured")).assert_outcomes(passed=2, skipped=1)
     result = run("--projections-rules", "given.yaml", "--strict-markers", test_rules=text.replace("EXPECTED", "given"))
     result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["*rules 'missing.yaml': there is no file *missing.yaml"])
+    result.stdout.fnmatch_lines(["*no rule file 'missing.yaml': *missing.yaml does not exist"])
 
 
 def test_broken_rules_are_told_without_a_traceback(run: Run, pytester: pytest.Pytester) -> None:
@@ -285,9 +285,9 @@ def wrong(monkeypatch):
     result.assert_outcomes(failed=1, passed=1)  # the fixture that breaks the engine is not for case files
     result.stdout.fnmatch_lines(
         [
-            "*the history of seed * ends wrong, number * of 20:",
-            "*what happened*",
-            "*to see it again: projections simulate --rules rules.yaml --seed * --histories 1 --trace",
+            "*Seed * failed (history * of 20):",
+            "*Trace*",
+            "*To repeat it: projections simulate --rules rules.yaml --seed * --histories 1 --trace",
         ]
     )
 
@@ -314,13 +314,13 @@ def test_wrong_use_is_told(scenario: Scenario) -> None:
         (lambda: scenario.put({"PK": "x", "SK": 1}), r"put: the key is .* this has PK \"x\", SK 1"),
         (lambda: scenario.put({"PK": "x", "SK": "y", "a": object()}), "put: a: object has no form in DynamoDB"),
         (lambda: scenario.delete(["x"]), "delete: the key is .* this has 1 parts"),
-        (lambda: scenario.expire(["x", "y"]), "expire x · y: there is no such item that could expire"),
+        (lambda: scenario.expire(["x", "y"]), "expire x · y: there is no such item"),
         (
             lambda: scenario.put({"PK": "x", "SK": "y"}, table="other"),
             "put: the rules have no table 'other'; they have main",
         ),
         (lambda: scenario.update(["x", "y"], add={"n": "text"}), "update x · y: "),
-        (lambda: scenario.then({"PK": "x", "SK": "y"}, {"PK": "x", "SK": "y"}), "then: x · y stands there twice"),
+        (lambda: scenario.then({"PK": "x", "SK": "y"}, {"PK": "x", "SK": "y"}), "then: x · y is listed twice"),
     ):
         with pytest.raises(UsageError, match=message):
             wrong()  # type: ignore[no-untyped-call]
@@ -389,7 +389,7 @@ def test_rules_in_python_and_of_several_tables(tmp_path: Path) -> None:
     scenario.then({"number": 7, "orders": 1}, table="customers")
     with pytest.raises(AssertionError, match=r"customers: 7  \(Customer\)"):
         scenario.then_all({"customers": [{"number": 7, "orders": 2}], "orders": [{"id": "o", "customer": 7}]})
-    with pytest.raises(UsageError, match="put: in which table"):
+    with pytest.raises(UsageError, match="put: the rules have several tables"):
         scenario.put({"id": "p"})
     file = tmp_path / "x.projections.yaml"
     file.write_text(
@@ -402,6 +402,6 @@ def test_rules_in_python_and_of_several_tables(tmp_path: Path) -> None:
 def test_rules_with_mistakes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RulesError, match="rules in the test"):
         rules_of({"table": {"key": ["PK"]}}, tmp_path)
-    with pytest.raises(UsageError, match="which rules"):
+    with pytest.raises(UsageError, match="no rule file"):
         rules_of(None, tmp_path)
     assert rules_of("social", tmp_path).path is not None
