@@ -1,1 +1,1 @@
-"""The command line: one module per command, imported when the command is called, so that `projections --help` is quick."""
+"""The command line: one module per command, imported when the command runs, so that `projections --help` is fast."""

@@ -97,19 +97,17 @@ def _proposed(
     from projections.init.reading import Reading, describe, estimated_units, read_sample, stream_arn
     from projections.init.writing import refuse_existing
 
-    refuse_existing(directory, PROPOSED, force=force)  # before anything is read that costs
+    refuse_existing(directory, PROPOSED, force=force)  # before reading, which costs
     try:
         dynamodb = client(endpoint_url=endpoint_url, region=region)
     except BotoCoreError as error:
-        raise UsageError(
-            f"table {table}: {error} Name it with --region, or another endpoint with --endpoint-url"
-        ) from None
+        raise UsageError(f"table {table}: {error} Pass --region or --endpoint-url") from None
     about, described = describe(dynamodb, table)
     expected = estimated_units(about, size)
     if not quiet:
         known = f"of about {about.items:,} " if about.items else ""
         print_line(
-            f"Reading up to {size:,} {known}items of {table}: about {expected:,} read units, at most {rate:g} a second.",
+            f"Reading up to {size:,} {known}items of {table}: about {expected:,} read units, at most {rate:g} per second.",
             err=True,
         )
     reading = Reading()
@@ -139,7 +137,6 @@ def _document(proposal: Proposal, reading: Reading, expected: int) -> dict[str, 
 
 
 def _print_proposal(proposal: Proposal, reading: Reading) -> None:
-
     out = console()
     whole = "all" if proposal.complete else "a sample"
     out.print(
@@ -154,10 +151,10 @@ def _print_proposal(proposal: Proposal, reading: Reading) -> None:
     for entity in proposal.entities:
         key = " · ".join(entity.key.values())
         match = f" where {entity.match[0]} is {entity.match[1]}" if entity.match else ""
-        out.print(styled("[bold cyan]{}[/]  {}  [dim]{:,}[/]", entity.name, key + match, entity.items))
+        out.print(styled("[bold cyan]{}[/]  {}  [dim]{}[/]", entity.name, key + match, count(entity.items, "item")))
     for unknown in proposal.unknown:
         key = " · ".join(unknown.key.values())
-        out.print(styled("[yellow]?[/]  {}  [dim]{:,}: {}[/]", key, unknown.items, unknown.why))
+        out.print(styled("[yellow]?[/]  {}  [dim]{}: {}[/]", key, count(unknown.items, "item"), unknown.why))
     out.print()
     for rule in proposal.rules:
         mark = styled("[yellow]possible[/]") if rule.doubt else styled("[green]shadow[/]  ")

@@ -23,7 +23,7 @@ __all__ = ["Chosen", "Deployed", "deployed"]
 _TABLE = "TableName"
 _LEDGER = "LedgerTableName"
 _FUNCTIONS = ("StreamFunctionAlias", "StreamFunctionName")
-"""The outputs that name the stream's function. A stack that is deployed gradually has the alias, which is what runs."""
+"""The outputs that name the stream's function. A gradual deployment has the alias, which receives the records."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""What rules mean, as data: rehearsals of batches, explanations, costs, differences between rules, graphs."""
+"""Analyses of rules as data: rehearsals of batches, explanations, costs, differences, graphs."""

@@ -1,4 +1,4 @@
-"""The plan of a batch as data: what the engine would write for stream records, by rule and target. No store is read."""
+"""The plan of a batch as data: the writes of the engine for stream records, by rule and target, without a store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EffectKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One thing that the engine would write for a batch.
+    """A write of the engine for a batch.
 
     | kind | what the engine writes | `values` |
     | --- | --- | --- |
@@ -92,7 +92,7 @@ def _effects(program: Program, made: Plan) -> Iterator[Effect]:
 
 
 def _contributions(program: Program, change: Change) -> Iterator[Effect]:
-    """What a source contributes to each target where that differs from before."""
+    """Yield the changed contributions of a source."""
     after = change.after.contributions
     for name in sorted(change.before.keys() | after.keys()):
         rule = program.recorded[name]
@@ -106,7 +106,7 @@ def _contributions(program: Program, change: Change) -> Iterator[Effect]:
 
 
 def _values(rule: LedgerRule, target: str, contributed: Contributed, change: Change) -> dict[str, Any]:
-    """What is contributed, by the measure or by the attribute that it is published as."""
+    """Return the contributed values by measure or attribute."""
     if not isinstance(rule, AggregateRule):  # of the first member in the rule's order, if `each` makes several
         first = max if isinstance(rule, PickRule) and rule.descending else min
         member = first(contributed["+"])

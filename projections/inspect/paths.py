@@ -1,4 +1,4 @@
-"""The way that each rule's effect takes to its target, and what a lone change costs on it."""
+"""The writes of each rule, and the cost of a single change."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Path", "path_of"]
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How a rule writes. Write units are those of items of up to 1 KB, and of the index entries that an index rule makes;
-    other entries of the target in secondary indexes cost one more each.
+    """The writes of a rule. Write units are those of items of up to 1 KB, with the index entries of an index rule; other
+    entries of the target in secondary indexes cost one more each.
 
-    `alone` is what one change costs that comes by itself and concerns one target (one child, for an embed); `shared` what
-    each of many costs that come in one batch and concern one target, where that is less.
+    `alone` is the cost of a single change for one target (one child, for an embed); `shared` the cost of each of many
+    changes for one target in one batch, if that is less.
     """
 
     name: str
@@ -28,23 +28,23 @@ class Path:
 
     @property
     def units(self) -> str:
-        """The cost in words: `5 write units alone, about 2 each in a large batch`."""
+        """The cost as text: `5 write units alone, about 2 each in a large batch`."""
         noun = "write unit" if self.alone == 1 else "write units"
         return f"{self.alone} {noun}" + (f" alone, about {self.shared} each in a large batch" if self.shared else "")
 
     def document(self) -> dict[str, Any]:
-        """As `--json` has it."""
+        """Return the JSON."""
         return asdict(self)
 
 
 def path_of(document: Document, name: str) -> Path:
-    """The path of a rule. In the shadow it ends where something would be published."""
+    """Return the path of a rule. In shadow mode it does not publish."""
     path = _live_path(document, name)
     if document.rules[name].mode != "shadow":
         return path
     if path.shared is None and path.name != "claimed copy":
-        return Path(path.name, "in the shadow, it writes nothing", 0)
-    how = path.how.partition(", then ")[0] + "; in the shadow, it publishes nothing"
+        return Path(path.name, "in shadow mode, it writes nothing", 0)
+    how = path.how.partition(", then ")[0] + "; in shadow mode, it publishes nothing"
     return Path(path.name, how, path.alone - 1, path.shared)
 
 
@@ -81,7 +81,7 @@ def _copy(rule: Copy) -> Path:
 
 
 def _ledger(name: str, members: int, limit: int, shards: int = 1) -> Path:
-    """An entry and a group cost two units each, as all in a transaction, and so does every member."""
+    """Return the path through the ledger. In a transaction, entry, group and each member cost two units."""
     group = "group" if shards == 1 else f"one of {shards} shards of the group"
     parts = ["entry", group, *([f"{members} members" if members > 1 else "member"] if members else [])]
     committed = f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from projections.cli.printing.backfill import report_dry
+from projections.cli.printing.backfill import report, report_dry
 from projections.operations.adoption import MOST_CHANGES, ValueChange
 from tests.operations.backfill.stage import (
     AUTHOR,
@@ -172,3 +172,15 @@ def test_at_most_five_examples_are_kept_and_all_are_counted(capsys: pytest.Captu
     assert found["likes"]["changed"] == 9
     assert len(found["likes"]["examples"]) == 5
     assert found["likes"]["examples"][0] | {"key": ""} == {"key": "", "attribute": "likeCount", "old": 1, "new": 0}
+
+
+def test_report_of_a_backfill_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage(LIKES, new_rules="filling")
+    stage.put("POST#1", "METADATA")
+    stage.lose()
+    backfill = stage.backfill()
+    runner = stage.runner(backfill)
+    run = runner.work(backfill.begin())
+    assert report(backfill, run, runner, as_json=True) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["rules"], printed["phases"]["items"]["items"]) == ({"likes": "live"}, 1)

@@ -61,7 +61,7 @@ def test_the_same_rules_need_nothing() -> None:
 def test_a_new_rule_says_its_target_what_it_writes_and_what_its_backfill_costs() -> None:
     one = the_rule(found := between(META, META + LIKES), "likes")
     assert (one.change.status, str(one.change.target_after)) == ("new", "Meta META#{postId} · META")
-    assert one.backfill == ("it is new, and items that exist have to be counted in",)
+    assert one.backfill == ("it is new, and existing items are not projected yet",)
     assert one.cost is not None
     assert one.cost.of == "Like items"
     assert [(hand.attribute, hand.before, hand.after, hand.made) for hand in found.owners] == [
@@ -83,11 +83,11 @@ def test_a_rule_that_vanished_needs_a_word_in_retired() -> None:
     one = the_rule(found, "likes")
     assert (one.change.status, one.backfill) == ("vanished", ())
     assert "retired: {likes: keep}" in one.advice
-    assert next(found.steps()).startswith("Say what becomes of what these rules wrote: `retired: {likes: keep}`")
-    assert found.owners[0].note == "what becomes of it is not said"
+    assert next(found.steps()).startswith("Keep the values of removed rules with `retired: {likes: keep}`")
+    assert found.owners[0].note == "`retired` does not decide about its values"
 
 
-@pytest.mark.parametrize(("fate", "note"), [("keep", "stays where it is"), ("remove", "is removed")])
+@pytest.mark.parametrize(("fate", "note"), [("keep", "its values stay"), ("remove", "its values are removed")])
 def test_a_retired_rule_is_no_error(fate: str, note: str) -> None:
     found = between(META + LIKES, META + f"retired: {{likes: {fate}}}\n")
     one = the_rule(found, "likes")
@@ -115,7 +115,7 @@ def test_derived_items_go_only_if_no_other_rule_makes_them() -> None:
 def test_a_rule_of_another_name_is_recognised() -> None:
     found = between(META + LIKES, META + LIKES.replace("likes:", "hearts:", 1))
     assert found.renamed == (("likes", "hearts", True),)
-    assert "keep its old name" in the_rule(found, "likes").advice
+    assert "keep the old name" in the_rule(found, "likes").advice
     assert [(hand.before, hand.after) for hand in found.owners] == [("likes", "hearts")]
     changed = LIKES.replace("likes:", "hearts:", 1).replace("likes: count", "hearts: count")
     assert between(META + LIKES, META + changed).renamed == (("likes", "hearts", False),)
@@ -138,8 +138,8 @@ def part(old: str, new: str, name: str = "likes") -> tuple[list[str], tuple[str,
         (("from: Like,", 'from: Like, bind: {postId: "{other}"},'), "bind.postId", "targets have other keys"),
         (("likes: count", "likes: sum(n)"), "set.likes", "the values change"),
         (("likes: count", "likes: count, most: max(number(n))"), "set.most", "the values change"),
-        (("from: Like,", "from: Like, mode: shadow,"), "mode", "in the books"),
-        (("set:", "shards: 3, set:"), "shards", "nothing stored becomes wrong"),
+        (("from: Like,", "from: Like, mode: shadow,"), "mode", "publishes now, or no longer"),
+        (("set:", "shards: 3, set:"), "shards", "stored values stay correct"),
     ],
 )
 def test_each_part_that_changes_says_why_it_needs_a_backfill(change: tuple[str, str], name: str, why: str) -> None:
@@ -157,7 +157,7 @@ def test_a_target_that_moves_shows_both_keys_and_deletes_the_old_copies() -> Non
         "Meta META#{slug} · META",
     ]
     assert [part.name for part in one.change.parts] == ["bind.postId", "claimed"]
-    assert one.deletions == ("`Meta META#{postId} · META` under keys that are not made any more",)
+    assert one.deletions == ("`Meta META#{postId} · META` under keys that the rule no longer creates",)
 
 
 def test_copies_that_nothing_recognises_any_more_are_told_with_a_way_to_be_rid_of_them() -> None:
@@ -171,10 +171,10 @@ def test_copies_that_nothing_recognises_any_more_are_told_with_a_way_to_be_rid_o
         "all `Meta META#{postId} · META`",
     )
     one = the_rule(difference(rules(META + LIKES), rules(META + LIKES, head)), "likes")
-    assert one.advice == "What it wrote on items that are no Meta any more stays there."
+    assert one.advice == "Its values stay on items that are not recognised as Meta any more."
     tags = "  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}\n"
     one = the_rule(difference(rules(tags), rules(tags, HEAD.replace("TAG#", "T#"))), "tags")
-    assert (one.deletions, one.advice) == (("`Tag TAG#{tag} · TAG` under keys that are not made any more",), "")
+    assert (one.deletions, one.advice) == (("`Tag TAG#{tag} · TAG` under keys that the rule no longer creates",), "")
 
 
 def test_a_copy_with_fewer_sources_deletes_some() -> None:
@@ -190,7 +190,7 @@ def test_an_entity_that_changes_is_a_change_of_every_rule_that_knows_it() -> Non
     found = difference(old, new)
     assert {one.change.rule for one in found.rules} == {"meta", "likes"}
     assert all(part.shared and part.name == "Meta.key" for one in found.rules for part in one.change.parts)
-    assert "keys are read and made in another way" in the_rule(found, "likes").backfill
+    assert "keys are parsed and rendered differently" in the_rule(found, "likes").backfill
     text = as_markdown(found, "a", "b")
     assert text.count('{"PK": "META#{postId}"') == 1
 
@@ -208,14 +208,14 @@ def test_a_rule_that_changes_its_kind() -> None:
         between(META + LIKES, META + "  likes: {from: Like, latest: {into: Meta, by: at, attributes: {likes: n}}}\n"),
         "likes",
     )
-    assert "it does something else" in one.backfill
+    assert "its kind changes" in one.backfill
     assert one.change.kind == "latest"
 
 
 def test_guards_of_another_name_concern_every_rule() -> None:
     found = difference(rules(META + LIKES), rules(META + LIKES, "guard_prefix: '_'\n" + HEAD))
     assert {one.change.rule for one in found.rules} == {"meta", "likes"}
-    assert all(one.backfill == ("guards have another name",) for one in found.rules)
+    assert all(one.backfill == ("guards are renamed",) for one in found.rules)
 
 
 # The deployment
@@ -225,7 +225,7 @@ def test_filters_indexes_ttl_permissions_and_tables() -> None:
     old = rules(META)
     tag = "  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}\n"
     found = difference(old, rules(META + tag))
-    assert found.deployment == ("table main: the filters let through TAG#… · TAG too",)
+    assert found.deployment == ("table main: the filters match TAG#… · TAG too",)
     head = HEAD.replace("GSI1: [GSI1PK, GSI1SK]", "GSI1: [GSI1PK], GSI2: [a], GSI3: [b]").replace(
         "}}\nent", "}, ttl: exp}\nent"
     )
@@ -237,7 +237,7 @@ def test_filters_indexes_ttl_permissions_and_tables() -> None:
     )
     assert found.indexes == (("main", "GSI2"), ("main", "GSI3"))
     assert found.impossible == (
-        "the key of index GSI1 changes, which DynamoDB cannot do; a new index needs another name",
+        "the key of index GSI1 changes, which is impossible. Use a new index with another name",
     )
     assert any("one new index at a time" in step for step in found.steps())
     assert found.findings
@@ -259,7 +259,7 @@ def test_tables_come_and_go() -> None:
     for name in ("Total", "Latest"):
         del new["entities"][name]
     del new["tables"]["stats"]
-    assert any("table stats is not in the rules any more" in reason for reason in difference(old, new).deployment)
+    assert any("table stats is no longer in the rules" in reason for reason in difference(old, new).deployment)
     assert "table stats is new" in difference(new, old).deployment
 
 
@@ -337,7 +337,7 @@ def edited(tmp_path: Path) -> Path:
 def test_nothing_to_do_is_exit_code_0(run: Run) -> None:
     code, out, err = run("diff", "social", str(SOCIAL))
     assert (code, err) == (0, "")
-    assert "9 unchanged. Nothing needs doing." in out
+    assert "9 unchanged. Nothing to do." in out
 
 
 def test_something_to_do_is_exit_code_1_and_reads_well(run: Run, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""What commands print that is more than a few lines."""
+"""Output of commands with more than a few lines."""

@@ -1,4 +1,4 @@
-"""A difference in words: for a terminal, as Markdown for a pull request, and as JSON for programs."""
+"""A difference of rules: on a terminal, as Markdown for a pull request, and as JSON."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["as_data", "as_markdown", "print_difference"]
 _SIGNS = {"new": "+", "changed": "~", "vanished": "-", "retired": "-"}
 _STYLES = {"new": "green", "changed": "yellow", "vanished": "bold red", "retired": "red"}
 _TICK = "\x01"
-"""Stands for a backtick within code: nothing printable has it."""
+"""Replaces a backtick within code. Printable text does not have it."""
 _LONGEST = 100
-"""Characters of a part's value that are shown."""
+"""Maximum characters of a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line. In `text`, what stands between backticks is as rule files have it; `_code` puts it there."""
+    """One line. Text between backticks, from `_code`, is in the notation of rule files."""
 
     kind: Literal["title", "heading", "rule", "item", "text"]
     text: str
@@ -56,21 +56,21 @@ def _lines(difference: Difference, old: str, new: str, brief: bool = False) -> I
             )
             yield Line("item", f"{change}; {hand.note}" if hand.note else change)
     if difference.deployment or difference.impossible:
-        yield Line("heading", "The template is another")
+        yield Line("heading", "Changes of the template")
         yield from (Line("item", reason) for reason in (*difference.impossible, *difference.deployment))
     if any(rule.cost for rule in difference.rules):
-        yield Line("heading", "What backfills cost")
+        yield Line("heading", "Cost of backfills")
         for rule in difference.rules:
             if rule.cost is not None:
                 yield Line("item", f"{_code(rule.change.rule)} {rule.cost}")
-        yield Line("text", f"T are the targets (of an embed: parents) among 1000. {ASSUMPTIONS}")
+        yield Line("text", f"T is the number of targets (for an embed: parents) per 1000. {ASSUMPTIONS}")
     if difference.findings:
-        yield Line("heading", "What is to be done")
+        yield Line("heading", "What to do")
         yield from (Line("item", f"{number}. {step}") for number, step in enumerate(difference.steps(), 1))
 
 
 def _owner(hand: Hand, rule: str | None) -> str:
-    return _code(rule) if rule else "nobody" if hand.made else "the application"
+    return _code(rule) if rule else "no rule" if hand.made else "the application"
 
 
 def _summary(difference: Difference) -> str:
@@ -80,7 +80,7 @@ def _summary(difference: Difference) -> str:
     parts = [f"{number} {status}" for status, number in counts.items() if number]
     parts.append(f"{difference.unchanged} unchanged")
     text = f"Rules: {', '.join(parts)}."
-    return text if difference.findings else f"{text} Nothing needs doing."
+    return text if difference.findings else f"{text} Nothing to do."
 
 
 def _rule(difference: Difference, one: RuleDifference) -> Iterator[Line]:
@@ -94,11 +94,11 @@ def _rule(difference: Difference, one: RuleDifference) -> Iterator[Line]:
         yield Line("item", f"target: {_code(change.target_before)} → {_code(change.target_after)}")
     yield from (Line("item", _part(part)) for part in change.parts if not part.shared)
     if names := ", ".join(_code(part.name) for part in change.parts if part.shared):
-        yield Line("item", f"by way of {names}")
+        yield Line("item", f"through {names}")
     for gone, fresh, surely in difference.renamed:
         if change.rule in (gone, fresh):
             other = fresh if change.rule == gone else gone
-            yield Line("item", f"{'is' if surely else 'may be'} {_code(other)} under another name")
+            yield Line("item", f"{'is' if surely else 'may be'} {_code(other)} with another name")
     for items in one.deletions:
         yield Line("item", f"deletes: {items}")
     if one.backfill:
@@ -120,7 +120,7 @@ def _code(text: object) -> str:
 
 
 def _spans(text: str) -> Iterator[tuple[str, bool]]:
-    """The parts of a line, and whether each is code."""
+    """Yield the parts of a line, and whether each is code."""
     for number, part in enumerate(text.split("`")):
         yield printable(part.replace(_TICK, "`")), number % 2 == 1
 
@@ -131,21 +131,21 @@ def _short(value: Any) -> str:
 
 
 def _measure(value: Any) -> str | None:
-    """A measure as rules say it, `max(stars)`; None if it is something else."""
+    """Return a measure in the notation of rules, `max(stars)`, or None for other values."""
     if not isinstance(value, Mapping) or value.keys() != {"function", "expression", "where"}:
         return None
     return measure_text(Measure(**value))
 
 
 def _plain(value: Any) -> Any:
-    """Without what is absent: canonical documents say it all."""
+    """Return a value without absent parts."""
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items() if inner is not None}
     return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
 def print_difference(out: Console, difference: Difference, old: str, new: str, *, brief: bool = False) -> None:
-    """For people, at a terminal; if it is to be `brief`, only what becomes of the rules."""
+    """Print a difference; if `brief`, only that of the rules."""
     for line in _lines(difference, old, new, brief):
         bold = line.kind in ("title", "heading")
         text = styled("    " if line.kind == "item" else "")
@@ -159,7 +159,7 @@ def print_difference(out: Console, difference: Difference, old: str, new: str, *
 
 
 def as_markdown(difference: Difference, old: str, new: str) -> str:
-    """For a pull request."""
+    """Return a difference as Markdown."""
     lines: list[str] = []
     for line in _lines(difference, old, new):
         text = "".join(_fenced(part) if code else _escaped(part) for part, code in _spans(line.text))
@@ -181,19 +181,19 @@ def as_markdown(difference: Difference, old: str, new: str) -> str:
 
 
 def _fenced(code: str) -> str:
-    """A code span of Markdown: its fence is longer than any run of backticks in it."""
+    """Return a code span of Markdown. Its fence is longer than any run of backticks in it."""
     fence = "`" * (1 + max(map(len, re.findall("`+", code)), default=0))
     room = " " if code.startswith("`") or code.endswith("`") else ""
     return f"{fence}{room}{code}{room}{fence}"
 
 
 def _escaped(text: str) -> str:
-    """Text that Markdown takes for no HTML, link or picture."""
+    """Return a text without HTML, links and pictures of Markdown."""
     return re.sub(r"[<&\[\]]", lambda found: f"&#{ord(found[0])};", text)
 
 
 def as_data(difference: Difference) -> dict[str, Any]:
-    """For programs."""
+    """Return a difference as JSON."""
     return {
         "needs_doing": difference.findings,
         "rules": [_rule_data(rule) for rule in difference.rules],

@@ -23,22 +23,22 @@ __all__ = ["print_explanation"]
 _COLORS = {"bad input": "red", "heals": "magenta", "": "dim"}
 
 ALIKE = 6
-"""Writes of one kind that are shown of a transaction."""
+"""Maximum writes of one kind that are printed of a transaction."""
 
 
 def print_explanation(explanation: Explanation, *, reads: bool = False) -> None:
-    """Record by record, then what they came to together. `reads` shows what was read, too."""
+    """Print each record, then the requests of each batch; with `reads`, the reads, too."""
     out = console()
     rounds = max((told.batch.round for told in explanation.batches), default=0)
     deliveries = sum(told.batch.round == 0 for told in explanation.batches)
     for number, told in enumerate(explanation.batches, 1):
         if told.batch.round == 0:
-            title = f"Batch {number}" if deliveries > 1 else "Together"
+            title = f"Batch {number}" if deliveries > 1 else "The batch"
             for position, record in enumerate(told.records):
                 place = told.places[position] if told.places else ""
                 _print_record(out, record, position + 1, place)
         else:
-            title = "Then, from the table's own stream" if told.batch.round == 1 else "Then"
+            title = "Then, from the stream of these writes" if told.batch.round == 1 else "Then"
             if not told.requests and told.batch.round == rounds:
                 out.print(styled("[bold]{}[/]: {}", title, told.summary))
                 out.print()
@@ -46,11 +46,11 @@ def print_explanation(explanation: Explanation, *, reads: bool = False) -> None:
         _print_batch(out, told, title, reads)
     if explanation.rehearsal.assumed:
         names = _names(explanation.rehearsal.assumed)
-        out.print(styled("[dim]Assumed to exist, because the events do not show it: {}.[/]", names))
+        out.print(styled("[dim]Assumed to exist, because the events do not include it: {}.[/]", names))
     if explanation.unknown:
         names = _names(explanation.unknown)
-        out.print(styled("[dim]Taken as absent, because the events do not show it: {}.[/]", names))
-    out.print(styled("[bold]In all[/]: {}.", _spent(explanation.rehearsal.spent)))
+        out.print(styled("[dim]Assumed to be absent, because the events do not include it: {}.[/]", names))
+    out.print(styled("[bold]Total[/]: {}.", _spent(explanation.rehearsal.spent)))
 
 
 def _names(keys: Sequence[ItemKey]) -> str:
@@ -61,13 +61,13 @@ def _names(keys: Sequence[ItemKey]) -> str:
 def _print_record(out: Console, told: RecordTold, number: int, place: str) -> None:
     record = told.record
     if record is None:
-        out.print(styled("[bold]{}[/]  [red]no record that can be used[/]  [dim]{}[/]", number, place))
+        out.print(styled("[bold]{}[/]  [red]unusable record[/]  [dim]{}[/]", number, place))
         out.print(f"   {told.flaw!s}")
         out.print()
         return
     event = f"{record.event} (expired)" if record.expired else record.event
     variables = ", ".join(f"{name} {text}" for name, text in told.variables.items())
-    entity = f"{told.was} → {told.entity}" if told.was else told.entity or "of no entity"
+    entity = f"{told.was} → {told.entity}" if told.was else told.entity or "no entity"
     out.print(
         styled(
             "[bold]{}  {}  {}[/]  [cyan]{}[/]{}  [dim]record {}, {}[/]",
@@ -83,7 +83,7 @@ def _print_record(out: Console, told: RecordTold, number: int, place: str) -> No
     for name, misfits in told.nearest:
         out.print(styled("   not [cyan]{}[/]: {}", name, "; ".join(misfits)))
     if not told.rules:
-        what = "no rule concerns it" if told.nearest else "no rule reads or writes such items"
+        what = "no rule applies" if told.nearest else "no rule reads or writes items of this entity"
         out.print(styled("   [dim]{}[/]", what))
     width = max((len(rule.rule) for rule in told.rules), default=0)
     for rule in told.rules:
@@ -131,8 +131,8 @@ def _print_request(out: Console, told: RequestTold, round_: int) -> None:
     units = f"{request.write_units} write" if request.actions else f"{request.read_units:g} read"
     if request.operation in ("TransactWriteItems", "BatchExecuteStatement"):
         noun = "transaction" if request.operation == "TransactWriteItems" else "statements"
-        vain = "" if request.outcome == "done" else styled(" [red]{}[/]", request.outcome)
-        out.print(styled("   {} of {}{}  [dim]{} units[/]", noun, len(told.actions), vain, units))
+        failed = "" if request.outcome == "done" else styled(" [red]{}[/]", request.outcome)
+        out.print(styled("   {} of {}{}  [dim]{} units[/]", noun, len(told.actions), failed, units))
         seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
         for action in told.actions:
             alike = action.role.kind, action.role.rules
@@ -182,6 +182,6 @@ def _print_action(out: Console, action: ActionTold, indent: str, round_: int) ->
 
 
 def _spent(spent: Spent) -> str:
-    vain = f" ({spent.in_vain:g} for what was not done)" if spent.in_vain else ""
+    redundant = f" ({spent.in_vain:g} for redundant writes)" if spent.in_vain else ""
     calls = "call" if spent.call_count == 1 else "calls"
-    return f"{spent.write_units:g} write units{vain}, {spent.read_units:g} read units, {spent.call_count} {calls}"
+    return f"{spent.write_units:g} write units{redundant}, {spent.read_units:g} read units, {spent.call_count} {calls}"

@@ -1,8 +1,7 @@
-"""What is known of one item, for programs and on the terminal."""
+"""The explanation of one item, as JSON and on the terminal."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,8 +14,8 @@ from projections.inspect.explain.sources import contribution_words
 from projections.inspect.explain.words import (
     encoded_words,
     group_version,
+    json_words,
     key_words,
-    short,
     stream_version,
     version_words,
 )
@@ -24,16 +23,16 @@ from projections.language.facts import EVERY, origins
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.operations.verify.drift import KINDS, REPAIRS
-from projections.terminal import Styled, console, styled
+from projections.terminal import Styled, console, count, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["item_document", "print_item"]
 
-GROUPS_HAVE_NO_TIME = "a group's version counts the transactions that changed it; it is no time"
+GROUPS_HAVE_NO_TIME = "the version of a group counts the transactions that changed it; it is not a time"
 SEQUENCES_HAVE_NO_TIME = (
-    "a sequence number orders the changes of an item; of its time it says only that it is after the stream was created"
+    "a sequence number orders the changes of an item; its time is known only to be after the creation of the stream"
 )
 
 
@@ -41,7 +40,7 @@ SEQUENCES_HAVE_NO_TIME = (
 
 
 def item_document(told: ItemExplanation) -> dict[str, Any]:
-    """What `explain --item --json` prints."""
+    """Return what `explain --item --json` prints."""
     return {
         "key": encode_key(told.key),
         "exists": told.image is not None,
@@ -57,7 +56,7 @@ def item_document(told: ItemExplanation) -> dict[str, Any]:
 
 
 def _version(text: str) -> dict[str, Any] | None:
-    """A version with its parts."""
+    """Return a version with its parts."""
     return {"version": text, **(group_version(text) or stream_version(text) or {})} if text else None
 
 
@@ -131,18 +130,18 @@ def _source(one: Source) -> dict[str, Any]:
 
 
 def print_item(program: Program, told: ItemExplanation) -> None:
-    """Values first, then where they are from; then what the item gives."""
+    """Print the derived values with their sources, then the contributions of the item."""
     out = console()
     if told.item is not None:
         variables = ", ".join(f"{name} {text}" for name, text in told.item.variables.items())
         of = styled("[cyan]{}[/]", told.item.entity.name) + (styled("  [dim]({})[/]", variables) if variables else "")
     else:
-        of = styled("[yellow]of no entity[/]") if told.image is not None else styled("[yellow]there is no such item[/]")
+        of = styled("[yellow]no entity[/]") if told.image is not None else styled("[yellow]the item does not exist[/]")
     out.print(styled("[bold]{}[/]  {}", key_words(told.key), of))
     written = origins(program.typed)
     if told.other_rules:
         out.print(
-            styled("[yellow]The rules in force are others than these: `projections backfill` puts these in force.[/]"),
+            styled("[yellow]Other rules than these are active. Run `projections backfill` to activate these.[/]"),
         )
     for one in told.derived:
         _print_derived(out, one, written)
@@ -152,35 +151,34 @@ def print_item(program: Program, told: ItemExplanation) -> None:
         out.print(styled("  [yellow]![/] [cyan]{}[/] {}", left.rule, difference(left)))
         out.print(styled("      [dim]{}. `verify --repair` {}.[/]", KINDS[left.kind], REPAIRS[left.kind]))
     if not told.derived and told.source is None and not told.left_over:
-        out.print(styled("   [dim]no rule reads or writes such an item[/]"))
+        out.print(styled("   [dim]no rule reads or writes this item[/]"))
         out.print()
     versions = [version for one in told.derived for version in (one.at, one.known) if version]
     versions += [told.source.entry.version] if told.source is not None and told.source.entry is not None else []
     for note in _times(versions):
-        out.print(styled("[dim]When: {}.[/]", note))
+        out.print(styled("[dim]Note: {}.[/]", note))
     for line in _verdict(told):
         out.print(line)
 
 
 def _verdict(told: ItemExplanation) -> Iterator[Styled]:
-    """Whether what was compared agrees, and what was not compared."""
+    """Yield the result of the comparison, and what was not compared."""
     grouped = any(one.contributions is not None and one.compared for one in told.derived)
     if told.drifts:
-        count = len(told.drifts)
-        found = f"{count} {'difference' if count == 1 else 'differences'}"
-        yield styled("[red]✗[/] {}. Look again before you act: a change may be on its way.", found)
+        found = count(len(told.drifts), "difference")
+        yield styled("[red]✗[/] {}. Run this again before you act: a change may be pending.", found)
         for kind in dict.fromkeys(drift.kind for drift in told.drifts):
             yield styled("  [dim]{}: {}. `verify --repair` {}.[/]", kind, KINDS[kind], REPAIRS[kind])
     elif grouped:
         yield styled("[green]✓[/] The item and the ledger agree.")
     else:
-        yield styled("[green]✓[/] All agrees.")
+        yield styled("[green]✓[/] No drift.")
     if grouped:
-        yield styled("[dim]The groups were not compared with all source items; `projections verify` does that.[/]")
+        yield styled("[dim]The groups were not compared with all source items. `projections verify` does that.[/]")
 
 
 def _times(versions: list[str]) -> Iterator[str]:
-    """What is known of the time of versions, and what is not."""
+    """Yield notes about the time of versions."""
     if any(group_version(version) for version in versions):
         yield GROUPS_HAVE_NO_TIME
     for label in sorted(
@@ -220,8 +218,7 @@ def _print_derived(out: Console, one: Derived, written: Any) -> None:
 
 def _shown(attribute: Attribute) -> Styled:
     if attribute.agrees or attribute.drift is None:
-        shown = "absent" if attribute.shown is None else short(json.dumps(attribute.shown, ensure_ascii=False))
-        return styled("[bold]{}[/]", shown)
+        return styled("[bold]{}[/]", json_words(attribute.shown))
     drift = replace(attribute.drift, actual=attribute.shown, expected=attribute.expected)
     if attribute.drift.attribute is None:  # the drift of the whole item: this attribute of each side
         sides = {side: (value or {}).get(attribute.name) for side, value in drift.sides.items()}
@@ -231,11 +228,10 @@ def _shown(attribute: Attribute) -> Styled:
 
 def _origin(one: Derived) -> Iterator[str]:
     if one.contributions is not None:
-        noun = "contribution" if one.contributions == 1 else "contributions"
         shown = ""
         if one.guarded:
-            shown = ", as the item shows" if one.at == one.known else f", the item shows {version_words(one.at)}"
-        yield f"the ledger has {one.contributions} {noun} as of {version_words(one.known)}{shown}"
+            shown = ", which the item shows" if one.at == one.known else f", the item shows {version_words(one.at)}"
+        yield f"the ledger has {count(one.contributions, 'contribution')} as of {version_words(one.known)}{shown}"
     elif one.guarded:
         newest = f", the newest is {version_words(one.known)}" if one.known and one.known != one.at else ""
         yield f"as of {version_words(one.at)}{newest}"
@@ -247,16 +243,16 @@ def _origin(one: Derived) -> Iterator[str]:
 
 
 def _print_source(out: Console, one: Source) -> None:
-    out.print(styled("  {} [bold]what it gives[/]", _mark(one.agrees)))
+    out.print(styled("  {} [bold]contributions of this item[/]", _mark(one.agrees)))
     entry = one.entry
     if entry is None and one.contributions:
-        out.print(styled("      [dim]the ledger has no entry of it: no record of it was ever applied[/]"))
+        out.print(styled("      [dim]no ledger entry: no record of this item was processed[/]"))
     elif entry is not None:
-        other = ", written under other rules than these" if one.other_rules else ""
-        out.print(styled("      [dim]the ledger's entry: as of {}{}[/]", version_words(entry.version), other))
+        other = ", written under other rules" if one.other_rules else ""
+        out.print(styled("      [dim]ledger entry: as of {}{}[/]", version_words(entry.version), other))
     if one.expires is not None:
         goes = datetime.fromtimestamp(one.expires, UTC).isoformat(timespec="minutes")
-        out.print(styled("      [dim]the item is gone, and the entry goes at {}[/]", goes))
+        out.print(styled("      [dim]the item was deleted, and the entry expires at {}[/]", goes))
     for given in one.contributions:
         words = contribution_words(given.recorded)
         should = "" if given.agrees else styled(", should be [bold]{}[/]", contribution_words(given.should))
@@ -280,9 +276,9 @@ def _print_source(out: Console, one: Source) -> None:
         out.print(styled("      [cyan]{}[/] pushed to its children as of {}", rule, version_words(version)))
     if entry is not None and entry.recent:
         owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
-        out.print(styled("      [yellow]still to be published: {}[/]", owed))
+        out.print(styled("      [yellow]pending publishes: {}[/]", owed))
     for rule, reason in entry.refused.items() if entry is not None else ():
-        out.print(styled("      [red]refused[/] [cyan]{}[/]: {}", rule, reason))
+        out.print(styled("      [red]rejected[/] [cyan]{}[/]: {}", rule, reason))
     for rule, reason in one.problems:
         out.print(styled("      [red]bad input[/] [cyan]{}[/]: {}", rule, reason))
     out.print()
@@ -291,12 +287,12 @@ def _print_source(out: Console, one: Source) -> None:
 def _print_copied(out: Console, copied: Copied) -> None:
     name = key_words(copied.target)
     if not copied.there:
-        out.print(styled("      {} [cyan]{}[/] its copy {} is not there", _mark(False), copied.rule, name))
+        out.print(styled("      {} [cyan]{}[/] its copy {} does not exist", _mark(False), copied.rule, name))
         return
     wrong = [a for a in copied.attributes if not a.agrees]
     at = styled(" [dim]as of {}[/]", version_words(copied.at))
     if not copied.drifts:
-        out.print(styled("      {} [cyan]{}[/] its copy {} shows what it should{}", _mark(True), copied.rule, name, at))
+        out.print(styled("      {} [cyan]{}[/] its copy {} is correct{}", _mark(True), copied.rule, name, at))
         return
     out.print(styled("      {} [cyan]{}[/] its copy {} differs{}", _mark(False), copied.rule, name, at))
     for attribute in wrong:

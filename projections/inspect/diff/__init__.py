@@ -1,1 +1,1 @@
-"""What a change of rules means: for what is stored, for who writes what, for the deployment, and what it costs."""
+"""The consequences of a change of rules: for stored items, owners of attributes, the deployment, and its cost."""

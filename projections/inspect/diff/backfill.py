@@ -1,7 +1,7 @@
-"""Which rules need a backfill after a change, why, and what it costs.
+"""The rules that need a backfill after a change, why, and its cost.
 
-The registry takes a rule with another fingerprint for a new one: it fills, and what is published from groups is held back
-until a backfill has been through. So every change of a rule needs one, also where nothing that is stored becomes wrong.
+The registry treats a rule with another fingerprint as new: it fills, and publishes nothing from groups until a backfill is
+complete. So every change of a rule needs a backfill, even if all stored values stay correct.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ _WHICH = "other items contribute"
 _WHERE = "targets have other keys"
 _WHAT = "the values change"
 _ORDER = "the order changes"
-_READ = "keys are read and made in another way"
+_READ = "keys are parsed and rendered differently"
 _REASONS: Mapping[str, str] = {
-    "kind": "it does something else",
+    "kind": "its kind changes",
     "from": _WHICH,
     "where": _WHICH,
     "each": _WHICH,
     "bind": _WHERE,
-    "into": "its targets are another entity's",
+    "into": "it writes to another entity",
     "attributes": _WHAT,
     "values": _WHAT,
     "set": _WHAT,
     "cases": _WHAT,
     "by": _ORDER,
     "order": _ORDER,
-    "limit": "the list has another length",
-    "as": "the attribute has another name",
-    "match": "children belong to other parents",
-    "claimed": "several sources may come to one target now, or no longer",
-    "mode": "what is kept in the books is published now, or no longer",
-    "on_delete": "children of parents that are gone keep or lose what they had",
-    "guard_prefix": "guards have another name",
+    "limit": "the length of the list changes",
+    "as": "the attribute is renamed",
+    "match": "children reference other parents",
+    "claimed": "several sources can have one target now, or no longer",
+    "mode": "it publishes now, or no longer",
+    "on_delete": "children of deleted parents keep or lose embedded attributes",
+    "guard_prefix": "guards are renamed",
     "key": _READ,
     "separator": _READ,
     "partition": _READ,
@@ -49,22 +49,22 @@ _REASONS: Mapping[str, str] = {
     "table": "its items are in another table",
     "derived": "rules create and delete these items, or no longer",
 }
-_NOTHING_WRONG = "nothing stored becomes wrong, but a changed rule publishes nothing before a backfill has been through"
+_NOTHING_WRONG = "stored values stay correct, but a changed rule publishes nothing before a backfill"
 
 ASSUMPTIONS = (
-    "Units of on-demand tables, for items of at most 1 KB with one contribution each, none of which is there yet (what is "
-    "right already costs its reads only). Scans read all tables twice, and the ledger: 250 units for 1000 items each time, "
-    "once for all rules. A target whose items are spread over several pages of 500 costs two more units for each (six with "
-    "shards). Each transaction, of up to 99 actions, checks the backfill's lease: two more units. A write to an item in "
-    "further indexes costs another unit for each. Prices are those of us-east-1. `projections backfill --dry-run` counts on "
-    "the tables themselves."
+    "Units of on-demand tables, for items of at most 1 KB with one contribution each that is not stored yet (a correct one "
+    "costs its reads only). Scans read all tables and the ledger twice: 250 units per 1000 items each time, once for all "
+    "rules. A target whose items are on several pages of 500 costs two more units for each page (six with shards). Each "
+    "transaction, of up to 99 actions, checks the backfill's lease: two more units. A write to an item in further indexes "
+    "costs another unit for each. Prices are those of us-east-1. `projections backfill --dry-run` measures the cost on the "
+    "tables."
 )
 
 
 def reasons(change: Change) -> list[str]:
-    """Why a rule needs a backfill, each reason once; none if it is gone."""
+    """Return why a rule needs a backfill, each reason once; nothing for a removed rule."""
     if change.status == "new":
-        return ["it is new, and items that exist have to be counted in"]
+        return ["it is new, and existing items are not projected yet"]
     if change.status != "changed":
         return []
     found = list(dict.fromkeys(filter(None, map(_reason, change.parts))))
@@ -76,13 +76,13 @@ def _reason(part: Part) -> str | None:
     if name.startswith("index"):
         return _WHAT
     if field == "match" and name != "match":
-        return "items are recognised in another way"
+        return "items are recognised differently"
     return _REASONS.get(name) or _REASONS.get(field)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Request units of the backfill of one rule for every 1000 items `of` an entity, T being the targets among them."""
+    """Request units of the backfill of one rule per 1000 items `of` an entity, of which T are targets."""
 
     of: str
     reads: int
@@ -91,11 +91,11 @@ class Cost:
     writes_per_target: int
 
     def units(self, targets: int) -> tuple[int, int]:
-        """Reads and writes per 1000 items with so many targets."""
+        """Return reads and writes per 1000 items with so many targets."""
         return self.reads + self.reads_per_target * targets, self.writes + self.writes_per_target * targets
 
     def dollars(self, targets: int) -> float:
-        """Per million items, with so many targets among each 1000."""
+        """Return the price per million items with so many targets per 1000."""
         reads, writes = self.units(targets)
         return (reads * 0.125 + writes * 0.625) / 1000
 
@@ -112,12 +112,12 @@ def _linear(fixed: int, each: int) -> str:
 
 
 def cost(document: Document, name: str) -> Cost:
-    """What a backfill takes for one rule, measured of the real one (tests/tools/test_diff_cost.py).
+    """Return the cost of a backfill of one rule, as measured in tests/tools/test_diff_cost.py.
 
     - Aggregate, list, claimed copy: an entry per item is read, and once more, with its item, when the ledger is read
       through; a transaction writes entries, members and groups (two units each). Then per target its group, members and
-      item are read and it is written once; where rules make the target, it is looked for first, and all is read twice.
-      With shards, their number is noted once per target, in a transaction that checks the process's lease: four units.
+      item are read and it is written once; if rules create the target, it is read first, and everything is read twice.
+      With shards, their number is recorded once per target, in a transaction that checks the process's lease: four units.
     - Guarded copy: the copy and its source are read, and both again after it was created; one write.
     - Index: one write, and one to each index.
     - Embed, per child: fence and parent are read once per parent; one write. Through an index every child is read again.
@@ -138,7 +138,7 @@ def cost(document: Document, name: str) -> Cost:
 
 
 def _direct(document: Document, name: str) -> bool:
-    """Whether a parent's children are read in their own collection, not through an index."""
+    """Return whether a parent's children are in their own item collection, not found through an index."""
     try:
         return children_of(document.to_document(), name).index is None
     except LanguageError:

@@ -1,4 +1,4 @@
-"""Two canonical documents → the rules that are new, changed, gone or retired, and in which of their parts."""
+"""Compare two canonical documents: which rules are new, changed, removed or retired, and in which parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_TABLES = ("separator", "partition", "sort")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a rule writes to: an entity, and its key as templates over the source."""
+    """The target of a rule: an entity, and its key as templates over the source."""
 
     entity: str
     key: str
@@ -29,9 +29,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a rule that differs. `name` is as in the rule file, as `where`, `set.likeCount`, `Post.key`.
+    """A part of a rule that differs. `name` is that in the rule file, such as `where`, `set.likeCount`, `Post.key`.
 
-    `shared`: it is of an entity, a table, or the whole file, and every rule that it concerns has it.
+    `shared`: it belongs to an entity, a table, or the whole file, and is in every rule that it concerns.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A rule that differs between two documents. `before` and `after` are its canonical forms, None where it is not."""
+    """A rule that differs between two documents. `before` and `after` are its canonical forms, or None."""
 
     rule: str
     status: Status
@@ -52,16 +52,16 @@ class Change:
     target_after: Target | None
     parts: tuple[Part, ...] = ()
     fate: str | None = None
-    """Of a retired rule: `keep` or `remove`."""
+    """`keep` or `remove`, for a retired rule."""
 
     @property
     def moved(self) -> bool:
-        """It was there and still is, and writes to other items than before."""
+        """It exists in both, and writes to other items than before."""
         return None not in (self.target_before, self.target_after) and self.target_before != self.target_after
 
     @property
     def rule_now(self) -> Rule:
-        """The rule as it is, or as it was if it is gone."""
+        """The rule, or its last version if it was removed."""
         rule = self.after or self.before
         assert rule is not None
         return rule
@@ -76,12 +76,12 @@ class Change:
 
 
 def target(document: Document, rule: str) -> Target:
-    """What a rule writes to. Keys of a child are its own: an embed does not resolve them."""
+    """Return the target of a rule. For an embed, the key of the children is not resolved."""
     return Target(document.rules[rule].into, key_text(document, document.rules[rule]))
 
 
 def changes(old: Document, new: Document) -> list[Change]:
-    """The rules that differ: in the order of the new file, then those that are gone."""
+    """Return the rules that differ, in the order of the new file, then removed ones."""
     found = []
     for name, after in new.rules.items():
         before = old.rules.get(name)
@@ -102,7 +102,7 @@ def _parts(old: Document, new: Document, before: Rule, after: Rule) -> Iterator[
     if old.guard_prefix != new.guard_prefix:
         yield Part("guard_prefix", old.guard_prefix, new.guard_prefix, True)
     for one, other in dict.fromkeys(((before.source, after.source), (before.into, after.into))):
-        if one == other:  # another entity is told already
+        if one == other:  # another entity is reported as a part already
             fields = new.entities[one].to_document()
             for field, value in old.entities[one].to_document().items():
                 if value != fields[field]:
@@ -119,7 +119,7 @@ _BY_ATTRIBUTE = ("set", "attributes", "values", "match", "bind")
 
 
 def _different(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[Part]:
-    """The fields that differ; of those that hold attributes, each attribute for itself."""
+    """Yield the fields that differ, and for fields with attributes each attribute."""
     for name in dict.fromkeys((*before, *after)):
         one, other = before.get(name), after.get(name)
         if one == other:
@@ -136,9 +136,9 @@ def _different(before: Mapping[str, Any], after: Mapping[str, Any], path: str = 
 
 
 def renamed(old: Document, new: Document, found: list[Change]) -> list[tuple[str, str, bool]]:
-    """Rules that are gone and new ones that may be the same under another name: (old name, new name, whether surely).
+    """Return removed rules and new ones that may be the same renamed: (old name, new name, certain).
 
-    Surely if nothing but the name differs; perhaps if kind, source and target are the same.
+    It is certain if only the name differs, possible if kind, source and target are the same.
     """
     fresh = [change for change in found if change.status == "new"]
     pairs = []
@@ -154,7 +154,7 @@ def renamed(old: Document, new: Document, found: list[Change]) -> list[tuple[str
 
 
 def _ends(old: Document, new: Document, rule: Rule) -> Iterator[str]:
-    """The entities at the two ends of a rule that differ."""
+    """Yield the entities of a rule that differ."""
     for name in (rule.source, rule.into):
         if old.entities[name] != new.entities.get(name):
             yield name

@@ -1,4 +1,4 @@
-"""What a change of rules means, as one value: for rules, owners, stored items, the deployment, and what is to be done."""
+"""The consequences of a change of rules: for rules, owners, stored items, the deployment, and the steps to do."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["Difference", "Hand", "RuleDifference", "difference"]
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """An attribute that another rule writes than before. None stands for the application, or where items are made by
-    rules (`made`) for nobody.
+    """An attribute that another rule writes than before. None is the application, or no rule if rules create the items
+    (`made`).
     """
 
     entity: str
@@ -34,19 +34,19 @@ class Hand:
 
 @dataclass(frozen=True, slots=True)
 class RuleDifference:
-    """A rule that differs, with what follows: items that are deleted, and its backfill."""
+    """A rule that differs, with deleted items and its backfill."""
 
     change: Change
     deletions: tuple[str, ...]
     backfill: tuple[str, ...]
-    """Why it needs one."""
+    """The reasons for a backfill."""
     cost: Cost | None
     advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Everything. `deployment` says why the template has to be written again, `indexes` which are to be created."""
+    """All consequences. `deployment` has the changes of the template, `indexes` those to create."""
 
     rules: tuple[RuleDifference, ...]
     renamed: tuple[tuple[str, str, bool], ...]
@@ -55,41 +55,41 @@ class Difference:
     indexes: tuple[tuple[str, str], ...]
     """Table and index."""
     impossible: tuple[str, ...]
-    """What cannot be done to a table that exists."""
+    """Changes that are impossible for an existing table."""
     unchanged: int
 
     @property
     def findings(self) -> bool:
-        """Whether anything needs doing beyond what a deployment of the same rules would."""
+        """Whether anything differs."""
         return bool(self.rules or self.deployment or self.impossible)
 
     def backfills(self) -> list[str]:
         return [one.change.rule for one in self.rules if one.backfill]
 
     @staticmethod
-    def _stands_still(one: RuleDifference) -> bool:
+    def _pauses(one: RuleDifference) -> bool:
         return one.change.status == "changed" and one.change.after is not None and one.change.after.recorded
 
     def steps(self) -> Iterator[str]:
-        """What is to be done, in this order."""
+        """Yield the steps to do, in this order."""
         vanished = [one.change.rule for one in self.rules if one.change.status == "vanished"]
         if vanished:
             names = ", ".join(f"{name}: keep" for name in vanished)
-            yield f"Say what becomes of what these rules wrote: `retired: {{{names}}}`, or `remove` for each."
+            yield f"Keep the values of removed rules with `retired: {{{names}}}`, or remove them with `remove` for each."
         if self.impossible:
-            yield "Take back what DynamoDB cannot do: a key never changes, neither of a table nor of an index."
+            yield "Undo the impossible changes: the key of a table or an index cannot be changed."
         if self.deployment:
-            yield "Write the template again (`projections template`), or edit yours and `projections check --template` it."
+            yield "Generate the template again (`projections template`), or edit it and run `projections check --template`."
         if len(self.indexes) > 1:
-            yield "Deploy one new index at a time: CloudFormation makes no more than one in an update of a table."
+            yield "Deploy one new index at a time: CloudFormation creates at most one in an update of a table."
         if self.findings:
-            yield "Build and deploy: the rules are in the package."
+            yield "Build and deploy: the package contains the rules."
         removed = [one.change.rule for one in self.rules if one.change.fate == "remove"]
         if filled := [*self.backfills(), *removed]:
             deletes = any(one.deletions for one in self.rules)
-            more = " with `--allow-delete`, after a look at what `--dry-run` would delete" if deletes else ""
-            still = any(self._stands_still(one) for one in self.rules)
-            until = " Until it is complete, counters, lists and claimed copies of rules that change stand still."
+            more = " with `--allow-delete`, after you checked with `--dry-run` what it would delete" if deletes else ""
+            still = any(self._pauses(one) for one in self.rules)
+            until = " Until it is complete, counters, lists and claimed copies of changed rules are not updated."
             yield f"Run `projections backfill`{more}: {', '.join(filled)}.{until if still else ''}"
 
 
@@ -119,13 +119,13 @@ def _rule(old: Document, new: Document, change: Change, renamed_to: str | None) 
         name = change.rule
         if renamed_to:
             advice = (
-                f"If it is `{renamed_to}` now, keep its old name and nothing needs doing; under the new one it is a new "
-                f"rule, and `retired: {{{name}: remove}}` removes what `{renamed_to}` has not taken over."
+                f"If it was renamed to `{renamed_to}`, keep the old name, and nothing is to do. With the new name it is a "
+                f"new rule, and `retired: {{{name}: remove}}` removes the values that `{renamed_to}` does not write."
             )
         else:
             advice = (
-                f"A rule that vanishes is an error. `retired: {{{name}: keep}}` leaves what it wrote as it is, with nobody "
-                f"to keep it up; `retired: {{{name}: remove}}` takes it back."
+                f"A removed rule must be retired: `retired: {{{name}: keep}}` keeps its values, which no rule updates any "
+                f"more; `retired: {{{name}: remove}}` removes them."
             )
     elif change.status == "changed":
         advice = left_behind(old, change)
@@ -151,14 +151,14 @@ def _owners(old: Document, new: Document) -> Iterator[Hand]:
 
 def _handed(new: Document, before: str | None, after: str | None, made: bool) -> str:
     if before is None:
-        return "" if made else "what the application has there is overwritten"
+        return "" if made else "the values of the application are overwritten"
     if after is not None:
         return ""
     fate = new.retired.get(before)
     if fate == "remove":
-        return "it is removed"
+        return "its values are removed"
     if before in new.rules:
-        return "its backfill removes it"
+        return "its backfill removes the values"
     if fate == "keep":
-        return "it stays where it is written, and nobody keeps it up"
-    return "what becomes of it is not said"
+        return "its values stay, and no rule updates them"
+    return "`retired` does not decide about its values"

@@ -1,4 +1,4 @@
-"""Why the template for changed rules is another: tables, indexes, TTL, filters, permissions."""
+"""Changes of the template for changed rules: tables, indexes, TTL, filters, permissions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["impossible", "new_indexes", "template_changes"]
 
 
 def template_changes(before: Deployment, after: Deployment) -> Iterator[str]:
-    """Why the template for the new rules is another."""
+    """Yield the changes of the template for the new rules."""
     tables = {table.name: table for table in before.tables}
     for table in after.tables:
         old = tables.pop(table.name, None)
@@ -23,12 +23,12 @@ def template_changes(before: Deployment, after: Deployment) -> Iterator[str]:
             ttl, was = table.schema.ttl or "nothing", old.schema.ttl or "nothing"
             yield f"table {table.name}: items expire by {ttl}, before by {was}"
         if old.filters.patterns != table.filters.patterns:
-            yield f"table {table.name}: the filters let through {_prefixes(before, after, table)}"
+            yield f"table {table.name}: the filters match {_prefixes(before, after, table)}"
         if _permissions(old) != _permissions(table):
             changed = [*_differing(_permissions(old), _permissions(table))]
-            yield f"table {table.name}: functions need other permissions ({', '.join(changed)})"
+            yield f"table {table.name}: the functions need other permissions ({', '.join(changed)})"
     for name in tables:
-        yield f"table {name} is not in the rules any more (it is kept, and not projected)"
+        yield f"table {name} is no longer in the rules (it is kept, and not projected)"
 
 
 def _indexes(old: TableNeeds, new: TableNeeds) -> Iterator[str]:
@@ -37,11 +37,11 @@ def _indexes(old: TableNeeds, new: TableNeeds) -> Iterator[str]:
             yield f"table {new.name}: index {name} is new"
     for name in old.schema.indexes:
         if name not in new.schema.indexes:
-            yield f"table {new.name}: index {name} is not in the rules any more, and would be deleted with what reads it"
+            yield f"table {new.name}: index {name} is no longer in the rules, and would be deleted"
 
 
 def _prefixes(before: Deployment, after: Deployment, table: TableNeeds) -> str:
-    """What begins the keys that newly pass, and that no longer do."""
+    """Return the prefixes of keys that the filters match now, and those that they match no longer."""
 
     def boxes(deployment: Deployment) -> dict[tuple[Prefix, ...], None]:
         schema = deployment.program.tables[table.name]
@@ -59,7 +59,7 @@ def _prefixes(before: Deployment, after: Deployment, table: TableNeeds) -> str:
     old, new = boxes(before), boxes(after)
     more, less = [one for one in new if one not in old], [one for one in old if one not in new]
     parts = [f"{shown(more)} too" if more else "", f"{shown(less)} no longer" if less else ""]
-    return " and ".join(filter(None, parts)) or "the same in another way"
+    return " and ".join(filter(None, parts)) or "the same keys, written differently"
 
 
 def _permissions(table: TableNeeds) -> dict[str, object]:
@@ -93,7 +93,7 @@ def impossible(before: Deployment, after: Deployment) -> Iterator[str]:
         if old is None:
             continue
         if (old.schema.partition, old.schema.sort) != (table.schema.partition, table.schema.sort):
-            yield f"the key of table {table.name} changes, which DynamoDB cannot do; a new table needs another name"
+            yield f"the key of table {table.name} changes, which is impossible. Use a new table with another name"
         for name, keys in table.schema.indexes.items():
             if name in old.schema.indexes and old.schema.indexes[name] != keys:
-                yield f"the key of index {name} changes, which DynamoDB cannot do; a new index needs another name"
+                yield f"the key of index {name} changes, which is impossible. Use a new index with another name"

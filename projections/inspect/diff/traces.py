@@ -1,4 +1,4 @@
-"""What becomes of items that rules made or wrote on, when the rules change: what is deleted, and what nobody finds."""
+"""Items that a change of rules deletes, and values that no rule finds any more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["deletions", "left_behind"]
 
 
 def deletions(old: Document, new: Document, change: Change) -> Iterator[str]:
-    """The items that a rule made and that a backfill deletes."""
+    """Yield the items of a rule that a backfill deletes."""
     if change.before is None or change.target_before is None or not creates(old, change.before):
         return
     entity, made = change.target_before.entity, f"`{change.target_before}`"
@@ -26,16 +26,16 @@ def deletions(old: Document, new: Document, change: Change) -> Iterator[str]:
         yield f"all {made}"
     elif change.status == "changed" and not left_behind(old, change):
         if change.moved or parts & {"into", "bind", "kind", "each"}:
-            yield f"{made} under keys that are not made any more"
+            yield f"{made} under keys that the rule no longer creates"
         elif parts & {"where", "from"} or any(part.name.endswith(".match") for part in change.parts if part.shared):
             yield f"{made} of items that no longer contribute"
 
 
 def left_behind(old: Document, change: Change) -> str:
-    """What stays as it is because nothing recognises it any more; empty if there is nothing.
+    """Return what stays because no rule recognises it any more, or an empty text.
 
-    A ledger knows the targets of its entries, whatever they are now. Other copies are found by what they are, and so are
-    the values that rules keep on items of others.
+    Targets in ledger entries are always found. Guarded copies, and values on items of the application, are found by their
+    entity only.
     """
     if change.before is None or change.target_before is None:
         return ""
@@ -44,10 +44,12 @@ def left_behind(old: Document, change: Change) -> str:
     if not unrecognised:
         return ""
     if not creates(old, change.before):
-        return f"What it wrote on items that are no {entity} any more stays there." if change.kind != "index" else ""
+        return (
+            f"Its values stay on items that are not recognised as {entity} any more." if change.kind != "index" else ""
+        )
     if change.before.recorded:
         return ""
     return (
-        f"Copies it made are no {entity} any more, so that nothing finds them: give the rule another name and say "
+        f"Its copies are not recognised as {entity} any more, so a backfill does not find them. Rename the rule and add "
         f"`retired: {{{change.rule}: remove}}`, which deletes them, or delete them yourself."
     )

@@ -1,4 +1,4 @@
-"""Rules as a picture: `model` says what is in it, `layout` where, and three writers draw it: Mermaid, Graphviz DOT, HTML."""
+"""Pictures of rules: `model` has the content, `layout` the positions; the formats are Mermaid, Graphviz DOT and HTML."""
 
 from projections.inspect.graph.dot import dot
 from projections.inspect.graph.mermaid import mermaid

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from projections.inspect.graph.model import Entity, Graph, Rule
+from projections.inspect.graph.model import COLOURS, Entity, Graph, Rule
 from projections.printable import printable
 
 __all__ = ["dot"]
 
-_COLOURS = {
-    "copy": "#1a66d6",
-    "aggregate": "#7b2fd0",
-    "top": "#00796b",
-    "latest": "#9a5800",
-    "index": "#bf1a66",
-    "embed": "#2e7d1f",
-}
-
 
 def dot(graph: Graph) -> str:
-    """The text in DOT. Entities are boxes, rules are rounded and in the colour of their kind."""
+    """Return the graph in DOT. Entities are boxes, rules are rounded boxes in the colour of their kind."""
     lines = [
         "digraph projections {",
         "  graph [rankdir=LR, nodesep=0.3, ranksep=0.7];",
@@ -29,7 +20,7 @@ def dot(graph: Graph) -> str:
         style = "solid" if entity.role == "application" else "dashed"
         lines.append(f"  {_quoted('entity ' + entity.name)} [label={_entity(graph, entity)}, style={style}];")
     for rule in graph.rules.values():
-        node, colour = _quoted("rule " + rule.name), _quoted(_COLOURS[rule.kind])
+        node, colour = _quoted("rule " + rule.name), _quoted(COLOURS[rule.kind])
         lines.append(f"  {node} [label={_rule(rule)}, style=rounded, color={colour}, fontcolor={colour}];")
         source, target = _quoted("entity " + rule.source), _quoted("entity " + rule.target)
         if rule.inside:
@@ -49,6 +40,6 @@ def _rule(rule: Rule) -> str:
 
 
 def _quoted(*lines: str) -> str:
-    """A quoted string of DOT; several lines are each set to the left."""
+    """Return a quoted string of DOT with left-aligned lines."""
     escaped = [printable(line).replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"') for line in lines]
     return f'"{escaped[0]}"' if len(escaped) == 1 else '"' + "".join(line + "\\l" for line in escaped) + '"'

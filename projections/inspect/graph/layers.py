@@ -1,7 +1,7 @@
-"""Which layer each vertex stands in, from left to right: entities in the even ones, rules in the odd ones between them.
+"""The layers of the vertices, from left to right: entities in the even ones, rules in the odd ones between them.
 
-The layers of a layered drawing after Sugiyama, Tagawa and Toda: cycles are broken, every line leads from one layer to the
-next, and where it passes by a layer, a bend keeps room for it there.
+This is the layered drawing of Sugiyama, Tagawa and Toda: cycles are broken, every line leads from one layer to the next,
+and a line that passes a layer has a bend in it, which reserves space.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Edge", "Layered", "Vertex", "components", "layered"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Vertex:
-    """`kind` is `entity`, `rule` or `bend`; a bend is of the line of a rule, in a layer."""
+    """`kind` is `entity`, `rule` or `bend`; a bend belongs to the line of a rule and to a layer."""
 
     kind: str
     name: str
@@ -24,7 +24,7 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A rule's line from the entity it reads to the one it writes."""
+    """A rule's line from its source entity to its target entity."""
 
     rule: str
     source: str
@@ -41,7 +41,7 @@ class Layered:
 
 
 def components(entities: Sequence[str], edges: Sequence[Edge]) -> list[list[str]]:
-    """Entities that hang together, in their order; those that no line reaches are each alone."""
+    """Return the groups of connected entities, in their order."""
     group = {name: name for name in entities}
 
     def find(name: str) -> str:
@@ -59,7 +59,7 @@ def components(entities: Sequence[str], edges: Sequence[Edge]) -> list[list[str]
 
 
 def layered(entities: Sequence[str], edges: Sequence[Edge]) -> Layered:
-    """Entities and the rules between them in layers."""
+    """Return entities and the rules between them in layers."""
     turned = _turned(entities, edges)
     forward = [(e.target, e.source) if e.rule in turned else (e.source, e.target) for e in edges]
     ranks = _ranks(entities, forward)
@@ -82,7 +82,7 @@ def layered(entities: Sequence[str], edges: Sequence[Edge]) -> Layered:
 
 
 def _turned(entities: Sequence[str], edges: Sequence[Edge]) -> set[str]:
-    """The rules whose lines lead back to where a walk came from: without them, there are no cycles."""
+    """Return the rules whose lines close a cycle."""
     state: dict[str, str] = {}
     turned: set[str] = set()
     for start in _starts(entities, edges):
@@ -103,13 +103,13 @@ def _turned(entities: Sequence[str], edges: Sequence[Edge]) -> set[str]:
 
 
 def _starts(entities: Sequence[str], edges: Sequence[Edge]) -> list[str]:
-    """The entities that nothing is written to first: lines lead away from them."""
+    """Return the entities, those without incoming lines first."""
     written = {edge.target for edge in edges}
     return sorted(entities, key=lambda name: name in written)
 
 
 def _ranks(entities: Collection[str], forward: Sequence[tuple[str, str]]) -> Mapping[str, int]:
-    """As far left as what leads to them allows; then those that only lead away, as far right as they can."""
+    """Return ranks: as far left as incoming lines allow, then entities with more outgoing lines as far right as possible."""
     ranks = dict.fromkeys(entities, 0)
     for _ in entities:
         for left, right in forward:

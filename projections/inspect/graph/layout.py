@@ -1,4 +1,4 @@
-"""Where everything stands, in CSS pixels: boxes for entities and rules, and curves between them that avoid all boxes."""
+"""The layout in CSS pixels: boxes for entities and rules, and curves between them that avoid all boxes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _BEND = 10
 _PORT = 18.0
 _SWEEPS = 80
 _STIFF, _FIXED = 8.0, 1e6
-"""How much more than a box a bend keeps its place: while all settle, and at the end."""
+"""The weight of a bend relative to a box: during the iterations, and at the end."""
 _COMPONENT_GAP = 48
 _MARGIN = 8
 _WINDOW = (1040.0, 820.0)
-"""What a common screen leaves for the picture."""
+"""The size of the picture on a common screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,7 @@ Point = tuple[float, float]
 class Route:
     """A rule's line: the points from its source to the rule, and on to its target.
 
-    From the first point on, it goes straight to the next and in a curve to the one after that, in turns: straight within
-    layers, where boxes are, and in curves between them.
+    It is alternately straight, within layers, where the boxes are, and a curve, between layers.
     """
 
     into: tuple[Point, ...]
@@ -67,7 +66,7 @@ class Route:
 
 @dataclass(slots=True)
 class Layout:
-    """Boxes and routes by name. Rules that work within an entity stand in its card and have neither."""
+    """Boxes and routes by name. Rules that write to the entity that they read are in its card, and have neither."""
 
     down: bool = False
     """Whether lines lead downwards, not to the right."""
@@ -80,7 +79,7 @@ class Layout:
 
 
 def layout_of(graph: Graph) -> Layout:
-    """Places for all of a graph, from left to right or downwards, as fits a window better. The same graph gets the same."""
+    """Return the layout of a graph, from left to right or downwards, whichever fits a window better. It is deterministic."""
     cards = {name: card_of(graph, entity) for name, entity in graph.entities.items()}
     edges = [Edge(rule.name, rule.source, rule.target) for rule in graph.rules.values() if not rule.inside]
     parts = []
@@ -93,13 +92,13 @@ def layout_of(graph: Graph) -> Layout:
 
 
 def _fit(layout: Layout) -> float:
-    """How large a layout can be shown; one that is too high is scrolled, which is better than one that is too wide."""
+    """Return a rating of a layout by its size. Vertical scrolling is better than horizontal."""
     width, height = _WINDOW
     return min(1.0, width / layout.width) * math.pow(min(1.0, height / layout.height), 0.3)
 
 
 def _shelved(cards: dict[str, Card], parts: Sequence[Layout]) -> Layout:
-    """Parts that do not hang together, side by side in rows, those with lines first."""
+    """Return unconnected parts side by side in rows, those with lines first."""
     found = Layout(cards=cards, down=parts[0].down)
     widest = max([_WINDOW[0], *(part.width for part in parts)])
     x = y = float(_MARGIN)
@@ -118,9 +117,9 @@ def _shelved(cards: dict[str, Card], parts: Sequence[Layout]) -> Layout:
 
 
 class _Part:
-    """The layout of entities that hang together, its layers from left to right, or `down`.
+    """The layout of connected entities, its layers from left to right, or `down`.
 
-    Everything is reckoned along the lines and across them; which of these is x, is decided at the end.
+    Coordinates are along the lines and across them; at the end, one of these becomes x.
     """
 
     def __init__(self, graph: Graph, cards: Mapping[str, Card], layers: Layered, down: bool) -> None:
@@ -144,7 +143,7 @@ class _Part:
         return size[::-1] if self._down else size
 
     def _placed(self) -> list[tuple[float, float]]:
-        """Where each layer begins and ends, along."""
+        """Return the beginning and end of each layer, along."""
         spans, along = [], 0.0
         for layer in self._layers.layers:
             end = along + max(self._size[vertex][0] for vertex in layer)
@@ -172,7 +171,7 @@ class _Part:
     def _point(self, along: float, across: float) -> Point:
         return (across, along) if self._down else (along, across)
 
-    # Across: each layer is as near to its neighbours as its order and its gaps allow.
+    # Across: each layer is as close to its neighbours as its order and its gaps allow.
 
     def _middles(self) -> dict[Vertex, float]:
         layers = self._layers.layers
@@ -193,7 +192,7 @@ class _Part:
         return {vertex: middle - top for vertex, middle in middles.items()}
 
     def _runs(self) -> dict[Vertex, list[Vertex]]:
-        """By bend, all bends of a line that follow one another."""
+        """Return, for each bend, the sequence of bends of its line."""
         found: dict[Vertex, list[Vertex]] = {}
         for line in self._layers.lines.values():
             for bend, group in groupby(line, key=lambda vertex: vertex.kind == "bend"):
@@ -202,7 +201,7 @@ class _Part:
         return found
 
     def _straighten(self, middles: dict[Vertex, float], runs: Mapping[Vertex, Sequence[Vertex]]) -> None:
-        """Puts the bends of each line on one level; boxes make room for that."""
+        """Move the bends of each line to one level; boxes move aside."""
         level = {bend: sum(middles[other] for other in run) / len(run) for bend, run in runs.items()}
         for layer in self._layers.layers:
             wanted = [level.get(vertex, middles[vertex]) for vertex in layer]
@@ -210,7 +209,7 @@ class _Part:
             middles.update(zip(layer, _settled(wanted, weights, self._apart(layer)), strict=True))
 
     def _near(self, runs: Mapping[Vertex, Sequence[Vertex]], straight: bool) -> dict[Vertex, list[Vertex]]:
-        """What each vertex would stand level with: its neighbours, or for bends that make a line straight, each other."""
+        """Return the vertices that each vertex should be level with: its neighbours, or the other bends of a line."""
         near: dict[Vertex, list[Vertex]] = {vertex: [] for layer in self._layers.layers for vertex in layer}
         for one, other in self._layers.segments:
             near[one].append(other)
@@ -220,7 +219,7 @@ class _Part:
         return near
 
     def _apart(self, layer: Sequence[Vertex]) -> list[float]:
-        """How far the middle of each vertex is at least from that of the one before it."""
+        """Return the minimum distance of the middle of each vertex from that of the previous one."""
         return [0.0] + [
             (self._size[one][1] + self._size[other][1]) / 2 + _gap(one, other) for one, other in pairwise(layer)
         ]
@@ -228,7 +227,7 @@ class _Part:
     # Lines.
 
     def _ports(self) -> dict[tuple[Vertex, Vertex], float]:
-        """By (entity, its neighbour on a line) where across the line leaves the card."""
+        """Return, by (entity, its neighbour on a line), where across the line leaves the card."""
         ports: dict[tuple[Vertex, Vertex], float] = {}
         for side in (0, 1):
             lines: dict[Vertex, list[Vertex]] = {}

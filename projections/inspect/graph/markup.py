@@ -20,7 +20,7 @@ ICONS = {
     "index": '<circle cx="6.75" cy="6.75" r="4.25"/><path d="M10 10l3.5 3.5"/>',
     "embed": '<rect x="2.5" y="2.5" width="11" height="11" rx="2"/><path d="M6 6h4v4"/><path d="M10 6l-4 4"/>',
 }
-"""Paths of 16 by 16, by kind of rule."""
+"""SVG paths of 16 by 16, by kind of rule."""
 
 
 def escape(text: object) -> str:
@@ -32,12 +32,12 @@ def icon(kind: str) -> str:
 
 
 def prose(text: str) -> str:
-    """A sentence in which `code` stands between backticks."""
+    """Return a sentence as HTML, with the text between backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def template(text: str) -> str:
-    """A template with its variables marked."""
+    """Return a template as HTML with its variables marked."""
     parts, position = [], 0
     for found in _VARIABLE.finditer(text):
         parts.append(escape(text[position : found.start()]))
@@ -48,6 +48,6 @@ def template(text: str) -> str:
 
 
 def key_rows(key: Sequence[tuple[str, str]]) -> str:
-    """A key as a list of attributes and templates."""
+    """Return a key as a list of attributes and templates."""
     rows = "".join(f"<dt>{escape(name)}</dt><dd>{template(text)}</dd>" for name, text in key)
     return f'<dl class="key">{rows}</dl>'

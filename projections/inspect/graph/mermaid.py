@@ -1,24 +1,15 @@
-"""The graph as a Mermaid flowchart, for places that draw one: GitHub, GitLab, wikis."""
+"""The graph as a Mermaid flowchart, for GitHub, GitLab and wikis."""
 
 from __future__ import annotations
 
-from projections.inspect.graph.model import Entity, Graph, Rule
+from projections.inspect.graph.model import COLOURS, Entity, Graph, Rule
 from projections.printable import printable
 
 __all__ = ["mermaid"]
 
-_COLOURS = {
-    "copy": "#1a66d6",
-    "aggregate": "#7b2fd0",
-    "top": "#00796b",
-    "latest": "#9a5800",
-    "index": "#bf1a66",
-    "embed": "#2e7d1f",
-}
-
 
 def mermaid(graph: Graph) -> str:
-    """The flowchart's text. Entities are boxes, rules are round and in the colour of their kind."""
+    """Return the flowchart. Entities are boxes, rules are rounded boxes in the colour of their kind."""
     ids = {name: f"e{number}" for number, name in enumerate(graph.entities)}
     lines = ["flowchart LR"]
     lines += [f'  {ids[name]}["{_entity(graph, entity)}"]' for name, entity in graph.entities.items()]
@@ -30,7 +21,7 @@ def mermaid(graph: Graph) -> str:
     for number, rule in enumerate(graph.rules.values()):
         kinds.setdefault(rule.kind, []).append(f"r{number}")
     for kind, nodes in kinds.items():
-        lines.append(f"  classDef {kind} stroke:{_COLOURS[kind]},stroke-width:2px")
+        lines.append(f"  classDef {kind} stroke:{COLOURS[kind]},stroke-width:2px")
         lines.append(f"  class {','.join(nodes)} {kind}")
     made = [ids[name] for name, entity in graph.entities.items() if entity.role != "application"]
     if made:
@@ -51,5 +42,5 @@ _SPECIAL = {character: f"#{ord(character)};" for character in '#"&<>`\\*_~|[](){
 
 
 def _escaped(text: str) -> str:
-    """Text that Mermaid shows as it is: what it would read as markup stands as a character code."""
+    """Return a text with the markup of Mermaid replaced by character codes."""
     return "".join(_SPECIAL.get(character, character) for character in printable(text))

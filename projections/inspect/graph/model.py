@@ -1,4 +1,4 @@
-"""What a picture of rules shows: entities with their keys, and rules from one to another. Frozen values, no places."""
+"""The content of a picture of rules: entities with their keys, and rules between them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,19 @@ from projections.language.findings import Finding
 from projections.language.models import Rules
 from projections.language.ownership import chains, follows
 
-__all__ = ["Entity", "Graph", "Rule", "graph_of"]
+__all__ = ["COLOURS", "Entity", "Graph", "Rule", "graph_of"]
 
 _SHORT = 22
+
+COLOURS = {
+    "copy": "#1a66d6",
+    "aggregate": "#7b2fd0",
+    "top": "#00796b",
+    "latest": "#9a5800",
+    "index": "#bf1a66",
+    "embed": "#2e7d1f",
+}
+"""The colours of kinds of rules in Mermaid and DOT."""
 
 Key = tuple[tuple[str, str], ...]
 """(attribute, template) of each attribute of a key."""
@@ -24,9 +34,9 @@ Key = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """An entity. `role` is `application`, `copy` or `derived`: who creates its items.
+    """An entity. `role` is `application`, `copy` or `derived`: what creates its items.
 
-    `attributes` are those that rules write: (name, how it comes about, rule).
+    `attributes` are those that rules write: (name, origin, rule).
     """
 
     name: str
@@ -42,11 +52,11 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule, with everything that is to be said of it.
+    """A rule with its description.
 
-    `gist` is what it makes, in a word or two; `sentence` says it in one; `where` and `each` are in words. `key` is that of
-    its target as templates over its source, except for an embed, whose `match` says which children it is about; `indexes`
-    are those that an index rule sets keys of, `cases` what it sets under which condition.
+    `gist` describes what it writes in a few words, `sentence` in a sentence; `where` and `each` are text. `key` is that of
+    its target as templates over its source, except for an embed, whose `match` selects the children; `indexes` are those
+    whose keys an index rule sets, `cases` the keys with their conditions.
     """
 
     name: str
@@ -71,13 +81,13 @@ class Rule:
 
     @property
     def inside(self) -> bool:
-        """Whether it writes on the items it reads, so that no line leads anywhere."""
+        """Whether it writes to the items that it reads, so that it has no line."""
         return self.source == self.target
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Entities and rules by name, in the order of the file. `findings` are those that stand in no rule."""
+    """Entities and rules by name, in the order of the file. `findings` are those outside of rules."""
 
     title: str
     entities: Mapping[str, Entity]
@@ -89,11 +99,11 @@ class Graph:
         return tuple(dict.fromkeys(entity.table for entity in self.entities.values()))
 
     def inside(self, entity: str) -> tuple[Rule, ...]:
-        """The rules that work within an entity."""
+        """Return the rules that write to the entity that they read."""
         return tuple(rule for rule in self.rules.values() if rule.inside and rule.source == entity)
 
     def document(self) -> dict[str, Any]:
-        """As `--json` has it."""
+        """Return the JSON."""
         return {
             "title": self.title,
             "entities": [asdict(entity) for entity in self.entities.values()],
@@ -103,7 +113,7 @@ class Graph:
 
 
 def graph_of(rules: Rules, title: str, findings: Sequence[Finding] = ()) -> Graph:
-    """The graph of rules without mistakes, with what was found in them."""
+    """Return the graph of valid rules, with their findings."""
     document = rules.typed()
     written, copies = origins(document), copied(document)
     before, passes = follows(rules), chains(rules)
@@ -159,7 +169,7 @@ def _cases(rule: CanonicalRule) -> tuple[tuple[str | None, Key], ...]:
     return tuple((conditions(case.where), tuple(case.set.items())) for case in rule.cases)
 
 
-# --- in words ---
+# Text
 
 
 def _gist(rule: CanonicalRule, indexes: Sequence[str]) -> str:
@@ -174,7 +184,7 @@ def _gist(rule: CanonicalRule, indexes: Sequence[str]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    """The names, or the first and how many more."""
+    """Return the names, or the first one and the number of others."""
     text = ", ".join(names)
     return text if len(names) == 1 or len(text) <= _SHORT else f"{names[0]} and {len(names) - 1} more"
 
@@ -188,7 +198,7 @@ def _sentence(rule: CanonicalRule, indexes: Sequence[str]) -> str:
         case Aggregate():
             return f"Keeps {_and(list(rule.set))} on each {target}, computed from its {source} items."
         case Index():
-            return f"Sets the keys of {_and(indexes)} on {source} items, so that they are found there."
+            return f"Sets the keys of {_and(indexes)} on {source} items, so that queries find them there."
         case Embed():
             return f"Keeps attributes of each {source} in all {target} items that reference it."
     extreme = "greatest" if rule.order == "desc" else "least"

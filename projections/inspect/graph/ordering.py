@@ -1,4 +1,4 @@
-"""The order of the vertices within each layer, with few crossings of lines: sweeps by barycentres, then by exchanges."""
+"""The order of the vertices within each layer, with few crossings: by barycentres, then by exchanges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SWEEPS = 24
 
 
 def order(graph: Layered) -> None:
-    """Orders the layers in place. The same graph always gets the same order."""
+    """Order the layers in place. It is deterministic."""
     right, left = _neighbours(graph)
     best, fewest = [list(layer) for layer in graph.layers], crossings(graph)
     for sweep in range(_SWEEPS):
@@ -31,7 +31,7 @@ def order(graph: Layered) -> None:
 
 
 def crossings(graph: Layered) -> int:
-    """How many times lines cross between layers."""
+    """Return the number of crossings."""
     right, _ = _neighbours(graph)
     return sum(_between(one, other, right) for one, other in pairwise(graph.layers))
 
@@ -60,7 +60,7 @@ def _by_barycentre(layer: list[Vertex], fixed: Sequence[Vertex], near: Neighbour
 
 
 def _exchange(graph: Layered, left: Neighbours, right: Neighbours) -> None:
-    """Neighbours change places as long as that saves crossings."""
+    """Exchange neighbours as long as that removes crossings."""
     for index, layer in enumerate(graph.layers):
         near: dict[Vertex, list[list[int]]] = {vertex: [] for vertex in layer}
         for beside, neighbours in ((index - 1, left), (index + 1, right)):
@@ -79,7 +79,7 @@ def _exchange(graph: Layered, left: Neighbours, right: Neighbours) -> None:
 
 
 def _crossed(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> int:
-    """Crossings of the lines of two neighbours, by the places to which they lead on each side."""
+    """Return the crossings of the lines of two neighbours, by the places of their ends on each side."""
     return sum(b < a for ours, theirs in zip(above, below, strict=True) for a in ours for b in theirs)
 
 

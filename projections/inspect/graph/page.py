@@ -1,4 +1,4 @@
-"""The graph as one HTML page that needs nothing else: no network, no fonts, no library."""
+"""The graph as one HTML page, which requires no network, fonts or libraries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ARROW = 7
 
 
 def page(graph: Graph) -> str:
-    """The page."""
+    """Return the page."""
     layout = layout_of(graph)
     texts = {name: (_HERE / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")}
     counted = f"{_count(len(graph.rules), 'rule')} between {_count(len(graph.entities), 'entity')}"
@@ -66,7 +66,7 @@ def _marker(kind: str) -> str:
     )
 
 
-# --- lines ---
+# Lines
 
 
 def _edge(rule: Rule, route: Route, down: bool) -> str:
@@ -79,14 +79,14 @@ def _edge(rule: Rule, route: Route, down: bool) -> str:
 
 
 def _shortened(points: Sequence[Point], down: bool) -> tuple[Point, ...]:
-    """Ends where the arrow begins."""
+    """Return the points with the end moved to the beginning of the arrow."""
     before, end = points[-3], points[-1]
     back = -_ARROW if before[down] < end[down] else _ARROW
     return (*points[:-2], *((x, y + back) if down else (x + back, y) for x, y in points[-2:]))
 
 
 def _curve(points: Sequence[Point], down: bool) -> str:
-    """Straight to the second point, in a curve to the third, straight to the fourth…"""
+    """Return a path: straight to the second point, a curve to the third, straight to the fourth, and so on."""
     text = "M" + _numbers(points[:1])
     for index, ((x, y), (to_x, to_y)) in enumerate(pairwise(points)):
         if index % 2 == 0:
@@ -109,11 +109,11 @@ def _number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-# --- boxes ---
+# Boxes
 
 
 def _boxes(graph: Graph, layout: Layout) -> list[str]:
-    """Cards and rules, in the order in which one would read them."""
+    """Return cards and rules in reading order."""
     found = [
         (box, _card(graph, graph.entities[name], layout.cards[name], box)) for name, box in layout.entities.items()
     ]

@@ -1,4 +1,4 @@
-"""The panel beside the picture: an overview, and everything that is to be said of each rule and each entity."""
+"""The panel beside the picture: an overview, and the details of each rule and each entity."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["entity_id", "mark", "panels", "rule_id"]
 _ROLES = {
     "application": "The application writes these items.",
     "copy": "These items are copies: a rule creates and deletes them.",
-    "derived": "These items exist only by rules: the first contribution creates one, the last takes it away.",
+    "derived": "Rules create these items with the first contribution, and delete them with the last.",
 }
 _EXPIRED = {
-    "keep": "What expires stays counted.",
-    "retract": "What expires is taken back.",
+    "keep": "Contributions of expired items stay.",
+    "retract": "Contributions of expired items are retracted.",
 }
 
 
@@ -30,7 +30,7 @@ def entity_id(name: str) -> str:
 
 
 def panels(graph: Graph) -> str:
-    """All panels; one of them is shown at a time."""
+    """Return all panels, one of which is shown at a time."""
     parts = [_overview(graph)]
     parts += [_section(rule_id(rule.name), "".join(_rule(graph, rule))) for rule in graph.rules.values()]
     parts += [_section(entity_id(entity.name), "".join(_entity(graph, entity))) for entity in graph.entities.values()]
@@ -49,29 +49,29 @@ def _overview(graph: Graph) -> str:
         for rule in graph.rules.values()
     )
     found = [*graph.findings, *(finding for rule in graph.rules.values() for finding in rule.findings)]
-    findings = f"<h3>Found by check</h3>{''.join(map(_finding, graph.findings))}" if graph.findings else ""
+    findings = f"<h3>Findings of check</h3>{''.join(map(_finding, graph.findings))}" if graph.findings else ""
     more = len(found) - len(graph.findings)
     if more:
-        findings += f'<p class="quiet">{more} more in the rules that are marked.</p>'
+        findings += f'<p class="quiet">{more} more in the marked rules.</p>'
     return (
         '<section class="detail" id="overview" aria-labelledby="overview-title">'
         '<h2 id="overview-title">Rules</h2>'
-        '<p class="quiet">Point at a rule to see its way; choose one for its keys, conditions and cost. '
-        "Arrow keys move between boxes, <kbd>/</kbd> searches, <kbd>Esc</kbd> comes back here.</p>"
+        '<p class="quiet">Point at a rule to see its lines; select it for its keys, conditions and cost. '
+        "Arrow keys move between boxes, <kbd>/</kbd> searches, <kbd>Esc</kbd> returns here.</p>"
         f'<ul class="rows">{rows}</ul>{findings}</section>'
     )
 
 
 def mark(findings: Sequence[Finding]) -> str:
-    """A mark for what was found, in the colour of the gravest."""
+    """Return a mark for findings, in the colour of the highest severity."""
     worst = next((s for s in ("error", "warning", "note") if any(f.severity == s for f in findings)), None)
     if worst is None:
         return ""
-    text = f"{len(findings)} found: {worst}" if len(findings) > 1 else worst
+    text = f"{len(findings)} findings: {worst}" if len(findings) > 1 else worst
     return f'<span class="mark s-{worst}" title="{text}"><span class="hidden">{text}</span></span>'
 
 
-# --- rules ---
+# Rules
 
 
 def _rule(graph: Graph, rule: Rule) -> Iterator[str]:
@@ -98,18 +98,18 @@ def _rule(graph: Graph, rule: Rule) -> Iterator[str]:
         yield f"<h3>Writes</h3>{_written((name, template(how)) for name, how in rule.writes)}"
     yield from _cost(rule)
     if rule.findings:
-        yield "<h3>Found by check</h3>" + "".join(map(_finding, rule.findings))
+        yield "<h3>Findings of check</h3>" + "".join(map(_finding, rule.findings))
 
 
 def _cases(rule: Rule) -> Iterator[str]:
-    """What an index rule sets, case by case."""
+    """Yield what an index rule sets in each case."""
     for number, (where, key) in enumerate(rule.cases):
         title = f"where {where}" if where else "otherwise" if number else ""
         yield f"<h3>{'Writes' if number == 0 else 'Or'} {escape(title)}</h3>{key_rows(key)}"
 
 
 def _written(rows: Iterable[tuple[str, str]]) -> str:
-    """A table of attributes and, in HTML, how they come about."""
+    """Return a table of attributes and, in HTML, their origins."""
     shown = "".join(
         f'<tr><th scope="row">{escape("all attributes" if name == "*" else name)}</th><td>{how}</td></tr>'
         for name, how in rows
@@ -134,11 +134,11 @@ def _cost(rule: Rule) -> Iterator[str]:
         links = ", ".join(
             f'<button class="link" data-go="{rule_id(name)}">{escape(name)}</button>' for name in rule.after
         )
-        yield f'<p class="quiet">Reads what comes of {links}.</p>'
+        yield f'<p class="quiet">Reads values of {links}.</p>'
 
 
 def _sentence(text: str) -> str:
-    """With a full stop; the first letter stays as it is where it may be the name of an attribute."""
+    """Return a text with a full stop. The first letter is unchanged, because it may begin the name of an attribute."""
     return text + "." if not text.endswith(".") else text
 
 
@@ -155,7 +155,7 @@ def _finding(finding: Finding) -> str:
     )
 
 
-# --- entities ---
+# Entities
 
 
 def _entity(graph: Graph, entity: Entity) -> Iterator[str]:
@@ -170,7 +170,7 @@ def _entity(graph: Graph, entity: Entity) -> Iterator[str]:
     if entity.match:
         facts.append(f"Recognised by: {entity.match}.")
     if entity.id:
-        facts.append(f"{{{entity.id}}} alone tells the item.")
+        facts.append(f"{{{entity.id}}} alone identifies the item.")
     if entity.expires:
         facts.append("Items are deleted by TTL.")
     if facts:

@@ -1,4 +1,4 @@
-"""How large cards and rules are. Texts are measured here, without a browser, by generous widths of their characters."""
+"""The sizes of cards and rules. Texts are measured without a browser, by upper estimates of character widths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHARACTERS = 24
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """An entity's card: its size, and the lines its keys are broken into: (attribute, lines) each."""
+    """An entity's card: its size, and its keys as (attribute, lines)."""
 
     width: float
     height: float
@@ -37,7 +37,7 @@ class Card:
 
 
 def card_of(graph: Graph, entity: Entity) -> Card:
-    """The card of an entity."""
+    """Return the card of an entity."""
     keys = tuple((attribute, _broken(template)) for attribute, template in entity.key)
     label = min(max(_fixed(attribute) for attribute, _ in keys), 120) + 12
     longest = max(_fixed(line) for _, lines in keys for line in lines)
@@ -57,7 +57,7 @@ def card_of(graph: Graph, entity: Entity) -> Card:
 
 
 def rule_size(rule: Rule) -> tuple[float, float]:
-    """Width and height of a rule that stands between two cards."""
+    """Return width and height of a rule between two cards."""
     width = max(_wide(rule.name, _RULE_NAME), _wide(rule.gist, _GIST)) + 60
     return min(max(width, _NARROWEST_RULE), _WIDEST_RULE), _RULE_HEIGHT
 
@@ -66,7 +66,7 @@ _THIN, _THICK = frozenset("fijlrtI.,:;'|!()[]{}-/ "), frozenset("mwMW@%—…")
 
 
 def _wide(text: str, size: float) -> float:
-    """About how wide a text is in one of the wider fonts that browsers choose."""
+    """Return the estimated width of a text in a wide font."""
     return sum(size * _share(character) for character in text)
 
 
@@ -81,7 +81,7 @@ def _fixed(text: str) -> float:
 
 
 def _broken(template: str) -> tuple[str, ...]:
-    """A key template in lines of at most so many characters, broken before variables and separators where possible."""
+    """Return a key template in lines, broken before variables and separators where possible."""
     pieces: list[str] = []
     for part in Template.parse(template).parts:
         text = str(part) if not isinstance(part, str) else part.replace("{", "{{").replace("}", "}}")
@@ -95,7 +95,7 @@ def _broken(template: str) -> tuple[str, ...]:
 
 
 def _separators_first(lines: Sequence[str]) -> list[str]:
-    """A separator at the end of a line goes to the next one: there it shows that the key goes on."""
+    """Move separators at the end of a line to the next one, where they show that the key continues."""
     found = list(lines)
     for index in range(len(found) - 1):
         tail = len(found[index]) - len(found[index].rstrip("#|:/-_"))
