@@ -42,10 +42,10 @@ class Copy(Model):
     )
     attributes: CopyForm = Field(
         default={},
-        description="What to copy: a list of attributes, a mapping from target attribute to source path, or `all`.",
+        description="The attributes to copy: a list, a mapping from target attribute to source path, or `all`.",
     )
     values: dict[AttributeName, ConstantForm] = Field(
-        default={}, description="Further attributes: text is a template, anything else a constant."
+        default={}, description="Further attributes: text is a template, any other value a constant."
     )
 
 
@@ -57,7 +57,7 @@ class Aggregate(Model):
         description=f"Attribute → measure: {', '.join(f'`{form}`' for form in SHORT_FORMS)}, `{{sum: total, where: {{…}}}}`."
     )
     shards: Annotated[int, Field(ge=1, le=100)] = Field(
-        default=1, description="Over how many ledger items the totals of one target are spread, 1 to 100."
+        default=1, description="The number of ledger items that hold the totals of one target, 1 to 100."
     )
 
 
@@ -66,11 +66,11 @@ class Top(Model):
 
     into: str = Field(description="The entity whose items receive the list.")
     as_: AttributeName = Field(description="The attribute that holds the list.")
-    by: PathText = Field(description="The path by whose value the source items are ordered.")
-    limit: Annotated[int, Field(ge=1, le=100)] = Field(description="How many items the list has at most, 1 to 100.")
-    order: Order = Field(default="desc", description="`desc`: the greatest first. `asc`: the least first.")
+    by: PathText = Field(description="The path of the value that orders the source items.")
+    limit: Annotated[int, Field(ge=1, le=100)] = Field(description="The greatest length of the list, 1 to 100.")
+    order: Order = Field(default="desc", description="`desc`: greatest first. `asc`: least first.")
     attributes: AttributesForm = Field(
-        description="What each element has: a list of attributes, or a mapping from name to source path."
+        description="The attributes of each element: a list, or a mapping from name to source path."
     )
 
 
@@ -78,10 +78,10 @@ class Latest(Model):
     """Attributes of the one source item with the greatest `by`, as plain attributes of the target item."""
 
     into: str = Field(description="The entity whose items receive the attributes.")
-    by: PathText = Field(description="The path by whose value the source items are ordered.")
+    by: PathText = Field(description="The path of the value that orders the source items.")
     order: Order = Field(default="desc", description="`desc`: the greatest. `asc`: the least.")
     attributes: AttributesForm = Field(
-        description="What to take: a list of attributes, or a mapping from target attribute to source path."
+        description="The attributes to set: a list, or a mapping from target attribute to source path."
     )
 
 
@@ -93,8 +93,8 @@ class Embed(Model):
         description="How a child references its parent: its attribute or key variable → a template over the parent."
     )
     attributes: AttributesForm = Field(
-        description="What to embed: a list of attributes, or a mapping from the child's attribute to the parent's path."
+        description="The attributes to embed: a list, or a mapping from the child's attribute to the parent's path."
     )
     on_delete: Literal["keep", "remove"] = Field(
-        default="keep", description="What becomes of the embedded attributes when the parent is deleted."
+        default="keep", description="Whether the embedded attributes stay when the parent is deleted."
     )

@@ -72,30 +72,32 @@ def _unknown(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistak
 
 def no_entity(name: str, entities: Collection[str], place: Location) -> Mistake:
     """A rule names an entity that there is not."""
-    hint = suggest(name, entities) or f": there are {', '.join(entities)}"
-    return Mistake(place, f'there is no entity "{name}"{hint}')
+    hint = suggest(name, entities) or f"; the entities are {', '.join(entities)}"
+    return Mistake(place, f'unknown entity "{name}"{hint}')
 
 
 def _constructs(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
     """Constructs that make no sense in a rule of this kind, or are missing."""
-    instead = {"index": "its target is the source item itself", "embed": "its `match` says which children"}
+    instead = {"index": "its target is the source item itself", "embed": "its `match` selects the children"}
     if rule.kind in instead:
         for name, given in (("each", rule.each), ("bind", rule.bind)):
             if given:
-                yield Mistake((*place, name), f"an {rule.kind} rule has no `{name}`: {instead[rule.kind]}", at_key=True)
+                yield Mistake(
+                    (*place, name), f"an {rule.kind} rule cannot have `{name}`: {instead[rule.kind]}", at_key=True
+                )
         if rule.expired is not None:
-            way_out = "; it has `on_delete`" if rule.kind == "embed" else ": the item is gone"
-            yield Mistake((*place, "expired"), f"means nothing for an {rule.kind} rule{way_out}", at_key=True)
+            instead_of = "use `on_delete`" if rule.kind == "embed" else "the item itself is deleted"
+            yield Mistake((*place, "expired"), f"an {rule.kind} rule cannot have `expired`: {instead_of}", at_key=True)
         return
     source = rules.entities.get(rule.from_)
     if source is not None and source.expires and rule.expired is None:
         choices = "`retract`" if rule.kind in ("top", "latest") else "`keep` or `retract`"
-        yield Mistake(place, f"needs `expired`: items of {rule.from_} expire, say {choices}", at_key=True)
+        yield Mistake(place, f"items of {rule.from_} expire: set `expired` to {choices}", at_key=True)
     if source is not None and not source.expires and rule.expired is not None:
-        message = f"items of {rule.from_} do not expire: say so there with `expires: true`, or leave this out"
+        message = f"items of {rule.from_} do not expire: add `expires: true` to the entity, or remove this"
         yield Mistake((*place, "expired"), message, at_key=True)
     if rule.expired == "keep" and rule.kind in ("top", "latest"):
-        yield Mistake((*place, "expired"), f"{rule.kind} cannot keep what has expired, only `retract`")
+        yield Mistake((*place, "expired"), f"{rule.kind} rules can only `retract` what has expired")
 
 
 def _target(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
@@ -123,17 +125,19 @@ def _target(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake
 def _copy(rule: Projection, variables: tuple[str, ...], place: Location) -> Iterator[Mistake]:
     assert rule.copy_ is not None
     if rule.into == rule.from_:
-        yield Mistake((*place, "copy", "into"), "a copy of an item cannot be of the entity it is taken from")
+        yield Mistake((*place, "copy", "into"), "the source and the target of a copy must be different entities")
     if not rule.copy_.model_fields_set & {"attributes", "values"}:
         yield Mistake((*place, "copy"), "copies nothing: add `attributes` or `values`", at_key=True)
     if isinstance(rule.copy_.attributes, list | dict):
         for name in rule.copy_.values:
             if name in rule.copy_.attributes:
-                yield Mistake((*place, "copy", "values", name), "stands under `attributes` as well", at_key=True)
+                yield Mistake((*place, "copy", "values", name), "is also listed in `attributes`", at_key=True)
     each = each_variable(rule)
     used = {inner.split(".")[0] for name in variables for inner in _bound(rule, name)}
     if each is not None and each not in used:
-        message = f"the key of {rule.into} does not tell {{{each}}}: all elements would share a copy; use it in `bind`"
+        message = (
+            f"the key of {rule.into} does not include {{{each}}}: all elements would share one copy; use it in `bind`"
+        )
         yield Mistake((*place, "each"), message, at_key=True)
 
 
@@ -149,14 +153,14 @@ def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> I
     for attribute, inner in written(rule).items():
         where = (*place, *inner)
         if attribute in key_names(table):
-            yield Mistake(where, f"{attribute} is part of the key, which no rule writes", at_key=True)
+            yield Mistake(where, f"{attribute} is a key attribute of the table: rules cannot write it", at_key=True)
         elif attribute.startswith(rules.guard_prefix):
-            message = f"names beginning with {rules.guard_prefix} are for guards: choose another name or `guard_prefix`"
+            message = (
+                f"names that begin with {rules.guard_prefix} are reserved for guards: change the name or `guard_prefix`"
+            )
             yield Mistake(where, message, at_key=True)
         elif attribute in fixed:
-            yield Mistake(
-                where, f"{attribute} is what makes an item {rule.into} (its `match`): no rule writes it", at_key=True
-            )
+            yield Mistake(where, f"{attribute} is in `match` of {rule.into}: rules cannot write it", at_key=True)
         elif attribute in types:
             yield from _typed(rules, rule, attribute, types[attribute], where)
 
@@ -171,7 +175,7 @@ def _extremes(rules: Rules, rule: Projection, place: Location) -> Iterator[Mista
             continue
         assert measure.expression is not None
         inner = () if isinstance(form, str) else (measure.function,)
-        message = f"the type of {measure.expression.text.strip()} is not known: write {declaration(measure)}"
+        message = f"the type of {measure.expression.text.strip()} is unknown: write {declaration(measure)}"
         yield Mistake((*place, "aggregate", "set", attribute, *inner), message)
 
 
@@ -196,10 +200,10 @@ def _typed(rules: Rules, rule: Projection, attribute: str, kind: str, where: Loc
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if isinstance(value, str) and kind != "S":
             yield Mistake(
-                where, f"{attribute} is a key of type {kind}, a template gives text: copy it with `attributes`"
+                where, f"{attribute} is a key of type {kind}, and a template makes text: copy it with `attributes`"
             )
         elif not isinstance(value, str) and not (kind == "N" and number):
-            yield Mistake(where, f"{attribute} is a key of type {kind}, this constant is not")
+            yield Mistake(where, f"{attribute} is a key of type {kind}, and this constant has another type")
 
 
 def _index(rule: Projection, table: Table, place: Location) -> Iterator[Mistake]:
@@ -210,7 +214,7 @@ def _index(rule: Projection, table: Table, place: Location) -> Iterator[Mistake]
             where = (*place, "index", *inner, attribute)
             if attribute not in types:
                 hint = suggest(attribute, indexed) or f": the keys of indexes are {', '.join(indexed) or 'none'}"
-                yield Mistake(where, f"is no key of a declared index{hint}", at_key=True)
+                yield Mistake(where, f"is not a key attribute of a declared index{hint}", at_key=True)
             elif types[attribute] != "S" and not Template.parse(text).single:
                 yield Mistake(where, typed(attribute, types[attribute]))
 
@@ -219,5 +223,5 @@ def _derived(rules: Rules) -> Iterator[Mistake]:
     created = {rule.into for rule in rules.projections.values() if rule.kind in ("copy", "aggregate", "top", "latest")}
     for name, entity in rules.entities.items():
         if entity.derived and name not in created:
-            message = "no rule creates these items: add a copy or an aggregate into it, or leave `derived` out"
+            message = "no rule creates these items: add a copy or an aggregate into this entity, or remove `derived`"
             yield Mistake(("entities", name, "derived"), message, at_key=True)

@@ -65,9 +65,9 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
     attribute = table["indexes"].get(index, {"partition": [["GSI1PK", "S"]]})["partition"][0][0]
     wanted = f"{rule['from'].upper()}{separator}{{{next(iter(rule['match']))}}}"
     raise LanguageError(
-        f"there is no way from a {rule['from']} to its {rule['into']} items: its key does not fix their partition key, and "
-        f"no index does. If the application writes such a key, say so on {rule['into']}: "
-        f'index_key: {{{attribute}: "{wanted}"}}; else add a rule that makes one: '
+        f"the rule cannot find the {rule['into']} items of a {rule['from']}: neither their partition key nor an index key "
+        f"follows from the key of the {rule['from']}. If the application writes such an index key, declare it on "
+        f'{rule["into"]}: index_key: {{{attribute}: "{wanted}"}}; otherwise add a rule that writes it: '
         f'{{from: {rule["into"]}, index: {{{attribute}: "{wanted}", …}}}}'
     )
 
@@ -99,9 +99,9 @@ def parent_patterns(document: Mapping[str, Any], name: str) -> dict[str, str | K
     missing = sorted(variables - found)
     if missing:
         raise LanguageError(
-            f"a {rule['into']} does not say which {rule['from']} it belongs to: nothing in `match` gives "
+            f"`match` does not identify the {rule['from']} of a {rule['into']}: it has no value for "
             f"{', '.join(f'{{{variable}}}' for variable in missing)} of the parent's key; "
-            f'add an attribute of the child that does, as {missing[0]}: "{{{missing[0]}}}"'
+            f'add the attribute of the child that holds it, as {missing[0]}: "{{{missing[0]}}}"'
         )
     return patterns
 

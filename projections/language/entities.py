@@ -58,7 +58,7 @@ def entity_mistakes(rules: Rules) -> Iterator[Mistake]:
         if table is None:
             yield Mistake(place, f"needs `table`: one of {', '.join(tables)}", at_key=True)
         elif table not in tables:
-            yield Mistake((*place, "table"), f'there is no table "{table}"{suggest(table, tables)}')
+            yield Mistake((*place, "table"), f'unknown table "{table}"{suggest(table, tables)}')
         else:
             found = list(_key_mistakes(entity, tables[table], table, place))
             yield from found
@@ -79,11 +79,11 @@ def _key_mistakes(entity: Entity, table: Table, name: str, place: Location) -> I
     place = (*place, "key")
     lacking = [attribute for attribute in expected if attribute not in entity.key]
     for attribute in lacking:
-        yield Mistake(place, f"lacks {attribute}: the key of table {name} is {', '.join(expected)}", at_key=True)
+        yield Mistake(place, f"{attribute} is missing: the key of table {name} is {', '.join(expected)}", at_key=True)
     for attribute, text in entity.key.items():
         if attribute not in expected:
             hint = suggest(attribute, lacking) or f": its key is {', '.join(expected)}"
-            yield Mistake((*place, attribute), f"is no key attribute of table {name}{hint}", at_key=True)
+            yield Mistake((*place, attribute), f"is not a key attribute of table {name}{hint}", at_key=True)
             continue
         found = syntax(partial(KeyPattern.parse, text, table.separator), (*place, attribute))
         yield from found
@@ -102,7 +102,11 @@ def _index_key_mistakes(entity: Entity, table: Table, name: str, place: Location
     for attribute, text in entity.index_key.items():
         if attribute not in types or attribute in key_names(table):
             hint = suggest(attribute, sorted(types.keys() - set(key_names(table))))
-            yield Mistake((*place, "index_key", attribute), f"is no key of an index of table {name}{hint}", at_key=True)
+            yield Mistake(
+                (*place, "index_key", attribute),
+                f"is not a key attribute of an index of table {name}{hint}",
+                at_key=True,
+            )
         elif types[attribute] != "S" and not Template.parse(text).single:
             yield Mistake((*place, "index_key", attribute), typed(attribute, types[attribute]))
 
@@ -128,8 +132,8 @@ def _overlap(rules: Rules, name: str, first: str, second: str) -> Iterator[Mista
     mine, other = listed_values(one.match), listed_values(two.match)
     if any(not mine[attribute] & other[attribute] for attribute in mine.keys() & other.keys()):
         return
-    way_out = "make the keys differ, or give both a `match` on one attribute with different values"
-    yield Mistake(("entities", second), f"an item with {key} would be {first} and {second}: {way_out}", at_key=True)
+    way_out = "use different keys, or give both a `match` on one attribute with different values"
+    yield Mistake(("entities", second), f"an item with {key} could be {first} or {second}: {way_out}", at_key=True)
 
 
 def listed_values(pattern: Mapping[str, Any] | None) -> dict[str, set[tuple[type, Any]]]:

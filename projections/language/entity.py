@@ -130,8 +130,8 @@ def resolver(item: Item, bound: Mapping[str, Value] | None = None) -> Resolve:
         kind, content = next(iter(value.items()))
         if kind not in ("S", "N") or (content != text and (kind != "N" or key_text("N", content) != text)):
             raise BadInput(
-                f'the key says {name} = "{text}", the attribute "{name}" says otherwise; '
-                f"make them agree or rename one of them"
+                f'{name} is "{text}" in the key, and the attribute "{name}" has another value; '
+                f"make them equal or rename one of them"
             )
         return value
 

@@ -183,7 +183,7 @@ def _parse(text: str, allow_text: bool) -> Expression:
     if any(factor.as_text for factor in factors):
         place = text.index("text")
         if not alone:
-            raise LanguageError("text(path) stands alone: there is no arithmetic with text", place)
+            raise LanguageError("text(path) cannot be part of a calculation", place)
         if not allow_text:
             raise LanguageError("text(path) is for min and max; for numbers stored as text write number(path)", place)
     return Expression(text, tuple(factors), constant, alone and factors[0] == Factor(factors[0].path))
@@ -218,7 +218,9 @@ def _path(text: str, position: int) -> tuple[str, int]:
     if not found:
         raise _misplaced(text, position)
     if "-" in found[0]:
-        message = f"there is no subtraction; an attribute with a dash in its name is written in quotes, '{found[0]}'"
+        message = (
+            f"subtraction is not supported; if the name of an attribute has a dash, write it in quotes, '{found[0]}'"
+        )
         raise LanguageError(message, position + found[0].index("-"))
     return found[0], found.end()
 
@@ -226,13 +228,13 @@ def _path(text: str, position: int) -> tuple[str, int]:
 def _misplaced(text: str, position: int) -> LanguageError:
     found = text[position : position + 1]
     if found and found in "+-/%^":
-        return LanguageError(f"there is no {found} here, only products: keep one measure for each term", position)
+        return LanguageError(f"{found} is not supported, only products: use one measure for each term", position)
     before = PATH.fullmatch(text[:position].split("*")[-1].strip())
     if found == "(" and before:
         hint = suggest(before[0], ["number", "text"])
-        message = f'there is no function "{before[0]}" in an expression{hint}, only number(path) and text(path)'
+        message = f'unknown function "{before[0]}" in an expression{hint}; it can use number(path) and text(path)'
         return LanguageError(message, position)
-    place = f"{found!r} cannot stand here" if found else "something is missing at the end"
+    place = f"unexpected {found!r}" if found else "the expression is incomplete"
     return LanguageError(f"{place}; an expression is path, -path, path * path or number(path)", position)
 
 
@@ -279,7 +281,7 @@ _FORMS = f"{', '.join(SHORT_FORMS)}, or {{sum: e, where: {{…}}}}"
 
 
 def _unknown(function: object) -> str:
-    return f'there is no function "{function}"{suggest(str(function), FUNCTIONS)}; a measure is {_FORMS}'
+    return f'unknown function "{function}"{suggest(str(function), FUNCTIONS)}; a measure is {_FORMS}'
 
 
 def _short(text: str, errors: list[LanguageError]) -> _Found | None:
@@ -296,7 +298,7 @@ def _short(text: str, errors: list[LanguageError]) -> _Found | None:
         message = "count takes no expression: write count, or {count: {where: …}} to count some"
         errors.append(LanguageError(message, call.start(2)))
     elif inner is None:
-        errors.append(LanguageError(f"{function} of what? write {function}(attribute)", call.end(1)))
+        errors.append(LanguageError(f"{function} needs an attribute: write {function}(attribute)", call.end(1)))
     else:
         return function, _expression(function, inner, (), call.start(2), errors), None
     return None
@@ -361,7 +363,7 @@ def _counted(argument: Mapping[Any, Any], errors: list[LanguageError]) -> Iterat
     if "where" in argument:
         yield argument["where"], ("count", "where")
     elif not argument:
-        errors.append(LanguageError("this counts under no condition: write count", None, ("count",)))
+        errors.append(LanguageError("the condition is missing: to count all items, write count", None, ("count",)))
 
 
 def _where(document: Any, path: tuple[str, ...], errors: list[LanguageError]) -> Pattern | None:

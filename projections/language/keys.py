@@ -124,7 +124,9 @@ def check_key(name: str, kind: str, text: str, most: int) -> str:
                 f"magnitudes from 1E-130 to 9.99E+125)"
             ) from None
     if not text:
-        raise BadInput(f'key attribute "{name}" would be empty, which DynamoDB refuses; guard the rule with a "where"')
+        raise BadInput(
+            f'key attribute "{name}" would be empty, which DynamoDB rejects; exclude such items with a `where`'
+        )
     if len(text) * 4 > most and (size := len(text.encode())) > most:
         raise BadInput(
             f'key attribute "{name}" would have {size} bytes, the limit is {most}; shorten it with truncate(n)'

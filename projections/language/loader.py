@@ -142,7 +142,7 @@ def _filled(data: Any, path: Location) -> tuple[Any, list[Mistake]]:
     mistakes: list[Mistake] = []
     for name, value in data.items():
         if value is None and name in optional:
-            mistakes.append(Mistake((*path, name), "is empty: say what, or leave it out", at_key=True))
+            mistakes.append(Mistake((*path, name), "is empty: give it a value, or remove it", at_key=True))
         else:
             filled[name], inner = _filled(value, (*path, name))
             mistakes += inner

@@ -64,7 +64,7 @@ class Table(Model):
         default=None, description="The attribute by which DynamoDB expires items, if any."
     )
     separator: Annotated[str, StringConstraints(pattern=SEPARATOR)] = Field(
-        default="#", description="What separates the parts of a key; a variable never matches it."
+        default="#", description="The character between the parts of a key; a variable never matches it."
     )
 
 
@@ -72,43 +72,47 @@ class Entity(Model):
     """A kind of item: how it is recognised, and the variables in its key."""
 
     table: str | None = Field(
-        default=None, description="The table its items are in; needed where there is more than one."
+        default=None, description="The table that holds its items; required if there are several tables."
     )
     key: Annotated[dict[AttributeName, TemplateText], Field(min_length=1, max_length=2)] = Field(
         description="A template for each key attribute of the table: literal text and `{variable}`."
     )
     match: PatternForm | None = Field(
         default=None,
-        description="A pattern its items fit, where the key does not tell. "
-        "Scalars in it are written on items that rules create.",
+        description="A pattern that its items match, if the key does not identify them. Rules write its single "
+        "values to items that they create.",
     )
     id: str | None = Field(
         default=None,
-        description="The key variable that identifies the item alone: never used under another key, now or later.",
+        description="The key variable that identifies an item alone: no other item of the entity ever has its value.",
     )
     derived: bool = Field(
         default=False,
-        description="Items exist only by projections: created by the first contribution, deleted with the last.",
+        description="Only rules write the items: they create an item with the first contribution and delete it with "
+        "the last.",
     )
     expires: bool = Field(
         default=False,
-        description="Items are deleted by TTL; each rule then says with `expired` what that means for it.",
+        description="DynamoDB deletes the items by TTL. Rules that read them need `expired`.",
     )
     index_key: dict[AttributeName, TemplateText] = Field(
         default={},
-        description="Index key attributes that the application itself writes, by which an embed can find items.",
+        description="Index key attributes that the application writes, with their templates. An embed rule can find "
+        "items through them.",
     )
 
 
 class Projection(Model):
     """One rule: a source entity, and exactly one of `copy`, `aggregate`, `top`, `latest`, `index`, `embed`."""
 
-    from_: str = Field(description="The entity whose items are the source.")
+    from_: str = Field(description="The entity whose items the rule reads.")
     where: PatternForm | None = Field(
-        default=None, description="A pattern: the rule applies to the source items that fit it (event pattern syntax)."
+        default=None, description="A pattern (EventBridge syntax): the rule applies to the source items that match it."
     )
     bind: dict[str, TemplateText] = Field(
-        default={}, description="Variables of the target's key that the source does not name: variable → template."
+        default={},
+        description="Variables of the target's key that the source does not have under the same name: variable → "
+        "template.",
     )
     each: EachForm | None = Field(
         default=None,
@@ -116,19 +120,22 @@ class Projection(Model):
         '`{variable: {ancestors: path, separator: "/"}}`.',
     )
     expired: Literal["keep", "retract"] | None = Field(
-        default=None, description="What a deletion by TTL means; required where the source entity says `expires: true`."
+        default=None,
+        description="Whether the contribution of an item that TTL deleted stays; required if the source entity has "
+        "`expires: true`.",
     )
     mode: Literal["live", "shadow"] = Field(
-        default="live", description="`shadow` keeps the books but publishes nothing, for comparing with what is there."
+        default="live",
+        description="`shadow`: maintain the ledger but write nothing to the tables, so that `verify` can compare.",
     )
     copy_: Copy | None = Field(default=None, description="A denormalized copy under another key.")
     aggregate: Aggregate | None = Field(default=None, description="Counters, sums and extremes.")
     top: Top | None = Field(default=None, description="The first few source items as a list.")
-    latest: Latest | None = Field(default=None, description="Attributes of the greatest source item.")
+    latest: Latest | None = Field(default=None, description="Attributes of the source item that is first by an order.")
     index: CaseForm | None = Field(
         default=None,
         description="Keys of sparse indexes on the source item itself: one mapping, or a list of cases, each with "
-        "`where`; the first that fits applies.",
+        "`where`; the first that matches applies.",
     )
     embed: Embed | None = Field(default=None, description="Attributes of a parent kept in every child.")
 
@@ -136,10 +143,10 @@ class Projection(Model):
     def _one_kind(self) -> Projection:
         given = [kind for kind in KINDS if getattr(self, "copy_" if kind == "copy" else kind) is not None]
         if not given:
-            raise PydanticCustomError("rule", "says what to read, not what to do: add one of " + ", ".join(KINDS))
+            raise PydanticCustomError("rule", "does nothing: add one of " + ", ".join(KINDS))
         if len(given) > 1:
             raise PydanticCustomError(
-                "rule", f"does {' and '.join(given)}: one rule does one thing, make it {len(given)} rules"
+                "rule", f"does {' and '.join(given)}, and a rule can have only one of them: write {len(given)} rules"
             )
         return self
 
@@ -162,16 +169,17 @@ class Projection(Model):
 class Rules(Model):
     """Projections for DynamoDB: tables, the entities in them, and the rules that derive data from data."""
 
-    table: Table | None = Field(default=None, description="The table, where there is one.")
-    tables: dict[Name, Table] = Field(default={}, description="Tables by name, where there are several.")
+    table: Table | None = Field(default=None, description="The table, if there is only one.")
+    tables: dict[Name, Table] = Field(default={}, description="Tables by name, if there are several.")
     guard_prefix: Annotated[str, StringConstraints(max_length=16, pattern=PREFIX)] = Field(
         default="~",
-        description="Begins the names of guards, which rules leave on items they write; itself with a sign.",
+        description="The beginning of the names of guards, the attributes that rules write beside derived values. "
+        "Its first character is a sign.",
     )
     entities: Annotated[dict[Name, Entity], Field(min_length=1)] = Field(description="Kinds of items, by name.")
     projections: dict[Name, Projection] = Field(default={}, description="The rules, by name.")
     retired: dict[Name, Literal["keep", "remove"]] = Field(
-        default={}, description="Rules that are gone, and whether what they wrote stays."
+        default={}, description="Rules that were removed: whether the values that they wrote stay."
     )
 
     @model_validator(mode="after")
@@ -179,7 +187,7 @@ class Rules(Model):
         if self.table is None and not self.tables:
             raise PydanticCustomError("rule", "no table: add `table: {key: [PK, SK]}`")
         if self.table is not None and self.tables:
-            raise PydanticCustomError("rule", "both `table` and `tables`: move the one into the others")
+            raise PydanticCustomError("rule", "has both `table` and `tables`: move the table into `tables`")
         return self
 
     @property

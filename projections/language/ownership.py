@@ -56,10 +56,14 @@ def ownership_mistakes(rules: Rules) -> Iterator[Mistake]:
         for attribute, inner in written(rule).items():
             owner = owners.setdefault((rule.into, attribute), f"rule {name}")
             if owner != f"rule {name}":
-                message = f"{rule.into}.{attribute} is written by {owner} already: an attribute has one writer"
+                message = (
+                    f"{rule.into}.{attribute} is already written by {owner}: an attribute can have only one writer"
+                )
                 yield Mistake((*place, *inner), message, at_key=True)
         if rule.copy_ is not None and copies.setdefault(rule.into, name) != name:
-            message = f"{rule.into} is created by rule {copies[rule.into]} already: an entity has one copy rule"
+            message = (
+                f"{rule.into} is already created by rule {copies[rule.into]}: an entity can have only one copy rule"
+            )
             yield Mistake((*place, "copy", "into"), message)
 
 
@@ -78,9 +82,7 @@ def cycle_mistakes(rules: Rules) -> Iterator[Mistake]:
         reported.update(names)
         way = " → ".join([_shown(start), *(f"{_shown(node)} (rule {rule})" for node, rule in steps)])
         first = next(name for name in rules.projections if name in names)
-        yield Mistake(
-            ("projections", first), f"depends on what it writes, which would never settle: {way}", at_key=True
-        )
+        yield Mistake(("projections", first), f"circular dependency: {way}", at_key=True)
 
 
 def _way_back(edges: dict[Node, dict[Node, str]], start: Node) -> list[tuple[Node, str]]:

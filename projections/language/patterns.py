@@ -305,8 +305,8 @@ def _conditions(document: Any, prefix: str, at: _At, errors: list[LanguageError]
         elif key == "$or":
             yield from _or(value, prefix, place, errors)
         elif key.startswith("$"):
-            hint = suggest(key, ["$or"]) or "; attributes side by side must all fit, and $or lists alternatives"
-            errors.append(LanguageError(f'there is no operator "{key}"{hint}', None, place))
+            hint = suggest(key, ["$or"]) or "; attributes in one mapping must all match, and $or lists alternatives"
+            errors.append(LanguageError(f'unknown operator "{key}"{hint}', None, place))
         else:
             for condition in _attribute(prefix + key, value, place, errors):
                 if isinstance(condition, Test) and condition.name in seen:
@@ -324,7 +324,9 @@ def _or(value: Any, prefix: str, at: _At, errors: list[LanguageError]) -> Iterat
     branches = []
     for position, branch in enumerate(value):
         if branch == {}:
-            errors.append(LanguageError("an empty pattern fits always, and so would this $or", None, (*at, position)))
+            errors.append(
+                LanguageError("an empty pattern always matches, and so would this $or", None, (*at, position))
+            )
         branches.append(tuple(_conditions(branch, prefix, (*at, position), errors)))
     yield Either(tuple(branches))
 
@@ -334,13 +336,11 @@ def _attribute(name: str, value: Any, at: _At, errors: list[LanguageError]) -> I
         for key in value:
             if key in _OPERATORS:
                 # EventBridge would silently look for an attribute of that name.
-                message = (
-                    f"operators stand in a list: [{{{key}: …}}]; an attribute of that name is written {name}.{key}"
-                )
+                message = f"write operators in a list: [{{{key}: …}}]; if it is an attribute, write {name}.{key}"
                 errors.append(LanguageError(message, None, (*at, key)))
                 return
         if not value:
-            errors.append(LanguageError("this asks for nothing; leave it out, or write [{exists: true}]", None, at))
+            errors.append(LanguageError("this has no condition; remove it, or write [{exists: true}]", None, at))
         yield from _conditions(value, name + ".", at, errors)
         return
     if not isinstance(value, list):
@@ -348,7 +348,7 @@ def _attribute(name: str, value: Any, at: _At, errors: list[LanguageError]) -> I
         yield Test(name, () if found is None else (found,))
         return
     if not value:
-        errors.append(LanguageError("an empty list never fits; list at least one alternative", None, at))
+        errors.append(LanguageError("an empty list never matches; list at least one alternative", None, at))
     found_all = [_alternative(each, (*at, position), errors) for position, each in enumerate(value)]
     yield Test(name, tuple(one for one in found_all if one is not None))
 
@@ -358,11 +358,11 @@ def _alternative(value: Any, at: _At, errors: list[LanguageError]) -> Alternativ
         if not isinstance(value, Mapping):
             return Equals(_scalar(value, "an alternative is a text, number, boolean, null or {operator: …}"))
         if len(value) != 1:
-            raise LanguageError("an alternative has one operator; list further alternatives beside it")
+            raise LanguageError("an alternative has one operator; write other operators as further alternatives")
         [(name, argument)] = value.items()
         if name not in _OPERATORS:
             known = ", ".join(_OPERATORS)
-            raise LanguageError(f'there is no operator "{name}"{suggest(str(name), _OPERATORS)}; there are {known}')
+            raise LanguageError(f'unknown operator "{name}"{suggest(str(name), _OPERATORS)}; the operators are {known}')
         return _operator(name, argument)
     except LanguageError as error:
         errors.append(error.within(*at))

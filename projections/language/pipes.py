@@ -49,18 +49,20 @@ def chain(calls: Sequence[tuple[str, Sequence[str], int]]) -> tuple[Pipe, ...]:
         except LanguageError as error:
             raise LanguageError(error.message, offset) from None
         if pipes and pipes[-1].gives == "time" and pipe.takes == "text":
-            raise LanguageError(f"{pipes[-1]} gives a time, which {pipe} cannot take: put date(…) between them", offset)
+            raise LanguageError(
+                f"{pipes[-1]} returns a time, which {pipe} cannot use: put date(…) between them", offset
+            )
         pipes.append(pipe)
     if pipes and pipes[-1].gives == "time":
         raise LanguageError(
-            f"{pipes[-1]} gives a time: say how to write it, as in {pipes[-1]}|date(%Y-%m-%d)", calls[-1][2]
+            f"{pipes[-1]} returns a time: add its format, as in {pipes[-1]}|date(%Y-%m-%d)", calls[-1][2]
         )
     return tuple(pipes)
 
 
 def _pipe(name: str, arguments: Sequence[str]) -> Pipe:
     if name not in PIPES:
-        raise LanguageError(f'there is no pipe "{name}"{suggest(name, PIPES)}; there are {", ".join(PIPES)}')
+        raise LanguageError(f'unknown pipe "{name}"{suggest(name, PIPES)}; the pipes are {", ".join(PIPES)}')
     form, fewest, most, takes, gives, make = PIPES[name]
     if not fewest <= len(arguments) <= most:
         raise LanguageError(f"{name} is written {form}")
@@ -207,7 +209,7 @@ def _formatter(pattern: str) -> tuple[str, Callable[[datetime], Any]]:
             readers.append(read)
         else:
             codes = " ".join(f"%{known}" for known in _CODES)
-            raise LanguageError(f"date does not know %{code}; it knows {codes} %%")
+            raise LanguageError(f"date does not support %{code}; it supports {codes} %%")
     if not readers:
         raise LanguageError(f"date needs a format with at least one code, as in date(%Y-%m-%d), not {pattern!r}")
     if len(readers) == 1:
@@ -225,7 +227,7 @@ def _zone(name: str) -> tzinfo:
     except (KeyError, ValueError, OSError):
         known = available_timezones()
         absent = "" if known else "; this machine has no time zones, install the package tzdata"
-        message = f'there is no time zone "{name}"{suggest(name, known)}, write an IANA name like Europe/Berlin{absent}'
+        message = f'unknown time zone "{name}"{suggest(name, known)}, use an IANA name such as Europe/Berlin{absent}'
         raise LanguageError(message) from None
 
 

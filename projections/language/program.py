@@ -269,11 +269,11 @@ def _beyond_an_entry(contributions: Contributions) -> Iterator[tuple[str, str]]:
         if size <= left:
             left -= size
             continue
-        before = f", of which rules before it in the file leave {left:,}" if left < ENTRY_BYTES else ""
+        before = f", of which earlier rules in the file leave {left:,}" if left < ENTRY_BYTES else ""
         yield (
             name,
             f"contributions to {len(targets):,} targets take {size:,} bytes; the limit of one item is "
-            f"{ENTRY_BYTES:,}{before}: divide the item into several, or exclude some of its elements with a `where`",
+            f"{ENTRY_BYTES:,} bytes{before}: divide the item into several, or exclude some of its elements with a `where`",
         )
 
 

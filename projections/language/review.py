@@ -99,9 +99,9 @@ def _accepted(text: str, file: str, found: Iterable[Finding]) -> Iterator[Findin
     for line, column, code in dict.fromkeys(place for places in comments.values() for place in places):
         if (line, code) not in used:
             if code in CODES:
-                reason, instead = f"there is no finding {code} here", "remove the comment"
+                reason, instead = f"there is no {code} finding here", "remove the comment"
             else:
-                reason = f'there is no finding "{code}"{suggest(code, CODES)}'
+                reason = f'unknown finding "{code}"{suggest(code, CODES)}'
                 instead = "correct the code, which docs/findings.md explains, or remove the comment"
             yield Finding("note", UNUSED_IGNORE.code, file, line, column, "(comment)", None, reason, instead)
 

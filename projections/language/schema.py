@@ -17,7 +17,7 @@ _COMPARISON = {"enum": ["=", "<", "<=", ">", ">="]}
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
 _OPERATORS: dict[str, JsonSchemaValue] = {
-    "exists": {"type": "boolean", "description": "Whether the attribute is there at all."},
+    "exists": {"type": "boolean", "description": "Whether the attribute exists."},
     "prefix": {
         "description": "The text begins with this.",
         "anyOf": [{"type": "string"}, {"$ref": "#/$defs/IgnoreCase"}],
@@ -26,9 +26,9 @@ _OPERATORS: dict[str, JsonSchemaValue] = {
         "description": "The text ends with this.",
         "anyOf": [{"type": "string"}, {"$ref": "#/$defs/IgnoreCase"}],
     },
-    "equals-ignore-case": {"type": "string", "description": "The same text, upper and lower case alike."},
+    "equals-ignore-case": {"type": "string", "description": "The same text in any case."},
     "anything-but": {
-        "description": "Any value but these; or text without one of these prefixes or suffixes.",
+        "description": "Any value except these, or text without these prefixes or suffixes.",
         "anyOf": [
             _SCALAR,
             {"type": "array", "items": _SCALAR, "minItems": 1},
@@ -70,11 +70,11 @@ _ALTERNATIVES = {
 
 _PATTERN = {
     "type": "object",
-    "description": "What an item must fit: attribute → alternatives, all attributes at once (event pattern syntax).",
+    "description": "Attribute → alternatives (EventBridge syntax). An item must match all attributes.",
     "properties": {
         "$or": {
             "type": "array",
-            "description": "Patterns of which at least one must fit.",
+            "description": "Patterns of which at least one must match.",
             "items": {"$ref": "#/$defs/Pattern"},
             "minItems": 1,
         }
@@ -89,7 +89,7 @@ def _long_form(function: str) -> JsonSchemaValue:
     """`{sum: total, where: {…}}`; a count has no expression, so its pattern may stand inside."""
     where: JsonSchemaValue = {
         "$ref": "#/$defs/Pattern",
-        "description": "Only source items that fit this pattern count here.",
+        "description": "Only source items that match this pattern contribute to this measure.",
     }
     if function == "count":
         inside = {
@@ -98,7 +98,7 @@ def _long_form(function: str) -> JsonSchemaValue:
             "required": ["where"],
             "additionalProperties": False,
         }
-        count = {"description": "How many source items fit.", "anyOf": [inside, {"const": True}]}
+        count = {"description": "The number of source items.", "anyOf": [inside, {"const": True}]}
         properties: JsonSchemaValue = {"count": count, "where": where}
     else:
         words = {"sum": "The sum", "avg": "The average", "min": "The least", "max": "The greatest"}

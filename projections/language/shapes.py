@@ -63,7 +63,7 @@ def check_template(value: Any, path: Location = ()) -> list[Mistake]:
     if not isinstance(value, str):
         return [Mistake(path, f"expected a template, found {shown(value)} (text needs quotes here)")]
     if not value:
-        return [Mistake(path, "an empty template makes nothing")]
+        return [Mistake(path, "the template is empty")]
     return syntax(lambda: Template.parse(value), path)
 
 
@@ -96,7 +96,7 @@ def _named(value: Any, path: Location, most: int) -> list[Mistake]:
     """Mistakes in `[PK, SK]` or `{PK: S, SK: N}`."""
     if isinstance(value, list):
         names = [problem for index, name in enumerate(value) for problem in _name(name, (*path, index))]
-        twice = [Mistake((*path, i), f"{n} stands here twice") for i, n in enumerate(value) if n in value[:i]]
+        twice = [Mistake((*path, i), f"{n} is listed twice") for i, n in enumerate(value) if n in value[:i]]
         found = names or twice
     elif isinstance(value, dict):
         found = [problem for name in value for problem in _name(name, (*path, name), at_key=True)]
@@ -164,10 +164,10 @@ def check_attribute_list(value: Any, path: Location = ()) -> list[Mistake]:
         place = (*path, index)
         problems = check_path(name, place)
         if not problems and name in value[:index]:
-            problems = [Mistake(place, f"{name} stands here twice")]
+            problems = [Mistake(place, f"{name} is listed twice")]
         if not problems and "." in name:
             last = name.rpartition(".")[2]
-            problems = [Mistake(place, f"say which attribute it becomes, with a mapping: {{{last}: {name}}}")]
+            problems = [Mistake(place, f"set the name of the target attribute with a mapping: {{{last}: {name}}}")]
         found += problems
     return found
 
@@ -190,7 +190,7 @@ def check_each(value: Any) -> list[Mistake]:
     found = (
         []
         if PATH.fullmatch(variable) and "." not in variable
-        else [Mistake((variable,), "not a variable's name", at_key=True)]
+        else [Mistake((variable,), "not a valid name of a variable", at_key=True)]
     )
     if not isinstance(path, dict):
         return found + check_path(path, (variable,))
@@ -211,7 +211,7 @@ def check_case_list(value: Any) -> list[Mistake]:
     found = [problem for index, case in enumerate(value) for problem in _case(case, (index,), where=True)]
     for index, case in enumerate(value[:-1]):
         if isinstance(case, dict) and "where" not in case:
-            found.append(Mistake((index,), "without `where` it always fits: the cases after it are never reached"))
+            found.append(Mistake((index,), "without `where` it always matches: the cases after it never apply"))
     return found
 
 
@@ -223,9 +223,7 @@ def _case(value: Any, path: Location, where: bool) -> list[Mistake]:
     if "where" in value and where:
         found += check_pattern(value["where"], (*path, "where"))
     elif "where" in value:
-        found.append(
-            Mistake((*path, "where"), "one mapping has no `where` of its own: write it beside `index`", at_key=True)
-        )
+        found.append(Mistake((*path, "where"), "a single case has no `where`: write it beside `index`", at_key=True))
     return found if keys else [*found, Mistake(path, "sets no index key")]
 
 

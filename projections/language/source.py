@@ -134,13 +134,11 @@ class _Reading:
         self.source._values[path] = node
         self.count += 1
         if self.count > _MOST_NODES:
-            raise UnreadableError(
-                "too large: more than 50 000 values, aliases counted as often as they are used", *_start(node)
-            )
+            raise UnreadableError("too large: more than 50,000 values, counting each use of an alias", *_start(node))
         if len(path) > _DEEPEST:
             raise UnreadableError("nested too deeply", *_start(node))
         if any(node is outer for outer in self.open):
-            raise UnreadableError("an alias refers to something that contains it", *_start(node))
+            raise UnreadableError("an alias refers to a value that contains it", *_start(node))
         self.open.append(node)
         if isinstance(node, MappingNode):
             data: Any = self._mapping(node, path)
@@ -164,7 +162,7 @@ class _Reading:
             if name in data:
                 if not merged:
                     first = self.source._keys[inner]
-                    self._report_at(key, inner, f"stands here twice, first on line {_start(first)[0]}")
+                    self._report_at(key, inner, f"is defined twice, first on line {_start(first)[0]}")
                 continue
             self.source._keys[inner] = key
             data[name] = self.value(value, inner)
@@ -180,7 +178,7 @@ class _Reading:
                 yield key, value, False
         for value in merges:
             if not isinstance(value, MappingNode) or any(value is outer for outer in self.open):
-                self._report(path, "`<<` merges mappings only")
+                self._report(path, "`<<` can only merge mappings")
                 continue
             self.open.append(value)
             yield from ((key, inner, True) for key, inner, _ in self._entries(value, path))
@@ -189,7 +187,7 @@ class _Reading:
     def _scalar(self, node: Node, path: Location) -> Any:
         text = _text(str(node.value))
         if any("\ud800" <= character <= "\udfff" for character in text):
-            self._report(path, "half of a surrogate pair is no text")
+            self._report(path, "unpaired surrogate")
             return text.encode("utf-8", "replace").decode()
         kind = str(node.tag).removeprefix(_TAG)
         try:
@@ -206,7 +204,7 @@ class _Reading:
                 return Decimal(text.replace("_", "")) if self.exact else number
         except (KeyError, ValueError):
             self._report(
-                path, f"{text[:40]} is no number that DynamoDB can hold" if kind != "bool" else "not a boolean"
+                path, f"{text[:40]} is not a number that DynamoDB can store" if kind != "bool" else "not a boolean"
             )
         return text
 

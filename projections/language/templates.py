@@ -168,7 +168,7 @@ def _normal(template: str, name: str, value: Value) -> str:
     try:
         return number_text(Decimal(value["N"]))
     except InvalidOperation:
-        raise BadInput(f'template "{template}": {name} is {shown(value)}, which is no number') from None
+        raise BadInput(f'template "{template}": {name} is {shown(value)}, which is not a number') from None
 
 
 # Reading the text of a template
@@ -188,7 +188,7 @@ def _parts(text: str) -> Iterator[str | Field]:
         if found[0] in ("{{", "}}"):
             literal += found[0][0]
         elif found[0] == "}":
-            raise LanguageError("this } closes nothing; a brace as text is written twice, }}", found.start())
+            raise LanguageError("unmatched }; for a brace in the text write }}", found.start())
         else:
             if literal:
                 yield literal
@@ -210,7 +210,7 @@ def _field(text: str, start: int) -> tuple[Field, int]:
     position = _skip(text, start)
     found = PATH.match(text, position)
     if not found:
-        raise LanguageError("a variable's name is needed after {; a brace as text is written twice, {{", position)
+        raise LanguageError("a name of a variable must follow {; for a brace in the text write {{", position)
     name, position = found[0], found.end()
     star = text.startswith("*", position)
     position = _skip(text, position + star)
@@ -223,7 +223,7 @@ def _field(text: str, start: int) -> tuple[Field, int]:
         if "}" not in text[position:]:
             raise LanguageError(f"the variable {{{name} is not closed: write {{{name}}}", start - 1)
         raise LanguageError(
-            f"{text[position]!r} cannot stand here; a variable is {{name}}, {{name*}} or {{name|pipe|pipe(argument)}}; "
+            f"unexpected {text[position]!r}; a variable is {{name}}, {{name*}} or {{name|pipe|pipe(argument)}}; "
             "a name is made of letters, digits and _ - : ~ $ @, with dots between the steps of a path",
             position,
         )
@@ -234,7 +234,7 @@ def _call(text: str, start: int) -> tuple[tuple[str, list[str], int], int]:
     """A pipe's name, arguments and offset, and where the text goes on after it."""
     found = _PIPE_NAME.match(text, start)
     if not found:
-        raise LanguageError("a pipe's name is needed after |", start)
+        raise LanguageError("a name of a pipe must follow |", start)
     position = found.end()
     arguments: list[str] = []
     if text.startswith("(", position):
@@ -284,15 +284,17 @@ class KeyPattern:
         if len(separator) != 1:
             raise LanguageError(f"a separator is one character, not {separator!r}")
         if not text:
-            raise LanguageError("a key is never empty")
+            raise LanguageError("a key cannot be empty")
         template = Template.parse(text)
         for name in template.names:
             if sum(field.name == name for field in template.fields) > 1:
-                raise LanguageError(f"{{{name}}} stands twice in this key; each variable may stand once")
+                raise LanguageError(f"{{{name}}} is used twice in this key; use each variable once")
         for field in template.fields:
             if field.pipes:
-                message = f"{field}: an entity's key takes no pipes, because it is also read; write {{{field.name}}}"
-                raise LanguageError(f"{message} and the pipe where the key is made, in bind")
+                message = (
+                    f"{field}: the key of an entity cannot have pipes, because its variables are also read from keys"
+                )
+                raise LanguageError(f"{message}; write {{{field.name}}}, and the pipe into `bind` of the rule")
             if "." in field.name:
                 raise LanguageError(f"{field}: a variable of a key is a plain name, without dots")
         pattern = cls(template, separator)
@@ -386,7 +388,7 @@ class KeyPattern:
                 raise BadInput(f'key "{self.text}": {name} is empty; at least one character is needed')
             if not star and self.separator in value:
                 raise BadInput(
-                    f'key "{self.text}": {name} is {shown({"S": value})}, which holds the separator '
+                    f'key "{self.text}": {name} is {shown({"S": value})}, which contains the separator '
                     f"{self.separator!r}; write {{{name}*}} if it may"
                 )
             values.append(value)

@@ -32,4 +32,4 @@ def unsupported(rules: Rules) -> list[Mistake]:
 
 
 def _message(what: str) -> str:
-    return f"this version does not execute {what} yet; remove the rule or set it aside"
+    return f"this version does not support {what} yet: remove the rule"

@@ -182,7 +182,7 @@ def wire(constant: Any) -> dict[str, Any]:
             return {"L": [_inner(element, position) for position, element in enumerate(constant)]}
         case Set():
             return _wire_set(constant)
-    raise LanguageError(f"{type(constant).__name__} has no form in DynamoDB; write text, a number or a boolean")
+    raise LanguageError(f"{type(constant).__name__} cannot be stored in DynamoDB; write text, a number or a boolean")
 
 
 def _name(name: object) -> str:
@@ -206,7 +206,7 @@ def _constant_number(number: int | float | Decimal) -> Decimal:
     except decimal.DecimalException:
         pass
     raise LanguageError(
-        f"{str(number)[:60]} is no number for DynamoDB: at most 38 significant digits, between 1E-130 and 9.99E+125"
+        f"{str(number)[:60]} does not fit a DynamoDB number: at most 38 significant digits, between 1E-130 and 9.99E+125"
     )
 
 

@@ -46,32 +46,32 @@ def test_the_base_of_these_tests_has_no_mistakes() -> None:
 RULES = {
     "an unknown source": (
         "from: Pots, copy: {into: Meta, attributes: [a]}",
-        'r.from: there is no entity "Pots" (did you mean "Post"?)',
+        'r.from: unknown entity "Pots" (did you mean "Post"?)',
     ),
     "an unknown target": (
         "from: Post, copy: {into: Zzz, attributes: [a]}",
-        'r.copy.into: there is no entity "Zzz": there are Post, Meta, Like, Session, Tag, Event',
+        'r.copy.into: unknown entity "Zzz"; the entities are Post, Meta, Like, Session, Tag, Event',
     ),
     "a copy of an item onto its own kind": (
         "from: Post, copy: {into: Post, attributes: [a]}",
-        "r.copy.into: a copy of an item cannot be of the entity it is taken from",
+        "r.copy.into: the source and the target of a copy must be different entities",
     ),
     "a copy of nothing": ("from: Post, copy: {into: Meta}", "r.copy: copies nothing: add `attributes` or `values`"),
     "an attribute copied and computed": (
         "from: Post, copy: {into: Meta, attributes: [a], values: {a: b}}",
-        "r.copy.values.a: stands under `attributes` as well",
+        "r.copy.values.a: is also listed in `attributes`",
     ),
     "a key attribute as target": (
         "from: Post, copy: {into: Meta, attributes: {SK: title}}",
-        "r.copy.attributes.SK: SK is part of the key, which no rule writes",
+        "r.copy.attributes.SK: SK is a key attribute of the table: rules cannot write it",
     ),
     "a guard as target": (
         "from: Like, aggregate: {into: Meta, set: {~n: count}}",
-        "r.aggregate.set.~n: names beginning with ~ are for guards: choose another name or `guard_prefix`",
+        "r.aggregate.set.~n: names that begin with ~ are reserved for guards: change the name or `guard_prefix`",
     ),
     "what recognises the target": (
         "from: Post, copy: {into: Meta, attributes: [type]}",
-        "r.copy.attributes[0]: type is what makes an item Meta (its `match`): no rule writes it",
+        "r.copy.attributes[0]: type is in `match` of Meta: rules cannot write it",
     ),
     "a bound variable that the key lacks": (
         "from: Like, bind: {psot: '{x}'}, aggregate: {into: Meta, set: {n: count}}",
@@ -79,43 +79,43 @@ RULES = {
     ),
     "copies per element that all have one key": (
         "from: Post, each: {tag: tags}, copy: {into: Meta, attributes: [a]}",
-        "r.each: the key of Meta does not tell {tag}: all elements would share a copy; use it in `bind`",
+        "r.each: the key of Meta does not include {tag}: all elements would share one copy; use it in `bind`",
     ),
     "an index with `each`": (
         "from: Meta, each: {tag: tags}, index: {GSI1PK: a}",
-        "r.each: an index rule has no `each`: its target is the source item itself",
+        "r.each: an index rule cannot have `each`: its target is the source item itself",
     ),
     "an index with `bind`": (
         "from: Meta, bind: {post: '{x}'}, index: {GSI1PK: a}",
-        "r.bind: an index rule has no `bind`: its target is the source item itself",
+        "r.bind: an index rule cannot have `bind`: its target is the source item itself",
     ),
     "an embed with `bind`": (
         "from: Post, bind: {post: '{x}'}, embed: {into: Like, match: {post: '{post}'}, attributes: [title]}",
-        "r.bind: an embed rule has no `bind`: its `match` says which children",
+        "r.bind: an embed rule cannot have `bind`: its `match` selects the children",
     ),
     "an embed with `expired`": (
         "from: Session, expired: keep, embed: {into: Like, match: {post: '{post}'}, attributes: [title]}",
-        "r.expired: means nothing for an embed rule; it has `on_delete`",
+        "r.expired: an embed rule cannot have `expired`: use `on_delete`",
     ),
     "an expiring source without `expired`": (
         "from: Session, aggregate: {into: Meta, set: {n: count}}",
-        "r: needs `expired`: items of Session expire, say `keep` or `retract`",
+        "r: items of Session expire: set `expired` to `keep` or `retract`",
     ),
     "`expired` where nothing expires": (
         "from: Like, expired: keep, aggregate: {into: Meta, set: {n: count}}",
-        "r.expired: items of Like do not expire: say so there with `expires: true`, or leave this out",
+        "r.expired: items of Like do not expire: add `expires: true` to the entity, or remove this",
     ),
     "a list that keeps what expired": (
         "from: Session, expired: keep, top: {into: Meta, as: l, by: at, limit: 1, attributes: [a]}",
-        "r.expired: top cannot keep what has expired, only `retract`",
+        "r.expired: top rules can only `retract` what has expired",
     ),
     "an index key that is not declared": (
         "from: Meta, index: {GSI1KPK: a}",
-        'r.index.GSI1KPK: is no key of a declared index (did you mean "GSI1PK"?)',
+        'r.index.GSI1KPK: is not a key attribute of a declared index (did you mean "GSI1PK"?)',
     ),
     "an index rule on a primary key": (
         "from: Meta, index: [{PK: a}]",
-        "r.index[0].PK: PK is part of the key, which no rule writes",
+        "r.index[0].PK: PK is a key attribute of the table: rules cannot write it",
     ),
     "text in a numeric index key": (
         "from: Meta, index: {score: 'N{n}'}",
@@ -123,11 +123,11 @@ RULES = {
     ),
     "a template's text copied to a numeric index key": (
         "from: Post, copy: {into: Meta, values: {score: '{n}'}}",
-        "r.copy.values.score: score is a key of type N, a template gives text: copy it with `attributes`",
+        "r.copy.values.score: score is a key of type N, and a template makes text: copy it with `attributes`",
     ),
     "a constant of the wrong type for an index key": (
         "from: Post, copy: {into: Meta, values: {board: 1}}",
-        "r.copy.values.board: board is a key of type S, this constant is not",
+        "r.copy.values.board: board is a key of type S, and this constant has another type",
     ),
     "a count in an index key of text": (
         "from: Like, aggregate: {into: Meta, set: {board: count}}",
@@ -139,12 +139,12 @@ RULES = {
     ),
     "the application's index key": (
         "from: Like, index: {GSI1PK: '{user}'}",
-        "r.index.GSI1PK: Like.GSI1PK is written by the application (`index_key` of Like) already: "
-        "an attribute has one writer",
+        "r.index.GSI1PK: Like.GSI1PK is already written by the application (`index_key` of Like): "
+        "an attribute can have only one writer",
     ),
     "another rule's attribute": (
         "from: Like, aggregate: {into: Tag, set: {posts: count}}",
-        "r.aggregate.set.posts: Tag.posts is written by rule tags already: an attribute has one writer",
+        "r.aggregate.set.posts: Tag.posts is already written by rule tags: an attribute can have only one writer",
     ),
 }
 
@@ -156,11 +156,11 @@ def test_a_mistake_in_a_rule_is_named_with_its_way_out(text: str, expected: str)
 
 ENTITIES = {
     "no table": ("X: {key: {PK: X, SK: X}}", "X: needs `table`: one of main, numbers"),
-    "an unknown table": ("X: {table: mian, key: {PK: X}}", 'X.table: there is no table "mian" (did you mean "main"?)'),
-    "a key attribute less": ("X: {table: main, key: {PK: X}}", "X.key: lacks SK: the key of table main is PK, SK"),
+    "an unknown table": ("X: {table: mian, key: {PK: X}}", 'X.table: unknown table "mian" (did you mean "main"?)'),
+    "a key attribute less": ("X: {table: main, key: {PK: X}}", "X.key: SK is missing: the key of table main is PK, SK"),
     "a key attribute more": (
         "X: {table: numbers, key: {id: 'x#{x}', att: '{y}'}}",
-        'X.key.att: is no key attribute of table numbers (did you mean "at"?)',
+        'X.key.att: is not a key attribute of table numbers (did you mean "at"?)',
     ),
     "text as a number": (
         "X: {table: numbers, key: {id: 'x#{x}', at: 'n{y}'}}",
@@ -173,7 +173,7 @@ ENTITIES = {
     ),
     "an index key that is none": (
         "X: {table: main, key: {PK: X, SK: X}, index_key: {GSIPK: X}}",
-        'X.index_key.GSIPK: is no key of an index of table main (did you mean "GSI1PK"?)',
+        'X.index_key.GSIPK: is not a key attribute of an index of table main (did you mean "GSI1PK"?)',
     ),
     "an index key that is no number": (
         "X: {table: main, key: {PK: X, SK: X}, index_key: {score: 'x{x}'}}",
@@ -181,12 +181,12 @@ ENTITIES = {
     ),
     "items of two kinds": (
         "X: {table: main, key: {PK: 'POST#{p}', SK: '{any*}'}}",
-        'X: an item with PK "POST#a", SK "META" would be Meta and X: make the keys differ, '
+        'X: an item with PK "POST#a", SK "META" could be Meta or X: use different keys, '
         "or give both a `match` on one attribute with different values",
     ),
     "derived by nobody": (
         "X: {table: main, key: {PK: X, SK: X}, derived: true}",
-        "X.derived: no rule creates these items: add a copy or an aggregate into it, or leave `derived` out",
+        "X.derived: no rule creates these items: add a copy or an aggregate into this entity, or remove `derived`",
     ),
 }
 
@@ -228,7 +228,7 @@ def test_an_attribute_has_one_type_in_all_indexes() -> None:
 def test_an_entity_has_one_copy_rule() -> None:
     first = "  c: {from: Post, copy: {into: Meta, attributes: [a]}}\n"
     assert problems(first + "  d: {from: Like, copy: {into: Meta, values: {b: 1}}}\n") == [
-        "projections.d.copy.into: Meta is created by rule c already: an entity has one copy rule"
+        "projections.d.copy.into: Meta is already created by rule c: an entity can have only one copy rule"
     ]
 
 
@@ -268,8 +268,8 @@ CYCLES = {
 @pytest.mark.parametrize(("rules", "expected"), CYCLES.values(), ids=CYCLES)
 def test_attributes_that_depend_on_themselves_are_refused_with_the_way_round(rules: str, expected: str) -> None:
     (problem,) = problems(rules)
-    assert "depends on what it writes, which would never settle: " in problem
-    shown = problem.partition("settle: ")[2]
+    assert "circular dependency: " in problem
+    shown = problem.partition("dependency: ")[2]
     steps = expected.split(" → ")
     nodes = {step.split(" (rule")[0] for step in steps}
     assert {step.split(" (rule")[0] for step in shown.split(" → ")} == nodes, shown
@@ -325,7 +325,7 @@ def test_a_rule_that_reads_what_it_writes_is_refused_whichever_of_its_measures_d
     """Bad input for one measure takes the whole rule away, so each of its attributes depends on all it reads."""
     found = problems("  r: {from: Post, aggregate: {into: Post, set: {a: min(number(t)), b: sum(a)}}}\n")
     assert len(found) == 1
-    assert "would never settle" in found[0]
+    assert "circular dependency" in found[0]
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_min_and_max_of_an_unknown_type_are_refused(measure: str) -> None:
         _extreme(measure)
     (problem,) = error.value.problems
     assert problem.message == (
-        f"the type of {read} is not known: write max(number({read})) to compare numbers, "
+        f"the type of {read} is unknown: write max(number({read})) to compare numbers, "
         f"or max(text({read})) to compare text"
     )
 

@@ -228,7 +228,7 @@ def test_mistakes_are_findings_of_severity_error() -> None:
     result = reviewed(BASE + "  r: {from: Posts, copy: {into: Meta, attributes: [a]}}\n", "f")
     assert result.rules is None
     assert [str(one) for one in result.findings] == [
-        f'f:{FIRST}:13: projections.r.from: error [mistake]: there is no entity "Posts" (did you mean "Post"?)'
+        f'f:{FIRST}:13: projections.r.from: error [mistake]: unknown entity "Posts" (did you mean "Post"?)'
     ]
     assert (result.findings[0].rule, result.worst()) == ("r", "error")
 
@@ -290,7 +290,7 @@ def test_an_error_cannot_be_accepted() -> None:
 def test_a_comment_that_accepts_nothing_says_so() -> None:
     (one,) = reviewed(BASE + "  # check: ignore hot-partitions\n").findings
     assert str(one) == (
-        f'<rules>:{FIRST}:3: (comment): note [unused-ignore]: there is no finding "hot-partitions" '
+        f'<rules>:{FIRST}:3: (comment): note [unused-ignore]: unknown finding "hot-partitions" '
         '(did you mean "hot-partition"?) → correct the code, which docs/findings.md explains, or remove the comment'
     )
 

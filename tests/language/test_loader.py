@@ -56,7 +56,7 @@ def test_what_is_not_executed_yet_is_refused_by_name() -> None:
             "entities: {A: {key: {PK: 'A#{a}'}, expires: true}, B: {key: {PK: 'B#{a}'}}}\n"
             "projections: {copies: {from: A, expired: keep, copy: {into: B, attributes: [x]}}}\n"
         )
-    assert 'this version does not execute "expired: keep" of a copy yet' in str(raised.value)
+    assert 'this version does not support "expired: keep" of a copy yet' in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,11 @@ def test_what_is_not_executed_yet_is_refused_by_name() -> None:
             "1:5: (top): not YAML: while parsing a flow node, expected the node content, but found '<stream end>'",
         ),
         ("a: \x00", "1:4: (top): not YAML: "),
-        ("a: &x [*x]", "1:4: (top): an alias refers to something that contains it"),
+        ("a: &x [*x]", "1:4: (top): an alias refers to a value that contains it"),
         ("[" * 3000, "1:1: (top): nested too deeply"),
         ("entities: {A: {key: {PK: A#{a}, SK: A}}}", 'templates need quotes: "USER#{userId}"'),
-        (HEAD + "projections:\n", "4:1: projections: is empty: say what, or leave it out"),
-        (HEAD + "table: {key: [PK]}\n", "4:1: table: stands here twice, first on line 1"),
+        (HEAD + "projections:\n", "4:1: projections: is empty: give it a value, or remove it"),
+        (HEAD + "table: {key: [PK]}\n", "4:1: table: is defined twice, first on line 1"),
         (HEAD + "? [a]\n: 1\n", "1:1: (top): a name must be plain text, not a list or a mapping"),
         (
             HEAD + "guard_prefix: p\n",
@@ -81,7 +81,7 @@ def test_what_is_not_executed_yet_is_refused_by_name() -> None:
         ),
         (
             HEAD + "projections: {r: {from: A, index: {GSI1PK: ''}}}",
-            "4:44: projections.r.index.GSI1PK: an empty template",
+            "4:44: projections.r.index.GSI1PK: the template is empty",
         ),
         (HEAD.replace("key:", "separator: '##', key:"), "table.separator: expected one character, no brace"),
         (HEAD + "guard_prefix: 1\n", "4:15: guard_prefix: expected text, found 1 (put quotes around it)"),
@@ -147,7 +147,7 @@ def test_files_that_cannot_be_read_are_problems_too(tmp_path: Path, write: bytes
 
 def test_columns_point_into_values() -> None:
     text = HEAD + '  B: {key: {PK: "B#{b|pda(3)}", SK: B}}\n'
-    assert problems(text)[0].startswith("4:23: entities.B.key.PK: there is no pipe")
+    assert problems(text)[0].startswith("4:23: entities.B.key.PK: unknown pipe")
 
 
 @given(st.text())

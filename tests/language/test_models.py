@@ -63,7 +63,7 @@ def test_a_semantic_mistake_in_python_is_found_by_check() -> None:
         entities=ENTITIES,
         projections={"likes": Projection(from_="Like", copy_=Copy(into="Pots", attributes=["a"]))},
     )
-    with pytest.raises(RulesError, match=r'<python>:1:1: projections\.likes\.copy\.into: there is no entity "Pots"'):
+    with pytest.raises(RulesError, match=r'<python>:1:1: projections\.likes\.copy\.into: unknown entity "Pots"'):
         loader.check(rules)
 
 

@@ -113,7 +113,7 @@ def test_a_key_is_not_rendered_from_values_that_could_not_be_read_back() -> None
     assert pattern.render({"userId": "1"}) == "USER#1"
     with pytest.raises(BadInput, match="userId is empty"):
         pattern.render({"userId": ""})
-    with pytest.raises(BadInput, match="holds the separator '#'"):
+    with pytest.raises(BadInput, match="contains the separator '#'"):
         pattern.render({"userId": "1#2"})
     assert KeyPattern.parse("DIR#{path*}").render({"path": "1#2"}) == "DIR#1#2"
 

@@ -168,7 +168,7 @@ def test_a_session_as_people_have_it(dynamodb_local_url: str, rules: Path) -> No
 
         rules.write_text(RULES.replace("from: Like", "from: Likes"))
         running.until(
-            'there is no entity "Likes" (did you mean "Like"?)', "The old rules stay active: rules.yaml has mistakes"
+            'unknown entity "Likes" (did you mean "Like"?)', "The old rules stay active: rules.yaml has mistakes"
         )
         table.put("USER#c", "LIKE#POST#1")
         wait_for(lambda: table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 2}, lambda: running.text)

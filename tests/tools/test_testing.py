@@ -235,7 +235,7 @@ def test_broken_rules_are_told_without_a_traceback(run: Run, pytester: pytest.Py
     (pytester.path / "rules.yaml").write_text(RULES.replace("from: Like", "from: Likes"))
     result = run(test_rules="def test(projections): pass", a_cases="{cases: [{about: x}]}")
     result.assert_outcomes(failed=1, errors=1)
-    assert told(result).count('rules.yaml:12:17: projections.likes.from: there is no entity "Likes"') == 2
+    assert told(result).count('rules.yaml:12:17: projections.likes.from: unknown entity "Likes"') == 2
     assert "exception" not in told(result)
 
 
@@ -312,7 +312,7 @@ def test_wrong_use_is_told(scenario: Scenario) -> None:
     for wrong, message in (
         (lambda: scenario.put({"PK": "x"}), r"put: the key is PK \(text\) and SK \(text\), this has PK \"x\", no SK"),
         (lambda: scenario.put({"PK": "x", "SK": 1}), r"put: the key is .* this has PK \"x\", SK 1"),
-        (lambda: scenario.put({"PK": "x", "SK": "y", "a": object()}), "put: a: object has no form in DynamoDB"),
+        (lambda: scenario.put({"PK": "x", "SK": "y", "a": object()}), "put: a: object cannot be stored in DynamoDB"),
         (lambda: scenario.delete(["x"]), "delete: the key is .* this has 1 parts"),
         (lambda: scenario.expire(["x", "y"]), "expire x · y: there is no such item"),
         (
