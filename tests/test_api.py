@@ -279,7 +279,7 @@ def test_redrive_refreshes_items_and_names_the_messages_that_are_left(scenario: 
 
 
 def test_an_invalid_key_and_an_unknown_rule_are_wrong_usage(scenario: Scenario) -> None:
-    with pytest.raises(projections.UsageError, match="is no key"):
+    with pytest.raises(projections.UsageError, match="is not a key"):
         projections.explain_item(scenario.store, scenario.rules, "POST")
     with pytest.raises(projections.UsageError, match="nothing"):
         projections.verify(scenario.store, scenario.rules, only=["nothing"])
