@@ -7,8 +7,8 @@ reads the source that the guard names. `engine.copier` does both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from projections.engine.guards import Guard, Guards, needs_healing
 from projections.engine.records import Record
@@ -22,8 +22,7 @@ from projections.language.rules import CopyRule
 __all__ = ["CopyHeal", "CopyWrite", "copies_of", "freed_by", "heals_of", "writes_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class CopyWrite:
+class CopyWrite(NamedTuple):
     """The copies of a source by its newest image, and the other targets that its records named.
 
     `known` has the copies that the source had before any of these records. As a rule they exist.
@@ -39,8 +38,7 @@ class CopyWrite:
     known: frozenset[ItemKey] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class CopyHeal:
+class CopyHeal(NamedTuple):
     """A copy to compare with the sources that its guard names or named."""
 
     rule: CopyRule
@@ -52,16 +50,16 @@ class CopyHeal:
     """Whether an item of another kind was removed: then the source that waits for the key is read, too."""
 
 
-@dataclass(slots=True)
 class _Seen:
     """The records of one source item in a batch, under one rule."""
 
-    first: str
-    version: str = ""
-    newest: Item | None = None
-    known: set[ItemKey] | None = None
-    targets: set[ItemKey] = field(default_factory=set)
-    images: list[Image] = field(default_factory=list)
+    def __init__(self, first: str, known: Iterable[ItemKey]) -> None:
+        self.first = first
+        self.known = frozenset(known)
+        self.version = ""
+        self.newest: Item | None = None
+        self.targets: set[ItemKey] = set()
+        self.images: list[Image] = []
 
 
 def copies_of(rule: CopyRule, item: Item | None, problems: dict[str, str] | None = None) -> dict[ItemKey, Image]:
@@ -102,10 +100,10 @@ def writes_of(
                 reject(record, name, problems[name], known.get(name))
             if before == after and before.keys() == after.keys():
                 continue
-            about = seen.setdefault((name, record.key), _Seen(record.sequence))
+            about = seen.get((name, record.key))
+            if about is None:
+                about = seen[name, record.key] = _Seen(record.sequence, before)
             about.version, about.newest = record.version, new
-            if about.known is None:
-                about.known = set(before)
             about.targets |= before.keys() | after.keys()
             about.images += [item.image for item in (old, new) if item is not None]
     writes = []
@@ -114,8 +112,9 @@ def writes_of(
         copies = copies_of(copier, about.newest)
         others = frozenset(about.targets - copies.keys())
         owned = copier.owned(*about.images)
-        had = frozenset(about.known or ())
-        writes.append(CopyWrite(copier, encode_key(key), about.version, copies, others, owned, about.first, had))
+        writes.append(
+            CopyWrite(copier, encode_key(key), about.version, copies, others, owned, about.first, about.known)
+        )
     return writes
 
 

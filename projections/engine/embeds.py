@@ -21,10 +21,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.counters import Counters
@@ -75,8 +74,7 @@ _AT_ONCE = 25
 _MOST_TRIES = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Push:
+class Push(NamedTuple):
     """A page of a push: the rule, the parent's encoded key, the version that began it, and where the page begins.
 
     `again` marks the second pass through an index, which may not have shown all children the first time. `last` is the
@@ -92,7 +90,7 @@ class Push:
 
     def text(self) -> str:
         """Return the page as JSON, for the queue. The fence is raised by then, so `last` is left out."""
-        return json.dumps(asdict(replace(self, last="")), separators=(",", ":"), ensure_ascii=False)
+        return json.dumps(self._replace(last="")._asdict(), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
     def read(cls, text: str) -> Push:
@@ -126,8 +124,7 @@ def last_offer(offer: Offer) -> str:
     return json.dumps(offer, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(NamedTuple):
     """The newest version of a parent that a push began with; and the offer of then, if the rule keeps last values."""
 
     version: str = ""
@@ -287,7 +284,7 @@ class Embedder:
             raise transient
         if page.after is None:
             return None, hopeless
-        return replace(push, after=page.after), hopeless
+        return push._replace(after=page.after), hopeless
 
     def _updates(
         self, rule: EmbedRule, key: ItemKey, fence: str, offer: Offer, children: Iterable[Item], *, keeps: bool
@@ -329,7 +326,7 @@ class Embedder:
             return more, False
         rule = self._program.embeds.get(push.rule)
         if rule is not None and rule.children.index is not None and not push.again:
-            return replace(push, after=None, again=True), True
+            return push._replace(after=None, again=True), True
         return None
 
     def _recognised(self, rule: EmbedRule, items: Sequence[Any]) -> list[Item]:
@@ -361,7 +358,7 @@ class Embedder:
         key = decode_key(parent)
         image = self._store.get(key)
         item = self._program.recognise(key, image) if image is not None else None
-        return replace(push, last=last_offer(_offer(rule, item))) if _is_parent(rule, item) else push
+        return push._replace(last=last_offer(_offer(rule, item))) if _is_parent(rule, item) else push
 
     def refresh(self, children: Sequence[Item], deadline: Deadline) -> list[tuple[EmbedRule, ItemKey, str]]:
         """Bring children, which were read just now, to their parents; with few requests for many children.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
+from typing import NamedTuple
 
 from projections.engine.delta import GENERATION, SETTLED, WIDE, generation_of
 from projections.engine.ledger_items import (
@@ -38,6 +38,8 @@ __all__ = [
     "successor",
     "summed",
 ]
+
+_NONE_DAMAGED: Mapping[str, Value] = {}
 
 EXTREMES = ("least", "greatest")
 
@@ -105,8 +107,7 @@ class Generations:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """A group as read: its totals, and the version of the guard that publishes it."""
 
     generation: int
@@ -118,7 +119,7 @@ class Group:
     """The part of the totals that entries account for, `n` among them; the rest has settled."""
     rebuilding: bool = False
     """Whether not all contributions are counted yet: nothing is published."""
-    damaged: Mapping[str, Value] = field(default_factory=dict)
+    damaged: Mapping[str, Value] = _NONE_DAMAGED
     """Slots, or `version`, with a value that is not a number. They are not in the totals, and nothing is published."""
 
     @property

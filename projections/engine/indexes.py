@@ -6,7 +6,7 @@ that they read. If one of them has changed, a newer record is on its way, and le
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projections.engine.application import ApplicationItems
 from projections.engine.guards import as_read
@@ -20,8 +20,7 @@ from projections.language.values import differing
 __all__ = ["IndexWrite", "index_attributes", "index_write", "write_index"]
 
 
-@dataclass(frozen=True, slots=True)
-class IndexWrite:
+class IndexWrite(NamedTuple):
     """Attributes to set (or, with None, to remove) on an item, and the values they were derived from."""
 
     key: ItemKey

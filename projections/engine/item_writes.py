@@ -6,7 +6,6 @@ Each is one conditional write that is right whatever the others do, so they need
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 
 from projections.engine.aggregation import slices
@@ -151,5 +150,5 @@ def _distinct(heals: Iterable[CopyHeal]) -> list[CopyHeal]:
     for heal in heals:
         known = found.setdefault(heal.target, heal)
         newest = {source: max(at, known.sources.get(source, "")) for source, at in heal.sources.items()}
-        found[heal.target] = replace(known, sources={**known.sources, **newest}, freed=known.freed or heal.freed)
+        found[heal.target] = known._replace(sources={**known.sources, **newest}, freed=known.freed or heal.freed)
     return list(found.values())

@@ -17,7 +17,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -174,7 +173,7 @@ class Refresher:
                 if found is not None and images[key] not in known[key]:
                     # a value without a guard may be the application's by now
                     values = {name: [one for one in each if one[0] is not None] for name, each in found.values.items()}
-                    found = replace(found, values=values)
+                    found = found._replace(values=values)
                 if found is not None and self._failures.attempt(
                     encode_key(key), deadline, partial(self._releaser.release, found)
                 ):

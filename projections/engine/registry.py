@@ -26,7 +26,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 from projections.engine.leases import close_leases
@@ -107,8 +107,7 @@ class Replaced(Misconfigured):
     """Other rules have been activated meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(NamedTuple):
     """A rule in the registry: its fingerprint and its state."""
 
     fingerprint: str

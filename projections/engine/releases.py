@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from projections.engine.application import ApplicationItems
 from projections.engine.store import Image, ItemKey, Store, Value
@@ -32,12 +31,13 @@ __all__ = ["Release", "Releaser"]
 
 _MOST_TRIES = 20
 
+_NOTHING: Image = {}
+
 Published: TypeAlias = Mapping[str, Sequence[tuple[str | None, Value]]]
 """By attribute, values that rules published, each with the guard of its rule; index rules have no guard."""
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(NamedTuple):
     """An item that has left an entity, and the attributes that the rules of the entity set on it."""
 
     key: ItemKey
@@ -48,7 +48,7 @@ class Release:
     sequence: str = ""
     copied: tuple[CopyRule, str] | None = None
     """The copy of all attributes that adopted the item, and its source, which has the values that were copied."""
-    after: Image = field(default_factory=dict)
+    after: Image = _NOTHING
     """The item as it left."""
     whole: bool = False
     """Whether to remove nothing unless the item shows such a value in each of these attributes, and no other value."""

@@ -508,7 +508,7 @@ def copy_is_not_compared_with_its_earlier_source() -> Iterator[None]:
     original = copier.Copier._sources
 
     def sources(self: copier.Copier, heal: Any, waiting: Any, guard: Any) -> set[str]:
-        return original(self, replace(heal, sources={}), waiting, guard)
+        return original(self, heal._replace(sources={}), waiting, guard)
 
     with patch.object(copier.Copier, "_sources", sources):
         yield
