@@ -125,7 +125,7 @@ def test_a_new_name_reaches_every_comment_page_by_page(stack: Outputs, sam: Sam)
     assert done["failures"] == 0
 
 
-def test_the_audit_finds_what_is_not_as_the_ledger_says(stack: Outputs, sam: Sam) -> None:
+def test_audit_finds_drift(stack: Outputs, sam: Sam) -> None:
     """Of a sum that was damaged in the ledger, where no stream tells of it, the second run is certain; it is a metric."""
     assert schedules(sam.endpoint)["shipped"] == "ENABLED"
     put, dynamodb = writer(stack, sam.endpoint), client(sam.endpoint, "dynamodb")
@@ -191,7 +191,7 @@ def test_counters_kept_by_hand_stay_until_the_backfill_has_counted(sam: Sam, bui
     assert (post["likeCount"], post["title"]) == ({"N": "4"}, {"S": "Mine"})
 
 
-def test_a_stack_that_redacts_logs_hashes_and_says_what_is_wrong_without_values(sam: Sam, built: Path) -> None:
+def test_stack_that_redacts_logs_hashes_and_reasons_without_values(sam: Sam, built: Path) -> None:
     """The texts that may stay are read from the package's bytecode."""
     sam.deploy("redacted", BatchingWindowSeconds="0", AuditSchedule="off", Redact="all")
     found = outputs("redacted", sam.endpoint)

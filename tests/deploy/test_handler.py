@@ -91,7 +91,7 @@ def test_garbage_is_collected_again_once_the_function_is_wired(said: Lines) -> N
     assert said[-2] == {"collecting": True}
 
 
-def test_the_worker_tells_of_a_message_that_is_no_task(tmp_path: Path) -> None:
+def test_worker_reports_an_invalid_message(tmp_path: Path) -> None:
     """It fails until it ends among the dead letters; its body is not logged."""
     event = {"Records": [{"messageId": "m1", "eventSource": "aws:sqs", "body": '{"name": "secret"}'}]}
     said = lines_of("worker", event, tmp_path)
@@ -134,7 +134,7 @@ def throttling_dynamodb() -> Iterator[str]:
         server.server_close()
 
 
-def test_a_batch_that_is_retried_for_throttling_says_which_limit_of_which_table(tmp_path: Path) -> None:
+def test_throttled_batch_reports_limit_and_table(tmp_path: Path) -> None:
     like = {"PK": {"S": "USER#a"}, "SK": {"S": "LIKE#POST#p"}}
     arn = "arn:aws:dynamodb:us-east-1:123456789012:table/app/stream/2026-01-01T00:00:00.000"
     change = {"Keys": like, "NewImage": like, "SequenceNumber": "1" * 21}

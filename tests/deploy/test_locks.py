@@ -81,7 +81,7 @@ def test_locks_that_are_combined_pin_the_same_versions() -> None:
 
 
 @pytest.mark.deep
-def test_the_locks_are_what_make_lock_writes(tmp_path: Path, uv: Path) -> None:
+def test_locks_are_the_output_of_make_lock(tmp_path: Path, uv: Path) -> None:
     """With the versions kept: a newer release is no failure, a change of pyproject.toml without `make lock` is."""
     copies = {path.relative_to(ROOT): path.read_text() for path in LOCKS.values()}
     for name, text in copies.items():
@@ -159,7 +159,7 @@ def test_a_package_whose_bytes_differ_from_the_lock_is_refused(tmp_path: Path) -
     assert "DO NOT MATCH THE HASHES" in done.stderr
 
 
-def test_the_sbom_lists_exactly_what_is_locked() -> None:
+def test_sbom_lists_exactly_the_locked_packages() -> None:
     bom = json.loads(BOM.read_text())
     always = pins(LOCKS["functions"])
     locked = {name: pin for group in ("functions", "boto3", "tracing") for name, pin in pins(LOCKS[group]).items()}

@@ -149,7 +149,7 @@ def test_a_task_stays_invisible_for_six_times_the_workers_timeout() -> None:
     assert kept > queue["MessageRetentionPeriod"]
 
 
-def test_what_failed_among_the_tasks_is_told_and_few_workers_run_at_once() -> None:
+def test_failed_tasks_have_an_alarm_and_few_workers_run_at_once() -> None:
     tasks = resources()["WorkerFunction"]["Properties"]["Events"]["Tasks"]["Properties"]
     assert tasks["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert 1 <= tasks["BatchSize"] <= 10

@@ -104,7 +104,7 @@ def test_check_as_json(run: Run) -> None:
     assert [finding["code"] for finding in json.loads(out)["findings"]] == ["expiry-undecided", "hot-partition"]
 
 
-def test_check_prints_findings_beneath_their_rules_with_the_way_out(run: Run) -> None:
+def test_check_prints_findings_with_corrections_below_their_rules(run: Run) -> None:
     code, out, _ = run("check", "tests/simulation/rules/chains.yaml")
     assert code == 1
     rule = out[out.index("\nlisted  ") : out.index("\ncards  ")]
@@ -117,7 +117,7 @@ def test_check_prints_findings_beneath_their_rules_with_the_way_out(run: Run) ->
     assert out.endswith("! tests/simulation/rules/chains.yaml: 6 rules, no mistakes, 2 warnings, 2 notes.\n")
 
 
-def test_check_says_which_variables_of_a_key_come_from_attributes(run: Run) -> None:
+def test_check_lists_variables_of_a_key_that_are_attributes(run: Run) -> None:
     code, out, _ = run("check", "tests/simulation/rules/aggregates.yaml")
     assert code == 0
     assert "key: {recommendedBy} of the attributes of Sale." in out
@@ -160,7 +160,7 @@ def test_a_broken_rule_file_is_exit_code_2_elsewhere(run: Run, tmp_path: Path, c
     assert f"{path}:6:" in err
 
 
-def test_without_rules_the_message_says_how_to_name_them(
+def test_missing_rules_are_an_error_with_bundled_names(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -175,7 +175,7 @@ def test_without_rules_the_message_says_how_to_name_them(
     assert run("check")[0] == 0
 
 
-def test_compile_prints_what_the_deployed_function_reads(run: Run, tmp_path: Path) -> None:
+def test_compile_prints_the_rules_of_the_deployed_function(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("compile", "social")
     assert code == 0
     assert next(iter(json.loads(out)["projections"])) == "postById"

@@ -67,7 +67,7 @@ def bomb() -> str:
     ],
     ids=lambda value: str(value)[:20].strip(),
 )
-def test_what_is_no_template_is_told_with_its_place(text: str, reason: str) -> None:
+def test_invalid_template_is_an_error_with_its_place(text: str, reason: str) -> None:
     with pytest.raises(TemplateError) as caught:
         template_of(text, "t.yaml")
     (problem,) = caught.value.problems
@@ -141,7 +141,7 @@ DATA: dict[str, Any] = {
     ],
     ids=str,
 )
-def test_a_value_is_what_the_template_alone_decides(value: Any, resolved: Any) -> None:
+def test_values_are_resolved_as_far_as_the_template_determines_them(value: Any, resolved: Any) -> None:
     assert Resolution(Document("t", DATA)).value(value) == resolved
 
 

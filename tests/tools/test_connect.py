@@ -114,7 +114,7 @@ def test_the_ledger_is_asked_for(tables: Tables) -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", "x", '"a"'])
-def test_names_in_the_environment_that_are_none_are_told(
+def test_invalid_names_in_the_environment_are_errors(
     tables: Tables, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setenv("TABLES", text)
@@ -127,7 +127,7 @@ def test_a_table_that_does_not_exist_is_named_with_its_place(tables: Tables) -> 
         tables.connect(RULES, "nowhere")
 
 
-def test_everything_that_does_not_fit_is_told_at_once(tables: Tables) -> None:
+def test_all_mismatches_are_reported_at_once(tables: Tables) -> None:
     wrong = {"GSI1": ((("GSI1PK", "S"),), (("GSI1SK", "S"),))}
     name = tables.table(Schema(("PK", "S"), ("SK", "N"), wrong))
     with pytest.raises(UsageError) as error:
@@ -151,7 +151,7 @@ def test_a_table_without_a_stream_is_warned_of(tables: Tables) -> None:
     assert "carries KEYS_ONLY; projections need NEW_AND_OLD_IMAGES" in warning
 
 
-def test_an_endpoint_that_does_not_answer_is_told(tmp_path: Path) -> None:
+def test_unreachable_endpoint_is_an_error(tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text(RULES)
     with pytest.raises(UsageError, match="table x: Could not connect"):

@@ -74,12 +74,12 @@ def changes(template: Template, event: str = "Changes") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
-def test_what_we_write_agrees(path: Path) -> None:
+def test_generated_templates_agree(path: Path) -> None:
     assert judged(written(deployment(path)), deployment(path)) == []
 
 
 @pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
-def test_of_tables_that_exist_it_says_what_it_cannot_judge_and_nothing_else(path: Path) -> None:
+def test_existing_tables_give_only_notes_about_what_cannot_be_checked(path: Path) -> None:
     found = judged(written(deployment(path, existing=True)), deployment(path))
     assert {(one.severity, one.code) for one in found} == {("note", "not-judged")}
     assert len(found) == len(deployment(path).tables)
@@ -254,7 +254,7 @@ def test_a_filter_on_images_keeps_removals_back() -> None:
     assert "dropped are REMOVE, REMOVE by TTL" in found[0][2]
 
 
-def test_a_filter_on_event_names_or_identity_is_told() -> None:
+def test_filter_on_event_names_or_identity_is_a_finding() -> None:
     template = written(deployment())
     filters = changes(template)["FilterCriteria"]["Filters"]
     filters[:] = [{"Pattern": json.dumps({"eventName": ["INSERT", "MODIFY"]})}]
@@ -429,7 +429,7 @@ def test_a_policy_that_is_a_resource_of_its_own_counts() -> None:
     assert {one[1] for one in wrong(template)} == {"permissions"}
 
 
-def test_what_is_denied_is_not_allowed() -> None:
+def test_denied_permissions_are_findings() -> None:
     template = written(deployment())
     denied = {"Effect": "Deny", "Action": "dynamodb:Delete*", "Resource": {"Fn::GetAtt": ["ApplicationTable", "Arn"]}}
     properties(template, "StreamRole")["Policies"][0]["PolicyDocument"]["Statement"].append(denied)
@@ -607,7 +607,7 @@ def test_a_file_that_is_no_template_is_exit_code_2(run: Run, tmp_path: Path, tex
     assert run("check", "social", "--template", str(tmp_path / "none"))[0] == 2
 
 
-def test_a_template_with_nothing_of_ours_says_so(run: Run, tmp_path: Path) -> None:
+def test_template_without_our_functions_is_a_finding(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "empty.json"
     path.write_text('{"Resources": {}}')
     code, out, _ = run("check", "social", "--template", str(path))

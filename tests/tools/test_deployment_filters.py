@@ -78,7 +78,7 @@ def test_a_key_that_begins_with_a_variable_or_is_a_number_has_no_condition() -> 
     assert passes(found, READINGS, "DEVICE#1", "17")
 
 
-def test_an_entity_without_any_prefix_means_no_filter_and_says_so() -> None:
+def test_entity_without_prefix_gives_no_filters_and_a_note() -> None:
     found = of(READINGS, Other=("OTHER#{x}", "{y}"), Reading=("{device}", "{second}"))
     assert found.patterns == ()
     assert "Reading" in found.notes[0]
@@ -131,9 +131,7 @@ prefixes = st.builds(Prefix, texts, st.booleans()).filter(lambda prefix: prefix.
 
 
 @given(st.lists(st.tuples(prefixes, prefixes), max_size=12), st.integers(1, 5))
-def test_whatever_the_prefixes_nothing_that_is_needed_is_kept_back(
-    entities: list[tuple[Prefix, Prefix]], most: int
-) -> None:
+def test_filters_match_all_needed_records_for_any_prefixes(entities: list[tuple[Prefix, Prefix]], most: int) -> None:
     found = filters(TWO, {f"E{number}": entity for number, entity in enumerate(entities)}, most)
     assert len(found.patterns) <= most
     for entity in entities:
@@ -143,7 +141,9 @@ def test_whatever_the_prefixes_nothing_that_is_needed_is_kept_back(
 
 
 @given(st.lists(st.tuples(prefixes, prefixes), min_size=1, max_size=12), texts, texts)
-def test_without_a_note_exactly_what_is_needed_passes(entities: list[tuple[Prefix, Prefix]], a: str, b: str) -> None:
+def test_filters_without_a_note_match_only_needed_records(
+    entities: list[tuple[Prefix, Prefix]], a: str, b: str
+) -> None:
     found = filters(TWO, {f"E{number}": entity for number, entity in enumerate(entities)})
     if found.notes or not (a and b):
         return

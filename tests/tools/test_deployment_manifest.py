@@ -87,7 +87,7 @@ def test_a_function_has_all_that_its_deployment_takes() -> None:
     assert "dynamodb:DeleteItem" in statements["ApplicationTable"].Action
 
 
-def test_the_audit_has_a_schedule_and_a_condition_on_what_it_writes() -> None:
+def test_audit_has_a_schedule_and_a_condition_on_its_writes() -> None:
     function = manifest(deployment(SOCIAL)).functions["AuditFunction"]
     event = function.events["Slice"]
     assert (event.type, event.source) == ("Schedule", None)
@@ -100,7 +100,7 @@ def test_the_audit_has_a_schedule_and_a_condition_on_what_it_writes() -> None:
 HERE = "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}"
 
 
-def test_queues_say_where_what_failed_goes() -> None:
+def test_queues_have_their_dead_letter_queues() -> None:
     queues = manifest(deployment(SOCIAL)).queues
     redrive = queues["TaskQueue"].redrive
     assert redrive is not None
@@ -111,7 +111,7 @@ def test_queues_say_where_what_failed_goes() -> None:
     assert [one.retained for one in queues.values()] == [True, False, True]
 
 
-def test_alarms_name_what_they_watch() -> None:
+def test_alarms_have_their_metrics() -> None:
     alarm = manifest(deployment(SOCIAL)).alarms["DiscardedAlarm"]
     assert alarm.settings["Dimensions"] == [
         {"Name": "EventSourceMappingUUID", "Value": "${StreamFunction.Changes.uuid}"}

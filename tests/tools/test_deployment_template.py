@@ -112,7 +112,7 @@ def test_the_tables_have_the_keys_indexes_and_ttl_of_the_rules_whatever_their_na
     ]
 
 
-def test_filters_survive_whatever_text_keys_begin_with() -> None:
+def test_filters_are_valid_for_any_text_in_keys() -> None:
     """Folded YAML keeps two spaces, quotes, characters that do not print, and what looks like a function."""
     resources = parsed(sam_template(Deployment("x", Program.from_document(loads(HOSTILE).canonical()))))["Resources"]
     events = resources["StreamFunction"]["Properties"]["Events"]
@@ -129,7 +129,7 @@ def test_filters_survive_whatever_text_keys_begin_with() -> None:
     assert keys["ChangesUnused"] == {"eventName": [{"exists": False}]}
 
 
-def test_several_tables_are_told_by_name_and_have_a_mapping_and_alarms_each() -> None:
+def test_several_tables_have_names_mappings_and_alarms() -> None:
     template = parsed(sam_template(deployment(TABLES)))
     variables = template["Globals"]["Function"]["Environment"]["Variables"]
     text, names = variables["TABLES"]["Fn::Sub"]
@@ -274,7 +274,7 @@ def actions(template: Mapping[str, Any], role: str, table: str) -> set[str]:
     }
 
 
-def test_a_function_may_do_with_a_table_only_what_its_rules_need() -> None:
+def test_permissions_are_the_least_that_the_rules_need() -> None:
     """An aggregate reads one table and writes another, a copy deletes, an embed queries, a backfill scans."""
     template = parsed(sam_template(deployment(TABLES)))
     assert actions(template, "StreamRole", "ApplicationTableReadings") == {"BatchGetItem", "GetItem"}
@@ -301,7 +301,7 @@ def test_an_index_that_aws_refuses_is_refused_here() -> None:
         sam_template(Deployment("x", Program.from_document(loads(rules).canonical())))
 
 
-def test_output_goes_where_it_is_told_to(run: Run, tmp_path: Path) -> None:
+def test_output_option_writes_the_file(run: Run, tmp_path: Path) -> None:
     target = tmp_path / "out.yaml"
     assert run("template", str(TABLES), "-o", str(target)) == (0, "", "")
     assert target.read_text().startswith("AWSTemplateFormatVersion")

@@ -153,7 +153,7 @@ def wait_for(holds: Callable[[], object], message: Callable[[], str], seconds: f
 
 
 @pytest.mark.deep
-def test_a_session_as_people_have_it(dynamodb_local_url: str, rules: Path) -> None:
+def test_session_with_edited_rules(dynamodb_local_url: str, rules: Path) -> None:
     """Tables are made, writes are projected and told, rules are edited badly and well, Ctrl-C ends it."""
     table = Table(dynamodb_local_url)
     with loop(table.arguments(rules, "--create")) as running:
@@ -193,7 +193,7 @@ def test_a_session_as_people_have_it(dynamodb_local_url: str, rules: Path) -> No
         assert running.lines[-1].endswith("1 quarantined, 0 given up.\n"), running.text
 
 
-def test_what_is_there_before(ministack_url: str, rules: Path) -> None:
+def test_existing_items_are_backfilled_after_the_stream(ministack_url: str, rules: Path) -> None:
     """With --until-idle the stream is read from its start; a second time there is nothing left to do."""
     table = Table(ministack_url)
     table.create()
@@ -260,7 +260,7 @@ def refused(*arguments: str, environ: Mapping[str, str] | None = None) -> str:
     return str(result.exception)
 
 
-def test_what_is_missing_is_told_with_the_way_out(dynamodb_local_url: str, rules: Path) -> None:
+def test_missing_table_or_stream_is_an_error_with_a_solution(dynamodb_local_url: str, rules: Path) -> None:
     table = Table(dynamodb_local_url)
     assert "pass --aws to use the tables at AWS" in refused("dev", "--rules", str(rules), "--table", "app")
     here = table.arguments(rules)
@@ -319,7 +319,7 @@ projections:
     assert found["orders"] == {"N": "1"}
 
 
-def test_what_a_function_cannot_do_is_given_up(
+def test_batch_that_always_fails_is_given_up(
     dynamodb_local_url: str, rules: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A defect of the engine, as Lambda sees it: the batch is retried, told, and at last left behind; the rest goes on."""
@@ -344,7 +344,7 @@ def test_what_a_function_cannot_do_is_given_up(
     assert table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 0}
 
 
-def test_a_backfill_that_was_stopped_goes_on_next_time(
+def test_stopped_backfill_continues_in_the_next_session(
     dynamodb_local_url: str, rules: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then nothing partial is published."""
@@ -472,7 +472,7 @@ class Worn:
         return {"Records": [record(5)], "NextShardIterator": "next"}
 
 
-def test_a_reader_goes_on_where_it_was() -> None:
+def test_reader_continues_after_the_last_record() -> None:
     """After an iterator has expired, after the last record; where that is trimmed, with what is left."""
     worn = Worn("", "ExpiredIteratorException", "TrimmedDataAccessException")
     reader = StreamReader(worn, Shards.arn)
@@ -489,7 +489,7 @@ def test_a_reader_goes_on_where_it_was() -> None:
             reader.read("a")
 
 
-def test_the_rule_file_has_changed_when_it_stands_still_again(rules: Path) -> None:
+def test_rule_file_has_changed_when_it_is_stable_again(rules: Path) -> None:
     file = RulesFile(rules)
     assert not file.changed()
     rules.write_text(RULES + "\n")
@@ -506,7 +506,7 @@ def program(path: Path) -> Program:
     return Program.from_document(load(path).canonical())
 
 
-def test_a_watched_store_tells_what_was_written_by_which_rule(rules: Path) -> None:
+def test_watched_store_records_writes_with_their_rules(rules: Path) -> None:
     rules.write_text(RULES.replace("key: [PK, SK]}", "key: [PK, SK], indexes: {Board: [B, R]}}") + BOARD)
     known = program(rules)
     store = WatchedStore(MemoryStore({**known.tables, "ledger": LEDGER_SCHEMA}), known)
@@ -560,7 +560,7 @@ def test_records_of_our_own_writes_are_known(rules: Path) -> None:
     assert not own(None, meta)
 
 
-def test_at_aws_nothing_is_put_in_force_by_accident(rules: Path) -> None:
+def test_rules_at_aws_are_not_activated_without_an_option(rules: Path) -> None:
     """Deployed functions obey the registry too, and tables may be large: what an emulator gets at once has to be said."""
 
     class Parts:

@@ -58,7 +58,7 @@ def test_the_same_rules_need_nothing() -> None:
     assert (found.unchanged, list(found.steps()), found.owners) == (2, [], ())
 
 
-def test_a_new_rule_says_its_target_what_it_writes_and_what_its_backfill_costs() -> None:
+def test_new_rule_has_target_owners_and_cost_of_its_backfill() -> None:
     one = the_rule(found := between(META, META + LIKES), "likes")
     assert (one.change.status, str(one.change.target_after)) == ("new", "Meta META#{postId} · META")
     assert one.backfill == ("it is new, and existing items are not projected yet",)
@@ -70,7 +70,7 @@ def test_a_new_rule_says_its_target_what_it_writes_and_what_its_backfill_costs()
     assert any("projections backfill" in step and "likes" in step for step in found.steps())
 
 
-def test_what_the_application_wrote_and_a_rule_now_writes_is_told() -> None:
+def test_attribute_that_a_rule_takes_over_from_the_application_is_listed() -> None:
     (hand,) = between(
         "", '  n: {from: Like, bind: {shop: "{shop}"}, aggregate: {into: Shop, set: {likes: count}}}\n'
     ).owners
@@ -142,7 +142,7 @@ def part(old: str, new: str, name: str = "likes") -> tuple[list[str], tuple[str,
         (("set:", "shards: 3, set:"), "shards", "stored values stay correct"),
     ],
 )
-def test_each_part_that_changes_says_why_it_needs_a_backfill(change: tuple[str, str], name: str, why: str) -> None:
+def test_each_changed_part_has_a_reason_for_the_backfill(change: tuple[str, str], name: str, why: str) -> None:
     parts, backfill = part(LIKES, LIKES.replace(*change))
     assert parts == [name]
     assert why in backfill[0]
@@ -160,7 +160,7 @@ def test_a_target_that_moves_shows_both_keys_and_deletes_the_old_copies() -> Non
     assert one.deletions == ("`Meta META#{postId} · META` under keys that the rule no longer creates",)
 
 
-def test_copies_that_nothing_recognises_any_more_are_told_with_a_way_to_be_rid_of_them() -> None:
+def test_unrecognised_copies_are_listed_with_a_solution() -> None:
     """The registry knows how a retired rule made its copies; a changed one is looked for where it would make them now."""
     head = HEAD.replace("META#", "M#")
     one = the_rule(difference(rules(META), rules(META, head)), "meta")
@@ -195,7 +195,7 @@ def test_an_entity_that_changes_is_a_change_of_every_rule_that_knows_it() -> Non
     assert text.count('{"PK": "META#{postId}"') == 1
 
 
-def test_attributes_of_an_index_are_told_one_by_one() -> None:
+def test_attributes_of_an_index_are_parts_of_their_own() -> None:
     index = '  i: {from: Post, index: {GSI1PK: "A#{state}", GSI1SK: "%s"}}\n'
     parts, _ = part(index % "{at}", index % "{at}#{postId}", "i")
     assert parts == ["index.GSI1SK"]

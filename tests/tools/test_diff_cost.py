@@ -105,7 +105,7 @@ BOOKS = 120
 
 @pytest.mark.parametrize("targets", [1, 10, 100, pytest.param(1000, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", RULES)
-def test_a_backfill_costs_what_diff_says(name: str, targets: int) -> None:
+def test_cost_of_a_backfill_is_that_of_diff(name: str, targets: int) -> None:
     """Only what several transactions or pages share costs more than said: two units for each of them, six with shards.
 
     Each transaction checks the lease of the process: two units.

@@ -50,7 +50,7 @@ def test_without_a_reason_nothing_is_written_and_all_can_be_received_at_once(pla
         ("postById", 0),
     ],
 )
-def test_what_is_selected_is_recorded_and_deleted_and_nothing_else(place: Place, which: str, number: int) -> None:
+def test_only_selected_messages_are_recorded_and_deleted(place: Place, which: str, number: int) -> None:
     fill(place)
     code, said = place.run("redrive", "--dismiss", which, "--because", "test data")
     assert (code, len(said["dismissed"]), said["others"]) == (1, number, 4 - number)
@@ -67,7 +67,7 @@ def test_what_is_selected_is_recorded_and_deleted_and_nothing_else(place: Place,
     assert (f"({number} dismissed in the last 90 days)" in says) == bool(number)
 
 
-def test_the_list_names_the_cause_and_what_triggered_it(place: Place) -> None:
+def test_list_has_the_cause_and_the_triggering_items(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"), place.put("USER#a", "LIKE#1", weight=1))
     place.dynamodb.update_item(
         TableName=place.ledger,
@@ -122,7 +122,7 @@ def test_a_command_that_dies_before_the_deletion_loses_neither_record_nor_messag
         (["--dismiss", "likes", "--bucket", "b"], "Omit one of them"),
     ],
 )
-def test_what_is_named_wrongly_is_refused_with_the_way_out(place: Place, arguments: list[str], message: str) -> None:
+def test_invalid_selection_is_an_error_with_a_solution(place: Place, arguments: list[str], message: str) -> None:
     fill(place)
     code, _, err = place.say("redrive", *arguments)
     assert code == 2, err

@@ -76,7 +76,7 @@ def without(entry: dict[str, Any], name: str) -> dict[str, Any]:
         (b"\xff\xfe\x00", "not UTF-8 at byte 0"),
     ],
 )
-def test_what_is_no_stream_event_is_refused_with_its_place_and_the_way_out(
+def test_invalid_stream_event_is_an_error_with_place_and_solution(
     tmp_path: Path, text: str | bytes, complaint: str
 ) -> None:
     with pytest.raises(UsageError, match=complaint):

@@ -139,7 +139,7 @@ def performed(program: Program, records: Sequence[Any], batch_size: int) -> list
 
 @pytest.mark.deep
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
-def test_what_is_explained_is_what_the_processor_writes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explained_writes_are_those_of_the_processor(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Request by request, on random histories with every kind of meddling, from their beginning and from the middle."""
     monkeypatch.setattr(registry, "new_ledger_id", lambda: "1edcafe5")  # or the guards of two runs would differ
     program = compiled(path)
@@ -218,7 +218,7 @@ def test_every_effect_has_a_reason_and_every_reason_an_effect(path: Path) -> Non
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
-def test_a_rule_that_makes_nothing_of_an_item_says_why(path: Path) -> None:
+def test_rule_without_effect_has_a_reason(path: Path) -> None:
     program = compiled(path)
     silent = 0
     for seed in range(25):
@@ -358,7 +358,7 @@ def test_a_counter_that_something_else_changed_is_published_again_with_the_reaso
     assert publish.does == "likeCount 7 → 41"
 
 
-def test_an_unknown_item_is_told_of_the_nearest_templates(social: Program) -> None:
+def test_unknown_item_lists_the_most_similar_entities(social: Program) -> None:
     records = [record(100, None, like("a", "p#1")), record(101, None, {"PK": "POST#p1", "SK": "METADATA"})]
     first, second = told(social, records).batches[0].records
     assert first.entity is None
@@ -369,14 +369,14 @@ def test_an_unknown_item_is_told_of_the_nearest_templates(social: Program) -> No
     assert second.nearest[0] == ("PostMeta", ('match: EntityType is absent; wanted: EntityType is "PostMeta"',))
 
 
-def test_a_condition_that_fails_is_told_with_the_value_it_saw(social: Program) -> None:
+def test_failed_condition_is_explained_with_the_value(social: Program) -> None:
     comment = {"PK": "POST#p1", "SK": "COMMENT#2026#c1", "userId": "ada", "hidden": True}
     rule = rules_of(told(social, [record(100, None, comment)]))["discussion"]
     assert rule.effect == ""
     assert rule.reasons == ("where: hidden is true; wanted: hidden is false or hidden is absent",)
 
 
-def test_bad_input_is_told_and_the_other_rules_apply(social: Program) -> None:
+def test_bad_input_is_explained_and_other_rules_apply(social: Program) -> None:
     comment = {"PK": "POST#p1", "SK": "COMMENT#2026#c1", "userId": "ada", "stars": "five"}
     explanation = told(social, [record(100, None, comment)])
     rules = rules_of(explanation)
@@ -387,7 +387,7 @@ def test_bad_input_is_told_and_the_other_rules_apply(social: Program) -> None:
     assert [key.partition for key in explanation.unknown] == ["USER#ada"]
 
 
-def test_a_missing_variable_and_an_unfit_case_are_told() -> None:
+def test_missing_variable_and_unmet_case_are_explained() -> None:
     program = compiled(ROOT / "tests/simulation/rules/index.yaml")
     task = {"PK": "USER#u", "SK": "TASK#t"}
     rules = rules_of(told(program, [record(100, None, {**task, "state": "open"})]))
@@ -400,7 +400,7 @@ def test_a_missing_variable_and_an_unfit_case_are_told() -> None:
     assert rules["ranked"].reasons == ("it applies, but the item has no rank",)
 
 
-def test_a_rule_in_the_shadow_records_and_publishes_nothing() -> None:
+def test_rule_in_shadow_mode_records_but_publishes_nothing() -> None:
     text = SOCIAL.read_text()
     for source in ("from: Like\n", "from: PostMeta\n    where"):
         text = text.replace(source, source.replace("\n", "\n    mode: shadow\n", 1))
@@ -414,7 +414,7 @@ def test_a_rule_in_the_shadow_records_and_publishes_nothing() -> None:
     assert rules["leaderboard"].what == "is in shadow mode: it writes nothing"
 
 
-def test_an_expiry_that_is_kept_says_so() -> None:
+def test_kept_contribution_of_an_expired_item_is_explained() -> None:
     program = compiled(ROOT / "tests/simulation/rules/expiry.yaml")
     found = set()
     for seed in range(40):
@@ -433,7 +433,7 @@ def test_a_second_delivery_is_a_duplicate(social: Program) -> None:
     assert second.batch.spent.in_vain > 0
 
 
-def test_a_record_that_cannot_be_read_is_told_as_such(social: Program) -> None:
+def test_unreadable_record_is_explained(social: Program) -> None:
     bad = record(101, None, like("b"))
     bad["eventName"] = "UPSERT"
     explanation = told(social, [record(100, None, like("a")), bad])

@@ -61,7 +61,7 @@ def shown(told: ItemExplanation) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def test_every_value_of_a_healthy_item_agrees_with_where_it_came_from(social: Program, tables: MemoryTables) -> None:
+def test_values_of_a_correct_item_agree_with_their_sources(social: Program, tables: MemoryTables) -> None:
     told = tell_item(social, tables.store, META)
     assert told.agrees
     assert list(rules_of(told)) == ["postById", "engagement", "discussion", "newest", "listed", "leaderboard"]
@@ -84,9 +84,7 @@ def test_a_value_that_something_else_wrote_is_shown_beside_the_right_one(social:
     assert rules_of(told)["discussion"].agrees
 
 
-def test_the_guard_says_whether_a_publish_is_missing_or_the_item_is_from_the_future(
-    social: Program, tables: MemoryTables
-) -> None:
+def test_guard_shows_a_pending_publish_or_a_newer_version(social: Program, tables: MemoryTables) -> None:
     def guarded(at: str) -> Any:
         return Update(META, set={"~engagement": {"M": {"at": {"S": at}, "n": {"N": "9"}}}, "likeCount": {"N": "9"}})
 
@@ -98,7 +96,7 @@ def test_the_guard_says_whether_a_publish_is_missing_or_the_item_is_from_the_fut
     assert "no guard of this rule" in rules_of(tell_item(social, tables.store, META))["engagement"].notes[0]
 
 
-def test_a_copy_whose_source_is_gone_or_does_not_ask_for_it(social: Program, tables: MemoryTables) -> None:
+def test_copy_whose_source_was_deleted_or_has_no_copy(social: Program, tables: MemoryTables) -> None:
     tables.store.write(Delete(POST))
     told = tell_item(social, tables.store, META)
     assert "its source was deleted" in rules_of(told)["postById"].problem
@@ -113,7 +111,7 @@ def test_a_copy_whose_source_is_gone_or_does_not_ask_for_it(social: Program, tab
     assert copy.compared == ()
 
 
-def test_a_target_that_does_not_exist_says_what_waits_for_it(social: Program, tables: MemoryTables) -> None:
+def test_missing_target_shows_waiting_contributions(social: Program, tables: MemoryTables) -> None:
     told = tell_item(social, tables.store, ItemKey("main", "POST#p2", "METADATA"))
     assert told.image is None
     assert rules_of(told)["engagement"].contributions == 1
@@ -121,7 +119,7 @@ def test_a_target_that_does_not_exist_says_what_waits_for_it(social: Program, ta
     assert told.agrees
 
 
-def test_a_source_is_told_with_its_entry_and_what_it_should_give(social: Program, tables: MemoryTables) -> None:
+def test_source_has_its_entry_and_expected_contributions(social: Program, tables: MemoryTables) -> None:
     told = tell_item(social, tables.store, LIKE)
     assert told.source is not None
     assert told.source.entry is not None
@@ -151,7 +149,7 @@ def test_the_entry_of_an_item_that_is_gone(social: Program, tables: MemoryTables
     assert told.agrees
 
 
-def test_a_source_with_copies_says_what_they_show(social: Program, tables: MemoryTables) -> None:
+def test_source_has_its_copies_with_their_drift(social: Program, tables: MemoryTables) -> None:
     told = tell_item(social, tables.store, POST)
     assert told.source is not None
     (copied,) = told.source.copies
@@ -163,7 +161,7 @@ def test_a_source_with_copies_says_what_they_show(social: Program, tables: Memor
     assert not told.agrees
 
 
-def test_bad_input_and_what_is_owed_and_refused_are_told(social: Program, tables: MemoryTables) -> None:
+def test_bad_input_and_pending_and_rejected_publishes_are_listed(social: Program, tables: MemoryTables) -> None:
     tables.store.write(Update(COMMENT, set={"stars": {"S": "five"}}))
     entry = ItemKey("ledger", "E|main|POST#p1|COMMENT#2026-03-02T10:45:00Z#c2", ".")
     refused = {"M": {"discussion": {"S": "too large"}}}
@@ -179,7 +177,7 @@ def test_bad_input_and_what_is_owed_and_refused_are_told(social: Program, tables
     assert not told.agrees
 
 
-def test_a_child_is_told_beside_its_parent(social: Program, tables: MemoryTables) -> None:
+def test_child_is_compared_with_its_parent(social: Program, tables: MemoryTables) -> None:
     embed = rules_of(tell_item(social, tables.store, COMMENT))["commentAuthor"]
     assert embed.agrees
     assert embed.sources == (("main|USER#cleo|PROFILE", "its parent"),)
@@ -238,7 +236,7 @@ def test_members_name_their_sources() -> None:
     assert named
 
 
-def test_a_claim_is_told_with_the_others_behind_it() -> None:
+def test_claimed_copy_lists_the_other_claims() -> None:
     program = compiled(next(path for path in RULES if path.stem == "claims"))
     tables = MemoryTables(schemas(program), [])
     assert isinstance(tables.store, MemoryStore)
@@ -256,7 +254,7 @@ def test_a_claim_is_told_with_the_others_behind_it() -> None:
     assert Generations().of(("email", "main|EMAIL#x@y.z|USER")) == 0
 
 
-def test_a_rule_that_does_not_publish_answers_for_nothing_that_is_shown(tables: MemoryTables) -> None:
+def test_rule_that_does_not_publish_is_not_compared_with_the_item(tables: MemoryTables) -> None:
     """In the shadow, or filling until its backfill is complete: its values are told, and not held against the item."""
     text = RULES[0].read_text()
     shadow = Program.from_document(
@@ -280,7 +278,7 @@ def test_a_rule_that_does_not_publish_answers_for_nothing_that_is_shown(tables: 
     assert told.agrees
 
 
-def test_rules_that_are_not_in_force_are_told(social: Program, tables: MemoryTables) -> None:
+def test_rules_that_are_not_active_are_reported(social: Program, tables: MemoryTables) -> None:
     assert not tell_item(social, tables.store, META).other_rules
     text = RULES[0].read_text().replace("likeCount: count", "likeCount: count, firstLike: min(text(likedAt))")
     other = Program.from_document(loads(text).canonical())
@@ -322,13 +320,13 @@ def test_keys_are_read(social: Program, text: str, key: ItemKey) -> None:
 @pytest.mark.parametrize(
     "text", ["", "POST#p1", "PK=a", "PK=a,SK=", "main|a", "main|a|b|c", "side|a|b", "XX=1,PK=a,SK=b"]
 )
-def test_what_is_no_key_is_refused_with_the_right_form(social: Program, text: str) -> None:
+def test_invalid_key_is_an_error_with_the_expected_form(social: Program, text: str) -> None:
     with pytest.raises(UsageError) as refused:
         read_key(social, text)
     assert "PK=…,SK=…" in str(refused.value) or "is not a key of table main" in str(refused.value)
 
 
-def test_keys_of_several_tables_say_which() -> None:
+def test_keys_of_several_tables_require_the_table() -> None:
     document = loads(SHOP).canonical()
     program = Program.from_document(document)
     assert read_key(program, "path=file:a,b") == ItemKey("files", "file:a,b")
@@ -374,7 +372,7 @@ def test_an_item_of_a_live_table_is_explained(run: Run, wired: EndpointTables) -
     assert document["source"]["contributions"][0]["recorded"] == {"n": 1}
 
 
-def test_what_does_not_agree_is_a_finding(run: Run, wired: EndpointTables) -> None:
+def test_drift_of_an_item_is_a_finding(run: Run, wired: EndpointTables) -> None:
     wired.store.write(Update(META, set={"likeCount": {"N": "40"}}))
     arguments = ("--rules", "social", "--endpoint-url", wired.endpoint_url)
     try:

@@ -63,7 +63,7 @@ def nasty() -> Graph:
 # --- the model ---
 
 
-def test_a_graph_has_every_entity_and_rule_with_all_that_is_to_be_said() -> None:
+def test_graph_has_every_entity_and_rule_with_details() -> None:
     shown = graph(FILES[0])
     assert list(shown.entities) == ["User", "Post", "Like", "Comment", "PostMeta"]
     assert [entity.role for entity in shown.entities.values()] == ["application"] * 4 + ["copy"]
@@ -320,7 +320,7 @@ def test_the_page_is_well_formed_and_refers_to_nothing_outside(path: Path) -> No
     assert "<!--" not in text.replace("<!doctype", "")
 
 
-def test_whatever_stands_in_a_rule_file_is_text_on_the_page() -> None:
+def test_texts_of_a_rule_file_are_escaped_on_the_page() -> None:
     text = page(nasty())
     reader = Reader()
     reader.feed(text)
@@ -349,7 +349,7 @@ def run(*arguments: str) -> int:
         (["--json"], "{"),
     ],
 )
-def test_the_command_prints_what_is_asked_for(
+def test_command_prints_the_selected_format(
     options: list[str], begins: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("graph", "social", *options) == 0
@@ -377,7 +377,7 @@ def test_the_json_has_rules_with_keys_paths_and_findings(capsys: pytest.CaptureF
     assert rule["path"]["alone"] == 2
 
 
-def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_combinations_of_options_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("graph", "social", "--json", "--format", "dot") == 2
     assert "--json and --format cannot be combined" in capsys.readouterr().err
     assert run("graph", "social", "-o", str(tmp_path / "none" / "a.html")) == 2

@@ -224,7 +224,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command=st.sampled_from(["replay", "explain", "cost", "replay --json", "explain --json", "cost --json"]),
 )
 @example(seed=0, name="like", command="replay")
-def test_a_command_that_reads_events_succeeds_or_says_where_they_are_wrong(
+def test_commands_succeed_or_report_the_place_of_invalid_events(
     folder: Path, seed: int, name: str, command: str
 ) -> None:
     rng = random.Random(seed)
@@ -243,7 +243,7 @@ def test_a_command_that_reads_events_succeeds_or_says_where_they_are_wrong(
 
 @settings(max_examples=400, deadline=None)
 @given(seed=st.integers(0, 2**32), name=st.sampled_from(["like", "bad-record", "tags"]))
-def test_redrive_reads_whatever_a_queue_a_bucket_or_a_file_holds(folder: Path, seed: int, name: str) -> None:
+def test_redrive_reads_any_content_of_queues_buckets_and_files(folder: Path, seed: int, name: str) -> None:
     rng = random.Random(seed)
     event = json.loads((EVENTS / f"{name}.json").read_text())
     event = rng.choice(

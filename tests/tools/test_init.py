@@ -83,7 +83,7 @@ def test_a_new_project_passes_all_that_it_has(tmp_path: Path, call: Call) -> Non
     assert len((tmp_path / "shop" / "README.md").read_text().splitlines()) == 5
 
 
-def test_what_sam_builds_comes_from_where_this_package_is(tmp_path: Path, call: Call) -> None:
+def test_sam_builds_the_functions_from_this_package(tmp_path: Path, call: Call) -> None:
     if not shutil.which("make"):
         pytest.skip("make is not on PATH")
     call("init", tmp_path)
@@ -106,7 +106,7 @@ def test_the_package_of_the_functions_holds_library_handlers_and_rules(tmp_path:
     }
 
 
-def test_nothing_is_replaced_unless_it_is_said(tmp_path: Path, call: Call) -> None:
+def test_existing_files_are_overwritten_only_with_force(tmp_path: Path, call: Call) -> None:
     (tmp_path / "README.md").write_text("mine")
     code, _, err = call("init", tmp_path)
     assert code == 2
@@ -191,7 +191,7 @@ def test_a_proposal_for_a_table_passes_all_that_it_has(
     assert "  NewRules:\n    Type: String\n    Default: fill\n" in template
 
 
-def test_in_the_shadow_the_rules_find_the_counter_that_has_drifted(
+def test_rules_in_shadow_mode_find_a_wrong_counter(
     tmp_path: Path, call: Call, tables: Any, dynamodb_local_url: str
 ) -> None:
     """What rules.yaml says of itself: backfill, and verify compares with what the application wrote by hand."""
@@ -239,7 +239,7 @@ def test_numeric_keys_and_no_structure_give_working_projects(tmp_path: Path, cal
     assert (code, "no rules to simulate. Add rules under" in err) == (2, True)
 
 
-def test_json_says_what_was_inferred_and_what_it_cost(tmp_path: Path, call: Call, tables: Any) -> None:
+def test_json_has_the_proposal_and_its_cost(tmp_path: Path, call: Call, tables: Any) -> None:
     table, items = init_tables.tenants()
     code, out, err = call("init", tmp_path, *tables(table, items), "--json")
     said = json.loads(out)

@@ -90,7 +90,7 @@ def test_keys_of_an_index_that_look_like_templates_are_kept_by_the_application()
     assert entity(proposal("social"), "Comment").index_key == {"GSI1PK": "AUTHOR#{userId}", "GSI1SK": "{createdAt}"}
 
 
-def test_what_a_child_names_its_parents_by() -> None:
+def test_relations_have_the_references_of_children() -> None:
     assert relations(proposal("social")) == {
         ("Post", "User", ("userId",)),
         ("Like", "Post", ("postId",)),
@@ -118,7 +118,7 @@ def test_other_signs_between_the_parts_of_keys_other_names_and_expiring_items() 
     assert ("CartLine", "Product") not in {(one.child, one.parent) for one in found.relations}  # the same small numbers
 
 
-def test_an_attribute_tells_apart_what_keys_do_not() -> None:
+def test_type_attribute_distinguishes_entities_with_overlapping_keys() -> None:
     found = proposal("typed")
     assert keys(found) == {"Todo": ("{id}",), "TodoList": ("{id}",)}
     assert [one.match for one in found.entities] == [("__typename", "Todo"), ("__typename", "TodoList")]
@@ -160,7 +160,7 @@ def test_keys_of_any_depth_are_one_entity() -> None:
     assert keys(proposal("paths")) == {"File": ("FILE/{fileId*}",)}
 
 
-def test_a_status_in_a_key_is_a_value_because_an_attribute_says_the_same() -> None:
+def test_status_in_a_key_is_a_variable_because_an_attribute_equals_it() -> None:
     states = ("OPEN", "PAID", "SENT")
     items = [
         item(PK="SHOP#1", SK=f"{states[n % 3]}#{n:04d}", status=states[n % 3], orderId=f"{n:04d}") for n in range(30)
@@ -169,7 +169,7 @@ def test_a_status_in_a_key_is_a_value_because_an_attribute_says_the_same() -> No
     assert ("SHOP#{shopId}", "{status}#{orderId}") in keys(proven(infer(INDEXED, Sample(items, True)))).values()
 
 
-def test_the_name_of_a_variable_is_not_that_of_an_attribute_that_says_something_else() -> None:
+def test_variable_is_not_named_like_an_attribute_with_other_values() -> None:
     """Rules take a key variable and an attribute of one name that differ for bad input."""
     items = [item(PK=f"USER#{n}", SK="PROFILE", userId=f"USER#{n}", name=f"{n}") for n in range(6)]
     (found,) = proven(infer(INDEXED, Sample(items, True))).entities
@@ -177,7 +177,7 @@ def test_the_name_of_a_variable_is_not_that_of_an_attribute_that_says_something_
     assert Program.from_document(loads(rule_file(proven(infer(INDEXED, Sample(items))))).canonical())
 
 
-def test_where_nothing_is_alike_it_says_so_and_any_item_is_an_entity() -> None:
+def test_table_without_structure_gives_one_entity_for_any_item() -> None:
     found = proposal("junk")
     assert keys(found) == {"Item": ("{id*}",)}
     assert (found.recognised, found.rules) == (0, [])
@@ -186,7 +186,7 @@ def test_where_nothing_is_alike_it_says_so_and_any_item_is_an_entity() -> None:
     assert set(unknown.key["id"]) <= set("xX9-")
 
 
-def test_what_is_not_understood_beside_what_is_stands_in_a_comment_by_its_form() -> None:
+def test_unknown_items_are_listed_in_a_comment_with_masked_keys() -> None:
     table, items = INDEXED, init_tables.social()
     strange = [item(PK=f"{n}9f-Q", SK=f"{n}z", secret=1) for n in range(4)]
     found = proven(infer(table, Sample([*items, *strange], True)))
@@ -198,7 +198,7 @@ def test_what_is_not_understood_beside_what_is_stands_in_a_comment_by_its_form()
 # --- rules ---
 
 
-def test_counters_that_are_kept_by_hand_become_rules_in_the_shadow() -> None:
+def test_counters_kept_by_hand_become_rules_in_shadow_mode() -> None:
     found = proposal("social")
     assert rule(found, "likesOfPost").body == {
         "from": "Like",
@@ -224,7 +224,7 @@ def test_a_counter_that_has_drifted_is_proposed_with_its_record() -> None:
     assert f"in {len(posts) - 5} of {len(posts)} Post items" in evidence
 
 
-def test_in_a_part_of_a_table_nothing_is_said_about_how_many_there_are() -> None:
+def test_evidence_from_a_part_of_a_table_has_no_exact_counts() -> None:
     evidence = rule(proposal("social", every=2), "likesOfPost").evidence
     assert "is named so, and is not less than the number of Like items in the sample" in evidence
 
@@ -245,7 +245,7 @@ def test_the_time_of_the_last_child_is_found_by_its_value() -> None:
     assert measures == {"commentCount": "count", "lastCommentAt": "max(text(createdAt))"}
 
 
-def test_what_a_child_repeats_of_its_parent_is_an_embed() -> None:
+def test_repeated_attributes_of_a_parent_become_an_embed_rule() -> None:
     found = rule(proposal("social"), "userInComment")
     assert found.body["embed"] == {
         "into": "Comment",
@@ -255,7 +255,7 @@ def test_what_a_child_repeats_of_its_parent_is_an_embed() -> None:
     assert rule(proposal("shop"), "productInLine").body["embed"]["match"] == {"product_id": "{product_id}"}
 
 
-def test_what_is_nearly_always_the_same_is_repeated_by_chance() -> None:
+def test_nearly_constant_attributes_are_not_embedded() -> None:
     items = init_tables.social()
     chance = random.Random(7)
     for one in items:
@@ -263,7 +263,7 @@ def test_what_is_nearly_always_the_same_is_repeated_by_chance() -> None:
     assert "active" not in str([one.body for one in proven(infer(INDEXED, Sample(items, True))).rules])
 
 
-def test_an_embed_without_a_way_to_the_children_is_a_comment_that_says_which_index_would_make_one() -> None:
+def test_embed_without_an_index_for_the_children_is_a_comment() -> None:
     table = Table("app", (("PK", "S"), ("SK", "S")))
     found = rule(proven(infer(table, Sample(init_tables.social(), True))), "userInComment")
     assert "there is no way from a User to its Comment items" in found.doubt
@@ -332,7 +332,7 @@ def test_invented_items_are_of_the_entities_they_are_invented_for(name: str) -> 
     assert {one.entity for one in items} == {one.name for one in found.entities}
 
 
-def test_equal_samples_give_equal_proposals_in_whatever_order_items_come() -> None:
+def test_order_of_items_does_not_change_the_proposal() -> None:
     table, items = TABLES["social"]()
     again = list(items)
     random.Random(8).shuffle(again)
@@ -382,7 +382,7 @@ def anything(draw: st.DrawFn) -> tuple[Table, Sample]:
 
 @settings(max_examples=15)
 @given(anything())
-def test_whatever_a_table_holds_a_proposal_comes_of_it_that_check_accepts(given: tuple[Table, Sample]) -> None:
+def test_any_table_gives_a_proposal_that_check_accepts(given: tuple[Table, Sample]) -> None:
     found = proven(infer(*given))
     files = proposed("new", found, Existing("any", None))
     assert [str(one) for one in reviewed(files["rules.yaml"]).findings if one.severity != "note"] == []

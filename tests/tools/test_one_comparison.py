@@ -124,7 +124,7 @@ def test_on_every_item_of_a_damaged_table_the_verdict_is_the_same(name: str) -> 
 
 
 @pytest.mark.parametrize("name", PLANTS)
-def test_what_should_be_is_what_the_source_items_give(name: str) -> None:
+def test_expected_values_are_those_of_the_source_items(name: str) -> None:
     """Whatever is damaged, `expected` is the value before the damage, or the value after the repair."""
     world = filled()
     PLANTS[name][0](world)
@@ -217,9 +217,7 @@ def damaged_in_ledger(store: MemoryStore, image: Image, rng: Random) -> Iterator
 @example(path=next(path for path in RULES if path.stem == "claims"), seed=3072066, count=1)
 @hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(path=st.sampled_from(RULES), seed=st.integers(0, 2**32), count=st.integers(1, 4))
-def test_whatever_is_damaged_verify_and_explain_agree_and_a_repair_leaves_no_drift(
-    path: Path, seed: int, count: int
-) -> None:
+def test_verify_and_explain_agree_on_any_damage_and_repair_removes_it(path: Path, seed: int, count: int) -> None:
     rng = Random(seed)
     program, store = settled(path, rng.randrange(12))
     assert_agree(program, store)

@@ -68,7 +68,7 @@ def tables(ministack_url: str) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_write_units_of_a_lone_change_are_what_is_charged(tables: Any, case: str) -> None:
+def test_write_units_of_a_single_change_are_the_charged_ones(tables: Any, case: str) -> None:
     rule, units = CASES[case]
     rules = program(rule)
     path = path_of(rules.typed, "r")
@@ -95,7 +95,7 @@ def test_the_write_units_of_a_lone_change_are_what_is_charged(tables: Any, case:
     assert meter.write_units == path.alone + shards
 
 
-def test_an_embed_says_how_children_are_found() -> None:
+def test_path_of_an_embed_names_how_children_are_found() -> None:
     own = program("embed: {into: Child, match: {event: '{event}'}, attributes: [size]}")
     assert path_of(own.typed, "r").how.endswith("children are found in their own item collection")
     indexed = program(

@@ -230,13 +230,13 @@ def print_all(place: Place, path: Path, name: str, scene: Scene) -> str:
 
 @pytest.mark.parametrize("name", LIVE)
 @pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
-def test_no_command_prints_what_items_contain_raw(name: str, hostile: Place, tmp_path: Path) -> None:
+def test_no_command_prints_raw_values_of_items(name: str, hostile: Place, tmp_path: Path) -> None:
     assert "\\u001b]0;owned" in print_all(hostile, tmp_path, name, LIVE[name])
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
-def test_no_command_prints_what_rule_files_contain_raw(name: str, place: Place, tmp_path: Path) -> None:
+def test_no_command_prints_raw_texts_of_rule_files(name: str, place: Place, tmp_path: Path) -> None:
     place.deploy(json.dumps(RULES))
     said = print_all(place, tmp_path, name, FILES[name])
     assert name == "schema" or "u001b]0;owned" in said
@@ -257,7 +257,7 @@ def test_no_command_prints_what_rule_files_contain_raw(name: str, place: Place, 
     ],
 )
 @pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
-def test_json_is_printable_and_parses_back_to_what_is_stored(
+def test_json_is_printable_and_parses_to_the_stored_values(
     name: str, options: list[str], hostile: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -288,7 +288,7 @@ def test_a_key_is_copied_from_the_output_back_into_a_command(hostile: Place) -> 
     assert hostile.say("explain", "--item", f"PK={printable('POST#' + EVIL)},SK=METADATA")[1] == out
 
 
-def test_generated_formats_stay_what_they_are(run: Any, tmp_path: Path) -> None:
+def test_generated_formats_stay_valid(run: Any, tmp_path: Path) -> None:
     file = rules(tmp_path / "rules.yaml")
     template = safe_load(re.sub(r"!(\w+)", r"", run("template", file)[1]))
     assert template["AWSTemplateFormatVersion"] == "2010-09-09"
@@ -362,7 +362,7 @@ def test_data_in_a_styled_line_is_never_markup() -> None:
 
 
 @given(st.text())
-def test_what_is_printed_is_one_safe_line_and_reads_back(text: str) -> None:
+def test_printed_text_is_one_safe_line_and_can_be_read_back(text: str) -> None:
     shown = printable(text)
     assert acting(shown) == []
     assert "\n" not in shown

@@ -13,7 +13,7 @@ from projections.aws.buckets import MARKS
 from projections.aws.clients import client
 
 
-def test_a_poison_record_is_quarantined_its_item_is_mended_and_redriven(place: Place) -> None:
+def test_quarantined_record_is_redriven_after_its_item_was_corrected(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     place.deliver(
         place.put("USER#b", "LIKE#1", weight=2),
@@ -37,7 +37,7 @@ def test_a_poison_record_is_quarantined_its_item_is_mended_and_redriven(place: P
     assert place.right()
 
 
-def test_a_rule_is_mended_put_in_force_and_its_records_redriven(place: Place) -> None:
+def test_quarantined_records_are_redriven_after_the_rule_was_corrected(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"), place.put("USER#b", "LIKE#1", weight="2"))
     assert place.depth(place.quarantine) == 1
     place.deploy(MENDED)
@@ -91,7 +91,7 @@ def test_files_are_redriven_and_left_as_they_are(place: Place, tmp_path: Path) -
     assert place.keys(MARKS) == []
 
 
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(place: Place) -> None:
+def test_dry_run_prints_the_refreshes_and_writes_nothing(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     place.deliver(place.put("USER#b", "LIKE#1", weight="heavy"), place.put("USER#c", "LIKE#1", weight="light"))
     place.put("USER#b", "LIKE#1", weight=3)
@@ -122,7 +122,7 @@ Wrong = Callable[[Place], list[str]]
         (lambda place: ["--ledger", place.table], "an application's table"),
     ],
 )
-def test_what_is_named_wrongly_is_told_before_anything_is_done(place: Place, arguments: Wrong, message: str) -> None:
+def test_invalid_sources_are_errors_before_anything_is_written(place: Place, arguments: Wrong, message: str) -> None:
     place.deliver(place.put("USER#b", "LIKE#1", weight="heavy"))
     code, _, err = place.say("redrive", *arguments(place))
     assert code == 2, err
@@ -131,7 +131,7 @@ def test_what_is_named_wrongly_is_told_before_anything_is_done(place: Place, arg
 
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
-def test_a_stack_says_what_is_not_named(place: Place) -> None:
+def test_stack_provides_the_sources(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"), place.put("USER#b", "LIKE#1", weight="heavy"))
     (message,) = place.sqs.receive_message(QueueUrl=place.quarantine)["Messages"]
     name, outputs = place.stack()
@@ -151,7 +151,7 @@ def test_a_stack_says_what_is_not_named(place: Place) -> None:
     assert "so projections did not create it" in place.say("redrive", "--stack", other)[2]
 
 
-def test_with_nothing_to_redrive_it_says_what_to_name(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redrive_without_sources_is_an_error(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("QUARANTINE_QUEUE_URL")
     code, _, err = place.say("redrive")
     assert code == 2

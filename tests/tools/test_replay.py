@@ -131,7 +131,7 @@ def test_a_bad_record_is_quarantined_and_exits_with_1_while_the_rest_is_projecte
 # What it starts from
 
 
-def test_the_applications_items_are_seeded_in_their_newest_state_without_what_rules_write(program: Program) -> None:
+def test_items_are_seeded_in_their_newest_state_without_derived_values(program: Program) -> None:
     old = record(9, "USER#a") | {"eventName": "INSERT"}
     new = record(10, "USER#a")
     for entry, name in ((old, "old"), (new, "new")):
@@ -211,7 +211,7 @@ def test_rules_that_never_settle_end_in_an_error_that_names_the_items(program: P
         told(program, [record(1)], restless, rounds=5)
 
 
-def test_a_record_that_fails_each_time_is_told_with_its_reason_and_the_others_are_done(program: Program) -> None:
+def test_record_that_always_fails_is_reported_and_others_are_processed(program: Program) -> None:
     done = set()
 
     def does(engine: Any, batch: Sequence[Any]) -> Outcome | None:
@@ -233,7 +233,7 @@ def test_an_exception_of_the_engine_is_a_failure_with_its_text(program: Program)
     assert [f.reason for f in told(program, [record(1)], does).failures] == ["no such table"]
 
 
-def test_what_is_rejected_again_and_again_is_told_once(program: Program) -> None:
+def test_repeated_rejection_is_reported_once(program: Program) -> None:
     def does(engine: Any, batch: Sequence[Any]) -> None:
         engine.quarantine([Rejected("r", "bad", "main|ITEM#1|A", "1", "main")])
 
@@ -268,7 +268,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_is_wrong_with_an_event_the_command_answers(run: Run, tmp_path: Path, seed: int) -> None:
+def test_replay_answers_any_invalid_event(run: Run, tmp_path: Path, seed: int) -> None:
     """Parts of a good event deleted or replaced: a result, findings or one message, never a mistake of the program."""
     chance = random.Random(seed)
     records = chance.sample(json.loads((ROOT / "events/social.json").read_text())["Records"], 6)

@@ -51,7 +51,7 @@ def test_seeds_stay_out_of_the_stream_and_changes_are_in_it_as_lambda_has_them(u
         assert tables.items("main") == [seed | {"n": {"N": "2"}}]
 
 
-def test_what_expired_since_it_was_recorded_stays_while_it_is_replayed(url: str) -> None:
+def test_items_that_expired_since_the_recording_stay_during_the_replay(url: str) -> None:
     program = Program.from_document(load(ROOT / "projections/rules/timeseries.yaml").canonical())
     with EndpointTables(url, schemas(program)) as tables:
         for name in tables.names.values():

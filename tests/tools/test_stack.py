@@ -82,7 +82,7 @@ def test_a_file_here_that_is_the_same_or_has_mistakes(
 
 
 @pytest.mark.parametrize("words", WRITING, ids=" ".join)
-def test_what_writes_refuses_a_named_file_that_is_not_deployed(place: Place, stack: str, words: list[str]) -> None:
+def test_commands_that_write_reject_a_file_that_is_not_deployed(place: Place, stack: str, words: list[str]) -> None:
     Path("other.yaml").write_text(MORE.replace("sum(weight)", "sum(number(weight))"))
     before = place.registry()
     code, out, err = place.say(*words, "--stack", stack, "--rules", "other.yaml")
@@ -97,7 +97,7 @@ def test_what_writes_refuses_a_named_file_that_is_not_deployed(place: Place, sta
 
 
 @pytest.mark.parametrize("words", [["verify", "--patience", "0"], ["backfill", "--dry-run"]], ids=" ".join)
-def test_what_only_reads_uses_a_named_file_and_says_so(place: Place, stack: str, words: list[str]) -> None:
+def test_commands_that_read_use_a_named_file_with_a_note(place: Place, stack: str, words: list[str]) -> None:
     Path("other.yaml").write_text(MORE)
     _, out, err = place.say(*words, "--stack", stack, "--rules", "other.yaml")
     assert err.startswith(

@@ -25,7 +25,7 @@ def finding(said: dict[str, Any], subject: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_a_deployment_nobody_used_yet_wants_a_look(place: Place) -> None:
+def test_unused_deployment_has_a_warning(place: Place) -> None:
     code, said = place.run("status")
     assert (code, said["attention"]) == (1, True)
     assert "knows of no rules" in finding(said, "rules")["says"]
@@ -35,7 +35,7 @@ def test_a_deployment_nobody_used_yet_wants_a_look(place: Place) -> None:
     }  # fmt: skip
 
 
-def test_what_works_is_fine_and_what_waits_is_told_with_what_to_do(place: Place) -> None:
+def test_waiting_messages_are_reported_with_a_solution(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     everything = ["--queue", place.tasks, "--dead-letters", place.dead, "--bucket", place.bucket]
     code, said = place.run("status", *everything)
@@ -67,7 +67,7 @@ def test_what_works_is_fine_and_what_waits_is_told_with_what_to_do(place: Place)
     assert finding(place.run("status", *everything)[1], "discarded")["level"] == "fine"
 
 
-def test_other_rules_than_those_in_force_are_told(place: Place) -> None:
+def test_rules_that_are_not_active_are_reported(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     place.deploy(MENDED)
     code, said = place.run("status")
@@ -77,7 +77,7 @@ def test_other_rules_than_those_in_force_are_told(place: Place) -> None:
     assert (code, finding(said, "rules")["says"]) == (0, "epoch 4: 3 live")
 
 
-def test_a_table_without_a_stream_is_told(place: Place) -> None:
+def test_table_without_a_stream_is_reported(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     place.dynamodb.update_table(TableName=place.table, StreamSpecification={"StreamEnabled": False})
     code, said = place.run("status")
@@ -90,7 +90,7 @@ def test_a_table_without_a_stream_is_told(place: Place) -> None:
     assert "has KEYS_ONLY, not NEW_AND_OLD_IMAGES" in finding(said, "stream")["says"]
 
 
-def test_a_queue_that_does_not_answer_is_told_and_the_rest_too(place: Place) -> None:
+def test_unreachable_queue_is_reported_with_all_other_findings(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     code, said = place.run("status", "--quarantine", place.quarantine + "-not", "--bucket", "not-" + place.bucket)
     assert code == 1
@@ -99,7 +99,7 @@ def test_a_queue_that_does_not_answer_is_told_and_the_rest_too(place: Place) -> 
 
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
-def test_a_stack_names_everything_and_its_function_tells_the_lag(place: Place) -> None:
+def test_stack_provides_all_resources_and_the_lag(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     name, outputs = place.stack()
     code, said = place.run("status", "--stack", name)
@@ -122,7 +122,7 @@ def test_a_stack_names_everything_and_its_function_tells_the_lag(place: Place) -
 
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
-def test_throttling_is_told_by_the_reasons_that_logs_have(place: Place) -> None:
+def test_throttling_is_reported_with_the_reasons_of_logs(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     name, outputs = place.stack()
     finding_before = finding(place.run("status", "--stack", name)[1], "throttling")
@@ -169,7 +169,7 @@ def test_where_cloudwatch_is_not_reached_the_lag_is_unknown_and_that_is_all(
 
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
-def test_a_mapping_that_is_disabled_or_gone_needs_somebody(place: Place) -> None:
+def test_disabled_or_missing_mapping_needs_action(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     name, _ = place.stack()
     code, said = place.run("status", "--stack", name)
@@ -201,7 +201,7 @@ def test_advice_can_be_copied_and_is_printed_once_for_rules_with_the_same_advice
 
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
-def test_a_mapping_of_a_stream_that_was_switched_off_and_on_needs_somebody(place: Place) -> None:
+def test_mapping_of_an_old_stream_needs_action(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     name, _ = place.stack()
     before = place.stream()
@@ -219,7 +219,7 @@ def test_a_mapping_of_a_stream_that_was_switched_off_and_on_needs_somebody(place
 
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
-def test_a_function_that_fails_with_each_batch_needs_somebody(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_function_that_fails_with_each_batch_needs_action(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("place.FUNCTION", "def handler(event, context):\n    raise ValueError('not today')\n")
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     name, _ = place.stack()

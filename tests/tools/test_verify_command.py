@@ -50,7 +50,7 @@ def call(dynamodb_local_url: str, run: Run, tmp_path: Path) -> Iterator[Callable
         delete_table(dynamodb, name)
 
 
-def test_before_a_ledger_exists_verify_says_what_the_rules_would_make(call: Any) -> None:
+def test_verify_without_a_ledger_compares_with_the_values_of_the_rules(call: Any) -> None:
     code, out, _ = call("verify", "--patience", "0")
     assert code == 1
     assert "likes (not deployed)\n" in out
@@ -61,7 +61,7 @@ def test_before_a_ledger_exists_verify_says_what_the_rules_would_make(call: Any)
     assert call("verify", "--repair")[0] == 2
 
 
-def test_drift_is_told_repaired_and_gone(call: Any) -> None:
+def test_drift_is_reported_and_repaired(call: Any) -> None:
     assert call("backfill", "--wait", "0")[0] == 0
     code, out, said = call("verify", "--patience", "0")
     assert (code, out.split(".")[0]) == (0, "✓ No drift")
@@ -98,7 +98,7 @@ def damage(call: Any, partition: str, sort: str, **attributes: Any) -> None:
     )
 
 
-def test_after_a_damaged_group_verify_says_that_the_group_is_wrong_and_a_repair_keeps_the_item(call: Any) -> None:
+def test_damaged_group_is_reported_and_repair_keeps_the_item(call: Any) -> None:
     assert call("backfill", "--wait", "0")[0] == 0
     damage(call, "G|likes|main|POST#1|INFO", "0000|00", n=40)
     item = ("explain", "--item", "PK=POST#1,SK=INFO")

@@ -18,26 +18,24 @@ def template_changes(before: Deployment, after: Deployment) -> Iterator[str]:
         if old is None:
             yield f"table {table.name} is new"
             continue
-        yield from _indexes(old, table)
+        for name in _without(table, old):
+            yield f"table {table.name}: index {name} is new"
+        for name in _without(old, table):
+            yield f"table {table.name}: index {name} is no longer in the rules, and would be deleted"
         if old.schema.ttl != table.schema.ttl:
             ttl, was = table.schema.ttl or "nothing", old.schema.ttl or "nothing"
             yield f"table {table.name}: items expire by {ttl}, before by {was}"
         if old.filters.patterns != table.filters.patterns:
             yield f"table {table.name}: the filters match {_prefixes(before, after, table)}"
-        if _permissions(old) != _permissions(table):
-            changed = [*_differing(_permissions(old), _permissions(table))]
+        if changed := [*_differing(_permissions(old), _permissions(table))]:
             yield f"table {table.name}: the functions need other permissions ({', '.join(changed)})"
     for name in tables:
         yield f"table {name} is no longer in the rules (it is kept, and not projected)"
 
 
-def _indexes(old: TableNeeds, new: TableNeeds) -> Iterator[str]:
-    for name in new.schema.indexes:
-        if name not in old.schema.indexes:
-            yield f"table {new.name}: index {name} is new"
-    for name in old.schema.indexes:
-        if name not in new.schema.indexes:
-            yield f"table {new.name}: index {name} is no longer in the rules, and would be deleted"
+def _without(table: TableNeeds, other: TableNeeds) -> list[str]:
+    """Return the indexes of a table that another one lacks."""
+    return [name for name in table.schema.indexes if name not in other.schema.indexes]
 
 
 def _prefixes(before: Deployment, after: Deployment, table: TableNeeds) -> str:
@@ -78,22 +76,22 @@ def _differing(old: dict[str, object], new: dict[str, object]) -> Iterator[str]:
 
 
 def new_indexes(before: Deployment, after: Deployment) -> Iterator[tuple[str, str]]:
-    tables = {table.name: table for table in before.tables}
-    for table in after.tables:
-        if table.name in tables:
-            for name in table.schema.indexes:
-                if name not in tables[table.name].schema.indexes:
-                    yield table.name, name
+    """Yield the new indexes of existing tables, as (table, index)."""
+    for old, table in _both(before, after):
+        yield from ((table.name, name) for name in _without(table, old))
 
 
 def impossible(before: Deployment, after: Deployment) -> Iterator[str]:
-    tables = {table.name: table for table in before.tables}
-    for table in after.tables:
-        old = tables.get(table.name)
-        if old is None:
-            continue
+    """Yield changes that DynamoDB does not support."""
+    for old, table in _both(before, after):
         if (old.schema.partition, old.schema.sort) != (table.schema.partition, table.schema.sort):
             yield f"the key of table {table.name} changes, which is impossible. Use a new table with another name"
         for name, keys in table.schema.indexes.items():
-            if name in old.schema.indexes and old.schema.indexes[name] != keys:
+            if old.schema.indexes.get(name, keys) != keys:
                 yield f"the key of index {name} changes, which is impossible. Use a new index with another name"
+
+
+def _both(before: Deployment, after: Deployment) -> Iterator[tuple[TableNeeds, TableNeeds]]:
+    """Yield the tables that are in both, before and after."""
+    tables = {table.name: table for table in before.tables}
+    return ((tables[table.name], table) for table in after.tables if table.name in tables)
