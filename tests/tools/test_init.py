@@ -321,4 +321,4 @@ def test_no_credentials_and_no_region(tmp_path: Path, call: Call, monkeypatch: p
         describe(_Refusing(NoCredentialsError()), "app")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     code, _, err = call("init", tmp_path, "--table", "app")
-    assert (code, "Name it with --region" in err) == (2, True)
+    assert (code, "Pass --region or --endpoint-url" in err) == (2, True)
