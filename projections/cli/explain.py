@@ -83,14 +83,14 @@ def _events(program: Program, events: tuple[str, ...], batch_size: int, reads: b
 
 def _item(live: Live, item: str, as_json: bool) -> int:
     from projections.cli.printing.explain_item import item_document, print_item
-    from projections.inspect.explain.item import tell_item
+    from projections.inspect.explain.item import item_explanation
     from projections.inspect.explain.keys import read_key
     from projections.operations.hashes import is_hash, key_of
 
     key = key_of(live.program, live.store, item) if is_hash(item) else read_key(live.program, item)
-    told = tell_item(live.program, live.store, key)
+    report = item_explanation(live.program, live.store, key)
     if as_json:
-        print_text(json_text(item_document(told)))
+        print_text(json_text(item_document(report)))
     else:
-        print_item(live.program, told)
-    return 0 if told.agrees else 1
+        print_item(live.program, report)
+    return 0 if report.agrees else 1

@@ -11,7 +11,7 @@ from projections.deploy.kinds import DELIVERY, FILTERS, NOT_JUDGED
 from projections.deploy.needs import TableNeeds
 from projections.deploy.resolution import placeholders
 from projections.deploy.streams import StreamMapping, mappings_of, patterns_of
-from projections.deploy.witnesses import unheard
+from projections.deploy.witnesses import dropped
 from projections.local.event_source.filters import Filter
 from projections.local.event_source.settings import Settings
 
@@ -106,7 +106,7 @@ def _filters(both: Comparison, table: TableNeeds, mappings: Sequence[StreamMappi
         every += filters
     path = (*mappings[0].path, "FilterCriteria")
     ours = [json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns]
-    for one in unheard(both.deployment.program, table.name, every):
+    for one in dropped(both.deployment.program, table.name, every):
         reason = f"no filter matches every {one.entity} ({one.key}); dropped are {', '.join(one.events)}"
         if unknown:
             reason += ", unless a filter that cannot be checked matches them"

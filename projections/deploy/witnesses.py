@@ -13,7 +13,7 @@ from projections.language.keys import Schema
 from projections.language.program import Program
 from projections.local.event_source.filters import Filter
 
-__all__ = ["Unheard", "unheard"]
+__all__ = ["Dropped", "dropped"]
 
 Record = Mapping[str, Any]
 
@@ -22,7 +22,7 @@ _RARE = "\U0010fffd"
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
+class Dropped:
     """Records of an entity that no filter matches. `key` has the templates of its key, `events` the dropped events."""
 
     entity: str
@@ -30,7 +30,7 @@ class Unheard:
     events: tuple[str, ...]
 
 
-def unheard(program: Program, table: str, filters: Sequence[Filter]) -> Iterator[Unheard]:
+def dropped(program: Program, table: str, filters: Sequence[Filter]) -> Iterator[Dropped]:
     """Yield the entities of which records may be dropped."""
     for entity in entities_of(program, table):
         lost = [
@@ -43,7 +43,7 @@ def unheard(program: Program, table: str, filters: Sequence[Filter]) -> Iterator
                 f"{attribute} {json.dumps(pattern.text, ensure_ascii=False)}"
                 for attribute, pattern in zip(entity.schema.key_attributes, entity.patterns, strict=True)
             )
-            yield Unheard(entity.name, key, tuple(dict.fromkeys(lost)))
+            yield Dropped(entity.name, key, tuple(dict.fromkeys(lost)))
 
 
 def _records(entity: Entity, schema: Schema) -> Iterator[tuple[str, Record]]:

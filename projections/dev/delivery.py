@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey, Value
 from projections.inspect.diff.difference import Difference
-from projections.inspect.explain.records import RecordTold
+from projections.inspect.explain.records import RecordReport
 from projections.language.findings import Finding
 from projections.language.program import Program
 from projections.language.values import changed_attributes
@@ -35,7 +35,7 @@ class Delivery:
     the first; `needless` counts writes whose condition did not hold. `own`: which records show our own writes.
     """
 
-    records: Sequence[RecordTold] = ()
+    records: Sequence[RecordReport] = ()
     own: Sequence[bool] = ()
     written: list[Written] = field(default_factory=list)
     writes: int = 0
@@ -98,21 +98,21 @@ class Reporter(Protocol):
     def changed(self, difference: Difference, name: str) -> None: ...
 
 
-def is_own(program: Program, told: RecordTold) -> bool:
+def is_own(program: Program, report: RecordReport) -> bool:
     """Return whether a record shows a write of ours: rules created the item, or only derived values changed and no rule
     corrects them.
     """
-    record = told.record
-    if record is None or told.entity is None:
+    record = report.record
+    if record is None or report.entity is None:
         return False
     changed = changed_attributes(record.old, record.new)
     guarded = any(name.startswith(program.guard_prefix) for name in changed)
-    owned = program.entities[told.entity].owned_by_rules
+    owned = program.entities[report.entity].owned_by_rules
     if owned and guarded and record.old is None:
         return True  # even if other rules correct it, because they add attributes
-    if any(rule.effect == "heals" for rule in told.rules):
+    if any(rule.effect == "heals" for rule in report.rules):
         return False
     if owned and guarded:
         return True
-    derived = program.derived_attributes(told.entity)
+    derived = program.derived_attributes(report.entity)
     return bool(changed) and all(name in derived or name.startswith(program.guard_prefix) for name in changed)

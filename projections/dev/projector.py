@@ -15,7 +15,7 @@ from projections.engine.records import decode
 from projections.engine.rejections import Rejected
 from projections.engine.running import Run
 from projections.errors import BadInput, Misconfigured, StoreError, UsageError
-from projections.inspect.explain.records import RecordTold, tell_record
+from projections.inspect.explain.records import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.local.event_source import Batch
@@ -102,7 +102,7 @@ class Projector:
     def delivery(
         self,
         before: tuple[float, float],
-        records: Sequence[RecordTold] = (),
+        records: Sequence[RecordReport] = (),
         failed: str | None = None,
         store: WatchedStore | None = None,
     ) -> Delivery:
@@ -123,10 +123,10 @@ class Projector:
     def _observe(self, outcome: Outcome) -> None:
         self.reason = outcome.failed_reason or ""
 
-    def _record(self, logical: str, raw: Mapping[str, Any]) -> RecordTold:
+    def _record(self, logical: str, raw: Mapping[str, Any]) -> RecordReport:
         names = {self._live.names[logical]: logical}
         try:
             decoded = Decoded(raw, decode(raw, names, self.program.tables))
         except BadInput as flaw:
             decoded = Decoded(raw, None, str(flaw))
-        return tell_record(self.program, decoded)
+        return record_report(self.program, decoded)

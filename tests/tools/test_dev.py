@@ -30,7 +30,7 @@ from projections.dev.watched import WatchedStore
 from projections.engine.registry import Registry
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Purpose, Schema, Update
 from projections.errors import ConditionFailed, ProjectionsError, Transient, UsageError
-from projections.inspect.explain.records import tell_record
+from projections.inspect.explain.records import record_report
 from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.keys import Image
 from projections.language.loader import load
@@ -551,7 +551,7 @@ def test_records_of_our_own_writes_are_known(rules: Path) -> None:
             "eventSourceARN": "arn:aws:dynamodb:local:0:table/app/stream/l",
             "dynamodb": {"Keys": meta, "SequenceNumber": "1" * 21, **images},
         }
-        return is_own(known, tell_record(known, Decoded(raw, decode(raw, {"app": "main"}, known.tables))))
+        return is_own(known, record_report(known, Decoded(raw, decode(raw, {"app": "main"}, known.tables))))
 
     assert own(None, copy)
     assert own(copy, counted)

@@ -22,7 +22,7 @@ from projections.engine.records import decode
 from projections.engine.registry import Registry
 from projections.engine.store import Check, Image, ItemKey, Update, Write
 from projections.errors import StoreError
-from projections.inspect.explain.document import BatchTold, Explanation, explain
+from projections.inspect.explain.document import BatchReport, Explanation, explain
 from projections.inspect.explain.healing import (
     copy_reason,
     freed_reason,
@@ -33,7 +33,7 @@ from projections.inspect.explain.healing import (
     released,
 )
 from projections.inspect.explain.matching import verdict
-from projections.inspect.explain.requests import RequestTold
+from projections.inspect.explain.requests import RequestReport
 from projections.inspect.rehearsal.rehearse import _adopted, rehearse
 from projections.inspect.rehearsal.stage import set_stage
 from projections.language.keys import encode_key
@@ -274,7 +274,7 @@ def rules_of(explanation: Explanation, number: int = 0) -> dict[str, Any]:
     return {rule.rule: rule for rule in explanation.batches[0].records[number].rules}
 
 
-def writing(batch: BatchTold) -> list[RequestTold]:
+def writing(batch: BatchReport) -> list[RequestReport]:
     return [request for request in batch.requests if request.actions]
 
 
@@ -449,7 +449,7 @@ Run = Callable[..., tuple[int, str, str]]
 def test_the_sample_events_are_explained(run: Run, path: Path) -> None:
     code, out, err = run("explain", str(path), "--rules", "social", "--reads")
     assert (code, err) == (1 if path.stem == "bad-record" else 0, "")
-    assert "In all: " in out
+    assert "Total: " in out
     assert "\x1b" not in out
     for one in read([str(path)]):
         assert one.place.split(": ")[0] in out

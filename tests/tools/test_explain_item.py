@@ -18,7 +18,7 @@ from projections.engine.registry import Registry
 from projections.engine.store import Delete, ItemKey, Update
 from projections.errors import UsageError
 from projections.inspect.explain.facts import ItemExplanation
-from projections.inspect.explain.item import tell_item
+from projections.inspect.explain.item import item_explanation
 from projections.inspect.explain.keys import read_key
 from projections.inspect.rehearsal.recorder import RecordingStore
 from projections.language.loader import loads
@@ -62,7 +62,7 @@ def shown(told: ItemExplanation) -> dict[str, tuple[Any, Any]]:
 
 
 def test_values_of_a_correct_item_agree_with_their_sources(social: Program, tables: MemoryTables) -> None:
-    told = tell_item(social, tables.store, META)
+    told = item_explanation(social, tables.store, META)
     assert told.agrees
     assert list(rules_of(told)) == ["postById", "engagement", "discussion", "newest", "listed", "leaderboard"]
     copy, likes = rules_of(told)["postById"], rules_of(told)["engagement"]
@@ -76,7 +76,7 @@ def test_values_of_a_correct_item_agree_with_their_sources(social: Program, tabl
 
 def test_a_value_that_something_else_wrote_is_shown_beside_the_right_one(social: Program, tables: MemoryTables) -> None:
     tables.store.write(Update(META, set={"likeCount": {"N": "7"}, "title": {"S": "Mine"}, "GSI2SK": {"S": "SCORE#9"}}))
-    told = tell_item(social, tables.store, META)
+    told = item_explanation(social, tables.store, META)
     assert not told.agrees
     assert shown(told)["likeCount"] == (7, 2)
     assert shown(told)["title"] == ("Mine", "Notes on the Analytical Engine")
@@ -89,30 +89,33 @@ def test_guard_shows_a_pending_publish_or_a_newer_version(social: Program, table
         return Update(META, set={"~engagement": {"M": {"at": {"S": at}, "n": {"N": "9"}}}, "likeCount": {"N": "9"}})
 
     tables.store.write(guarded("0000.000000000000001"))
-    assert "a publish is pending, or failed" in rules_of(tell_item(social, tables.store, META))["engagement"].notes[0]
+    assert (
+        "a publish is pending, or failed"
+        in rules_of(item_explanation(social, tables.store, META))["engagement"].notes[0]
+    )
     tables.store.write(guarded("0000.000000000000099"))
-    assert "newer than the ledger" in rules_of(tell_item(social, tables.store, META))["engagement"].notes[0]
+    assert "newer than the ledger" in rules_of(item_explanation(social, tables.store, META))["engagement"].notes[0]
     tables.store.write(Update(META, remove=("~engagement",)))
-    assert "no guard of this rule" in rules_of(tell_item(social, tables.store, META))["engagement"].notes[0]
+    assert "no guard of this rule" in rules_of(item_explanation(social, tables.store, META))["engagement"].notes[0]
 
 
 def test_copy_whose_source_was_deleted_or_has_no_copy(social: Program, tables: MemoryTables) -> None:
     tables.store.write(Delete(POST))
-    told = tell_item(social, tables.store, META)
+    told = item_explanation(social, tables.store, META)
     assert "its source was deleted" in rules_of(told)["postById"].problem
     snapshot = Registry(social, tables.store).read()
     assert snapshot is not None
     guard = Guards(social, snapshot.ledger).stamp(META, "x", by="main|USER#ben|PROFILE")
     tables.store.write(Update(META, set={"~postById": guard}))
-    assert "of another kind" in rules_of(tell_item(social, tables.store, META))["postById"].problem
+    assert "of another kind" in rules_of(item_explanation(social, tables.store, META))["postById"].problem
     tables.store.write(Update(META, remove=("~postById",)))
-    copy = rules_of(tell_item(social, tables.store, META))["postById"]
+    copy = rules_of(item_explanation(social, tables.store, META))["postById"]
     assert "so its source is unknown" in copy.notes[0]
     assert copy.compared == ()
 
 
 def test_missing_target_shows_waiting_contributions(social: Program, tables: MemoryTables) -> None:
-    told = tell_item(social, tables.store, ItemKey("main", "POST#p2", "METADATA"))
+    told = item_explanation(social, tables.store, ItemKey("main", "POST#p2", "METADATA"))
     assert told.image is None
     assert rules_of(told)["engagement"].contributions == 1
     assert "published when the item is created" in rules_of(told)["engagement"].notes[0]
@@ -120,7 +123,7 @@ def test_missing_target_shows_waiting_contributions(social: Program, tables: Mem
 
 
 def test_source_has_its_entry_and_expected_contributions(social: Program, tables: MemoryTables) -> None:
-    told = tell_item(social, tables.store, LIKE)
+    told = item_explanation(social, tables.store, LIKE)
     assert told.source is not None
     assert told.source.entry is not None
     assert told.source.entry.version.endswith("1000000000000000001677")
@@ -133,7 +136,7 @@ def test_source_has_its_entry_and_expected_contributions(social: Program, tables
     )
     assert isinstance(tables.store, MemoryStore)
     tables.store.seed("main", {"PK": {"S": "USER#new"}, "SK": {"S": "LIKE#POST#p1"}})
-    told = tell_item(social, tables.store, ItemKey("main", "USER#new", "LIKE#POST#p1"))
+    told = item_explanation(social, tables.store, ItemKey("main", "USER#new", "LIKE#POST#p1"))
     assert told.source is not None
     assert told.source.entry is None
     assert [(c.recorded, c.should) for c in told.source.contributions] == [(None, {"n": 1})]
@@ -141,7 +144,7 @@ def test_source_has_its_entry_and_expected_contributions(social: Program, tables
 
 
 def test_the_entry_of_an_item_that_is_gone(social: Program, tables: MemoryTables) -> None:
-    told = tell_item(social, tables.store, ItemKey("main", "USER#ada", "LIKE#POST#p1"))
+    told = item_explanation(social, tables.store, ItemKey("main", "USER#ada", "LIKE#POST#p1"))
     assert told.image is None
     assert told.source is not None
     assert told.source.expires is not None
@@ -150,12 +153,12 @@ def test_the_entry_of_an_item_that_is_gone(social: Program, tables: MemoryTables
 
 
 def test_source_has_its_copies_with_their_drift(social: Program, tables: MemoryTables) -> None:
-    told = tell_item(social, tables.store, POST)
+    told = item_explanation(social, tables.store, POST)
     assert told.source is not None
     (copied,) = told.source.copies
     assert (copied.rule, copied.target, copied.agrees) == ("postById", META, True)
     tables.store.write(Delete(META))
-    told = tell_item(social, tables.store, POST)
+    told = item_explanation(social, tables.store, POST)
     assert told.source is not None
     assert not told.source.copies[0].there
     assert not told.agrees
@@ -168,7 +171,7 @@ def test_bad_input_and_pending_and_rejected_publishes_are_listed(social: Program
     tables.store.write(
         Update(entry, set={"refused": refused}, add={"recent": {"SS": ["discussion|main|POST#p9|METADATA"]}})
     )
-    told = tell_item(social, tables.store, COMMENT)
+    told = item_explanation(social, tables.store, COMMENT)
     assert told.source is not None
     assert "write number(stars)" in dict(told.source.problems)["discussion"]
     assert told.source.entry is not None
@@ -178,7 +181,7 @@ def test_bad_input_and_pending_and_rejected_publishes_are_listed(social: Program
 
 
 def test_child_is_compared_with_its_parent(social: Program, tables: MemoryTables) -> None:
-    embed = rules_of(tell_item(social, tables.store, COMMENT))["commentAuthor"]
+    embed = rules_of(item_explanation(social, tables.store, COMMENT))["commentAuthor"]
     assert embed.agrees
     assert embed.sources == (("main|USER#cleo|PROFILE", "its parent"),)
     parent = ItemKey("main", "USER#cleo", "PROFILE")
@@ -186,18 +189,18 @@ def test_child_is_compared_with_its_parent(social: Program, tables: MemoryTables
     tables.store.write(
         Update(ItemKey("ledger", "F|commentAuthor|main|USER#cleo|PROFILE", "."), set={"version": {"S": "z"}})
     )
-    embed = rules_of(tell_item(social, tables.store, COMMENT))["commentAuthor"]
+    embed = rules_of(item_explanation(social, tables.store, COMMENT))["commentAuthor"]
     assert "a push is pending, or failed" in embed.notes[0]
     assert [(a.name, a.shown, a.expected) for a in embed.attributes if not a.agrees] == [
         ("userName", "Cleo Marsh", "C.")
     ]
     tables.store.write(Delete(parent))
-    embed = rules_of(tell_item(social, tables.store, COMMENT))["commentAuthor"]
+    embed = rules_of(item_explanation(social, tables.store, COMMENT))["commentAuthor"]
     assert "kept (on_delete: keep)" in embed.notes[1]
     tables.store.write(Update(COMMENT, remove=("userId",)))
-    embed = rules_of(tell_item(social, tables.store, COMMENT))["commentAuthor"]
+    embed = rules_of(item_explanation(social, tables.store, COMMENT))["commentAuthor"]
     assert embed.notes == ("it references no User",)
-    told = tell_item(social, tables.store, ItemKey("main", "USER#ada", "PROFILE"))
+    told = item_explanation(social, tables.store, ItemKey("main", "USER#ada", "PROFILE"))
     assert told.source is not None
     assert [rule for rule, _ in told.source.fences] == ["commentAuthor"]
 
@@ -212,7 +215,7 @@ def test_everything_agrees_once_a_history_has_come_to_rest(path: Path) -> None:
         for table in program.tables:
             for image in store.items(table):
                 key = program.tables[table].key(table, image)
-                told = tell_item(program, recorder, key)
+                told = item_explanation(program, recorder, key)
                 bad = [one for one in told.derived if not one.agrees and not one.problem]
                 assert not bad, (seed, key, bad)
                 source = told.source
@@ -230,7 +233,7 @@ def test_members_name_their_sources() -> None:
     named = [
         (one.rule.kind, what)
         for image in store.items("main")
-        for one in tell_item(program, store, program.tables["main"].key("main", image)).derived
+        for one in item_explanation(program, store, program.tables["main"].key("main", image)).derived
         for _, what in one.sources
     ]
     assert named
@@ -246,7 +249,7 @@ def test_claimed_copy_lists_the_other_claims() -> None:
     processor = Processor(program, tables.store, tables={"main": "main"}, quarantine=lambda rejected: None)
     while records := tables.records():
         processor.process(records, remaining=lambda: 60.0)
-    told = tell_item(program, tables.store, ItemKey("main", "EMAIL#x@y.z", "USER"))
+    told = item_explanation(program, tables.store, ItemKey("main", "EMAIL#x@y.z", "USER"))
     (claim,) = told.derived
     assert claim.agrees
     assert claim.by == "main|USER#a|USER"
@@ -261,28 +264,28 @@ def test_rule_that_does_not_publish_is_not_compared_with_the_item(tables: Memory
         loads(text.replace("    from: Like\n", "    from: Like\n    mode: shadow\n")).canonical()
     )
     Registry(shadow, tables.store).activate()
-    told = tell_item(shadow, tables.store, META)
+    told = item_explanation(shadow, tables.store, META)
     likes = rules_of(told)["engagement"]
     assert (likes.state, likes.publishes, likes.agrees) == ("shadow", False, True)
     assert "another writer wrote these values" in likes.notes[0]
     more = text.replace("likeCount: count", "likeCount: count, firstLike: min(text(likedAt))")
     filling = Program.from_document(loads(more).canonical())
     Registry(filling, tables.store).activate()
-    told = tell_item(filling, tables.store, META)
+    told = item_explanation(filling, tables.store, META)
     likes = rules_of(told)["engagement"]
     assert (likes.state, likes.publishes) == ("filling", False)
     assert "until its backfill is complete" in likes.notes[0]
-    told = tell_item(filling, tables.store, LIKE)
+    told = item_explanation(filling, tables.store, LIKE)
     assert told.source is not None
     assert "filling" in told.source.contributions[0].excuse
     assert told.agrees
 
 
 def test_rules_that_are_not_active_are_reported(social: Program, tables: MemoryTables) -> None:
-    assert not tell_item(social, tables.store, META).other_rules
+    assert not item_explanation(social, tables.store, META).other_rules
     text = RULES[0].read_text().replace("likeCount: count", "likeCount: count, firstLike: min(text(likedAt))")
     other = Program.from_document(loads(text).canonical())
-    assert tell_item(other, tables.store, META).other_rules
+    assert item_explanation(other, tables.store, META).other_rules
 
 
 # How an item is named.
@@ -391,7 +394,7 @@ def test_explaining_reads_a_handful_of_requests_and_writes_nothing(social: Progr
     store = DynamoDBStore(dynamodb, wired.names, schemas(social), meter)
     for key in (META, POST, LIKE, COMMENT):
         meter.calls.clear()
-        tell_item(social, store, key)
+        item_explanation(social, store, key)
         lists = {"Query": 1} if key == META else {}
         assert meter.calls == {"BatchGetItem": meter.calls["BatchGetItem"], **lists}
         assert meter.calls["BatchGetItem"] <= 3

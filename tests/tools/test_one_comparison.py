@@ -20,7 +20,7 @@ from projections.engine.registry import Registry
 from projections.engine.store import Image, ItemKey
 from projections.errors import InvalidRequest
 from projections.inspect.explain.facts import ItemExplanation
-from projections.inspect.explain.item import tell_item
+from projections.inspect.explain.item import item_explanation
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.operations.verify.drift import Drift
@@ -100,7 +100,7 @@ def assert_agree(program: Program, store: MemoryStore) -> int:
     differing = 0
     for key in keys:
         text = encode_key(key)
-        told = tell_item(program, store, key)
+        told = item_explanation(program, store, key)
         said, own = {shown(drift) for drift in told.drifts}, of_item(drifts, text)
         guessed = {shown(drift) for drift in told.drifts if drift.kind == "copy extra" and drift.wrong is None}
         assert guessed == set() or own, "that another item makes the copy is known from all items only"
@@ -134,7 +134,7 @@ def test_expected_values_are_those_of_the_source_items(name: str) -> None:
         if drift.kind in ("value", "copy stale", "index", "embed") and drift.attribute is not None:
             assert drift.wrong, drift
             image = world.store.get(decode_key(drift.target))
-            told = tell_item(world.program, world.store, decode_key(drift.target))
+            told = item_explanation(world.program, world.store, decode_key(drift.target))
             now = [
                 a.shown
                 for one in told.derived

@@ -12,7 +12,7 @@ from projections.cli.printing.diff import as_data, print_difference
 from projections.dev.delivery import Delivery, Totals, Written
 from projections.engine.store import Image, ItemKey
 from projections.inspect.diff.difference import Difference
-from projections.inspect.explain.records import RecordTold
+from projections.inspect.explain.records import RecordReport
 from projections.inspect.explain.words import encoded_words, key_words, value_words
 from projections.language.findings import Finding
 from projections.language.values import changed_attributes, plain_item
@@ -64,10 +64,10 @@ class Printer:
             return
         echoes = 0
         alone = len(delivery.records) == 1
-        for told, own in zip(delivery.records, delivery.own, strict=True):
+        for report, own in zip(delivery.records, delivery.own, strict=True):
             echoes += own
             if not own or echoes <= MOST_ECHOES:
-                self._record(told, own, delivery if alone else None)
+                self._record(report, own, delivery if alone else None)
         if echoes > MOST_ECHOES:
             self._out.print(styled("          [dim]and {} more of our own writes[/]", echoes - MOST_ECHOES))
         for written in delivery.written[:MOST_WRITES]:
@@ -102,25 +102,25 @@ class Printer:
             reason=reason,
         )
 
-    def _record(self, told: RecordTold, own: bool, alone: Delivery | None) -> None:
+    def _record(self, report: RecordReport, own: bool, alone: Delivery | None) -> None:
         """Print a record, with its cost if it was delivered alone."""
-        record = told.record
+        record = report.record
         clock = time.strftime("%H:%M:%S")
         if record is None:
-            self._out.print(styled("{}  [yellow]unreadable[/]  {}", clock, told.flaw or ""))
+            self._out.print(styled("{}  [yellow]unreadable[/]  {}", clock, report.flaw or ""))
             return
         style = "dim" if own else "bold"
-        entity = told.entity or "(no entity)"
+        entity = report.entity or "(no entity)"
         line = styled("{}  {:<6}  {}  [{}]{}[/]", clock, record.event, entity, style, key_words(record.key))
-        rules = list(dict.fromkeys(rule.rule for rule in told.rules if rule.effect))
+        rules = list(dict.fromkeys(rule.rule for rule in report.rules if rule.effect))
         if own:
             line += styled("  [dim]our write: {}[/]", _changed(record.old, record.new, self._prefix))
         if rules:
             line += styled("  [cyan]{}[/]", ", ".join(rules))
-        elif not own and told.entity is not None and not (alone and alone.written):
+        elif not own and report.entity is not None and not (alone and alone.written):
             line += styled("  [dim]nothing to do[/]")
-        elif not own and told.nearest:
-            name, reasons = told.nearest[0]
+        elif not own and report.nearest:
+            name, reasons = report.nearest[0]
             line += styled("  [dim]nearest is {}: {}[/]", name, "; ".join(reasons[:1]))
         if alone is not None and (units := self._units(alone)):
             line += styled("  [dim]{}[/]", units)
@@ -136,18 +136,18 @@ class Printer:
         return ", ".join(parts)
 
     def _delivered_json(self, delivery: Delivery, event: str = "delivered") -> None:
-        for told, own in zip(delivery.records, delivery.own, strict=True):
-            record = told.record
+        for report, own in zip(delivery.records, delivery.own, strict=True):
+            record = report.record
             self._line(
                 {
                     "event": "record",
-                    "eventName": told.raw.get("eventName"),
-                    "entity": told.entity,
+                    "eventName": report.raw.get("eventName"),
+                    "entity": report.entity,
                     "table": record.key.table if record else None,
                     "key": _key(record.key) if record else None,
                     "ownWrite": own,
-                    "rules": {rule.rule: rule.effect for rule in told.rules if rule.effect},
-                    "flaw": told.flaw,
+                    "rules": {rule.rule: rule.effect for rule in report.rules if rule.effect},
+                    "flaw": report.flaw,
                 }
             )
         for written in delivery.written:

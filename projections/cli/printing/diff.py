@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from projections.inspect.diff.backfill import ASSUMPTIONS
 from projections.inspect.diff.changes import Part
-from projections.inspect.diff.difference import Difference, Hand, RuleDifference
+from projections.inspect.diff.difference import Difference, OwnerChange, RuleDifference
 from projections.language.canonical import Measure
 from projections.language.facts import measure_text
 from projections.printable import printable
@@ -50,11 +50,10 @@ def _lines(difference: Difference, old: str, new: str, brief: bool = False) -> I
         yield from (Line("item", text) for text in shared)
     if difference.owners:
         yield Line("heading", "Who writes what")
-        for hand in difference.owners:
-            change = (
-                f"{_code(f'{hand.entity}.{hand.attribute}')}: {_owner(hand, hand.before)} → {_owner(hand, hand.after)}"
-            )
-            yield Line("item", f"{change}; {hand.note}" if hand.note else change)
+        for owner in difference.owners:
+            attribute = _code(f"{owner.entity}.{owner.attribute}")
+            change = f"{attribute}: {_owner(owner, owner.before)} → {_owner(owner, owner.after)}"
+            yield Line("item", f"{change}; {owner.note}" if owner.note else change)
     if difference.deployment or difference.impossible:
         yield Line("heading", "Changes of the template")
         yield from (Line("item", reason) for reason in (*difference.impossible, *difference.deployment))
@@ -69,8 +68,8 @@ def _lines(difference: Difference, old: str, new: str, brief: bool = False) -> I
         yield from (Line("item", f"{number}. {step}") for number, step in enumerate(difference.steps(), 1))
 
 
-def _owner(hand: Hand, rule: str | None) -> str:
-    return _code(rule) if rule else "no rule" if hand.made else "the application"
+def _owner(owner: OwnerChange, rule: str | None) -> str:
+    return _code(rule) if rule else "no rule" if owner.made else "the application"
 
 
 def _summary(difference: Difference) -> str:
@@ -200,14 +199,14 @@ def as_data(difference: Difference) -> dict[str, Any]:
         "renamed": [{"from": gone, "to": fresh, "sure": surely} for gone, fresh, surely in difference.renamed],
         "owners": [
             {
-                "entity": hand.entity,
-                "attribute": hand.attribute,
-                "before": hand.before,
-                "after": hand.after,
-                "made_by_rules": hand.made,
-                "note": hand.note,
+                "entity": owner.entity,
+                "attribute": owner.attribute,
+                "before": owner.before,
+                "after": owner.after,
+                "made_by_rules": owner.made,
+                "note": owner.note,
             }
-            for hand in difference.owners
+            for owner in difference.owners
         ],
         "template": list(difference.deployment),
         "impossible": list(difference.impossible),

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from projections.inspect.explain.document import BatchTold, Explanation
-from projections.inspect.explain.records import RecordTold
-from projections.inspect.explain.requests import ActionTold, RequestTold
-from projections.inspect.explain.sources import RuleTold
+from projections.inspect.explain.document import BatchReport, Explanation
+from projections.inspect.explain.records import RecordReport
+from projections.inspect.explain.requests import ActionReport, RequestReport
+from projections.inspect.explain.sources import RuleReport
 from projections.inspect.explain.words import encoded_words, key_words
 from projections.inspect.rehearsal.recorder import Spent
 from projections.language.keys import ItemKey
@@ -29,21 +29,21 @@ ALIKE = 6
 def print_explanation(explanation: Explanation, *, reads: bool = False) -> None:
     """Print each record, then the requests of each batch; with `reads`, the reads, too."""
     out = console()
-    rounds = max((told.batch.round for told in explanation.batches), default=0)
-    deliveries = sum(told.batch.round == 0 for told in explanation.batches)
-    for number, told in enumerate(explanation.batches, 1):
-        if told.batch.round == 0:
+    rounds = max((report.batch.round for report in explanation.batches), default=0)
+    deliveries = sum(report.batch.round == 0 for report in explanation.batches)
+    for number, report in enumerate(explanation.batches, 1):
+        if report.batch.round == 0:
             title = f"Batch {number}" if deliveries > 1 else "The batch"
-            for position, record in enumerate(told.records):
-                place = told.places[position] if told.places else ""
+            for position, record in enumerate(report.records):
+                place = report.places[position] if report.places else ""
                 _print_record(out, record, position + 1, place)
         else:
-            title = "Then, from the stream of these writes" if told.batch.round == 1 else "Then"
-            if not told.requests and told.batch.round == rounds:
-                out.print(styled("[bold]{}[/]: {}", title, told.summary))
+            title = "Then, from the stream of these writes" if report.batch.round == 1 else "Then"
+            if not report.requests and report.batch.round == rounds:
+                out.print(styled("[bold]{}[/]: {}", title, report.summary))
                 out.print()
                 continue
-        _print_batch(out, told, title, reads)
+        _print_batch(out, report, title, reads)
     if explanation.rehearsal.assumed:
         names = _names(explanation.rehearsal.assumed)
         out.print(styled("[dim]Assumed to exist, because the events do not include it: {}.[/]", names))
@@ -58,16 +58,16 @@ def _names(keys: Sequence[ItemKey]) -> str:
     return ", ".join(map(key_words, keys[:ALIKE])) + more
 
 
-def _print_record(out: Console, told: RecordTold, number: int, place: str) -> None:
-    record = told.record
+def _print_record(out: Console, report: RecordReport, number: int, place: str) -> None:
+    record = report.record
     if record is None:
         out.print(styled("[bold]{}[/]  [red]unusable record[/]  [dim]{}[/]", number, place))
-        out.print(f"   {told.flaw!s}")
+        out.print(f"   {report.flaw!s}")
         out.print()
         return
     event = f"{record.event} (expired)" if record.expired else record.event
-    variables = ", ".join(f"{name} {text}" for name, text in told.variables.items())
-    entity = f"{told.was} → {told.entity}" if told.was else told.entity or "no entity"
+    variables = ", ".join(f"{name} {text}" for name, text in report.variables.items())
+    entity = f"{report.was} → {report.entity}" if report.was else report.entity or "no entity"
     out.print(
         styled(
             "[bold]{}  {}  {}[/]  [cyan]{}[/]{}  [dim]record {}, {}[/]",
@@ -80,18 +80,18 @@ def _print_record(out: Console, told: RecordTold, number: int, place: str) -> No
             place,
         ),
     )
-    for name, misfits in told.nearest:
+    for name, misfits in report.nearest:
         out.print(styled("   not [cyan]{}[/]: {}", name, "; ".join(misfits)))
-    if not told.rules:
-        what = "no rule applies" if told.nearest else "no rule reads or writes items of this entity"
+    if not report.rules:
+        what = "no rule applies" if report.nearest else "no rule reads or writes items of this entity"
         out.print(styled("   [dim]{}[/]", what))
-    width = max((len(rule.rule) for rule in told.rules), default=0)
-    for rule in told.rules:
+    width = max((len(rule.rule) for rule in report.rules), default=0)
+    for rule in report.rules:
         _print_rule(out, rule, width)
     out.print()
 
 
-def _print_rule(out: Console, rule: RuleTold, width: int) -> None:
+def _print_rule(out: Console, rule: RuleReport, width: int) -> None:
     color = _COLORS.get(rule.effect, "green")
     name = styled("[{}]{}[/]", "dim" if not rule.effect else "cyan", rule.rule.ljust(width))
     what = rule.what
@@ -108,33 +108,33 @@ def _print_rule(out: Console, rule: RuleTold, width: int) -> None:
         out.print(styled("{}[dim]because {}[/]", indent, "; ".join(rule.reasons)))
 
 
-def _print_batch(out: Console, told: BatchTold, title: str, reads: bool) -> None:
-    out.print(styled("[bold]{}[/]: {}", title, told.summary))
-    for source, numbers in told.coalesced:
+def _print_batch(out: Console, report: BatchReport, title: str, reads: bool) -> None:
+    out.print(styled("[bold]{}[/]: {}", title, report.summary))
+    for source, numbers in report.coalesced:
         listed = ", ".join(map(str, numbers))
         out.print(styled("   [dim]records {} of {} count as one change[/]", listed, encoded_words(source)))
-    for request in told.requests:
+    for request in report.requests:
         if request.actions or reads:
-            _print_request(out, request, told.batch.round)
-    for one in told.batch.rejected:
+            _print_request(out, request, report.batch.round)
+    for one in report.batch.rejected:
         rule = styled("[cyan]{}[/]: ", one.rule) if one.rule else ""
         out.print(styled("   [yellow]quarantined[/] {}{}", rule, one.reason))
-    if told.batch.outcome.failed is not None:
-        out.print(styled("   [red]failed[/] {}", str(told.batch.outcome.failed_reason)))
-    if told.requests:
-        out.print(styled("   [dim]{}[/]", _spent(told.batch.spent)))
+    if report.batch.outcome.failed is not None:
+        out.print(styled("   [red]failed[/] {}", str(report.batch.outcome.failed_reason)))
+    if report.requests:
+        out.print(styled("   [dim]{}[/]", _spent(report.batch.spent)))
     out.print()
 
 
-def _print_request(out: Console, told: RequestTold, round_: int) -> None:
-    request = told.request
+def _print_request(out: Console, report: RequestReport, round_: int) -> None:
+    request = report.request
     units = f"{request.write_units} write" if request.actions else f"{request.read_units:g} read"
     if request.operation in ("TransactWriteItems", "BatchExecuteStatement"):
         noun = "transaction" if request.operation == "TransactWriteItems" else "statements"
         failed = "" if request.outcome == "done" else styled(" [red]{}[/]", request.outcome)
-        out.print(styled("   {} of {}{}  [dim]{} units[/]", noun, len(told.actions), failed, units))
+        out.print(styled("   {} of {}{}  [dim]{} units[/]", noun, len(report.actions), failed, units))
         seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
-        for action in told.actions:
+        for action in report.actions:
             alike = action.role.kind, action.role.rules
             seen[alike] += 1
             if seen[alike] <= ALIKE:
@@ -142,15 +142,15 @@ def _print_request(out: Console, told: RequestTold, round_: int) -> None:
         for (kind, _), number in seen.items():
             if number > ALIKE:
                 out.print(styled("     [dim]and {} more of kind {}; --json has all[/]", number - ALIKE, kind))
-    elif told.actions:
-        for action in told.actions:
+    elif report.actions:
+        for action in report.actions:
             _print_action(out, action, "   ", round_)
     else:
-        found = ", ".join(told.reads[:4]) + (f" and {len(told.reads) - 4} more" if len(told.reads) > 4 else "")
+        found = ", ".join(report.reads[:4]) + (f" and {len(report.reads) - 4} more" if len(report.reads) > 4 else "")
         out.print(styled("   [dim]{} {}  {} units[/]", request.operation, found, units))
 
 
-def _print_action(out: Console, action: ActionTold, indent: str, round_: int) -> None:
+def _print_action(out: Console, action: ActionReport, indent: str, round_: int) -> None:
     rules = styled(" [cyan]{}[/]", ", ".join(action.role.rules)) if action.role.rules else ""
     records = ""
     if action.records and round_ == 0:

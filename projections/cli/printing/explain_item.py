@@ -39,19 +39,19 @@ SEQUENCES_HAVE_NO_TIME = (
 # For programs
 
 
-def item_document(told: ItemExplanation) -> dict[str, Any]:
+def item_document(report: ItemExplanation) -> dict[str, Any]:
     """Return what `explain --item --json` prints."""
     return {
-        "key": encode_key(told.key),
-        "exists": told.image is not None,
-        "entity": told.item.entity.name if told.item is not None else None,
-        "variables": dict(told.item.variables) if told.item is not None else {},
-        "agrees": told.agrees,
-        "drift": [drift.document() for drift in told.drifts],
-        "leftOver": [drift.document() for drift in told.left_over],
-        "underOtherRules": told.other_rules,
-        "derived": [_derived(one) for one in told.derived],
-        "source": _source(told.source) if told.source is not None else None,
+        "key": encode_key(report.key),
+        "exists": report.image is not None,
+        "entity": report.item.entity.name if report.item is not None else None,
+        "variables": dict(report.item.variables) if report.item is not None else {},
+        "agrees": report.agrees,
+        "drift": [drift.document() for drift in report.drifts],
+        "leftOver": [drift.document() for drift in report.left_over],
+        "underOtherRules": report.other_rules,
+        "derived": [_derived(one) for one in report.derived],
+        "source": _source(report.source) if report.source is not None else None,
     }
 
 
@@ -129,45 +129,47 @@ def _source(one: Source) -> dict[str, Any]:
 # On the terminal
 
 
-def print_item(program: Program, told: ItemExplanation) -> None:
+def print_item(program: Program, report: ItemExplanation) -> None:
     """Print the derived values with their sources, then the contributions of the item."""
     out = console()
-    if told.item is not None:
-        variables = ", ".join(f"{name} {text}" for name, text in told.item.variables.items())
-        of = styled("[cyan]{}[/]", told.item.entity.name) + (styled("  [dim]({})[/]", variables) if variables else "")
+    if report.item is not None:
+        variables = ", ".join(f"{name} {text}" for name, text in report.item.variables.items())
+        of = styled("[cyan]{}[/]", report.item.entity.name) + (styled("  [dim]({})[/]", variables) if variables else "")
     else:
-        of = styled("[yellow]no entity[/]") if told.image is not None else styled("[yellow]the item does not exist[/]")
-    out.print(styled("[bold]{}[/]  {}", key_words(told.key), of))
+        of = (
+            styled("[yellow]no entity[/]") if report.image is not None else styled("[yellow]the item does not exist[/]")
+        )
+    out.print(styled("[bold]{}[/]  {}", key_words(report.key), of))
     written = origins(program.typed)
-    if told.other_rules:
+    if report.other_rules:
         out.print(
             styled("[yellow]Other rules than these are active. Run `projections backfill` to activate these.[/]"),
         )
-    for one in told.derived:
+    for one in report.derived:
         _print_derived(out, one, written)
-    if told.source is not None:
-        _print_source(out, told.source)
-    for left in told.left_over:
+    if report.source is not None:
+        _print_source(out, report.source)
+    for left in report.left_over:
         out.print(styled("  [yellow]![/] [cyan]{}[/] {}", left.rule, difference(left)))
         out.print(styled("      [dim]{}. `verify --repair` {}.[/]", KINDS[left.kind], REPAIRS[left.kind]))
-    if not told.derived and told.source is None and not told.left_over:
+    if not report.derived and report.source is None and not report.left_over:
         out.print(styled("   [dim]no rule reads or writes this item[/]"))
         out.print()
-    versions = [version for one in told.derived for version in (one.at, one.known) if version]
-    versions += [told.source.entry.version] if told.source is not None and told.source.entry is not None else []
+    versions = [version for one in report.derived for version in (one.at, one.known) if version]
+    versions += [report.source.entry.version] if report.source is not None and report.source.entry is not None else []
     for note in _times(versions):
         out.print(styled("[dim]Note: {}.[/]", note))
-    for line in _verdict(told):
+    for line in _verdict(report):
         out.print(line)
 
 
-def _verdict(told: ItemExplanation) -> Iterator[Styled]:
+def _verdict(report: ItemExplanation) -> Iterator[Styled]:
     """Yield the result of the comparison, and what was not compared."""
-    grouped = any(one.contributions is not None and one.compared for one in told.derived)
-    if told.drifts:
-        found = count(len(told.drifts), "difference")
+    grouped = any(one.contributions is not None and one.compared for one in report.derived)
+    if report.drifts:
+        found = count(len(report.drifts), "difference")
         yield styled("[red]✗[/] {}. Run this again before you act: a change may be pending.", found)
-        for kind in dict.fromkeys(drift.kind for drift in told.drifts):
+        for kind in dict.fromkeys(drift.kind for drift in report.drifts):
             yield styled("  [dim]{}: {}. `verify --repair` {}.[/]", kind, KINDS[kind], REPAIRS[kind])
     elif grouped:
         yield styled("[green]✓[/] The item and the ledger agree.")

@@ -16,7 +16,7 @@ from projections.inspect.cost.hot import HotKey
 from projections.inspect.cost.naive import NaiveCost
 from projections.inspect.cost.terms import Term, totals
 from projections.inspect.cost.workload import Assumptions, Delivery
-from projections.inspect.explain.records import tell_record
+from projections.inspect.explain.records import record_report
 from projections.inspect.explain.words import encoded_words
 from projections.inspect.rehearsal.recorder import DONE, Action, Read, Request
 from projections.inspect.rehearsal.rehearse import Rehearsal, rehearse
@@ -174,7 +174,7 @@ def _by_hand(program: Program, rehearsal: Rehearsal, number: int) -> NaiveCost:
     for batch in rehearsal.batches:
         for decoded in batch.records:
             handled = False
-            for told in tell_record(program, decoded).rules:
+            for told in record_report(program, decoded).rules:
                 updates = {"changes": len(told.changes), "copies": len(told.changes), "indexes": 1, "pulls": 1}.get(
                     told.effect, 0
                 )

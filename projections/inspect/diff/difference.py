@@ -15,11 +15,11 @@ from projections.language.canonical import Document
 from projections.language.facts import EVERY, creators, origins
 from projections.language.program import Program
 
-__all__ = ["Difference", "Hand", "RuleDifference", "difference"]
+__all__ = ["Difference", "OwnerChange", "RuleDifference", "difference"]
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
+class OwnerChange:
     """An attribute that another rule writes than before. None is the application, or no rule if rules create the items
     (`made`).
     """
@@ -50,7 +50,7 @@ class Difference:
 
     rules: tuple[RuleDifference, ...]
     renamed: tuple[tuple[str, str, bool], ...]
-    owners: tuple[Hand, ...]
+    owners: tuple[OwnerChange, ...]
     deployment: tuple[str, ...]
     indexes: tuple[tuple[str, str], ...]
     """Table and index."""
@@ -135,7 +135,7 @@ def _rule(old: Document, new: Document, change: Change, renamed_to: str | None) 
     )
 
 
-def _owners(old: Document, new: Document) -> Iterator[Hand]:
+def _owners(old: Document, new: Document) -> Iterator[OwnerChange]:
     before, after = origins(old), origins(new)
     for entity in dict.fromkeys((*before, *after)):
         mine, its = before.get(entity, {}), after.get(entity, {})
@@ -146,10 +146,10 @@ def _owners(old: Document, new: Document) -> Iterator[Hand]:
                 continue
             shown = "all attributes" if attribute == EVERY else attribute
             made = entity in creators(old) or entity in creators(new)
-            yield Hand(entity, shown, one, other, _handed(new, one, other, made), made)
+            yield OwnerChange(entity, shown, one, other, _note(new, one, other, made), made)
 
 
-def _handed(new: Document, before: str | None, after: str | None, made: bool) -> str:
+def _note(new: Document, before: str | None, after: str | None, made: bool) -> str:
     if before is None:
         return "" if made else "the values of the application are overwritten"
     if after is not None:

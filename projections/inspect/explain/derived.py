@@ -44,19 +44,19 @@ def derived(read: Readings) -> tuple[Derived, ...]:
     return tuple(sorted(compared, key=lambda one: order.index(one.rule.name)))
 
 
-def _snapshot(read: Readings, told: Derived) -> Derived:
+def _snapshot(read: Readings, report: Derived) -> Derived:
     """Add the rule's state and its consequences."""
     if read.scope.offline:
-        return told
-    state, publishes = read.scope.states[told.rule.name], read.scope.publishes(told.rule)
+        return report
+    state, publishes = read.scope.states[report.rule.name], read.scope.publishes(report.rule)
     if state == FILLING:
-        told = replace(told, compared=())
-    notes = told.notes
+        report = replace(report, compared=())
+    notes = report.notes
     if state == FILLING and not publishes:
         notes = ("the rule is filling: nothing is published until its backfill is complete",)
     elif state == SHADOW:
         notes = ("the rule is in shadow mode: it publishes nothing, so another writer wrote these values",)
-    return replace(told, state=state, publishes=publishes, notes=notes)
+    return replace(report, state=state, publishes=publishes, notes=notes)
 
 
 def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
@@ -70,12 +70,12 @@ def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
         return None
     group, guard = read.groups[rule.name, read.text], read.guard(rule)
     n = group.totals.n
-    told = Derived(
+    report = Derived(
         rule, (), drifts, (ITEM, GROUP), guard.there, guard.by, guard.at, group.at, guard.n, n, problem=_problem(drifts)
     )
     if read.image is None and (n == 0 or not rule.creates):
         waits = ("published when the item is created: the rule only updates existing items",)
-        return replace(told, notes=waits if n else ())
+        return replace(report, notes=waits if n else ())
     notes = []
     if group.rebuilding:
         notes.append("the group is being rebuilt: nothing is published until it is complete")
@@ -90,7 +90,7 @@ def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
     if rule.claimed:
         names = [name for name in names if read.shown(name) is not None]
     attributes = attributes_of(names, read.image, drifts)
-    return replace(told, attributes=attributes, sources=sources, more=more, notes=tuple(notes))
+    return replace(report, attributes=attributes, sources=sources, more=more, notes=tuple(notes))
 
 
 def _problem(drifts: tuple[Drift, ...]) -> str:
@@ -137,13 +137,13 @@ def _from_source(read: Readings, rule: CopyRule) -> Derived:
     names = [name for name in sorted(rule.owned(read.image)) if read.shown(name) is not None]
     attributes = attributes_of(names, read.image, drifts)
     problem = _problem(drifts)
-    told = Derived(rule, attributes, drifts, (ITEM, SOURCE), guard.there, guard.by, guard.at, problem=problem)
+    report = Derived(rule, attributes, drifts, (ITEM, SOURCE), guard.there, guard.by, guard.at, problem=problem)
     if valid is None or not valid.by:
         note = "not compared, because it has no valid guard, so its source is unknown: explain its source"
-        return replace(told, compared=(), notes=(note,))
-    told = replace(told, sources=((valid.by, "its source"),))
+        return replace(report, compared=(), notes=(note,))
+    report = replace(report, sources=((valid.by, "its source"),))
     if not any(drift.kind == "copy extra" for drift in drifts):
-        return told
+        return report
     (source,) = guard.sources
     image = read.near.get(source)
     item = read.program.recognise(source, image) if image is not None else None
@@ -153,7 +153,7 @@ def _from_source(read: Readings, rule: CopyRule) -> Derived:
         if item is not None and item.entity is rule.source:
             why = "; ".join(verdict(read.program, rule, item).reasons) or "its copy has another key"
         problem = f"its source no longer has this copy: {why}"
-    return replace(told, problem=problem)
+    return replace(report, problem=problem)
 
 
 def _from_parent(read: Readings, rule: EmbedRule) -> Derived:
@@ -161,11 +161,13 @@ def _from_parent(read: Readings, rule: EmbedRule) -> Derived:
     assert read.item is not None
     guard, drifts = read.guard(rule), tuple(read.drifts(rule.name, CHILD))
     attributes = attributes_of(rule.owned(), read.image, drifts)
-    told = Derived(rule, attributes, drifts, (ITEM, SOURCE), guard.there, guard.by, guard.at, problem=_problem(drifts))
+    report = Derived(
+        rule, attributes, drifts, (ITEM, SOURCE), guard.there, guard.by, guard.at, problem=_problem(drifts)
+    )
     parent, flaw = reference_of(rule, read.item)
     if parent is None:
         note = f"it references no {rule.source.name}" + (f": {flaw}" if flaw else "")
-        return replace(told, notes=(note,))
+        return replace(report, notes=(note,))
     by = encode_key(parent)
     image, fence = read.near.get(parent), read.near.get(fence_key(rule.name, by))
     known = fence["version"]["S"] if fence is not None else ""
@@ -177,7 +179,7 @@ def _from_parent(read: Readings, rule: EmbedRule) -> Derived:
         notes.append("the guard names another parent: a pull is pending, or failed")
     elif guard.there and guard.at < known:
         notes.append("the parent has changed since: a push is pending, or failed")
-    return replace(told, known=known, sources=((by, "its parent"),), notes=tuple(notes))
+    return replace(report, known=known, sources=((by, "its parent"),), notes=tuple(notes))
 
 
 def _nothing_given(read: Readings, rule: EmbedRule, key: ItemKey, image: Image | None) -> str:

@@ -8,24 +8,24 @@ from typing import Any
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.rejections import Rejected
-from projections.inspect.explain.records import RecordTold, tell_record
-from projections.inspect.explain.requests import RequestTold, coalesced, tell_requests
+from projections.inspect.explain.records import RecordReport, record_report
+from projections.inspect.explain.requests import RequestReport, coalesced, request_reports
 from projections.inspect.explain.words import key_words, stream_version
 from projections.inspect.rehearsal.recorder import Spent
 from projections.inspect.rehearsal.rehearse import Batch, Rehearsal
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
 
-__all__ = ["BatchTold", "Explanation", "explain", "explanation_document", "spent_document"]
+__all__ = ["BatchReport", "Explanation", "explain", "explanation_document", "spent_document"]
 
 
 @dataclass(frozen=True, slots=True)
-class BatchTold:
+class BatchReport:
     """One delivery. `places` are the places of its records in their files, if they come from files."""
 
     batch: Batch
-    records: tuple[RecordTold, ...]
-    requests: tuple[RequestTold, ...]
+    records: tuple[RecordReport, ...]
+    requests: tuple[RequestReport, ...]
     coalesced: tuple[tuple[str, tuple[int, ...]], ...]
     places: tuple[str, ...]
 
@@ -64,16 +64,16 @@ class Explanation:
     """The explanation of recorded events by batch, with what was assumed."""
 
     rehearsal: Rehearsal
-    batches: tuple[BatchTold, ...]
+    batches: tuple[BatchReport, ...]
 
     @property
     def unknown(self) -> list[ItemKey]:
         """Items of the application that the engine read and that the events do not have: assumed to be absent."""
-        shown = {d.record.key for told in self.batches for d in told.batch.records if d.record is not None}
+        shown = {d.record.key for report in self.batches for d in report.batch.records if d.record is not None}
         missed = {
             read.key: None
-            for told in self.batches
-            for request in told.batch.requests
+            for report in self.batches
+            for request in report.batch.requests
             for read in request.reads
             if read.key is not None and not read.found and read.key.table != LEDGER
         }
@@ -90,17 +90,17 @@ class Explanation:
 
 def explain(program: Program, rehearsal: Rehearsal, places: Sequence[str]) -> Explanation:
     """Return the explanation of a rehearsal. `places` are those of the recorded events, in order."""
-    told = []
+    report = []
     start = 0
     for batch in rehearsal.batches:
         of_batch: Sequence[str] = ()
         if batch.round == 0:
             of_batch = places[start : start + len(batch.records)]
             start += len(batch.records)
-        records = tuple(tell_record(program, decoded) for decoded in batch.records)
-        requests = tuple(tell_requests(program, batch))
-        told.append(BatchTold(batch, records, requests, tuple(coalesced(batch)), tuple(of_batch)))
-    return Explanation(rehearsal, tuple(told))
+        records = tuple(record_report(program, decoded) for decoded in batch.records)
+        requests = tuple(request_reports(program, batch))
+        report.append(BatchReport(batch, records, requests, tuple(coalesced(batch)), tuple(of_batch)))
+    return Explanation(rehearsal, tuple(report))
 
 
 def explanation_document(explanation: Explanation) -> dict[str, Any]:
@@ -123,14 +123,14 @@ def spent_document(spent: Spent) -> dict[str, Any]:
     }
 
 
-def _batch(told: BatchTold) -> dict[str, Any]:
-    batch = told.batch
+def _batch(report: BatchReport) -> dict[str, Any]:
+    batch = report.batch
     return {
         "round": batch.round,
-        "summary": told.summary,
-        "records": [_record(record, n, told.places) for n, record in enumerate(told.records)],
-        "coalesced": [{"source": source, "records": list(numbers)} for source, numbers in told.coalesced],
-        "requests": [request.document for request in told.requests],
+        "summary": report.summary,
+        "records": [_record(record, n, report.places) for n, record in enumerate(report.records)],
+        "coalesced": [{"source": source, "records": list(numbers)} for source, numbers in report.coalesced],
+        "requests": [request.document for request in report.requests],
         "quarantined": [
             {"rule": one.rule, "reason": one.reason, "key": one.key, "sequenceNumber": one.sequence}
             for one in batch.rejected
@@ -140,11 +140,11 @@ def _batch(told: BatchTold) -> dict[str, Any]:
     }
 
 
-def _record(told: RecordTold, number: int, places: Sequence[str]) -> dict[str, Any]:
-    record = told.record
+def _record(report: RecordReport, number: int, places: Sequence[str]) -> dict[str, Any]:
+    record = report.record
     document: dict[str, Any] = {"number": number + 1, "place": places[number] if places else None}
     if record is None:
-        return document | {"event": told.raw.get("eventName"), "flaw": told.flaw}
+        return document | {"event": report.raw.get("eventName"), "flaw": report.flaw}
     version: Mapping[str, str] = stream_version(record.version) or {}
     return document | {
         "event": record.event,
@@ -152,11 +152,11 @@ def _record(told: RecordTold, number: int, places: Sequence[str]) -> dict[str, A
         "table": record.key.table,
         "key": key_words(record.key),
         **version,
-        "entity": told.entity,
-        "entityBefore": told.was,
-        "variables": dict(told.variables),
-        "nearest": [{"entity": name, "misfits": list(why)} for name, why in told.nearest],
-        "rules": [rule.document for rule in told.rules],
+        "entity": report.entity,
+        "entityBefore": report.was,
+        "variables": dict(report.variables),
+        "nearest": [{"entity": name, "misfits": list(why)} for name, why in report.nearest],
+        "rules": [rule.document for rule in report.rules],
     }
 
 

@@ -35,10 +35,10 @@ from projections.operations.verify.scope import Scope
 from projections.operations.verify.subject import COPY, ITEM, LEFT, REBUILD, SOURCE, TARGET, Subject, of_items
 from projections.stores.wrapped import WrappedStore
 
-__all__ = ["tell_item"]
+__all__ = ["item_explanation"]
 
 
-def tell_item(program: Program, store: Store, key: ItemKey) -> ItemExplanation:
+def item_explanation(program: Program, store: Store, key: ItemKey) -> ItemExplanation:
     """Read and explain an item. Raises what a store raises."""
     text = encode_key(key)
     once = _ReadOnce(store)

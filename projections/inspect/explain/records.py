@@ -13,7 +13,7 @@ from projections.engine.registry import SHADOW
 from projections.inspect.explain.healing import copy_reason, freed_reason, group_reason, pull_reason, release_reason
 from projections.inspect.explain.matching import references
 from projections.inspect.explain.recognition import nearest
-from projections.inspect.explain.sources import RuleTold, tell_source
+from projections.inspect.explain.sources import RuleReport, source_report
 from projections.inspect.explain.words import key_words, version_words
 from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.embeds import EmbedRule
@@ -22,11 +22,11 @@ from projections.language.program import Program
 from projections.language.rules import GuardedCopyRule, LedgerRule, Rule
 from projections.language.values import same
 
-__all__ = ["RecordTold", "tell_record"]
+__all__ = ["RecordReport", "record_report"]
 
 
 @dataclass(frozen=True, slots=True)
-class RecordTold:
+class RecordReport:
     """One record, and all rules that it concerns. For an item of no entity, `nearest` has the most similar entities."""
 
     record: Record | None
@@ -36,7 +36,7 @@ class RecordTold:
     was: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     nearest: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    rules: tuple[RuleTold, ...] = ()
+    rules: tuple[RuleReport, ...] = ()
 
     @property
     def effective(self) -> bool:
@@ -44,11 +44,11 @@ class RecordTold:
         return any(rule.effect for rule in self.rules)
 
 
-def tell_record(program: Program, decoded: Decoded) -> RecordTold:
+def record_report(program: Program, decoded: Decoded) -> RecordReport:
     """Return a record with the effect of each rule."""
     record = decoded.record
     if record is None:
-        return RecordTold(None, decoded.raw, flaw=decoded.flaw)
+        return RecordReport(None, decoded.raw, flaw=decoded.flaw)
     old = program.recognise(record.key, record.old) if record.old is not None else None
     new = program.recognise(record.key, record.new) if record.new is not None else None
     image = record.new if record.new is not None else record.old
@@ -56,18 +56,18 @@ def tell_record(program: Program, decoded: Decoded) -> RecordTold:
     if item is None:
         found = nearest(program, record.key, image or {})
         freed = tuple(_freed(program, record, old, new))
-        return RecordTold(record, decoded.raw, nearest=tuple((name, tuple(why)) for name, why in found), rules=freed)
+        return RecordReport(record, decoded.raw, nearest=tuple((name, tuple(why)) for name, why in found), rules=freed)
     was = old.entity.name if old is not None and new is not None and old.entity is not new.entity else None
     rules = tuple(_rules(program, record, old, new))
-    return RecordTold(record, decoded.raw, None, item.entity.name, was, item.variables, (), rules)
+    return RecordReport(record, decoded.raw, None, item.entity.name, was, item.variables, (), rules)
 
 
-def _rules(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
+def _rules(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleReport]:
     """Yield rules in the order of the file; an item may have two roles for one rule."""
     entities = {item.entity.name for item in (old, new) if item is not None}
     for rule in program.rules.values():
         if rule.source.name in entities:
-            yield tell_source(program, rule, record, old, new)
+            yield source_report(program, rule, record, old, new)
         if rule.mode == SHADOW:
             continue  # it does not write targets or children
         if rule.into.name in entities:
@@ -76,15 +76,15 @@ def _rules(program: Program, record: Record, old: Item | None, new: Item | None)
     yield from _released(program, record, old, new)
 
 
-def _freed(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
+def _freed(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleReport]:
     """Yield the rules that may create their item under a key that an item of another kind occupied."""
     for rule in program.rules.values():
         if (reason := freed_reason(program, rule, record, old, new)) is not None:
             what = f"creates its {rule.into.name} under this key, if there are contributions"
-            yield RuleTold(rule.name, rule.kind, "target", "heals", what, (reason,))
+            yield RuleReport(rule.name, rule.kind, "target", "heals", what, (reason,))
 
 
-def _released(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
+def _released(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleReport]:
     """Yield the rules whose attributes are removed from an item that left its entity."""
     guards = Guards(program, None)
     for rule in program.rules.values():
@@ -92,10 +92,12 @@ def _released(program: Program, record: Record, old: Item | None, new: Item | No
         if reason is not None:
             role = {"index": "source", "embed": "child"}.get(rule.kind, "target")
             what = "removes the rule's attributes, each only if it still has the rule's value"
-            yield RuleTold(rule.name, rule.kind, role, "releases", what, (reason,))
+            yield RuleReport(rule.name, rule.kind, role, "releases", what, (reason,))
 
 
-def _as_target(program: Program, rule: Rule, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
+def _as_target(
+    program: Program, rule: Rule, record: Record, old: Item | None, new: Item | None
+) -> Iterator[RuleReport]:
     """The item as a target or child."""
     guards, removed = Guards(program, None), record.new is None
     match rule:
@@ -111,9 +113,9 @@ def _as_target(program: Program, rule: Rule, record: Record, old: Item | None, n
         case _:
             return
     if reason is not None:
-        yield RuleTold(rule.name, rule.kind, "target", "heals", what, (reason,))
+        yield RuleReport(rule.name, rule.kind, "target", "heals", what, (reason,))
     elif published := _published(program, rule, old, new):
-        yield RuleTold(rule.name, rule.kind, "target", "", published)
+        yield RuleReport(rule.name, rule.kind, "target", "", published)
 
 
 def _published(program: Program, rule: Rule, old: Item | None, new: Item | None) -> str | None:
@@ -130,7 +132,7 @@ def _published(program: Program, rule: Rule, old: Item | None, new: Item | None)
     )
 
 
-def _pull(program: Program, rule: EmbedRule, old: Item | None, new: Item | None) -> Iterator[RuleTold]:
+def _pull(program: Program, rule: EmbedRule, old: Item | None, new: Item | None) -> Iterator[RuleReport]:
     """Yield the effect on the item as a child."""
     child = new if new is not None and new.entity is rule.into else None
     if child is None:
@@ -141,13 +143,13 @@ def _pull(program: Program, rule: EmbedRule, old: Item | None, new: Item | None)
     if reason is None:
         named = f"references {key_words(parent)}" if parent is not None else f"references no {rule.source.name}"
         what = f"{named}; this record requires no pull"
-        yield RuleTold(rule.name, rule.kind, "child", "", what)
+        yield RuleReport(rule.name, rule.kind, "child", "", what)
         return
     if parent is not None:
         what = f"reads {key_words(parent)} for {', '.join(rule.owned())}"
-        yield RuleTold(rule.name, rule.kind, "child", "pulls", what, (reason,))
+        yield RuleReport(rule.name, rule.kind, "child", "pulls", what, (reason,))
         return
     why = references(rule, child)
     what = f"references no {rule.source.name}, so {', '.join(rule.owned())} are removed"
     effect = "bad input" if flaw is not None else "pulls"
-    yield RuleTold(rule.name, rule.kind, "child", effect, what, (reason, *([why] if why else [])))
+    yield RuleReport(rule.name, rule.kind, "child", effect, what, (reason, *([why] if why else [])))

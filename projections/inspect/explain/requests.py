@@ -22,11 +22,11 @@ from projections.language.keys import encode_key
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import number_text, same
 
-__all__ = ["ActionTold", "RequestTold", "coalesced", "tell_requests"]
+__all__ = ["ActionReport", "RequestReport", "coalesced", "request_reports"]
 
 
 @dataclass(frozen=True, slots=True)
-class ActionTold:
+class ActionReport:
     """One write. `records` are the numbers (from 1, within the batch) of the records that caused it."""
 
     role: Purpose
@@ -56,11 +56,11 @@ class ActionTold:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestTold:
+class RequestReport:
     """One call, with its writes or its reads."""
 
     request: Request
-    actions: tuple[ActionTold, ...]
+    actions: tuple[ActionReport, ...]
     reads: tuple[str, ...]
 
     @property
@@ -75,11 +75,11 @@ class RequestTold:
         }
 
 
-def tell_requests(program: Program, batch: Batch) -> list[RequestTold]:
+def request_reports(program: Program, batch: Batch) -> list[RequestReport]:
     """Return all requests of a batch, in order."""
     causes = _Causes(program, batch)
     return [
-        RequestTold(
+        RequestReport(
             request,
             tuple(_action(program, action, request.factor, causes) for action in request.actions),
             tuple(map(_read, request.reads)),
@@ -149,7 +149,7 @@ class _Causes:
         return tuple(sorted(set(found)))
 
 
-def _action(program: Program, action: Action, factor: int, causes: _Causes) -> ActionTold:
+def _action(program: Program, action: Action, factor: int, causes: _Causes) -> ActionReport:
     write, role = action.write, purpose_of(action.write)
     schema = program.tables.get(write.key.table, LEDGER_SCHEMA)
     why = ""
@@ -157,7 +157,7 @@ def _action(program: Program, action: Action, factor: int, causes: _Causes) -> A
         why = "another action of the same transaction failed"
     elif action.outcome != DONE:
         why = failing(write.condition, action.before, schema) or "DynamoDB rejects it"
-    return ActionTold(
+    return ActionReport(
         role,
         encoded_words(role.about),
         _does(program, role, action),

@@ -23,14 +23,14 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule, GuardedCopyRule, IndexRule, LedgerRule, Rule
 from projections.language.values import changed_attributes
 
-__all__ = ["RuleTold", "contribution_words", "tell_source"]
+__all__ = ["RuleReport", "contribution_words", "source_report"]
 
 ACTS = ("changes", "copies", "indexes", "heals", "pushes", "pulls", "releases")
 """The effects that a rule can have on a record."""
 
 
 @dataclass(frozen=True, slots=True)
-class RuleTold:
+class RuleReport:
     """The effect of one rule on one record, and the item's role: source, target, parent or child.
 
     `effect` is one of ACTS, "" for no effect, "bad input" if the rule cannot be evaluated. `what` describes it in a line,
@@ -58,10 +58,10 @@ class RuleTold:
         }
 
 
-def tell_source(program: Program, rule: Rule, record: Record, old: Item | None, new: Item | None) -> RuleTold:
+def source_report(program: Program, rule: Rule, record: Record, old: Item | None, new: Item | None) -> RuleReport:
     """Return the effect of a rule on a record whose old or new image belongs to the rule's source entity."""
     if rule.mode == SHADOW and not rule.recorded:
-        return RuleTold(rule.name, rule.kind, "source", "", "is in shadow mode: it writes nothing")
+        return RuleReport(rule.name, rule.kind, "source", "", "is in shadow mode: it writes nothing")
     match rule:
         case IndexRule():
             return _index(program, rule, new)
@@ -84,17 +84,17 @@ def _verdict(program: Program, rule: Rule, old: Item | None, new: Item | None) -
     return verdict(program, rule, item) if item is not None else Verdict(False)
 
 
-def _none(rule: Rule, judged: Verdict) -> RuleTold:
+def _none(rule: Rule, judged: Verdict) -> RuleReport:
     if judged.bad:
         what = "cannot be evaluated for this item, so the item contributes nothing and the record is quarantined"
-        return RuleTold(rule.name, rule.kind, "source", "bad input", what, judged.reasons)
-    return RuleTold(rule.name, rule.kind, "source", "", "does not apply", judged.reasons)
+        return RuleReport(rule.name, rule.kind, "source", "bad input", what, judged.reasons)
+    return RuleReport(rule.name, rule.kind, "source", "", "does not apply", judged.reasons)
 
 
 # The item as a source
 
 
-def _contribution(program: Program, rule: LedgerRule, record: Record, old: Item | None, new: Item | None) -> RuleTold:
+def _contribution(program: Program, rule: LedgerRule, record: Record, old: Item | None, new: Item | None) -> RuleReport:
     def of(item: Item | None) -> dict[str, Contributed]:
         contributions: Contributions = program.contributions(item).contributions
         return contributions.get(rule.name, {})
@@ -110,7 +110,7 @@ def _contribution(program: Program, rule: LedgerRule, record: Record, old: Item 
         if judged.bad or not after:
             return _none(rule, judged)
         what = "contributes the same as before: nothing to do"
-        return RuleTold(rule.name, rule.kind, "source", "", what, (), changes)
+        return RuleReport(rule.name, rule.kind, "source", "", what, (), changes)
     changed = tuple(change for change in changes if before.get(change[0]) != after.get(change[0]) or settles)
     if settles:
         what = f"expired: its contribution to {_targets(changed)} stays (expired: keep)"
@@ -126,7 +126,7 @@ def _contribution(program: Program, rule: LedgerRule, record: Record, old: Item 
     reasons = judged.reasons if judged.bad or not after else ()
     if record.new is None and not settles:
         reasons = ("the item was removed",)
-    return RuleTold(rule.name, rule.kind, "source", effect, what, reasons, changed)
+    return RuleReport(rule.name, rule.kind, "source", effect, what, reasons, changed)
 
 
 def _targets(changes: tuple[tuple[str, str, str], ...]) -> str:
@@ -160,7 +160,7 @@ def _member(member: str) -> str:
     return f"{'in order of' if slot == 'pick' else slot} {value_words(decode_order(order), 40)}"
 
 
-def _copy(program: Program, rule: CopyRule, old: Item | None, new: Item | None) -> RuleTold:
+def _copy(program: Program, rule: CopyRule, old: Item | None, new: Item | None) -> RuleReport:
     problems: dict[str, str] = {}
     before, after = copies_of(rule, _of(rule, old)), copies_of(rule, _of(rule, new), problems)
     judged = _verdict(program, rule, old, new)
@@ -173,16 +173,16 @@ def _copy(program: Program, rule: CopyRule, old: Item | None, new: Item | None) 
     if not changes:
         if judged.bad or not after:
             return _none(rule, judged)
-        return RuleTold(rule.name, rule.kind, "source", "", "its copy is up to date: no copied attribute changed")
+        return RuleReport(rule.name, rule.kind, "source", "", "its copy is up to date: no copied attribute changed")
     if not after:
         reasons = judged.reasons if _of(rule, new) is not None else ("the item was removed",)
         effect = "bad input" if judged.bad else "copies"
-        return RuleTold(rule.name, rule.kind, "source", effect, f"removes its copy {names}", reasons, changes)
+        return RuleReport(rule.name, rule.kind, "source", effect, f"removes its copy {names}", reasons, changes)
     if not before:
-        return RuleTold(rule.name, rule.kind, "source", "copies", f"creates its copy {names}", (), changes)
+        return RuleReport(rule.name, rule.kind, "source", "copies", f"creates its copy {names}", (), changes)
     differing = sorted({name for target in after for name in changed_attributes(before.get(target), after[target])})
     what = f"updates its copy {names}: {', '.join(differing)}"
-    return RuleTold(rule.name, rule.kind, "source", "copies", what, (), changes)
+    return RuleReport(rule.name, rule.kind, "source", "copies", what, (), changes)
 
 
 def _image_words(image: Image | None) -> str:
@@ -191,10 +191,10 @@ def _image_words(image: Image | None) -> str:
     return short(", ".join(f"{name} {value_words(value, 30)}" for name, value in sorted(image.items())), 160)
 
 
-def _index(program: Program, rule: IndexRule, new: Item | None) -> RuleTold:
+def _index(program: Program, rule: IndexRule, new: Item | None) -> RuleReport:
     item = _of(rule, new)
     if item is None:
-        return RuleTold(
+        return RuleReport(
             rule.name, rule.kind, "source", "", "nothing to do: the item was deleted, with its index entries"
         )
     judged = verdict(program, rule, item)
@@ -204,16 +204,16 @@ def _index(program: Program, rule: IndexRule, new: Item | None) -> RuleTold:
     if not wrong:
         if not judged.applies:
             return _none(rule, judged)
-        return RuleTold(rule.name, rule.kind, "source", "", "the index attributes are up to date")
+        return RuleReport(rule.name, rule.kind, "source", "", "the index attributes are up to date")
     words = [
         f"{name} = {value_words(value)}" if value is not None else f"without {name}" for name, value in wrong.items()
     ]
     effect = "bad input" if judged.bad else "indexes"
     what = f"updates the item: {', '.join(words)}"
-    return RuleTold(rule.name, rule.kind, "source", effect, what, judged.reasons)
+    return RuleReport(rule.name, rule.kind, "source", effect, what, judged.reasons)
 
 
-def _push(program: Program, rule: EmbedRule, old: Item | None, new: Item | None) -> RuleTold:
+def _push(program: Program, rule: EmbedRule, old: Item | None, new: Item | None) -> RuleReport:
     def offered(item: Item | None) -> Any:
         try:
             return rule.offered(item)
@@ -238,12 +238,12 @@ def _push(program: Program, rule: EmbedRule, old: Item | None, new: Item | None)
         values = _image_words(after[0]) if after[0] else "nothing"
         what = f"updates its children, found by {where}: {values}"
         effect = "bad input" if judged.bad else "pushes"
-        return RuleTold(rule.name, rule.kind, "parent", effect, what, (why, *judged.reasons))
+        return RuleReport(rule.name, rule.kind, "parent", effect, what, (why, *judged.reasons))
     if judged.bad:
         return _none(rule, judged)
     if new is None:
-        return RuleTold(
+        return RuleReport(
             rule.name, rule.kind, "parent", "", "its children keep the embedded attributes (on_delete: keep)"
         )
     what = "no embedded attribute changed"
-    return RuleTold(rule.name, rule.kind, "parent", "", what, judged.reasons)
+    return RuleReport(rule.name, rule.kind, "parent", "", what, judged.reasons)
