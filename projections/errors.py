@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 __all__ = [
     "BadInput",
@@ -121,8 +121,7 @@ class ConditionFailed(StoreError):
 ReasonKind = Literal["condition", "conflict", "throttled", "invalid"]
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """Why one action of a cancelled transaction failed. `item` is what a condition found, None if there was no item."""
 
     kind: ReasonKind

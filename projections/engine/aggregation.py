@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from projections.engine.batch import Admitted
 from projections.engine.changes import Change, ChangeState, Result
@@ -35,8 +34,7 @@ _COUNTED: Mapping[ChangeState, str] = {"applied": "applied", "duplicate": "dupli
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(NamedTuple):
     """The targets of results that were published, and the entries with pending publishes as they were before.
 
     `failures` has the targets that were tried and failed; other targets that are not `done` were not tried.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from projections.engine.ledger_items import Entry, Target
@@ -60,8 +59,7 @@ class Change(NamedTuple):
         return self.expiry or self.version or "-"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """A rule whose contribution the ledger cannot hold.
 
     `target` is the target whose group cannot hold it; None if the item is the cause.

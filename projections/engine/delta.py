@@ -7,7 +7,7 @@ import decimal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.engine.ledger_items import Target
 from projections.language.contribution import Contributed, Contributions
@@ -189,8 +189,7 @@ def _unmarked(contributed: Contributed) -> Contributed:
     return {} if rest.keys() == {GENERATION} else rest
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """The room of one transaction beside the entry: actions, bytes, and how many bytes the put of a member takes."""
 
     actions: int

@@ -19,8 +19,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import NamedTuple
 
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.contribution import Contributions
@@ -132,8 +132,10 @@ def read_recent(element: str) -> Target:
     return rule, target
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+_NOT_REFUSED: Mapping[str, str] = {}
+
+
+class Entry(NamedTuple):
     """The ledger's record of one source item."""
 
     version: str
@@ -146,7 +148,7 @@ class Entry:
     """Whether the item expired, and rules that were not active then left their part of the entry as it was."""
     expiries: frozenset[str] = frozenset()
     """The versions of the newest expiries of items under this key that rules with `expired: keep` have processed."""
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = _NOT_REFUSED
     """Rules whose part of the newest change DynamoDB refused, with the reason: a redelivery of it reports them again."""
 
     @classmethod

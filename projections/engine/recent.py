@@ -9,7 +9,6 @@ the target has to be published again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import replace
 
 from projections.engine.changes import Result
 from projections.engine.deadline import UNLIMITED, Deadline
@@ -67,7 +66,7 @@ def relieved(
             raise failure
     if not published or ("", source) in failures:
         return None
-    return replace(entry, recent=entry.recent - {recent_element(target) for target in published})
+    return entry._replace(recent=entry.recent - {recent_element(target) for target in published})
 
 
 def forget(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
@@ -129,8 +128,7 @@ def _label(fixed: str, own: str, known: str) -> str:
     return fixed or own or known
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(NamedTuple):
     """The records of a batch, per item in the order of their versions, and those that cannot be read."""
 
     records: Sequence[Record]

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
@@ -114,8 +113,7 @@ class Registered(NamedTuple):
     state: RuleState
 
 
-@dataclass(frozen=True, slots=True)
-class RegistrySnapshot:
+class RegistrySnapshot(NamedTuple):
     """The registry as read. `program` is the fingerprint of the active program, `past` has those that it replaced.
 
     Every change of rules or states raises `epoch`. `since` is the epoch in which the program became active; 0 if an older
@@ -232,7 +230,7 @@ class Registry:
             if not new or now.outdated(self._program):
                 return now
             noted = {name: Registered(name.partition("@")[2], PROVISIONAL) for name in new}
-            then = replace(now, rules={**now.rules, **noted})
+            then = now._replace(rules={**now.rules, **noted})
             rules = {name: self._program.rules[_base(name)] for name in new if _base(name) in self._program.rules}
             texts = {name: self._defined(rule.name, tried=True) for name, rule in rules.items() if now.publishes(rule)}
             if self._put(then, _as_read(now), texts):
@@ -299,7 +297,7 @@ class Registry:
             return now
         past = (now.past | {now.program}) - {program.fingerprint}
         epoch = now.epoch + 1
-        return replace(now, epoch=epoch, program=program.fingerprint, past=past, rules=rules, since=epoch)
+        return now._replace(epoch=epoch, program=program.fingerprint, past=past, rules=rules, since=epoch)
 
     def _fate(self, rule: str) -> str:
         """Whether to `remove` or `keep` what a rule wrote that this program lacks. `retired` may omit provisional rules."""
@@ -330,7 +328,7 @@ class Registry:
                 close_leases(self._store, before_epoch=now.epoch)
                 return now
             close_leases(self._store)
-            then = replace(now, epoch=now.epoch + 1, rules=after, since=now.active_since)
+            then = now._replace(epoch=now.epoch + 1, rules=after, since=now.active_since)
             if self._put(then, _as_read(now)):
                 close_leases(self._store, before_epoch=then.epoch)
                 return then
@@ -350,7 +348,7 @@ class Registry:
             gone = retired[:_AT_ONCE]
             left = {name: known for name, known in now.rules.items() if name not in gone}
             # In one transaction: a function may note one of them as provisional at any time, and define it again.
-            then = replace(now, epoch=now.epoch + 1, rules=left, since=now.active_since)
+            then = now._replace(epoch=now.epoch + 1, rules=left, since=now.active_since)
             tries += not self._put(then, _as_read(now), gone=gone)
         raise Transient("the registry keeps changing")
 

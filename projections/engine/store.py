@@ -168,8 +168,7 @@ Action: TypeAlias = Write | Check
 """One action of a transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """One page of a query or scan. `after` continues it (opaque, JSON-able), None at the end."""
 
     items: Sequence[Image]

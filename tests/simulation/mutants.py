@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -440,7 +440,7 @@ def provisional_rules_are_forgotten_without_a_backfill() -> Iterator[None]:
 
     def forgetful(self: Any, now: registry.RegistrySnapshot) -> registry.RegistrySnapshot:
         rules = {name: one for name, one in now.rules.items() if one.state != registry.PROVISIONAL}
-        return after(self, replace(now, rules=rules))
+        return after(self, now._replace(rules=rules))
 
     with patch.object(registry.Registry, "_after", forgetful):
         yield
@@ -453,7 +453,7 @@ def retiring_rules_are_forgotten_when_rules_change_again() -> Iterator[None]:
     def forgetful(self: Any, now: registry.RegistrySnapshot) -> registry.RegistrySnapshot:
         again = now.program != self._program.fingerprint
         rules = {name: one for name, one in now.rules.items() if not again or one.state != registry.RETIRING}
-        return after(self, replace(now, rules=rules))
+        return after(self, now._replace(rules=rules))
 
     with patch.object(registry.Registry, "_after", forgetful):
         yield
