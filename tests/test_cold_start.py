@@ -83,8 +83,8 @@ def test_few_modules_are_loaded(counted: dict[str, dict[str, Any]]) -> None:
 
 
 def test_dataclasses_are_few(counted: dict[str, dict[str, Any]]) -> None:
-    """Each costs half a millisecond, used or not; a named tuple a tenth of that. A decorator of our own that compiles nothing
-    was tried: 0.9 times the plain handler instead of 1.15, and not worth another kind of class for every reader.
+    """Each costs half a millisecond, used or not; a named tuple a tenth of that. A decorator of our own that compiles
+    nothing was tried: 0.9 times the plain handler instead of 1.15, and not worth another kind of class for every reader.
     """
     assert len(counted["ours"]["dataclasses"]) <= 56
 

@@ -291,9 +291,9 @@ def test_an_audit_that_is_off_is_not_missed() -> None:
 
 
 def test_a_run_of_the_audit_that_checked_nothing_is_told() -> None:
-    skipped = {"time": (NOW - timedelta(minutes=4)).isoformat(), "reason": "other rules are in force"}
+    skipped = {"time": (NOW - timedelta(minutes=4)).isoformat(), "reason": "other rules are active"}
     finding = status.audit(audited(60, skipped=skipped), NOW, schedule="rate(1 hour)", since=NOW)
-    assert finding.says.endswith("; ran 4 min ago and checked nothing, because other rules are in force")
+    assert finding.says.endswith("; ran 4 min ago and checked nothing, because other rules are active")
     assert finding.level == FINE
     finding = status.audit(audited(200, skipped=skipped), NOW, schedule="rate(1 hour)", since=NOW)
     assert finding.level == LOOK, "it runs, and checks nothing"
