@@ -1,4 +1,4 @@
-"""What a rule does to its target, one model for each kind: `copy`, `aggregate`, `top`, `latest`, `embed`."""
+"""The action of a rule, one model for each kind: `copy`, `aggregate`, `top`, `latest`, `embed`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Order = Literal["desc", "asc"]
 
 
 class Model(BaseModel):
-    """What all parts share: nothing unknown, nothing converted, nothing changed after it was checked."""
+    """The base of all models: strict, frozen, and without unknown names."""
 
     model_config = ConfigDict(
         strict=True,
@@ -35,7 +35,7 @@ class Model(BaseModel):
 
 
 class Copy(Model):
-    """A denormalized copy of the source item under another key. It creates and deletes its target items."""
+    """A copy of the source item under another key. The rule creates and deletes it."""
 
     into: str = Field(
         description="The entity to create; it has one copy rule, and no other writer of the copied attributes."

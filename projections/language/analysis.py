@@ -1,4 +1,4 @@
-"""Mistakes that show only when rules, entities and tables are seen together. Pure: models in, mistakes out."""
+"""Mistakes that concern rules, entities and tables together. Pure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["analyse", "no_entity"]
 
 
 def analyse(rules: Rules, *, whole: bool = True) -> list[Mistake]:
-    """Every semantic mistake in the rules.
+    """Return every semantic mistake in the rules.
 
-    `whole=False` says that broken parts were taken out before, so that nothing is to be made of what is missing.
+    `whole=False` means that invalid parts were removed before, so that missing parts are not mistakes.
     """
     found = [*table_mistakes(rules), *entity_mistakes(rules)]
     sound = {}
@@ -52,7 +52,7 @@ def analyse(rules: Rules, *, whole: bool = True) -> list[Mistake]:
 
 
 def _embeds(rules: Rules) -> Iterator[Mistake]:
-    """Whether a child can find its parent, and a parent its children."""
+    """Yield embed rules whose children cannot find their parent, or the parent its children."""
     document = rules.canonical()
     for name, rule in rules.projections.items():
         if rule.kind == "embed":
@@ -71,13 +71,13 @@ def _unknown(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistak
 
 
 def no_entity(name: str, entities: Collection[str], place: Location) -> Mistake:
-    """A rule names an entity that there is not."""
+    """Return the mistake that a rule names an unknown entity."""
     hint = suggest(name, entities) or f"; the entities are {', '.join(entities)}"
     return Mistake(place, f'unknown entity "{name}"{hint}')
 
 
 def _constructs(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
-    """Constructs that make no sense in a rule of this kind, or are missing."""
+    """Yield constructs that a rule of this kind cannot have, or lacks."""
     instead = {"index": "its target is the source item itself", "embed": "its `match` selects the children"}
     if rule.kind in instead:
         for name, given in (("each", rule.each), ("bind", rule.bind)):
@@ -101,7 +101,7 @@ def _constructs(rules: Rules, rule: Projection, place: Location) -> Iterator[Mis
 
 
 def _target(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
-    """What a rule writes, and to which key."""
+    """Yield mistakes in what a rule writes, and in the key of its target."""
     table = rules.all_tables.get(rules.table_of(rule.into) or "")
     if table is None:
         return
@@ -146,7 +146,7 @@ def _bound(rule: Projection, variable: str) -> tuple[str, ...]:
 
 
 def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> Iterator[Mistake]:
-    """Attributes that no rule may write, or not with this type."""
+    """Yield attributes that rules cannot write, or not with this type."""
     types = attribute_types(table)
     constants = Pattern.parse(rules.entities[rule.into].match or {}).constants
     fixed = {name.split(".")[0] for name in constants}
@@ -166,7 +166,7 @@ def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> I
 
 
 def _extremes(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
-    """`min` and `max` of which it is open whether they compare numbers or text."""
+    """Yield `min` and `max` that do not determine whether they compare numbers or text."""
     if rule.aggregate is None or rule.from_ not in rules.entities or rules.table_of(rule.from_) not in rules.all_tables:
         return
     for attribute, form in rule.aggregate.set.items():
@@ -180,7 +180,7 @@ def _extremes(rules: Rules, rule: Projection, place: Location) -> Iterator[Mista
 
 
 def _typed(rules: Rules, rule: Projection, attribute: str, kind: str, where: Location) -> Iterator[Mistake]:
-    """A result of the wrong type for the key of an index."""
+    """Yield results of the wrong type for the key of an index."""
     if rule.top is not None:
         yield Mistake(where, f"{attribute} is the key of an index and cannot hold a list")
     elif rule.aggregate is not None:

@@ -1,4 +1,4 @@
-"""How the variables of a target's key get their values, and whether a source item alone decides over its target."""
+"""How the variables of a target's key get their values, and whether several sources can have the same target."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def each_variable(rule: Projection) -> str | None:
 
 
 def claimed(rules: Rules, rule: Projection) -> bool:
-    """Whether several source items may come to the same target key, now or over time.
+    """Return whether several source items can have the same target key, now or over time.
 
-    Not so if the target's key tells all variables of the source's key, or the one that is its `id`. A variable of the
-    target's key can always be read back from it; what `bind` makes of a source's variables, only if its template says.
+    They cannot if the target's key determines all variables of the source's key, or the variable that is its `id`. The
+    variables of a key can be read back from it; a variable that `bind` makes, only if its template is reversible.
     """
     source = rules.entities[rule.from_]
     separator = rules.all_tables[rules.table_of(rule.from_) or ""].separator

@@ -1,10 +1,10 @@
-"""The canonical document as typed values: what the tools read of rules.
+"""The canonical rules as typed values, for the tools.
 
-The loader makes these of a rule file, and `to_document` gives the JSON document that is deployed and of whose parts
-fingerprints are taken; `from_document` reads it back, and both together change no byte. `program` compiles that JSON
-without this module: a cold start would pay for classes that the engine does not need.
+The loader makes them from a rule file. `to_document` returns the JSON document that is deployed and that fingerprints are
+computed from; `from_document` reads it back without any difference. The engine compiles the JSON without this module, so
+that a cold start does not load these classes.
 
-Patterns (`where`, `match`) stay documents here, and templates and expressions texts: `patterns`, `templates` and
+Patterns (`where`, `match`) are documents here, and templates and expressions are texts: `patterns`, `templates` and
 `expressions` parse them.
 """
 
@@ -136,7 +136,7 @@ class Each:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """The fields of all kinds. `into` is the entity that is written to; of an index rule it is the source."""
+    """The fields of all kinds. `into` is the entity that the rule writes to; for an index rule, the source."""
 
     kind: ClassVar[str]
 
@@ -165,30 +165,30 @@ class _Rule:
 
     @property
     def recorded(self) -> bool:
-        """Whether the ledger records its contributions, and it publishes from there."""
+        """Whether the ledger records its contributions, from which it publishes."""
         return False
 
     @property
     def members(self) -> int:
-        """How many members of a group one contribution has: one for a list, a latest item or a claim."""
+        """The number of members in one contribution: one for a list, a latest item or a claim."""
         return int(self.recorded)
 
     @property
     def written(self) -> tuple[str, ...]:
-        """The attributes of the target that it writes by name."""
+        """The attributes of the target that the rule names and writes."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value that is written as it is; a text would be a template."""
+    """A value that is not a template."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy(_Rule):
-    """`attributes` has the source's path for each of the target's attributes; it is None for all attributes."""
+    """`attributes` maps attributes of the target to paths of the source; None copies all attributes."""
 
     kind = "copy"
 
@@ -252,7 +252,7 @@ class Aggregate(_Rule):
 
     @property
     def members(self) -> int:
-        """Measures of the same values share one."""
+        """The number of members: measures of the same values share one."""
         return len({(measure.expression, str(measure.where)) for measure in self.extremes})
 
 
@@ -386,7 +386,7 @@ def rule_of(document: Mapping[str, Any]) -> Rule:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Rules without mistakes, everything defaulted. Tables, entities and rules are by name, in the order of the file."""
+    """Valid rules with all defaults. Tables, entities and rules are by name, in the order of the file."""
 
     guard_prefix: str
     tables: Mapping[str, Table]

@@ -144,7 +144,7 @@ class Compiled:
         )
 
     def _telling(self, into: Entity, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the attributes that decide of which entity an item is, and those that may be named by `names`."""
+        """Return the attributes that determine the entity of an item, and those that `names` may refer to."""
         found = [*into.schema.key_attributes, *names]
         for entity in self.entities.values():
             if entity.table == into.table:
@@ -187,7 +187,7 @@ def _measures(document: Mapping[str, Any]) -> tuple[Measure, ...]:
         long_form = {function: expression or True, **({"where": where} if where else {})}
         parsed = ParsedMeasure.parse(name, long_form)
         slot = name
-        if function in ("min", "max"):  # the least and the greatest of the same values share their members
+        if function in ("min", "max"):  # `min` and `max` of the same values share their members
             slot = slots.setdefault(json.dumps([expression, where], sort_keys=True), name)
         measures.append(
             Measure(

@@ -1,13 +1,14 @@
-"""What one source item contributes to the targets of the rules that keep a ledger.
+"""Contributions: what one source item adds to its targets, under rules that the ledger records.
 
-Contributions are plain JSON from the start, because they are compared, stored and subtracted far more often than they are
-computed: `{rule: {target: {"n": 1, "=total": "12.5", "+": {member: digest}}}}`.
+They are plain JSON, because they are compared, stored and subtracted more often than computed:
+`{rule: {target: {"n": 1, "=total": "12.5", "+": {member: digest}}}}`.
 
-- `n`: how many elements of the source contribute (1 without `each`).
+- `n`: the number of elements of the source that contribute (1 without `each`).
 - `=m`: the amount of measure m: for `count` with a condition and for `sum`; for `avg` the sum.
-- `#m`: how many values an `avg` is over.
-- `+`: members, for `min`, `max`, `top`, `latest` and claims: slot and encoded value → a digest of what the member holds.
-  With `each`, a space and the element's position follow, where several elements of one source may have the same value.
+- `#m`: the number of values of an `avg`.
+- `+`: members, for `min`, `max`, `top`, `latest` and claims: slot and encoded value → a digest of the
+  attributes that the member holds. With `each`, a space and the element's position follow, because elements of one source
+  can have the same value.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ __all__ = [
 DIGITS_BEFORE, DIGITS_AFTER = 18, 10
 """The digits of an amount of `sum` and `avg` before and after the decimal point.
 
-Ten billion such amounts add up to at most 38 digits, which DynamoDB's numbers have, so that no item's amount can make the
-amount of another item fail.
+Ten billion such amounts add up to at most 38 digits, the limit of DynamoDB's numbers, so that the amount of one item cannot
+make that of another item fail.
 """
 
 ENTRY_BYTES = 190_000
@@ -58,20 +59,20 @@ the entry's other attributes.
 """
 
 MEMBER_BYTES = 300_000
-"""The size limit of the attributes that a member holds, so that a member's item of 409,600 bytes has room for its keys."""
+"""The size limit of the attributes that a member holds. The member's item of 409,600 bytes also holds its keys."""
 
 Contributed: TypeAlias = dict[str, Any]
-"""What a source gives to one target under one rule: `{"n": 1, "=total": "12.5", "+": {…}}`."""
+"""The contribution of a source to one target under one rule: `{"n": 1, "=total": "12.5", "+": {…}}`."""
 
 Contributions: TypeAlias = dict[str, dict[str, Contributed]]
-"""Rule → encoded target key → what is contributed."""
+"""Rule → encoded target key → contribution."""
 
 
 class Evaluated(NamedTuple):
-    """All that a source item contributes now.
+    """All current contributions of a source item.
 
-    `payloads` holds the attributes that members carry, by (rule, target, member). `problems` names the rules that could
-    not be evaluated, with the reason; they contribute nothing.
+    `payloads` has the attributes that members hold, by (rule, target, member). `problems` has the rules that could not be
+    evaluated, with the reasons; they contribute nothing.
     """
 
     contributions: Contributions
@@ -89,9 +90,9 @@ _COUNTED_ONCE = {"n": 1}
 
 
 def canonical_text(contributions: Contributions) -> str:
-    """One text for equal contributions, so that DynamoDB can compare them in a condition: JSON with its names in order.
+    """Return JSON with sorted names: one text for equal contributions, so that a condition of DynamoDB can compare them.
 
-    json makes an encoder anew for each value, which takes longer than to write one; most contributions are plain counts.
+    The encoder is made once, because making it takes longer than encoding one contribution; most are plain counts.
     """
     if not contributions:
         return "{}"
@@ -109,7 +110,7 @@ def _contributed_text(contributed: Contributed) -> str:
 def contributed_bytes(rule: str, targets: Mapping[str, Contributed]) -> int:
     """Return the bytes that a rule's contributions take in a ledger entry: their canonical text in UTF-8.
 
-    Each target counts with the rule's name once more, because `recent` holds both of every target retracted from.
+    Each target counts with the rule's name once more, because `recent` holds both for each target of a retraction.
     """
     name = len(rule.encode())
     text = ",".join([f"{_quoted(target)}:{_contributed_text(held)}" for target, held in targets.items()])
@@ -134,16 +135,18 @@ def bytes_at_most(targets: Mapping[str, Contributed], rule: str) -> int:
 
 
 def digest(payload: Image) -> str:
-    """16 hexadecimal digits that change when the attributes a member carries change."""
+    """Return 16 hexadecimal digits that change if the attributes of a member change."""
     return _digest(_payload_text(payload)) if payload else ""
 
 
 def member_digest(payload: Image) -> str:
-    """The same for a member to be written. Raises BadInput if the attributes exceed `MEMBER_BYTES`."""
+    """Return `digest` of attributes that are to be written. Raises BadInput if they exceed `MEMBER_BYTES`."""
     if not payload:
         return ""
     text = _payload_text(payload)
-    if len(text) > MEMBER_BYTES and (size := item_size(payload)) > MEMBER_BYTES:  # the text is never the shorter one
+    if (
+        len(text) > MEMBER_BYTES and (size := item_size(payload)) > MEMBER_BYTES
+    ):  # the text is at least as long as the size
         raise BadInput(
             f"the attributes to keep have {size:,} bytes, the limit is {MEMBER_BYTES:,}; list fewer attributes in the rule, "
             f"or exclude such items with a `where`"
@@ -173,9 +176,9 @@ def check_amount(measure: str, text: str) -> None:
 
 
 def merge(into: Contributed, more: Contributed) -> None:
-    """Add what another element of the same source contributes to the same target.
+    """Add the contribution of another element of the same source to the same target.
 
-    `check_merged` says whether the sums are within the limits, once all elements are added.
+    Call `check_merged` when all elements are added: it checks the limits of the sums.
     """
     for slot, amount in more.items():
         if slot == "+":

@@ -1,6 +1,6 @@
-"""Rules as they were written → the canonical document, typed: everything defaulted, one way to say each thing.
+"""Make the canonical document from models: all defaults filled in, and one form for each meaning.
 
-Its JSON is what is deployed and what fingerprints are taken of: two rule files that mean the same have the same document.
+Its JSON is deployed, and fingerprints are computed from it: rule files with the same meaning have the same document.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _each(rule: Projection) -> canonical.Each | None:
 
 
 def _measure(rules: Rules, rule: Projection, name: str, form: Any) -> canonical.Measure:
-    """Of `min` and `max`, text is always `text(path)`, and all else a number."""
+    """Return a measure. In `min` and `max`, text is always `text(path)`; any other expression is a number."""
     from projections.language.extremes import extreme_type  # it needs the models, which need this module
 
     measure = Measure.parse(name, form)

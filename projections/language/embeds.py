@@ -1,5 +1,5 @@
-"""Embeds: attributes of a parent kept in every child that references it. How a child names its parent, and how a parent
-finds its children.
+"""Embeds: attributes of a parent in every child that references it; how a child references its parent, and how the children
+of a parent are found.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ __all__ = ["Children", "EmbedRule", "children_of", "parent_patterns"]
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """Where a parent's children are found: partition key attributes with templates over what the parent gives them.
+    """The query that finds a parent's children: partition key attributes with templates over the names in `match`.
 
-    `index` is None for the children's own item collection, which is read consistently; an index lags.
+    `index` is None for a query of the table, which is consistent; an index lags.
     """
 
     index: str | None
     partition: Mapping[str, str]
     prefix: str
-    """What all sort keys begin with, empty if nothing."""
+    """The beginning of all sort keys; may be empty."""
 
 
 def children_of(document: Mapping[str, Any], name: str) -> Children:
-    """The way from a parent to its children. Raises LanguageError, with the index rule that would make one."""
+    """Return the query for the children of a parent. Raises LanguageError with an index rule that would allow one."""
     rule = document["projections"][name]
     child = document["entities"][rule["into"]]
     table = document["tables"][child["table"]]
@@ -40,7 +40,7 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
     parent = document["entities"][rule["from"]]
     parent_separator = document["tables"][parent["table"]]["separator"]
     own = {variable for text in parent["key"].values() for variable in KeyPattern.parse(text, parent_separator).names}
-    # What only an attribute of the parent tells may change, and then the children would no longer be found where they are.
+    # Only variables of the parent's key: an attribute may change, and the query would no longer find the children.
     given = {name for name, text in rule["match"].items() if set(Template.parse(text).names) <= own}
 
     def fixed(template: str) -> bool:
@@ -52,7 +52,7 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
         if sort is not None and sort[1] == "S":
             prefix = KeyPattern.parse(child["key"][sort[0]], separator).literal_prefix
         return Children(None, {partition: child["key"][partition]}, prefix)
-    kept = [child["index_key"]]  # by the application, or by an index rule that leaves no child out
+    kept = [child["index_key"]]  # by the application, or by an index rule without conditions
     for other in document["projections"].values():
         if other["kind"] == "index" and other["from"] == rule["into"] and other["where"] is None:
             kept += [case["set"] for case in other["cases"] if case["where"] is None and len(other["cases"]) == 1]
@@ -73,9 +73,9 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
 
 
 def parent_patterns(document: Mapping[str, Any], name: str) -> dict[str, str | KeyPattern]:
-    """By child name, the variable of the parent's key that it is, or the pattern that reads variables out of it.
+    """Return for each name in `match` the variable of the parent's key that it equals, or a pattern that reads variables.
 
-    Raises LanguageError if a variable of the parent's key cannot be read from any.
+    Raises LanguageError if a variable of the parent's key cannot be read from any name.
     """
     rule = document["projections"][name]
     parent = document["entities"][rule["from"]]
@@ -108,25 +108,25 @@ def parent_patterns(document: Mapping[str, Any], name: str) -> dict[str, str | K
 
 @dataclass(frozen=True, slots=True)
 class EmbedRule(Rule):
-    """Attributes of a parent, kept in every child that references it."""
+    """Attributes of a parent in every child that references it."""
 
     picked: tuple[tuple[str, str], ...]
-    """The child's attribute and the parent's path, of each attribute."""
+    """Pairs of the child's attribute and the parent's path."""
     match: tuple[tuple[str, Render], ...]
-    """The child's attribute or key variable, and what it must be for a parent."""
+    """Pairs of the child's attribute or key variable, and the template of its value over the parent."""
     patterns: Mapping[str, str | KeyPattern]
     children: Children
     partition: tuple[tuple[str, Render], ...]
     """The types of the children's partition key attributes, with their templates over the names in `match`."""
     on_delete: str
     telling: tuple[str, ...]
-    """The child's attributes that tell its entity and its parent, apart from its guard."""
+    """The child's attributes that determine its entity and its parent, without its guard."""
 
     def owned(self, *images: Image | None) -> tuple[str, ...]:
         return tuple(name for name, _ in self.picked)
 
     def embedded(self, parent: Item | None) -> dict[str, Value] | None:
-        """What a parent gives its children; None if there is no parent, or the rule does not apply to it."""
+        """Return the attributes that a parent's children get; None without a parent, or if the rule does not apply."""
         if parent is None or parent.entity is not self.source:
             return None
         resolve = resolver(parent)
@@ -135,19 +135,19 @@ class EmbedRule(Rule):
         return {name: value for name, path in self.picked if (value := resolve(path)) is not None}
 
     def matched_by(self, parent: Item) -> tuple[str | None, ...]:
-        """What the names in `match` are in a child of this parent. Raises BadInput."""
+        """Return the values of the names in `match` in a child of this parent. Raises BadInput."""
         resolve = resolver(parent)
         return tuple(render(resolve) for _, render in self.match)
 
     def offered(self, parent: Item | None) -> tuple[dict[str, Value], tuple[str | None, ...]]:
-        """All of a parent that its children depend on: what it gives them, and what they match. Raises BadInput."""
+        """Return what children depend on: `embedded` and `matched_by` of their parent. Raises BadInput."""
         values = self.embedded(parent)
         if values is None or parent is None:
             return {}, ()
         return values, self.matched_by(parent) if values else ()
 
     def reference(self, child: Item) -> ItemKey | None:
-        """The key of the parent that a child references; None if it references none. Raises BadInput."""
+        """Return the key of the parent that a child references; None if it has no reference. Raises BadInput."""
         resolve = resolver(child)
         variables: dict[str, Value] = {}
         for name, _ in self.match:
@@ -169,7 +169,7 @@ class EmbedRule(Rule):
         return self.source.target_key(variables.get)
 
     def read_by(self, child: Item) -> dict[str, Value | None]:
-        """The child's attributes that make up its reference, as they are; key variables cannot change."""
+        """Return the child's attributes that are part of its reference, without key variables, which cannot change."""
         return {
             name.split(".", 1)[0]: child.image.get(name.split(".", 1)[0])
             for name, _ in self.match
@@ -177,7 +177,7 @@ class EmbedRule(Rule):
         }
 
     def belongs(self, child: Item, texts: Sequence[str | None]) -> bool:
-        """Whether a child matches all that its parent's children match, as `matched_by` tells it. Raises BadInput."""
+        """Return whether the names in `match` have these values in a child (see `matched_by`). Raises BadInput."""
         resolve = resolver(child)
         for (name, _), text in zip(self.match, texts, strict=True):
             value = resolve(name)
@@ -189,7 +189,7 @@ class EmbedRule(Rule):
         return True
 
     def partition_of(self, key: ItemKey) -> list[Value] | None:
-        """The partition key values under which a parent's children are found, by its key alone; None if it is none."""
+        """Return the partition key values of the query for a parent's children; None if the key is not that of a parent."""
         variables: dict[str, str] = {}
         for pattern, text in zip(self.source.patterns, key[1:], strict=False):
             read = pattern.match(text or "")

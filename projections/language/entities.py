@@ -1,4 +1,4 @@
-"""Mistakes in tables and entities: keys that do not fit the table, items that would be of two kinds."""
+"""Mistakes in tables and entities: keys that do not match the table, items that could be of two entities."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def table_mistakes(rules: Rules) -> Iterator[Mistake]:
 
 
 def entity_mistakes(rules: Rules) -> Iterator[Mistake]:
-    """Each entity for itself, then those of one table against each other."""
+    """Yield the mistakes of each entity, then those of pairs of entities of one table."""
     sound: dict[str, list[str]] = {}
     for name, entity in rules.entities.items():
         place = ("entities", name)
@@ -92,7 +92,7 @@ def _key_mistakes(entity: Entity, table: Table, name: str, place: Location) -> I
 
 
 def typed(attribute: str, kind: str) -> str:
-    """Why a template does not do for an attribute that is not text."""
+    """Return why an attribute that is not text cannot have this template."""
     word = "a number (N)" if kind == "N" else "binary (B)"
     return f"{attribute} is {word}: its template must be one variable, nothing else"
 
@@ -112,7 +112,7 @@ def _index_key_mistakes(entity: Entity, table: Table, name: str, place: Location
 
 
 def shared_key(rules: Rules, name: str, first: str, second: str) -> str:
-    """A key that items of two entities of a table could have, in words; empty if there is none."""
+    """Return a key that items of two entities of a table could have, in words; empty if they cannot."""
     table = rules.all_tables[name]
     witness = {}
     for attribute in key_names(table):
@@ -137,7 +137,7 @@ def _overlap(rules: Rules, name: str, first: str, second: str) -> Iterator[Mista
 
 
 def listed_values(pattern: Mapping[str, Any] | None) -> dict[str, set[tuple[type, Any]]]:
-    """The names that a pattern holds to certain values, each with its type (True is not 1); `ABSENT` for none at all."""
+    """Return the names that a pattern limits to certain values, as (type, value); `ABSENT` for no value."""
     found: dict[str, set[tuple[type, Any]]] = {}
     for condition in Pattern.parse(pattern or {}).conditions:
         if isinstance(condition, Test) and all(

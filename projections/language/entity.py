@@ -1,4 +1,4 @@
-"""Entities, the items that are recognised as one of them, and what the names in a rule stand for on an item."""
+"""Entities, the items that are recognised as theirs, and the values of names on an item."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from projections.language.values import lookup
 __all__ = ["Entity", "Item", "Resolve", "resolver"]
 
 Resolve: TypeAlias = Callable[[str], Value | None]
-"""Returns the value that a name stands for; None if it has none."""
+"""Returns the value of a name; None if it has no value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,11 +40,11 @@ class Entity:
     pattern: Pattern | None
     """`match` as it was parsed."""
     constants: Image
-    """Attributes with one scalar in `match`: written on items we create, so that they are recognised."""
+    """Attributes with one scalar in `match`. Rules write them to items that they create, so that these are recognised."""
     numeric: frozenset[str]
-    """Variables that stand for a key attribute of type N."""
+    """Variables that are the value of a key attribute of type N."""
     derived: bool
-    """Declared `derived: true`: exists only because of projections."""
+    """Declared `derived: true`: only rules write its items."""
     copied: bool
     """The target of a copy rule, which creates and deletes it."""
     expires: bool
@@ -55,7 +55,7 @@ class Entity:
 
     @property
     def created_by_publishes(self) -> bool:
-        """Whether publishes from the ledger create its items: it is derived, and no copy rule creates them."""
+        """Whether publishes from the ledger create its items: it is derived, and has no copy rule."""
         return self.derived and not self.copied
 
     @property
@@ -70,7 +70,7 @@ class Entity:
         return not of_key.isdisjoint(self.match_names)
 
     def at(self, key: ItemKey) -> bool:
-        """Whether a key is one that its items have; `match` is not asked."""
+        """Return whether items of the entity can have this key, without regard to `match`."""
         return (
             key.table == self.table
             and self.patterns[0].match(key.partition) is not None
@@ -78,7 +78,7 @@ class Entity:
         )
 
     def target_key(self, resolve: Resolve) -> ItemKey | None:
-        """The key of the item these variables name; None if any is missing. Raises BadInput if it cannot be a key."""
+        """Return the key with these variables; None if a variable is missing. Raises BadInput if it is not a valid key."""
         texts = []
         for position, pattern in enumerate(self.patterns):
             text = pattern.literal
@@ -99,7 +99,7 @@ class Entity:
 
 
 class Item:
-    """An item recognised as one of an entity: its key, its image and the variables its key holds."""
+    """An item that was recognised: its entity, key and image, and the variables in its key."""
 
     __slots__ = ("entity", "image", "key", "variables")
 
@@ -111,10 +111,9 @@ class Item:
 
 
 def resolver(item: Item, bound: Mapping[str, Value] | None = None) -> Resolve:
-    """Names to values, strongest first: bound by the rule (`bind`, `each`), key variables, attributes (dotted paths).
+    """Return a function from names to values, in this order: `bound` by the rule, key variables, attributes (dotted paths).
 
-    The resolver raises BadInput where a key variable and an attribute of the same name differ: one of them lies, and no
-    rule can tell which.
+    It raises BadInput if a key variable and an attribute of the same name differ, because either of them may be wrong.
     """
     variables, image = item.variables, item.image
 

@@ -1,6 +1,6 @@
-"""Expressions and measures: what an aggregate computes, as `sum(line.qty * line.price)`. Decimal, and never rounded.
+"""Expressions and measures of aggregates, as `sum(line.qty * line.price)`. Decimal numbers, never rounded.
 
-An expression is a number, unless it is `text(path)`, which `min` and `max` take: values of one type have one order.
+The value of an expression is a number, or a string for `text(path)`, which only `min` and `max` take.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LIMITS = "38 significant digits and magnitudes from 1E-130 to 9.99E+125"
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A path; `from_text` where it stands in `number(…)`, `as_text` in `text(…)`."""
+    """A path; with `from_text` if in `number(…)`, with `as_text` if in `text(…)`."""
 
     path: str
     from_text: bool = False
@@ -48,11 +48,11 @@ class Expression:
     factors: tuple[Factor, ...]
     constant: Decimal
     bare: bool
-    """Whether it is one path and nothing else."""
+    """Whether it is a single path."""
 
     @classmethod
     def parse(cls, text: str, allow_text: bool = False) -> Expression:
-        """Reads an expression. Raises LanguageError. With `allow_text` (min, max) it may be `text(path)`."""
+        """Parse an expression. With `allow_text` (min, max) it may be `text(path)`. Raises LanguageError."""
         return _parse(text, allow_text)
 
     @cached_property
@@ -62,7 +62,7 @@ class Expression:
 
     @property
     def path(self) -> str | None:
-        """The path if the expression is one and nothing else."""
+        """The path, if the expression is a single path."""
         return self.factors[0].path if self.bare else None
 
     @property
@@ -75,7 +75,7 @@ class Expression:
         return _parse(f"text({self.text.strip()})", True)
 
     def compile(self) -> Callable[[Resolver], Decimal | str | None]:
-        """Evaluates: None if any value is missing, BadInput if one is of the wrong type or the result too long."""
+        """Return the value; None if a factor is missing. Raises BadInput for a wrong type or too many digits."""
         if self.is_text:
             return self._compile_text(self.factors[0].path)
         if self.path is not None:
@@ -86,7 +86,7 @@ class Expression:
 
         def evaluate(resolve: Resolver) -> Decimal | None:
             found = []
-            for path, from_text in factors:  # all values first: a missing one excuses a wrong one
+            for path, from_text in factors:  # all values first: if one is missing, a wrong one does not matter
                 value = resolve(path)
                 if value is None:
                     return None
@@ -132,12 +132,12 @@ class Expression:
 
     @cached_property
     def evaluate(self) -> Callable[[Resolver], Decimal | str | None]:
-        """`compile`, done once."""
+        """The result of `compile`, cached."""
         return self.compile()
 
 
 def _read(text: str, path: str, from_text: bool, value: Value) -> Decimal:
-    """The number in a value that is not of type N. Raises BadInput."""
+    """Return the number in a value that is not of type N. Raises BadInput."""
     stored = value.get("S")
     if stored is None or not from_text:
         hint = f"; write number({path}) if it holds numbers as text" if stored is not None else ""
@@ -196,7 +196,7 @@ def _skip(text: str, position: int) -> int:
 
 
 def _factor(text: str, position: int) -> tuple[Factor | str, int]:
-    """One factor, and where the text goes on after it."""
+    """Return one factor, and the position after it."""
     if literal := _LITERAL.match(text, position):
         return literal[0], literal.end()
     if call := _CONVERSION.match(text, position):
@@ -210,7 +210,7 @@ def _factor(text: str, position: int) -> tuple[Factor | str, int]:
 
 
 def _path(text: str, position: int) -> tuple[str, int]:
-    """A path. In quotes it may hold a dash, which without them looks like a subtraction."""
+    """Return a path and the position after it. In quotes it may contain a dash, which is no subtraction then."""
     quote = text[position : position + 1]
     if quote in ("'", '"') and (end := text.find(quote, position + 1)) > position + 1:
         return text[position + 1 : end], end + 1
@@ -243,7 +243,7 @@ def _misplaced(text: str, position: int) -> LanguageError:
 
 @dataclass(frozen=True)
 class Measure:
-    """One entry of an aggregate's `set`: `function` of the expression, over the contributions that fit the pattern."""
+    """One entry of an aggregate's `set`: `function` of the expression, over the contributions that match the pattern."""
 
     name: str
     function: str
@@ -252,9 +252,9 @@ class Measure:
 
     @classmethod
     def parse(cls, name: str, value: Any) -> Measure:
-        """Reads `count`, `"sum(e)"`, `{sum: e, where: {…}}`, `{count: true, where: {…}}` or `{count: {where: {…}}}`.
+        """Parse `count`, `"sum(e)"`, `{sum: e, where: {…}}`, `{count: true, where: {…}}` or `{count: {where: {…}}}`.
 
-        Raises LanguageErrors with every mistake; paths begin at the value.
+        Raises LanguageErrors with every mistake; their paths begin at this value.
         """
         errors: list[LanguageError] = []
         found = _short(value, errors) if isinstance(value, str) else _long(value, errors)

@@ -1,7 +1,6 @@
-"""The type of what `min` and `max` compare: numbers or text, as the rule declares it or lets it be inferred.
+"""The type of the values that `min` and `max` compare: numbers or text, declared in the rule or inferred from it.
 
-Numbers and text have no common order that means anything, so each measure takes one type; values of the other one are bad
-input.
+Numbers and text have no meaningful common order, so each measure takes one type. Values of the other type are bad input.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["declaration", "extreme_type"]
 
 
 def extreme_type(rules: Rules, rule: Projection, measure: Measure) -> Literal["N", "S"] | None:
-    """The type of a `min` or `max`: `N`, `S`, or None if the rule leaves it open."""
+    """Return the type of a `min` or `max`: `N`, `S`, or None if it is unknown."""
     expression = measure.expression
     assert expression is not None
     if expression.is_text:
@@ -35,7 +34,7 @@ def extreme_type(rules: Rules, rule: Projection, measure: Measure) -> Literal["N
 
 
 def declaration(measure: Measure) -> str:
-    """What to write where the type is open: `max(text(x)) or max(number(x))`."""
+    """Return what to write if the type is unknown: `max(number(x)) to compare numbers, or …`."""
     expression = measure.expression
     assert isinstance(expression, Expression)
     written = expression.text.strip()
@@ -44,7 +43,7 @@ def declaration(measure: Measure) -> str:
 
 
 def _of_variable(rules: Rules, entity: str, variable: str) -> Literal["N", "S"] | None:
-    """The type of a key variable: of binary keys there is none that can be compared."""
+    """Return the type of a key variable; None for binary keys, which cannot be compared."""
     table = rules.all_tables[rules.table_of(entity) or ""]
     types: dict[str, Literal["N", "S"]] = {"N": "N", "S": "S"}
     for attribute, kind in key_attributes(table.key):
@@ -54,7 +53,7 @@ def _of_variable(rules: Rules, entity: str, variable: str) -> Literal["N", "S"] 
 
 
 def _compared_as_number(pattern: Mapping[str, Any] | None, path: str) -> bool:
-    """Whether items fit a pattern only if `path` is a number in a range."""
+    """Return whether items match a pattern only if `path` is a number in a range."""
     return any(
         isinstance(test, Test) and test.name == path and all(isinstance(one, Numeric) for one in test.alternatives)
         for test in Pattern.parse(pattern or {}).conditions

@@ -1,6 +1,6 @@
-"""The types of a rule's parts: texts with a syntax of their own, and what may be written in more than one way.
+"""The types of a rule's parts: texts with a syntax, and values with several forms.
 
-`shapes` checks them; here they become pydantic types with the JSON Schema of what they accept.
+`shapes` checks them; this module makes pydantic types with a JSON Schema of them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SEVERAL = {"anyOf": [{**_LIST, "maxItems": 4}, {**_TYPED, "maxProperties": 4}]}
 
 
 def _checked(check: Callable[[Any], list[Mistake]]) -> PlainValidator:
-    """A validator that raises all mistakes of a value at once, each with its place inside it."""
+    """Return a validator that raises all mistakes of a value at once, each with its place in the value."""
 
     def validate(value: Any) -> Any:
         mistakes = check(value)

@@ -1,4 +1,4 @@
-"""Keys: tables, the schema of their keys, and the key of one item."""
+"""Keys: the schema of a table's keys, the key of one item, and checks of key values."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Schema:
         return (self.partition[0],) if self.sort is None else (self.partition[0], self.sort[0])
 
     def wire(self, key: ItemKey) -> dict[str, dict[str, Any]]:
-        """The key as attributes in wire form."""
+        """Return a key as attributes in wire form."""
         name, kind = self.partition
         attributes = {name: {kind: key.partition}}
         if self.sort is not None:
@@ -70,7 +70,7 @@ class Schema:
         return attributes
 
     def key(self, table: str, image: Image) -> ItemKey:
-        """The key of an item. Raises KeyError if the image lacks a key attribute or has it in another type."""
+        """Return the key of an item. Raises KeyError if the image lacks a key attribute or has it in another type."""
         name, kind = self.partition
         partition = image[name][kind]
         if kind == "N":
@@ -83,12 +83,12 @@ class Schema:
 
 
 def key_text(kind: str, text: str) -> str:
-    """The text of a key value in the form `ItemKey` has it: numbers normalized, so that 1.0 and 1 are one key."""
+    """Return the text of a key value for `ItemKey`: numbers normalized, so that 1.0 and 1 are one key."""
     return number_text(Decimal(text)) if kind == "N" else text
 
 
 def encode_key(key: ItemKey) -> str:
-    """A key as one text, reversible: `main|USER#1|PROFILE`; `|` and `%` inside the parts are written %7C and %25."""
+    """Return a key as one text, reversible: `main|USER#1|PROFILE`; `|` and `%` inside the parts are written %7C and %25."""
     table, partition, sort = key
     text = f"{table}|{partition}" if sort is None else f"{table}|{partition}|{sort}"
     if "%" not in text and text.count("|") == (1 if sort is None else 2):
@@ -97,7 +97,7 @@ def encode_key(key: ItemKey) -> str:
 
 
 def decode_key(text: str) -> ItemKey:
-    """The key that `encode_key` wrote. Raises ValueError if the text is none."""
+    """Return the key that `encode_key` encoded. Raises ValueError for any other text."""
     table, *parts = (part.replace("%7C", "|").replace("%25", "%") for part in text.split("|"))
     if not 1 <= len(parts) <= 2:
         raise ValueError(f"not an encoded key: {text!r}")
@@ -105,7 +105,7 @@ def decode_key(text: str) -> ItemKey:
 
 
 def escape(part: str) -> str:
-    """One part of a text whose parts are joined by `|`."""
+    """Return one part of a text whose parts are joined by `|`."""
     if "%" in part or "|" in part:
         return part.replace("%", "%25").replace("|", "%7C")
     return part

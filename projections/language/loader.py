@@ -1,4 +1,4 @@
-"""Rule file → rules, or every mistake in it at once, each with its place."""
+"""Load rules from a file, or report every mistake in it at once, each with its place."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["check", "load", "loads", "problems", "source_of", "text_of", "unders
 
 
 def load(path: str | Path, *, executable: bool = True) -> Rules:
-    """The rules of a YAML or JSON file, free of mistakes. Raises RulesError with all of them.
+    """Return the rules of a YAML or JSON file. Raises RulesError with all mistakes.
 
-    `executable=False` also accepts what this version's engine does not execute yet.
+    `executable=False` also accepts constructs that this version does not support yet.
     """
     return loads(text_of(path), str(path), executable=executable)
 
 
 def text_of(path: str | Path) -> str:
-    """The text of a rule file. Raises RulesError where there is none."""
+    """Return the text of a rule file. Raises RulesError if it cannot be read."""
     try:
         return Path(path).read_bytes().decode("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -42,7 +42,7 @@ def text_of(path: str | Path) -> str:
 
 
 def loads(text: str, file: str = "<rules>", *, executable: bool = True) -> Rules:
-    """The rules of a YAML or JSON text; `file` is what messages call it. Raises RulesError with all mistakes."""
+    """Return the rules of a YAML or JSON text; `file` is its name in messages. Raises RulesError with all mistakes."""
     source = source_of(text, file)
     rules, mistakes = understand(source, executable)
     if mistakes or rules is None:
@@ -51,7 +51,7 @@ def loads(text: str, file: str = "<rules>", *, executable: bool = True) -> Rules
 
 
 def source_of(text: str, file: str) -> Source:
-    """The data of a text with the places of its parts. Raises RulesError where it is none that rules can be made of."""
+    """Return the data of a text with the places of its parts. Raises RulesError if it is not a mapping."""
     try:
         source = read(text)
     except UnreadableError as error:
@@ -64,7 +64,7 @@ def source_of(text: str, file: str) -> Source:
 
 
 def check(rules: Rules, file: str = "<python>", *, executable: bool = True) -> Rules:
-    """The same rules, when they were built in Python and make sense. Raises RulesError with all mistakes, on line 1."""
+    """Return rules that were built in Python, if they are valid. Raises RulesError with all mistakes, on line 1."""
     mistakes = analyse(rules) + (unsupported(rules) if executable else [])
     if mistakes:
         raise RulesError(problems(mistakes, Source(""), file))
@@ -72,10 +72,10 @@ def check(rules: Rules, file: str = "<python>", *, executable: bool = True) -> R
 
 
 def understand(source: Source, executable: bool) -> tuple[Rules | None, list[Mistake]]:
-    """The rules as far as they can be understood, and what is wrong with them and with the text itself.
+    """Return the rules without their invalid parts, and all mistakes in them and in the text.
 
-    What is broken is taken out and the rest looked at again, so that one mistake does not hide others; a misspelt name
-    is read as the one that was meant.
+    Invalid parts are removed and the rest is validated again, so that one mistake does not hide others. A misspelt name
+    is corrected for this.
     """
     data, mistakes = _corrected(source)
     data, empty = _filled(data, ())
@@ -99,7 +99,7 @@ def understand(source: Source, executable: bool) -> tuple[Rules | None, list[Mis
 
 
 def _corrected(source: Source) -> tuple[dict[str, Any], list[Mistake]]:
-    """The data with misspelt names put right, and these mistakes."""
+    """Return the data with misspelt names corrected, and these mistakes."""
     data: dict[str, Any] = source.data
     mistakes: list[Mistake] = []
     while True:
@@ -120,7 +120,7 @@ def _corrected(source: Source) -> tuple[dict[str, Any], list[Mistake]]:
 
 
 def _meant(data: Any, path: Location) -> str | None:
-    """The one name that a misspelt one must mean: near, and not given as well."""
+    """Return the only similar name that is not also given."""
     for step in path[:-1]:
         data = data[step]
     return next((name for name in known_names(path[:-1]) if name not in data and suggest(str(path[-1]), [name])), None)
@@ -134,7 +134,7 @@ def _renamed(data: Any, path: Location, name: str) -> Any:
 
 
 def _filled(data: Any, path: Location) -> tuple[Any, list[Mistake]]:
-    """The data without optional parts that are empty, and these: a name alone is not the same as leaving it out."""
+    """Return the data without optional parts that are empty, and these mistakes."""
     if not isinstance(data, dict) or len(path) > 3:
         return data, []
     optional = optional_names(path)
@@ -154,6 +154,6 @@ def _single(file: str, message: str, line: int = 1, column: int = 1) -> RulesErr
 
 
 def problems(mistakes: Iterable[Mistake], source: Source, file: str) -> list[Problem]:
-    """The mistakes with their places, in the order of the file, each once."""
+    """Return the mistakes with their places, in the order of the file, each once."""
     found = {Problem(file, *source.position(mistake), dotted(mistake.path), mistake.message) for mistake in mistakes}
     return sorted(found, key=lambda problem: (problem.line, problem.column, problem.path, problem.message))

@@ -1,4 +1,4 @@
-"""A mistake in a rule file, before it is known on which line it stands."""
+"""A mistake in a rule file, with its path in the document; its line is found later."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 __all__ = ["Location", "Mistake", "dotted"]
 
 Location = tuple[str | int, ...]
-"""Where in the document: names of mapping entries and positions in lists, from the top."""
+"""A path in the document: names of mapping entries and positions in lists, from the top."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """What is wrong at a place of the document.
+    """A mistake at a place of the document.
 
-    `offset` counts characters into the text standing there; `at_key` means the name of the entry, not its value.
+    `offset` counts characters in the text at that place; `at_key` refers to the name of the entry instead of its value.
     """
 
     path: Location
@@ -24,6 +24,6 @@ class Mistake:
 
 
 def dotted(path: Location) -> str:
-    """A location as people write it: `projections.published.index[0].where`."""
+    """Return a location as text: `projections.published.index[0].where`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".") or "(top)"

@@ -1,7 +1,7 @@
-"""Rules as pydantic models: what a rule file may say, in the words it says it in.
+"""Rules as pydantic models, with the names of the rule file.
 
 Names that Python reserves have a trailing underscore here (`from_`, `as_`, `copy_`) and none in the file. The models
-hold what was written; `document.canonical` gives the one normal form that everything else works on.
+hold the rules as they were written; `document.typed` makes the canonical form of them.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Projection(Model):
 
     @property
     def action(self) -> Copy | Aggregate | Top | Latest | Embed | None:
-        """What the rule does to its target; None for an `index`, whose target is the source."""
+        """The rule's action; None for an `index`, whose target is the source."""
         return self.copy_ or self.aggregate or self.top or self.latest or self.embed
 
     @property
@@ -196,12 +196,12 @@ class Rules(Model):
         return {"main": self.table} if self.table is not None else self.tables
 
     def table_of(self, entity: str) -> str | None:
-        """The name of an entity's table, None where it must be said and is not."""
+        """Return the name of an entity's table; None if `table` is required and missing."""
         tables = self.all_tables
         return self.entities[entity].table or (next(iter(tables)) if len(tables) == 1 else None)
 
     def typed(self) -> Document:
-        """Return the canonical form of the rules, everything defaulted; the rules must be without mistakes."""
+        """Return the canonical form of the rules, with all defaults. The rules must be valid."""
         return document.typed(self)
 
     def canonical(self) -> dict[str, Any]:

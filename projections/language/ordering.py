@@ -1,7 +1,7 @@
 """An encoding of values as text whose order is the order of the values: numbers by value, then strings by UTF-8 bytes.
 
-It makes "the least", "the greatest" and "the newest three" a query with a limit. No encoding is the beginning of
-another, so that more text (a source key, to break ties) may follow.
+The least, the greatest and the newest three values are then a query with a limit. No encoding is the prefix of another,
+so that more text may follow (a source key, to break ties).
 
 Source for numbers: the sign, exponent, mantissa scheme of order-preserving key encodings (as in the FoundationDB tuple
 layer), here in decimal because DynamoDB's numbers are decimal: 38 digits, 1E-130 to 9.99…E+125.
@@ -19,14 +19,14 @@ from projections.language.values import number_text
 __all__ = ["LONGEST_TEXT", "decode_order", "encode_order"]
 
 LONGEST_TEXT = 512
-"""Bytes of an encoded value that still leave room for a source key in a sort key of 1024 bytes."""
+"""The size limit of an encoded value: a sort key of 1024 bytes also holds a source key."""
 
 _COMPLEMENT = str.maketrans("0123456789", "9876543210")
 _ESCAPES = {code: '"' + chr(0x23 + code) for code in range(0x23)}
 
 
 def encode_order(value: Mapping[str, Any]) -> str:
-    """The encoding of a string or number in wire form. Raises BadInput for other types and for text that is too long."""
+    """Return the encoding of a string or number in wire form. Raises BadInput for other types and too long text."""
     if "N" in value:
         return _number(Decimal(value["N"]))
     if "S" in value:
@@ -43,7 +43,7 @@ def encode_order(value: Mapping[str, Any]) -> str:
 
 
 def decode_order(order: str) -> dict[str, str]:
-    """The value that `encode_order` encoded, in wire form; what follows the encoding is ignored."""
+    """Return the value that `encode_order` encoded, in wire form. Text after the encoding is ignored."""
     if order.startswith("s"):
         text, rest = "", iter(order[1:].partition("!")[0])
         for character in rest:

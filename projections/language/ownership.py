@@ -1,4 +1,4 @@
-"""Who writes what: each attribute of each entity has one writer, and no attribute depends on itself."""
+"""Writers of attributes: each attribute of each entity has one writer, and no attribute depends on itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REST = "(all else)"
 
 
 def written(rule: Projection) -> dict[str, Location]:
-    """The attributes that a rule writes by name, and where in the rule it says so."""
+    """Return the attributes that a rule names and writes, each with its place in the rule."""
     if rule.copy_ is not None:
         copied = {} if rule.copy_.attributes == "all" else rule.copy_.attributes
         found = _listed(copied, ("copy", "attributes"))
@@ -34,7 +34,7 @@ def written(rule: Projection) -> dict[str, Location]:
         return {rule.top.as_: ("top", "as")}
     if rule.index is not None:
         keys = [(name, ("index", *place, name)) for place, _, templates in cases(rule.index) for name in templates]
-        return dict(reversed(keys))  # where it stands first
+        return dict(reversed(keys))  # the first place of each
     action = rule.latest or rule.embed
     return _listed(action.attributes, (rule.kind, "attributes")) if action is not None else {}
 
@@ -46,7 +46,7 @@ def _listed(form: list[str] | dict[str, str] | str, place: Location) -> dict[str
 
 
 def ownership_mistakes(rules: Rules) -> Iterator[Mistake]:
-    """Attributes with two writers, and entities with two copies."""
+    """Yield attributes with two writers, and entities with two copy rules."""
     owners: dict[Node, str] = {}
     copies: dict[str, str] = {}
     for name, entity in rules.entities.items():
@@ -71,7 +71,7 @@ def ownership_mistakes(rules: Rules) -> Iterator[Mistake]:
 
 
 def cycle_mistakes(rules: Rules) -> Iterator[Mistake]:
-    """Attributes that depend on themselves: they would never settle. One mistake for each group of rules."""
+    """Yield attributes that depend on themselves and would change forever: one mistake for each group of rules."""
     edges = _edges(rules)
     reported: set[str] = set()
     for start in edges:
@@ -86,7 +86,7 @@ def cycle_mistakes(rules: Rules) -> Iterator[Mistake]:
 
 
 def _way_back(edges: dict[Node, dict[Node, str]], start: Node) -> list[tuple[Node, str]]:
-    """The shortest way from a node to itself: (node, rule that leads there) each; empty where there is none."""
+    """Return the shortest path from a node to itself as (node, rule that leads to it); empty if there is none."""
     ways: dict[Node, list[tuple[Node, str]]] = {}
     queue: list[tuple[Node, list[tuple[Node, str]]]] = [(start, [])]
     for node, way in queue:
@@ -105,7 +105,7 @@ def _shown(node: Node) -> str:
 
 
 def _edges(rules: Rules) -> dict[Node, dict[Node, str]]:
-    """From each (entity, attribute) to those that are computed from it, with the rule that does it."""
+    """Return for each (entity, attribute) those that are computed from it, each with its rule."""
     edges: dict[Node, dict[Node, str]] = {}
     for name, pairs in _all_flows(rules).items():
         for read, write in pairs:
@@ -114,9 +114,9 @@ def _edges(rules: Rules) -> dict[Node, dict[Node, str]]:
 
 
 def chains(rules: Rules) -> dict[str, tuple[str, ...]]:
-    """For each rule the longest way to it: the rules that write what it reads, each what the next one reads, itself last.
+    """Return for each rule the longest chain of rules that ends with it: each writes what the next one reads.
 
-    The length is how many passes through the stream its effect takes. The rules must be free of cycles.
+    Its length is the number of passes through the stream that the effect takes. The rules must be free of cycles.
     """
     flows = _all_flows(rules)
     into: dict[Node, list[tuple[Node, str]]] = {}
@@ -137,7 +137,7 @@ def chains(rules: Rules) -> dict[str, tuple[str, ...]]:
 
 
 def follows(rules: Rules) -> dict[str, tuple[str, ...]]:
-    """For each rule those that write, or create, what it reads, in the order of the file."""
+    """Return for each rule the rules that write, or create, what it reads, in the order of the file."""
     flows = _all_flows(rules)
     writers: dict[Node, set[str]] = {}
     for name, pairs in flows.items():
@@ -148,7 +148,7 @@ def follows(rules: Rules) -> dict[str, tuple[str, ...]]:
 
 
 def _all_flows(rules: Rules) -> dict[str, list[tuple[Node, Node]]]:
-    """For each rule what it reads and what it computes from that, a copy of all attributes one by one."""
+    """Return for each rule pairs of what it reads and computes from it; a copy of all attributes has one for each."""
     flows = {name: list(_flows(rules, rule)) for name, rule in rules.projections.items()}
     known = {attribute for pairs in flows.values() for pair in pairs for _, attribute in pair} - {EXISTS}
     owned = {(rule.into, attribute) for rule in rules.projections.values() for attribute in written(rule)}
@@ -160,13 +160,13 @@ def _all_flows(rules: Rules) -> dict[str, list[tuple[Node, Node]]]:
 
 
 def _flows(rules: Rules, rule: Projection) -> Iterator[tuple[Node, Node]]:
-    """What a rule reads and what it computes from that, all of it that is named."""
+    """Yield pairs of what a rule reads and computes from it, as far as the rule names them."""
     variable = each_variable(rule)
     always = {EXISTS, *_common(rules, rule)}
     creates = rule.copy_ is not None or (rule.kind not in ("embed", "index") and rules.entities[rule.into].derived)
     computed = _computed(rule)
     if rule.aggregate is not None or rule.index is not None:
-        # bad input for one measure, or a value that one template lacks, decides over all that the rule writes
+        # bad input for one measure, or a missing value for one template, affects everything that the rule writes
         always |= set[str]().union(*computed.values())
     elif rule.copy_ is not None:
         always |= set[str]().union(*(computed[name] for name in rule.copy_.values))
@@ -178,7 +178,7 @@ def _flows(rules: Rules, rule: Projection) -> Iterator[tuple[Node, Node]]:
 
 
 def _common(rules: Rules, rule: Projection) -> set[str]:
-    """Attributes that all results of a rule depend on."""
+    """Yield the attributes that all results of a rule depend on."""
     source = rules.entities[rule.from_]
     names = _patterns([source.match, rule.where]) | _templates(rule.bind.values())
     if rule.each is not None:
@@ -196,7 +196,7 @@ def _key_names(rules: Rules, rule: Projection) -> set[str]:
 
 
 def _computed(rule: Projection) -> dict[str, set[str]]:
-    """Each attribute a rule writes by name, and the attributes of the source that only it depends on."""
+    """Yield each attribute that a rule names and writes, with the source attributes that only it depends on."""
     if rule.copy_ is not None:
         copied = {} if rule.copy_.attributes == "all" else attribute_map(rule.copy_.attributes)
         found = {target: {source} for target, source in copied.items()}

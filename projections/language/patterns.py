@@ -1,8 +1,8 @@
 """Patterns: the filter language of EventBridge and Lambda, on items in wire form.
 
-It differs from EventBridge where that would surprise on DynamoDB: numbers compare as decimals, `exists` and
+It differs from EventBridge where that would not suit DynamoDB: numbers compare as decimals, `exists` and
 `anything-but` look at maps and lists too, and `anything-but` on a list or set means that *no* element is one of these
-(EventBridge: that some element is none of them).
+(in EventBridge: that *some* element is not one of them).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Pattern", "describe"]
 
 Scalar: TypeAlias = str | Decimal | bool | None
 Fits: TypeAlias = Callable[[str, Any], bool]
-"""Whether one element fits: its type tag and its content, as `"S", "text"`."""
+"""Returns whether one element matches, given its type and its content, as `"S", "text"`."""
 
 _OPERATORS = ("prefix", "suffix", "exists", "anything-but", "numeric", "equals-ignore-case")
 _COMPARISONS: dict[str, tuple[Callable[[Decimal, Decimal], bool], str]] = {
@@ -33,7 +33,7 @@ _COMPARISONS: dict[str, tuple[Callable[[Decimal, Decimal], bool], str]] = {
 }
 
 
-# What an alternative may be. All but the last two are about a scalar: a list or set fits if any of its elements does.
+# Alternatives. All but the last two concern scalars: a list or set matches if any of its elements does.
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def _elements(value: Value) -> Iterator[tuple[str, Any]]:
-    """The elements of a list, of lists in it, or of a set."""
+    """Yield the elements of a list, of lists in it, or of a set."""
     tag, data = next(iter(value.items()))
     if tag == "L":
         for element in data:
@@ -196,7 +196,7 @@ def _any(element: tuple[str, Any], texts: frozenset[str], fits: list[Fits]) -> b
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """`$or`: at least one of these fits."""
+    """`$or`: at least one branch matches."""
 
     branches: tuple[tuple[Condition, ...], ...]
 
@@ -238,7 +238,7 @@ class Pattern:
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Pattern:
-        """Reads a pattern. Raises LanguageErrors with every mistake, each with its path in the document."""
+        """Parse a pattern. Raises LanguageErrors with every mistake, each with its path in the document."""
         errors: list[LanguageError] = []
         conditions = tuple(_conditions(document, "", (), errors))
         if errors:
@@ -252,7 +252,7 @@ class Pattern:
 
     @cached_property
     def constants(self) -> dict[str, Any]:
-        """The names that must equal one scalar (outside `$or`), with that scalar: `wire` makes a value of it."""
+        """The names that must equal one scalar (outside `$or`), with that scalar; `wire` converts it to a value."""
         return {
             condition.name: condition.alternatives[0].value
             for condition in self.conditions
@@ -266,7 +266,7 @@ class Pattern:
 
     @cached_property
     def matches(self) -> Callable[[Resolver], bool]:
-        """Whether the values that a resolver gives fit."""
+        """Return whether the values that a resolver returns match."""
         return self.compile()
 
 
@@ -280,7 +280,7 @@ def _names(conditions: tuple[Condition, ...]) -> Iterator[str]:
 
 
 def describe(pattern: Pattern) -> str:
-    """A pattern in one line of plain English, as `status is "published", and stars is at least 4`."""
+    """Return a pattern in one line of English, as `status is "published", and stars is at least 4`."""
     return _sentence(pattern.conditions)
 
 
@@ -335,7 +335,7 @@ def _attribute(name: str, value: Any, at: _At, errors: list[LanguageError]) -> I
     if isinstance(value, Mapping):
         for key in value:
             if key in _OPERATORS:
-                # EventBridge would silently look for an attribute of that name.
+                # EventBridge would silently test an attribute of that name.
                 message = f"write operators in a list: [{{{key}: …}}]; if it is an attribute, write {name}.{key}"
                 errors.append(LanguageError(message, None, (*at, key)))
                 return
@@ -458,7 +458,7 @@ def _scalar(value: Any, expected: str, path: _At = ()) -> Scalar:
 
 
 def _what(value: Any) -> str:
-    """A wrong part of a document in a message."""
+    """Return a wrong part of a document as text for a message."""
     match value:
         case None:
             return "null"

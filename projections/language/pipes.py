@@ -1,7 +1,7 @@
-"""Pipes: what a template does to a value on its way into a key, as `{createdAt|date(%Y-%m)}`.
+"""Pipes: functions that templates apply to values, as `{createdAt|date(%Y-%m)}`.
 
-Every pipe takes the text of a value (a number's in DynamoDB's normal form) or a time, and gives text or a time. They
-depend on nothing but their input: not on a clock, a locale, or a process-wide hash seed.
+A pipe takes the text of a value (a number in DynamoDB's normal form) or a time, and returns text or a time. It depends only
+on its input: not on a clock, a locale, or a hash seed of the process.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["PIPES", "Pipe", "UnfitError", "chain"]
 
 
 class UnfitError(ValueError):
-    """A value does not fit a pipe. The message ends a sentence that begins with the value."""
+    """A pipe cannot take a value. The message completes a sentence that begins with the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pipe:
-    """One pipe with its arguments. `takes` and `gives` are `text` or `time`, or `either` for what takes both."""
+    """One pipe with its arguments. `takes` and `gives` are `text` or `time`; `either` means both."""
 
     name: str
     arguments: tuple[str, ...]
@@ -41,7 +41,7 @@ class Pipe:
 
 
 def chain(calls: Sequence[tuple[str, Sequence[str], int]]) -> tuple[Pipe, ...]:
-    """The pipes called in a template: (name, arguments, offset) each. Raises LanguageError."""
+    """Return the pipes of a template, given (name, arguments, offset) of each. Raises LanguageError."""
     pipes: list[Pipe] = []
     for name, arguments, offset in calls:
         try:
@@ -79,7 +79,7 @@ def _count(form: str, text: str, most: int) -> int:
 
 
 def _digits(text: str, limit: int) -> str:
-    """A non-negative integer of at most `limit` digits, without leading zeros."""
+    """Return a non-negative integer of at most `limit` digits, without leading zeros."""
     if not (text.isascii() and text.isdigit()):
         raise UnfitError("is not a whole number of 0 or more")
     if len(text) > limit:
@@ -101,7 +101,7 @@ def _invert(n: str) -> Callable[[str], str]:
 
 
 def _bucket(n: str) -> Callable[[str], str]:
-    # CRC-32 because every language has it: whoever reads the buckets must be able to compute them too.
+    # CRC-32, because every language has it: readers of the buckets must be able to compute it, too.
     buckets = _count("bucket(n)", n, 1_000_000)
     return lambda text: str(crc32(text.encode("utf-8", "surrogatepass")) % buckets)
 
@@ -118,7 +118,7 @@ def _truncate(n: str) -> Callable[[str], str]:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?")
-# Narrower than datetime.fromisoformat, which takes more with every version of Python: a key must not depend on that.
+# Stricter than datetime.fromisoformat, which accepts more with each version of Python: keys must not depend on that.
 _ISO = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ](?:[01][0-9]|2[0-3]):[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?"
     r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
@@ -141,7 +141,7 @@ _CODES: dict[str, tuple[str, Callable[[datetime], Any]]] = {
 
 
 def _after_epoch(text: str, unit: int) -> datetime:
-    """The time so many units of 10^-unit seconds after the epoch, to the microsecond that has begun."""
+    """Return the time this many units of 10^-unit seconds after the epoch, rounded down to a microsecond."""
     try:
         microseconds = CONTEXT.scaleb(Decimal(text), 6 - unit).to_integral_value(ROUND_FLOOR)
         return _EPOCH + timedelta(microseconds=int(microseconds))
@@ -192,7 +192,7 @@ def _format(zone: tzinfo, layout: str, fields: Callable[[datetime], Any], value:
 
 
 def _formatter(pattern: str) -> tuple[str, Callable[[datetime], Any]]:
-    """A `%` layout and what fills it. Not strftime: that depends on locale and platform (years before 1000)."""
+    """Return a `%` format and the functions of its fields. Not strftime, which depends on locale and platform."""
     layout = ""
     readers: list[Callable[[datetime], Any]] = []
     characters = iter(pattern)
@@ -220,7 +220,10 @@ def _formatter(pattern: str) -> tuple[str, Callable[[datetime], Any]]:
 def _zone(name: str) -> tzinfo:
     if name in ("UTC", "Etc/UTC"):
         return UTC
-    from zoneinfo import ZoneInfo, available_timezones  # costs milliseconds of cold start, and most need only UTC
+    from zoneinfo import (
+        ZoneInfo,
+        available_timezones,
+    )  # costs milliseconds of a cold start, and most rules need only UTC
 
     try:
         return ZoneInfo(name)
@@ -242,4 +245,4 @@ PIPES: dict[str, tuple[str, int, int, str, str, Callable[..., Callable[[Any], An
     "upper": ("upper, without arguments", 0, 0, "text", "text", lambda: str.upper),
     "truncate": ("truncate(n), n the number of characters", 1, 1, "text", "text", _truncate),
 }
-"""By name: its form, fewest and most arguments, what it takes, what it gives, and what makes it."""
+"""By name: form, least and greatest number of arguments, input, output, and the function that makes the pipe."""

@@ -1,4 +1,4 @@
-"""The rules compiled: what the engine executes. Made from the canonical document; needs neither pydantic nor YAML."""
+"""Programs: the compiled rules that the engine executes. They need neither pydantic nor YAML."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ R = TypeVar("R", bound=Rule)
 K = TypeVar("K", bound=Hashable)
 
 Match: TypeAlias = Callable[[str], dict[str, str] | None]
-"""Reads a key: gives the variables, or None if the text is not of this form."""
+"""Returns the variables in the text of a key attribute; None if the text has another form."""
 
 LEDGER_SCHEMA = Schema(("pk", "S"), ("sk", "S"), ttl="ttl")
 """The keys of the ledger table, whose logical name is `ledger`."""
@@ -54,24 +54,22 @@ class Program:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Program:
-        """Compiles a canonical document, as `loader.load(path).canonical()` makes it or as JSON brought it here."""
+        """Compile a canonical document, as `loader.load(path).canonical()` makes it or as JSON holds it."""
         return cls(document)
 
     @cached_property
     def typed(self) -> canonical.Document:
-        """The rules as tools read them. The engine does without: its classes would cost a cold start."""
+        """The canonical rules as typed values, for tools. The engine does not load their classes, because of cold starts."""
         from projections.language.canonical import Document
 
         return Document.from_document(self.document)
 
     def guard(self, rule: str) -> str:
-        """The attribute that holds a rule's guard."""
+        """Return the name of the attribute that holds a rule's guard."""
         return self.guard_prefix + rule
 
-    # What the engine asks.
-
     def recognise(self, key: ItemKey, image: Image) -> Item | None:
-        """The item as one of its entity, or None if it belongs to none."""
+        """Return the item with its entity; None if it belongs to no entity."""
         table, partition, sort = key
         for entity, matches in self._recognisers.get(table, ()):
             variables = matches[0](partition)
@@ -94,14 +92,14 @@ class Program:
         return None
 
     def entities_at(self, key: ItemKey) -> list[Entity]:
-        """The entities an item under this key could be of; `match` is not asked, because there is no item."""
+        """Return the entities whose items can have this key, without regard to `match`."""
         return [entity for entity in self._by_table.get(key.table, ()) if entity.at(key)]
 
     def contributions(self, item: Item | None) -> Evaluated:
-        """What an item contributes under every rule that keeps a ledger.
+        """Return the contributions of an item under all rules that the ledger records.
 
-        A function of the item and the rules alone. Where all contributions exceed what an entry holds, rules have room in
-        the order of the file; one that does not fit contributes nothing.
+        It depends only on the item and the rules. If all contributions together exceed the limit of an entry, those of
+        earlier rules in the file come first; a rule whose contributions exceed the rest contributes nothing.
         """
         if item is None:
             return NOTHING
@@ -132,7 +130,7 @@ class Program:
 
     @cached_property
     def _may_contribute_much(self) -> frozenset[str]:
-        """The source entities of whose items the contributions may exceed what an entry holds."""
+        """The source entities whose items may contribute more than the limit of an entry."""
         return frozenset(
             entity
             for entity, rules in self.ledger_rules.items()
@@ -141,7 +139,7 @@ class Program:
 
     @cached_property
     def _recognisers(self) -> Mapping[str, Sequence[tuple[Entity, Sequence[Match]]]]:
-        """By table: its entities, each with what reads its key's attributes."""
+        """By table: its entities, each with the functions that read its key attributes."""
         return {
             table: [(entity, [pattern.match for pattern in entity.patterns]) for entity in entities]
             for table, entities in self._by_table.items()
@@ -151,7 +149,7 @@ class Program:
     def _by_table(self) -> Mapping[str, tuple[Entity, ...]]:
         return {name: tuple(e for e in self.entities.values() if e.table == name) for name in self.tables}
 
-    # Rules by what they do; with those in the shadow, which write nothing.
+    # Rules by kind, including shadow rules.
 
     @cached_property
     def recorded(self) -> Mapping[str, LedgerRule]:
@@ -176,7 +174,7 @@ class Program:
     def _of_kind(self, kind: type[R]) -> dict[str, R]:
         return {name: rule for name, rule in self.rules.items() if isinstance(rule, kind)}
 
-    # The same by entity; except in the ledger, without rules in the shadow.
+    # Rules by entity. Shadow rules are included only if the ledger records them.
 
     @cached_property
     def ledger_rules(self) -> Mapping[str, tuple[LedgerRule, ...]]:
@@ -205,7 +203,7 @@ class Program:
 
     @cached_property
     def copy_rule_into(self) -> Mapping[str, GuardedCopyRule]:
-        """By target entity: the one guarded copy that makes it."""
+        """By target entity: the only guarded copy that creates its items."""
         return {rule.into.name: rule for rule in writing(self.guarded_copies.values())}
 
     @cached_property
@@ -215,33 +213,33 @@ class Program:
 
     @cached_property
     def copies_with_match(self) -> Mapping[Entity, GuardedCopyRule]:
-        """The guarded copies into entities with `match`: only under their keys can there be items of another kind."""
+        """The guarded copies into entities with `match`: under their keys there can be items of another kind."""
         found = {rule.into: rule for rule in self.copy_rule_into.values()}
         return {entity: rule for entity, rule in found.items() if entity.pattern is not None}
 
     @cached_property
     def created_with_match(self) -> Mapping[Entity, tuple[LedgerRule, ...]]:
-        """By entity with `match` whose items publishes create: the rules that publish onto it."""
+        """By entity with `match` whose items publishes create: the rules that publish to its items."""
         rules = chain.from_iterable(self.ledger_rules_into.values())
         creating = (rule for rule in rules if rule.creates and rule.into.pattern is not None)
         return grouped(writing(creating), lambda rule: rule.into)
 
     @cached_property
     def shared_keys(self) -> bool:
-        """Whether items of another kind may be under a key of items that rules create."""
+        """Whether keys of items that rules create can hold items of another kind."""
         return bool(self.created_with_match or self.copies_with_match)
 
     def derived_attributes(self, entity: str, *, shadow: bool = True) -> frozenset[str]:
-        """The attributes of an entity that projections write, without guards; not those of a copy of all attributes.
+        """Return the attributes that rules write on items of an entity, without guards, and without those of `copies_all`.
 
-        Without `shadow` those of rules in the shadow are left out: what such a rule would write is the application's.
+        Without `shadow`, those of shadow rules are left out: they belong to the application.
         """
         rules = self.rules.values()
         return owned_on(entity, rules if shadow else writing(rules))
 
 
 def writing(rules: Iterable[R]) -> list[R]:
-    """Return the rules that are not in the shadow."""
+    """Return the rules without shadow rules."""
     return [rule for rule in rules if rule.mode != "shadow"]
 
 
@@ -254,15 +252,15 @@ def grouped(rules: Iterable[R], by: Callable[[R], K]) -> Mapping[K, tuple[R, ...
 
 
 def _most_of_one(rule: LedgerRule) -> int:
-    """An upper bound of the bytes that a rule contributes to one target.
+    """Return an upper bound of the bytes that a rule contributes to one target.
 
-    A key has at most 3,072 bytes, of which JSON makes at most six times as many.
+    A key has at most 3,072 bytes, in JSON at most six times as many.
     """
     return 20_000 + 3_000 * len(rule.measures if isinstance(rule, AggregateRule) else (rule,))
 
 
 def _beyond_an_entry(contributions: Contributions) -> Iterator[tuple[str, str]]:
-    """The rules that find no room in an entry, each with the reason."""
+    """Yield the rules whose contributions exceed the limit of an entry, each with the reason."""
     left = ENTRY_BYTES
     for name, targets in contributions.items():
         size = contributed_bytes(name, targets)
@@ -278,7 +276,7 @@ def _beyond_an_entry(contributions: Contributions) -> Iterator[tuple[str, str]]:
 
 
 def _attribute_or_variable(item: Item) -> Resolve:
-    """For recognition, where a contradiction between key and attribute is not yet anybody's mistake."""
+    """Return a resolver for recognition: a difference between a key variable and an attribute is not bad input there."""
 
     def resolve(name: str) -> Value | None:
         value = lookup(item.image, name)

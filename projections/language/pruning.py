@@ -1,4 +1,4 @@
-"""Taking broken parts out of the data of a rule file, so that the rest can still be looked at."""
+"""Removes invalid parts from the data of a rule file, so that the rest can be validated."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["without"]
 
 
 def without(data: dict[str, Any], broken: Iterable[Location]) -> tuple[dict[str, Any], list[Mistake]] | None:
-    """The data without its broken parts and without the rules that need them; None where nothing useful remains.
+    """Return the data without its invalid parts and the rules that need them; None if nothing useful remains.
 
-    A rule taken out is not analysed any more; that it names entities which do not exist is found here.
+    Removed rules are not analysed later, so unknown entities in them are reported here.
     """
     data = dict(data)
     known: Collection[str] = tuple(data["entities"]) if isinstance(data.get("entities"), dict) else ()
@@ -53,7 +53,7 @@ def _strangers(rule: Any, known: Collection[str], place: Location) -> Iterator[M
 
 
 def _entities_of(rule: Any) -> Iterator[tuple[Location, str]]:
-    """The entities that a rule names, and where, however broken it is."""
+    """Yield the entities that a rule names, with their places, even if the rule is invalid."""
     if not isinstance(rule, dict):
         return
     if isinstance(rule.get("from"), str):

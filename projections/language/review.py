@@ -1,6 +1,6 @@
-"""A rule file → everything that static analysis has to say of it: its mistakes, and the findings where it makes sense.
+"""Static analysis of a rule file: its mistakes, or its findings if it has no mistakes.
 
-A comment accepts a finding that is meant so, on its line or on one of its own above it:
+A comment accepts a finding, on the same line or on a line of its own above it:
 
     GSI1PK: BOARD # check: ignore hot-partition
 """
@@ -29,19 +29,19 @@ _COMMENT = re.compile(r"(?:^|\s)#\s*check:\s*ignore\s+([\w-]+(?:\s*,\s*[\w-]+)*)
 
 @dataclass(frozen=True)
 class Review:
-    """What was found in a rule file, in its order. `rules` are None if they contain mistakes."""
+    """The findings of a rule file, in its order. `rules` is None if it has mistakes."""
 
     rules: Rules | None
     findings: tuple[Finding, ...]
 
     def worst(self) -> str | None:
-        """The gravest severity found, None if nothing was."""
+        """The highest severity, None without findings."""
         found = {finding.severity for finding in self.findings}
         return next((severity for severity in SEVERITIES if severity in found), None)
 
 
 def review(path: str | Path, file: str | None = None) -> Review:
-    """Everything found in a rule file, which findings call `file`. What is wrong with it is a finding, never raised."""
+    """Return the findings of a rule file, which they call `file`. Mistakes are findings, too: none is raised."""
     try:
         return reviewed(text_of(path), file or str(path))
     except RulesError as error:
@@ -49,7 +49,7 @@ def review(path: str | Path, file: str | None = None) -> Review:
 
 
 def reviewed(text: str, file: str = "<rules>") -> Review:
-    """Everything found in the text of a rule file, which findings call `file`."""
+    """Return the findings of the text of a rule file, which they call `file`."""
     try:
         source = source_of(text, file)
     except RulesError as error:
@@ -64,7 +64,7 @@ def reviewed(text: str, file: str = "<rules>") -> Review:
 
 
 def _only_unsupported(rules: Rules, mistakes: list[Mistake]) -> bool:
-    """Whether the rules make sense, and only this version's engine cannot execute them."""
+    """Return whether the rules are valid except for constructs that this version does not support."""
     return set(mistakes) <= set(unsupported(rules))
 
 
@@ -87,7 +87,7 @@ def _placed(remark: Remark, source: Source, file: str) -> Finding:
 
 
 def _accepted(text: str, file: str, found: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings that no comment accepts, and comments that accept nothing. Errors cannot be accepted."""
+    """Yield the findings that no comment accepts, and comments that accept nothing. Errors cannot be accepted."""
     comments = _comments(text)
     used: set[tuple[int, str]] = set()
     for finding in found:
@@ -107,7 +107,7 @@ def _accepted(text: str, file: str, found: Iterable[Finding]) -> Iterator[Findin
 
 
 def _comments(text: str) -> dict[int, list[tuple[int, int, str]]]:
-    """By line that comments apply to: (line, column, code) of each code they name."""
+    """Return by line the (line, column, code) of each code in comments that apply to it."""
     found: dict[int, list[tuple[int, int, str]]] = {}
     above: list[tuple[int, int, str]] = []
     for number, line in enumerate(text.splitlines(), start=1):

@@ -1,4 +1,7 @@
-"""Compiled rules: what each kind makes of a source item. Pure; BadInput says why a rule cannot be evaluated."""
+"""Compiled rules: each computes its copies, index attributes or contributions from a source item.
+
+Pure. A rule that cannot be evaluated on an item raises BadInput.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ Render = Callable[[Resolve], str | None]
 LIST_BYTES = 32 * 1024
 """The size limit of a published list.
 
-An item holds 400 KB, which the application and all rules share: a long list would make the application's own update fail.
+The application and all rules share the 400 KB of an item: with a long list, the application's own update would fail.
 """
 
 
@@ -97,10 +100,10 @@ def _ancestors(path: str, separator: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What all kinds share."""
+    """The properties of all kinds."""
 
     recorded: ClassVar[bool] = False
-    """Whether the ledger records its contributions, and it publishes from there."""
+    """Whether the ledger records its contributions, from which it publishes."""
     claimed: ClassVar[bool] = False
     """Whether it is a claimed copy."""
     has_guard: ClassVar[bool] = True
@@ -120,7 +123,7 @@ class Rule:
 
     @property
     def creates(self) -> bool:
-        """Whether its writes create the target item, and delete it when nothing contributes any more."""
+        """Whether its writes create the target item, and delete it after the last contribution."""
         return False
 
     @property
@@ -131,15 +134,15 @@ class Rule:
     def owned(self, *images: Image | None) -> Collection[str]:
         """Return the attributes that the rule writes on its targets, without its guard.
 
-        A copy of all attributes writes those that it sees in `images`.
+        A copy of all attributes writes those of its sources: `images` are the images to take them from.
         """
         raise NotImplementedError
 
     def scopes(self, item: Item) -> Iterable[tuple[Resolve, Resolve]]:
-        """The scopes in which the rule applies to an item: none, one, or one per element of `each`.
+        """Return the scopes in which the rule applies to an item: none, one, or one per element of `each`.
 
-        Each is two resolvers: of the source with the element, and of the variables of the target's key, which `bind` may
-        name otherwise.
+        A scope is a pair of resolvers: for the source with the element, and for the variables of the target's key, which
+        also has those of `bind`.
         """
         plain = resolver(item)
         if self.each is not None:
@@ -165,7 +168,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a group knows: n contributions and the amounts per slot, live and settled together."""
+    """The totals of a group: the number of contributions and the amounts per slot, live and settled together."""
 
     n: int
     amounts: Mapping[str, Decimal]
@@ -173,7 +176,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of a group: the value it is ordered by, the attributes it carries, its source's encoded key."""
+    """One member of a group: the value that orders it, the attributes it holds, and its source's encoded key."""
 
     value: Value
     payload: Image
@@ -181,12 +184,12 @@ class Member:
 
 
 Members = Mapping[str, Sequence[Member]]
-"""The members a rule asked for, by the name of the query, in the order asked for."""
+"""The members that a rule's queries returned, by the name of the query, in its order."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberQuery:
-    """What publishing needs to know of a group's members: the first `limit` of a slot."""
+    """A query for members that a publish needs: the first `limit` of a slot."""
 
     name: str
     slot: str
@@ -204,7 +207,7 @@ class LedgerRule(Rule):
     """Whether members of its groups hold attributes of their sources."""
 
     def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
-        """Return what an item contributes, by encoded target key, and what its members hold, by target key and member.
+        """Return an item's contributions by encoded target key, and the attributes of its members by target key and member.
 
         Raises BadInput.
         """
@@ -231,7 +234,7 @@ class LedgerRule(Rule):
         return contributed, held
 
     def _contribution(self, resolve: Resolve, position: int) -> tuple[Contributed, Mapping[str, Image]]:
-        """Return what one scope contributes, and what its members hold. Nothing if the contribution is empty."""
+        """Return the contribution of one scope, empty if there is none, and the attributes that its members hold."""
         raise NotImplementedError
 
     @property
@@ -249,31 +252,31 @@ class LedgerRule(Rule):
 
     @property
     def created_with(self) -> Image:
-        """The attributes beside `published` by which an item that it creates is recognised."""
+        """Constants that a publish sets beside `published`, so that an item that it creates is recognised."""
         return self.into.constants if self.creates else {}
 
     def claimant(self, members: Members) -> str | None:
-        """Return the source that a claimed copy shows; None if there is no claim, and for other rules."""
+        """Return the source of a claimed copy; None without a claim, and for other rules."""
         return None
 
     def cut(self, members: Members) -> bool:
-        """Whether the list that is published lacks elements because they would exceed `LIST_BYTES`."""
+        """Return whether the published list lacks elements because they would exceed `LIST_BYTES`."""
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class CopyRule(Rule):
-    """A denormalized copy under another key, guarded or claimed. `attributes` is None for all."""
+    """A copy under another key, guarded or claimed. `attributes` is None if it copies all."""
 
     attributes: tuple[tuple[str, str], ...] | None
     templates: tuple[tuple[str, Render], ...]
     constants: Image
     not_copied: frozenset[str]
-    """With all attributes: those that other rules keep on the target, and its key attributes."""
+    """If it copies all: the attributes that other rules write on the target, and its key attributes."""
     guard_prefix: str
 
     def copies(self, item: Item) -> dict[ItemKey, Image]:
-        """The copies of an item: target key → attributes, without key attributes and guard."""
+        """Return the copies of an item: target key → attributes, without key attributes and guard."""
         found: dict[ItemKey, Image] = {}
         for resolve, named in self.scopes(item):
             target = self.into.target_key(named)
@@ -290,7 +293,7 @@ class CopyRule(Rule):
                     if value_now is not None:
                         attributes[name] = value_now
             texts = {name: render(resolve) for name, render in self.templates}
-            if None in texts.values():  # like an index, a copy is sparse
+            if None in texts.values():  # a template lacks a value: there is no copy
                 continue
             attributes.update((name, {"S": text}) for name, text in texts.items() if text is not None)
             attributes.update(self.constants)
@@ -358,21 +361,21 @@ class ClaimedCopyRule(CopyRule, LedgerRule):
 
 @dataclass(frozen=True, slots=True)
 class IndexRule(Rule):
-    """Key attributes of indexes, on the source item itself: the first case that fits applies."""
+    """Key attributes of indexes, on the source item itself: the first case that matches applies."""
 
     has_guard = False
 
     cases: tuple[tuple[Condition | None, tuple[tuple[str, Render], ...]], ...]
     attributes: tuple[tuple[str, str, int], ...]
-    """Name, type and the most bytes of each attribute that any case sets."""
+    """Name, type and size limit of each attribute that any case sets."""
     reads: frozenset[str]
-    """Top-level attributes that decide what is written."""
+    """The top-level attributes that the written values depend on."""
 
     def owned(self, *images: Image | None) -> tuple[str, ...]:
         return tuple(name for name, _, _ in self.attributes)
 
     def desired(self, item: Item) -> dict[str, Value | None]:
-        """Each of the rule's attributes with the value it should have, None where it should be absent."""
+        """Return each of the rule's attributes with its value; None if it should be absent."""
         values: dict[str, Value | None] = {name: None for name, _, _ in self.attributes}
         resolve = resolver(item)
         if self.where is not None and not self.where(resolve):
@@ -467,7 +470,7 @@ class AggregateRule(LedgerRule):
 
 @dataclass(frozen=True, slots=True)
 class PickRule(LedgerRule):
-    """`top` (a list of the first few) and `latest` (the attributes of the first), by an order."""
+    """`top` (a list of the first few items) and `latest` (attributes of the first item), by an order."""
 
     by: str
     descending: bool
@@ -506,7 +509,7 @@ class PickRule(LedgerRule):
 
 
 def _fitting(elements: Sequence[Value]) -> int:
-    """How many elements a published list has: the first ones, up to `LIST_BYTES`. A function of the elements alone."""
+    """Return how many of the elements, from the first, take at most `LIST_BYTES`."""
     total = 3
     for position, element in enumerate(elements):
         total += 1 + size(element)

@@ -1,4 +1,4 @@
-"""Rules as callers hold them: free of mistakes, in canonical form, compiled when they are first needed."""
+"""Valid rules of the public API: in canonical form, compiled when they are first needed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["RuleSet"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RuleSet:
-    """Rules without mistakes. `projections.load`, `loads` and `from_dict` make them.
+    """Valid rules. `projections.load`, `loads` and `from_dict` make them.
 
     `document` is their canonical form: plain JSON with all defaults, which is what `projections compile` prints and what a
-    function reads as `rules.json`. `path` is the file that they were read from, if any, `text` what was read, and `file`
-    the name of it in messages. With `lines`, line numbers of `text` mean something to its author.
+    function reads as `rules.json`. `path` is the file that they were read from, if any, `text` its text, and `file`
+    its name in messages. `lines` is false if line numbers of `text` are not those of a file.
     """
 
     document: Mapping[str, Any]
@@ -43,5 +43,5 @@ class RuleSet:
 
     @cached_property
     def program(self) -> Program:
-        """What the engine executes."""
+        """The compiled rules, which the engine executes."""
         return Program.from_document(self.document)

@@ -1,4 +1,4 @@
-"""The JSON Schema of a rule file, for editors: completion, descriptions, and typical mistakes seen while typing."""
+"""The JSON Schema of a rule file, for editors: completion, descriptions, and typical mistakes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _EXPRESSION = {"type": "string", "minLength": 1}
 
 
 def _long_form(function: str) -> JsonSchemaValue:
-    """`{sum: total, where: {…}}`; a count has no expression, so its pattern may stand inside."""
+    """Return the schema of `{sum: total, where: {…}}`. A count has no expression, so it may contain the pattern."""
     where: JsonSchemaValue = {
         "$ref": "#/$defs/Pattern",
         "description": "Only source items that match this pattern contribute to this measure.",
@@ -128,7 +128,7 @@ _IGNORE_CASE = {
 
 
 class _ForFiles(GenerateJsonSchema):
-    """In a file, what is optional is left out; nothing is ever null."""
+    """Return a schema without null: in a file, optional parts are left out."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
@@ -163,7 +163,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _referring(schema: Any) -> Any:
-    """With references to definitions that only we know (`x-ref` in `forms`), and no names but well-formed ones."""
+    """Return a schema with references to our own definitions (`x-ref` in `forms`) and patterns of names."""
     if isinstance(schema, list):
         return [_referring(part) for part in schema]
     if not isinstance(schema, dict):

@@ -1,6 +1,6 @@
-"""The parts of a rule that may be written in more than one way: what is wrong with them, and what they mean.
+"""The parts of a rule that have several forms: checks of them, and functions that read them.
 
-Each check is a plain function from a value to every mistake inside it; each reading takes a value without mistakes.
+A check returns every mistake in a value; a reader takes a value without mistakes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def shown(value: object) -> str:
-    """A value in a message, as a file would have it."""
+    """Return a value as text for a message, as a file would have it."""
     if isinstance(value, str):
         return f'"{value[:40]}"'
     if value is None or isinstance(value, bool):
@@ -46,7 +46,7 @@ def shown(value: object) -> str:
 
 
 def syntax(parse: Callable[[], object], path: Location = ()) -> list[Mistake]:
-    """What a parser of the language has against a text or document."""
+    """Return the mistakes that a parser of the language finds in a text or document."""
     try:
         parse()
     except LanguageErrors as errors:
@@ -93,7 +93,7 @@ def check_pattern(value: Any, path: Location = ()) -> list[Mistake]:
 
 
 def _named(value: Any, path: Location, most: int) -> list[Mistake]:
-    """Mistakes in `[PK, SK]` or `{PK: S, SK: N}`."""
+    """Return mistakes in `[PK, SK]` or `{PK: S, SK: N}`."""
     if isinstance(value, list):
         names = [problem for index, name in enumerate(value) for problem in _name(name, (*path, index))]
         twice = [Mistake((*path, i), f"{n} is listed twice") for i, n in enumerate(value) if n in value[:i]]
@@ -136,12 +136,12 @@ def check_index_key(value: Any) -> list[Mistake]:
 
 
 def key_attributes(form: list[str] | dict[str, str]) -> list[tuple[str, str]]:
-    """(name, type) of each attribute of a key form."""
+    """Return (name, type) of each attribute of a key form."""
     return list(form.items()) if isinstance(form, dict) else [(name, "S") for name in form]
 
 
 def index_attributes(form: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """The partition attributes and the sort attributes of an index form, each (name, type)."""
+    """Return the partition and the sort attributes of an index form, each (name, type)."""
     if _several(form):
         return key_attributes(form["partition"]), key_attributes(form.get("sort", []))
     attributes = key_attributes(form)
@@ -179,7 +179,7 @@ def check_copied(value: Any) -> list[Mistake]:
 
 
 def attribute_map(form: Any) -> dict[str, str]:
-    """Target attribute → source path of a list or a mapping."""
+    """Return target attribute → source path of a list or a mapping."""
     return dict(form) if isinstance(form, dict) else {name: name for name in form}
 
 
@@ -228,7 +228,7 @@ def _case(value: Any, path: Location, where: bool) -> list[Mistake]:
 
 
 def cases(form: Any) -> list[tuple[Location, dict[str, Any] | None, dict[str, str]]]:
-    """(place, where, attribute → template) of each case of an `index`."""
+    """Return (place, where, attribute → template) of each case of an `index`."""
     if isinstance(form, dict):
         return [((), None, form)]
     return [((i,), c.get("where"), {n: t for n, t in c.items() if n != "where"}) for i, c in enumerate(form)]

@@ -10,7 +10,7 @@ __all__ = ["attribute_size", "item_size", "size"]
 
 
 def item_size(image: Image) -> int:
-    """Bytes of an item as DynamoDB counts them: names and values."""
+    """Return the bytes of an item as DynamoDB counts them: names and values."""
     return sum(attribute_size(name, value) for name, value in image.items())
 
 
@@ -45,6 +45,6 @@ def _length(text: str) -> int:
 
 
 def _number_size(text: str) -> int:
-    """About one byte for two digits, and one; AWS says no more than that."""
+    """Return about one byte for two digits, and one more: AWS documents only this."""
     digits = text.lstrip("-").replace(".", "").strip("0")
     return (len(digits) + 1) // 2 + 1 + text.startswith("-")

@@ -1,7 +1,7 @@
-"""A YAML 1.2 or JSON text → plain data, and where each part of it stands.
+"""Parses a YAML 1.2 or JSON text to plain data with the place of each part.
 
-Built on ruamel.yaml's node tree, not on its constructors: the nodes have marks, duplicate names are still visible, and
-nothing is turned into dates or other types that JSON does not have.
+It uses ruamel.yaml's node tree instead of its constructors: nodes have places and duplicate names, and nothing becomes a
+date or another type that JSON does not have.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from projections.language.mistakes import Location, Mistake
 
 __all__ = ["Source", "UnreadableError", "read"]
 
-_MOST_NODES = 50_000  # aliases of aliases can stand for billions
+_MOST_NODES = 50_000  # aliases of aliases can expand to billions
 _DEEPEST = 60
 _TAG = "tag:yaml.org,2002:"
 
 
 class UnreadableError(ProjectionsError):
-    """The text is not YAML at all: nothing but this can be said about it. Line and column count from 1."""
+    """The text cannot be parsed as YAML. Line and column count from 1."""
 
     def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class UnreadableError(ProjectionsError):
 
 @dataclass
 class Source:
-    """The data of a text, what was wrong with the text itself, and the nodes for finding places again."""
+    """The data of a text, the mistakes in the text itself, and the nodes for finding places."""
 
     text: str
     data: Any = None
@@ -46,7 +46,7 @@ class Source:
     _values: dict[Location, Node] = field(default_factory=dict)
 
     def position(self, mistake: Mistake) -> tuple[int, int]:
-        """Line and column, from 1, of a mistake; of the nearest thing around it where it names what is not there."""
+        """Return line and column, from 1, of a mistake; if its place does not exist, of the nearest part around it."""
         path = mistake.path
         if path in self._values:
             key = self._keys.get(path)
@@ -59,14 +59,14 @@ class Source:
         return _start(node) if node is not None else (1, 1)
 
     def rename(self, path: Location, name: str) -> None:
-        """Finds what stands at `path` also under another last name: the one that was meant."""
+        """Make the part at `path` also available under another last name: the correct spelling."""
         size = len(path)
         for places in (self._keys, self._values):
             for place in [place for place in places if place[:size] == path]:
                 places[(*path[:-1], name, *place[size:])] = places[place]
 
     def _inside(self, node: Node, offset: int | None) -> tuple[int, int]:
-        """The place `offset` characters into a scalar, where the text stands there as it is read."""
+        """Return the place `offset` characters into a scalar, if its text in the file equals its value."""
         line, column = _start(node)
         if not offset or not isinstance(node, ScalarNode) or node.style in ("|", ">"):
             return line, column
@@ -77,9 +77,9 @@ class Source:
 
 
 def read(text: str, *, exact: bool = False) -> Source:
-    """Data and places of one document. Raises `UnreadableError` where the text is no YAML.
+    """Return the data and places of one document. Raises `UnreadableError` if the text is not YAML.
 
-    With `exact`, numbers that are not whole are Decimals with all the digits that stand there.
+    With `exact`, numbers that are not whole are Decimals with all their digits.
     """
     try:
         node = YAML(typ="safe", pure=True).compose(text)
@@ -90,7 +90,7 @@ def read(text: str, *, exact: bool = False) -> Source:
     except YAMLError as error:
         raise UnreadableError(f"not YAML: {' '.join(str(error).split())}", *_reader_position(text, error)) from None
     except (ValueError, IndexError, KeyError, AttributeError, TypeError, AssertionError, NotImplementedError) as error:
-        # ruamel.yaml stumbles over some malformed texts (bad directives, escapes beyond Unicode) without a mark
+        # ruamel.yaml raises other errors, without a place, for bad directives and escapes beyond Unicode
         raise UnreadableError(f"not YAML: {error}") from None
     source = Source(text)
     if node is not None:
@@ -122,7 +122,7 @@ def _reader_position(text: str, error: YAMLError) -> tuple[int, int]:
 
 
 class _Reading:
-    """One walk over the nodes, filling a source."""
+    """A walk over the nodes that fills a source."""
 
     def __init__(self, source: Source, exact: bool) -> None:
         self.source = source
@@ -169,7 +169,7 @@ class _Reading:
         return data
 
     def _entries(self, node: MappingNode, path: Location) -> Iterator[tuple[Node, Node, bool]]:
-        """The entries of a mapping, then those it merges with `<<`, which its own prevail over."""
+        """Yield the entries of a mapping, then those that it merges with `<<`, which its own override."""
         merges: list[Node] = []
         for key, value in node.value:
             if key.tag == _TAG + "merge" and key.style is None:
@@ -212,14 +212,14 @@ class _Reading:
         self.source.mistakes.append(Mistake(path, message))
 
     def _report_at(self, key: Node, path: Location, message: str) -> None:
-        """A mistake at a node that is not the one its path leads to: the second of two entries of one name."""
+        """Report a mistake at the second of two entries of one name, to which no path leads."""
         place = (*path[:-1], _Second(str(path[-1])))
         self.source._keys[place] = self.source._values[place] = key
         self.source.mistakes.append(Mistake(place, message, at_key=True))
 
 
 class _Second(str):
-    """The name of a repeated entry: reads like the first, but is another place."""
+    """The name of a repeated entry: the same text as the first, but another place."""
 
     __slots__ = ()
 
@@ -231,7 +231,7 @@ class _Second(str):
 
 
 def _text(text: str) -> str:
-    """JSON escapes characters beyond U+FFFF as two surrogates; YAML reads each for itself."""
+    """Join surrogate pairs: JSON escapes characters beyond U+FFFF as two surrogates, which YAML reads separately."""
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:

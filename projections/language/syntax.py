@@ -1,4 +1,4 @@
-"""What the small languages share: how a mistake is reported, and what a name looks like."""
+"""Errors and names, for templates, patterns and expressions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PATH = re.compile(r"[^\W\d][\w~$@:-]*(?:\.[\w~$@:-]+)*|[~$@][\w~$@:-]*(?:\.[\w~$
 
 
 class LanguageError(ProjectionsError):
-    """A template, pattern or expression cannot be read.
+    """A template, pattern or expression is invalid.
 
-    `offset` is the character of the text where the mistake is (from 0). `path` leads to it inside a document of
-    mappings and lists, `()` where the text stands alone.
+    `offset` is the position of the mistake in the text (from 0). `path` is its place in a document of mappings and lists,
+    `()` for a text.
     """
 
     def __init__(self, message: str, offset: int | None = None, path: tuple[str | int, ...] = ()) -> None:
@@ -27,12 +27,12 @@ class LanguageError(ProjectionsError):
         self.path = path
 
     def within(self, *path: str | int) -> LanguageError:
-        """The same mistake seen from a document that holds this one at `path`."""
+        """Return the same error for a document that contains this one at `path`."""
         return LanguageError(self.message, self.offset, (*path, *self.path))
 
 
 class LanguageErrors(ProjectionsError):
-    """All mistakes of one document, in its order: never empty."""
+    """All errors of one document, in its order; at least one."""
 
     def __init__(self, errors: Sequence[LanguageError]) -> None:
         super().__init__("\n".join(_located(error) for error in errors))
@@ -44,8 +44,8 @@ def _located(error: LanguageError) -> str:
 
 
 def suggest(word: str, candidates: Iterable[str]) -> str:
-    """` (did you mean "x"?)` with the candidate nearest to a misspelt word, or nothing."""
-    from difflib import get_close_matches  # only ever needed on the way to an error
+    """Return ` (did you mean "x"?)` with the candidate nearest to a misspelt word, or an empty text."""
+    from difflib import get_close_matches  # only needed for errors
 
     known = {candidate.lower(): candidate for candidate in candidates}
     near = get_close_matches(word.lower(), known, n=1, cutoff=0.6)

@@ -1,7 +1,7 @@
 """Templates: text with variables, as `USER#{userId}`, in two kinds.
 
-A `Template` writes: it renders values, through pipes, into a key or an attribute. A `KeyPattern` also reads: it is an
-entity's key, and gives the variables back from a key's text; so it takes no pipes and must parse one way only.
+A `Template` renders values, through pipes, into a key or an attribute. A `KeyPattern` is the key of an entity and also reads
+the variables from a key's text, so it has no pipes and must not be ambiguous.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Template:
 
     @classmethod
     def parse(cls, text: str) -> Template:
-        """Reads a template. Raises LanguageError with the offset of the mistake."""
+        """Parse a template. Raises LanguageError with the offset of the mistake."""
         return cls(text, tuple(_parts(text)))
 
     @cached_property
@@ -68,22 +68,22 @@ class Template:
 
     @property
     def single(self) -> str | None:
-        """The variable's name if the template is one variable and nothing else (pipes are allowed)."""
+        """The variable's name if the template is a single variable (pipes are allowed)."""
         return self.fields[0].name if len(self.parts) == len(self.fields) == 1 else None
 
     @property
     def injective(self) -> frozenset[str]:
         """The names whose values can be recovered from the rendered text, if variables without a star hold no `#`.
 
-        True of the variables of keys. Where attributes are among them, ask `recoverable`.
+        This holds for the variables of keys. If the template has attributes, use `recoverable`.
         """
         return self.recoverable({field.name for field in self.fields if not field.star})
 
     def recoverable(self, bare: Collection[str] = (), separator: str = "#") -> frozenset[str]:
-        """The names whose values can be recovered from the text, if those in `bare` (key variables) hold no separator.
+        """Return the names whose values the text determines, if those in `bare` (key variables) lack the separator.
 
-        Only names used without pipes: even `pad` maps "7" and "07" to one text. Two items with different values of such
-        a name never render to the same text.
+        Only names without pipes: even `pad` maps "7" and "07" to one text. Items with different values of such a name never
+        have the same text.
         """
         if len(self.fields) == 1 and not self.fields[0].pipes:
             return frozenset(self.names)
@@ -98,7 +98,7 @@ class Template:
         return frozenset()
 
     def compile(self) -> Callable[[Resolver], str | None]:
-        """Renders: None if any value is missing, BadInput if one is of the wrong type or does not fit."""
+        """Return a function that renders values; None if one is missing. It raises BadInput for unsuitable values."""
         if not self.fields:
             constant = self.literal_prefix
             return lambda resolve: constant
@@ -109,7 +109,7 @@ class Template:
 
         def render(resolve: Resolver) -> str | None:
             found = []
-            for name, write in steps:  # all values first: a missing one excuses a wrong one
+            for name, write in steps:  # all values first: if one is missing, a wrong one does not matter
                 value = resolve(name)
                 if value is None:
                     return None
@@ -135,12 +135,12 @@ class Template:
         return self.compile()
 
     def render(self, resolve: Resolver) -> str | None:
-        """The text, or None if a value is missing. Raises BadInput as `compile` says."""
+        """Return the text; None if a value is missing. Raises BadInput, see `compile`."""
         return self._render(resolve)
 
 
 def _writer(template: str, field: Field) -> Callable[[Value], str]:
-    """What turns a value into its text in a template."""
+    """Return a function from a value to its text in a template."""
     name = field.name
     pipes = [(pipe, pipe.apply) for pipe in field.pipes]
 
@@ -150,7 +150,7 @@ def _writer(template: str, field: Field) -> Callable[[Value], str]:
             number = value.get("N")
             if number is None:
                 raise BadInput(f'template "{template}": {name} is {shown(value)}; a string or a number is needed')
-            # DynamoDB sends integers in normal form already; anything else takes the longer way.
+            # DynamoDB sends integers in normal form; other numbers are normalized.
             text = number if number.isdecimal() and number[0] != "0" else _normal(template, name, value)
         for pipe, apply in pipes:
             try:
@@ -179,7 +179,7 @@ _ARGUMENT = re.compile(r"""\s*(?:'([^']*)'|"([^"]*)"|([^,()'"]*[^,()'"\s]))\s*""
 
 
 def _parts(text: str) -> Iterator[str | Field]:
-    """The literals (joined, not empty) and fields of a template."""
+    """Return the literals (joined, not empty) and fields of a template."""
     literal = ""
     position = 0
     while found := _BRACES.search(text, position):
@@ -206,7 +206,7 @@ def _skip(text: str, position: int) -> int:
 
 
 def _field(text: str, start: int) -> tuple[Field, int]:
-    """The field whose opening brace ends at `start`, and where the text goes on after it."""
+    """Return the field whose opening brace ends at `start`, and the position after it."""
     position = _skip(text, start)
     found = PATH.match(text, position)
     if not found:
@@ -231,7 +231,7 @@ def _field(text: str, start: int) -> tuple[Field, int]:
 
 
 def _call(text: str, start: int) -> tuple[tuple[str, list[str], int], int]:
-    """A pipe's name, arguments and offset, and where the text goes on after it."""
+    """Return a pipe's name, arguments and offset, and the position after it."""
     found = _PIPE_NAME.match(text, start)
     if not found:
         raise LanguageError("a name of a pipe must follow |", start)
@@ -255,7 +255,7 @@ def _call(text: str, start: int) -> tuple[tuple[str, list[str], int], int]:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One or more characters, none of them the separator unless `any`."""
+    """One or more characters, without the separator unless `any`."""
 
     name: str
     any: bool
@@ -267,7 +267,7 @@ _Element = str | _Run  # one character, or a run
 class KeyPattern:
     """The template of an entity's key attribute: `match` reads what `render` writes.
 
-    `{variable}` stands for one or more characters, none of them the separator; `{variable*}` for one or more of any.
+    `{variable}` matches one or more characters except the separator; `{variable*}` one or more of any characters.
     """
 
     def __init__(self, template: Template, separator: str) -> None:
@@ -280,7 +280,7 @@ class KeyPattern:
 
     @classmethod
     def parse(cls, text: str, separator: str = "#") -> KeyPattern:
-        """Reads a key template. Raises LanguageError, also if some text could be read in two ways."""
+        """Parse a key template. Raises LanguageError, also if a text could be read in two ways."""
         if len(separator) != 1:
             raise LanguageError(f"a separator is one character, not {separator!r}")
         if not text:
@@ -313,7 +313,7 @@ class KeyPattern:
 
     @cached_property
     def elements(self) -> list[_Element]:
-        """Character by character, runs as they are: what the questions below are asked about."""
+        """The characters and runs of the pattern, for the questions below."""
         elements: list[_Element] = []
         for part in self.parts:
             if isinstance(part, str):
@@ -331,7 +331,7 @@ class KeyPattern:
 
     @cached_property
     def match(self) -> Callable[[str], dict[str, str] | None]:
-        """Reads a key: gives the variables, or None if the text is not of this form."""
+        """Return a function from a key's text to its variables; None if the text has another form."""
         if self.literal is not None:
             constant = self.literal
             return lambda text: {} if text == constant else None
@@ -354,7 +354,7 @@ class KeyPattern:
         return match
 
     def _match_one(self) -> Callable[[str], dict[str, str] | None]:
-        """Without a regular expression, which would cost more to compile than a cold start should pay."""
+        """Return the same without a regular expression, whose compilation would slow down a cold start."""
         name = self.names[0]
         before = self.literal_prefix
         after = self.parts[-1] if isinstance(self.parts[-1], str) else ""
@@ -380,7 +380,7 @@ class KeyPattern:
         return tuple((part.name, part.star) for part in self.parts if isinstance(part, Field))
 
     def render(self, variables: Mapping[str, str]) -> str:
-        """The key. Raises BadInput for a value that could not be read back, KeyError for one that is missing."""
+        """Return the key. Raises BadInput for a value that could not be read back, KeyError for a missing one."""
         values = []
         for name, star in self._fields:
             value = variables[name]
@@ -395,12 +395,12 @@ class KeyPattern:
         return self._layout % tuple(values)
 
 
-# Questions about all texts of a pattern. An element consumed is a state: in state s, s elements have taken at least one
-# character each, and the last of them may take more if it is a run. So every way to read a text is one path.
+# Questions about all texts of a pattern. In state s, s elements have taken at least one character each, and the last of them
+# may take more if it is a run. So every reading of a text is one path through the states.
 
 
 def _steps(elements: list[_Element], state: int, character: str, separator: str) -> Iterator[int]:
-    """The states after one more character."""
+    """Return the states after one more character."""
     if state and isinstance(last := elements[state - 1], _Run) and (last.any or character != separator):
         yield state
     if state < len(elements):
@@ -410,7 +410,7 @@ def _steps(elements: list[_Element], state: int, character: str, separator: str)
 
 
 def _alphabet(*patterns: tuple[list[_Element], str]) -> list[str]:
-    """Characters that stand for all: those named by the patterns, and one that none of them names."""
+    """Return representative characters: those in the patterns, and one that is in none of them."""
     named = {element for elements, _ in patterns for element in elements if isinstance(element, str)}
     named.update(separator for _, separator in patterns)
     other = next(
@@ -420,11 +420,11 @@ def _alphabet(*patterns: tuple[list[_Element], str]) -> list[str]:
 
 
 def _two_readings(elements: list[_Element], separator: str) -> tuple[str, dict[str, str], dict[str, str]] | None:
-    """A shortest text that can be read in two ways, and both readings; None if there is no such text."""
+    """Return a shortest text that can be read in two ways, with both readings; None if there is no such text."""
     runs = [position for position, element in enumerate(elements) if isinstance(element, _Run)]
     anything = sum(isinstance(element, _Run) and element.any for element in elements)
     if anything <= 1 and all(separator in elements[a + 1 : b] for a, b in pairwise(runs)):
-        return None  # enough, and true of nearly every real key: the separator fences off each run from the next
+        return None  # sufficient, and true for nearly all keys: a separator between any two runs
     alphabet = _alphabet((elements, separator))
 
     def follow(state: tuple[int, int, bool]) -> Iterator[tuple[str, tuple[int, int, bool]]]:
@@ -432,7 +432,7 @@ def _two_readings(elements: list[_Element], separator: str) -> tuple[str, dict[s
         for character in alphabet:
             for a in _steps(elements, one, character, separator):
                 for b in _steps(elements, other, character, separator):
-                    if apart or a >= b:  # until they part, it does not matter which of them goes ahead
+                    if apart or a >= b:  # before they differ, their order does not matter
                         yield character, (a, b, apart or a != b)
 
     found = _shortest((0, 0, False), follow, (len(elements), len(elements), True))
@@ -447,7 +447,7 @@ def _two_readings(elements: list[_Element], separator: str) -> tuple[str, dict[s
 
 
 def _reading(elements: list[_Element], text: str, states: list[int]) -> dict[str, str]:
-    """The variables of one reading: each state tells which element took the character before it."""
+    """Return the variables of one reading: each state is the number of the element that took the character before it."""
     variables: dict[str, str] = {}
     for character, state in zip(text, states, strict=True):
         if isinstance(element := elements[state - 1], _Run):
@@ -456,7 +456,7 @@ def _reading(elements: list[_Element], text: str, states: list[int]) -> dict[str
 
 
 def overlap(a: KeyPattern, b: KeyPattern) -> str | None:
-    """A shortest text that both patterns match, None if there is none."""
+    """Return a shortest text that both patterns match; None if there is none."""
     ours, theirs = a.elements, b.elements
     shorter = min(len(a.literal_prefix), len(b.literal_prefix))
     if a.literal_prefix[:shorter] != b.literal_prefix[:shorter]:
@@ -479,7 +479,7 @@ _State = TypeVar("_State", bound=tuple[int | bool, ...])
 def _shortest(
     start: _State, follow: Callable[[_State], Iterator[tuple[str, _State]]], goal: _State
 ) -> tuple[str, list[_State]] | None:
-    """A shortest text that leads from start to goal, and the state after each of its characters."""
+    """Return a shortest text that leads from start to goal, and the state after each of its characters."""
     came: dict[_State, tuple[str, _State] | None] = {start: None}
     queue = deque([start])
     while queue and goal not in came:

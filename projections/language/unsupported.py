@@ -1,4 +1,4 @@
-"""What the language has and this version's engine does not execute yet: one line each, to be removed as it learns."""
+"""Constructs of the language that this version does not support yet, one line each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from projections.language.models import Projection, Rules
 __all__ = ["unsupported"]
 
 Found = Iterator[tuple[Location, str]]
-"""Where in a rule the construct stands, and what a message calls it."""
+"""The place of each construct in a rule, and its name in messages."""
 
 
 def _kept(_: Rules, rule: Projection) -> Found:
@@ -22,7 +22,7 @@ _IN_RULES: tuple[Callable[[Rules, Projection], Found], ...] = (_kept,)
 
 
 def unsupported(rules: Rules) -> list[Mistake]:
-    """Every use of a construct that is not executed yet, with its place."""
+    """Yield every use of an unsupported construct, with its place."""
     return [
         Mistake(("projections", name, *place), _message(what), at_key=True)
         for name, rule in rules.projections.items()

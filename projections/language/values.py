@@ -38,7 +38,7 @@ Image: TypeAlias = Mapping[str, Value]
 """An item, or some of its attributes."""
 
 Resolver: TypeAlias = Callable[[str], Value | None]
-"""Gives the value of a variable or dotted path, None where there is none."""
+"""Returns the value of a variable or dotted path; None if it is absent."""
 
 CONTEXT = decimal.Context(prec=38, rounding=decimal.ROUND_HALF_EVEN, Emin=-130, Emax=125)
 """DynamoDB's numbers: 38 significant digits, magnitudes from 1E-130 to 9.99…E+125."""
@@ -49,7 +49,7 @@ EXACT = decimal.Context(
     Emax=125,
     traps=[decimal.Inexact, decimal.Overflow, decimal.Subnormal, decimal.InvalidOperation],
 )
-"""The same limits, but what does not fit raises instead of being rounded."""
+"""The same limits; a number that exceeds them raises instead of being rounded."""
 
 _KINDS = {
     "S": "a string",
@@ -66,12 +66,12 @@ _KINDS = {
 
 
 def kind_of(value: Value) -> str:
-    """The type of a value in words, as `a string`."""
+    """Return the type of a value in words, as `a string`."""
     return _KINDS.get(next(iter(value), ""), "not an attribute value")
 
 
 def shown(value: Value) -> str:
-    """A value in a message: its type, and a scalar's text cut to 40 characters. Never more of an item than that."""
+    """Return a value as text for a message: its type, and at most 40 characters of a scalar, never more of an item."""
     for tag in ("S", "N"):
         if tag in value:
             text = str(value[tag])
@@ -80,7 +80,7 @@ def shown(value: Value) -> str:
 
 
 def number_text(number: Decimal) -> str:
-    """A number as DynamoDB gives it back: no exponent, no trailing zeros after the point, no sign on zero."""
+    """Return a number as DynamoDB returns it: no exponent, no trailing zeros after the point, no sign on zero."""
     text = format(number, "f")
     if "." in text:
         text = text.rstrip("0").rstrip(".")
@@ -88,7 +88,7 @@ def number_text(number: Decimal) -> str:
 
 
 def decimal_of(value: Value) -> Decimal:
-    """The number of an N value. Raises BadInput for every other type."""
+    """Return the number of an N value. Raises BadInput for other types."""
     text = value.get("N")
     if text is None:
         raise BadInput(f"a number is needed, this is {shown(value)}")
@@ -99,7 +99,7 @@ def decimal_of(value: Value) -> Decimal:
 
 
 def lookup(image: Image, path: str) -> Value | None:
-    """The value at a dotted path, as `address.city` or `tags.0`; None where there is nothing."""
+    """Return the value at a dotted path, as `address.city` or `tags.0`; None if it is absent."""
     value = image.get(path)
     if value is not None or "." not in path:
         return value
@@ -119,9 +119,9 @@ def lookup(image: Image, path: str) -> Value | None:
 
 
 def plain(value: Value) -> Any:
-    """A value as plain JSON, for people and programs that do not speak the wire form.
+    """Return a value as plain JSON, for people and for programs that do not use the wire form.
 
-    A number becomes an int, or a float where that loses nothing, else a string; binary `{"$binary": base64}`; sets
+    A number becomes an int, a float if that is exact, or a string; binary `{"$binary": base64}`; sets
     become sorted lists.
     """
     tag, data = next(iter(value.items()))
@@ -153,15 +153,15 @@ def _plain_number(number: Decimal) -> int | float | str:
 
 
 def plain_item(image: Image) -> dict[str, Any]:
-    """An item, or some attributes of one, as plain JSON."""
+    """Return an item, or some of its attributes, as plain JSON."""
     return {name: plain(value) for name, value in image.items()}
 
 
 def wire(constant: Any) -> dict[str, Any]:
-    """A Python or JSON constant as an attribute value; `{"$binary": base64}` is read back as binary.
+    """Return a Python or JSON constant as an attribute value; `{"$binary": base64}` becomes binary.
 
-    A float is the decimal number that it is written as: 0.1 becomes 0.1. Raises LanguageError, with a path, for what
-    DynamoDB cannot store.
+    A float becomes the decimal number that represents it: 0.1 becomes 0.1. Raises LanguageError, with a path, for values
+    that DynamoDB cannot store.
     """
     match constant:
         case None:
@@ -220,9 +220,9 @@ def _wire_set(elements: Set[Any]) -> dict[str, Any]:
 
 
 def canonical(value: Value) -> dict[str, Any]:
-    """A form that two values share if and only if DynamoDB takes them for equal, with names and sets in order.
+    """Return a form that is the same for two values if and only if they are equal in DynamoDB, with names and sets in order.
 
-    `json.dumps` of it is therefore fit to be hashed.
+    Its JSON can be hashed.
     """
     tag, data = next(iter(value.items()))
     match tag:
@@ -240,7 +240,7 @@ def canonical(value: Value) -> dict[str, Any]:
 
 
 def same(a: Value | None, b: Value | None) -> bool:
-    """Whether DynamoDB takes two values for equal: numbers by value, sets without order. None equals only None."""
+    """Return whether two values are equal in DynamoDB: numbers by value, sets without order. None equals only None."""
     if a is b or a == b:
         return True
     if a is None or b is None:
@@ -264,12 +264,12 @@ def same(a: Value | None, b: Value | None) -> bool:
 
 
 def differing(image: Image | None, wanted: Mapping[str, Value | None]) -> dict[str, Value | None]:
-    """Return the attributes of `wanted` that an item does not hold as given there; None stands for an absent attribute."""
+    """Return the attributes of `wanted` that differ on an item; None means an absent attribute."""
     held = image or {}
     return {name: value for name, value in wanted.items() if not same(held.get(name), value)}
 
 
 def changed_attributes(before: Image | None, after: Image | None) -> list[str]:
-    """Return the names of the attributes that differ between two images of an item; None stands for no item."""
+    """Return the names of the attributes that differ between two images of an item; None means no item."""
     old, new = before or {}, after or {}
     return [name for name in dict.fromkeys([*new, *old]) if not same(old.get(name), new.get(name))]

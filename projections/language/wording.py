@@ -1,4 +1,4 @@
-"""pydantic's errors in our words: short, and naming what is expected."""
+"""Messages for pydantic's errors: short, with what is expected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PATTERNS = {
 
 
 def mistakes_in(error: ValidationError) -> list[Mistake]:
-    """What pydantic found, one by one."""
+    """Yield the mistakes that pydantic found."""
     found: list[Mistake] = []
     for detail in error.errors(include_url=False):
         path: Location = detail["loc"]
@@ -82,13 +82,13 @@ def _unknown(path: Location) -> str:
 
 
 def known_names(path: Location) -> list[str]:
-    """The names that the model at a place of a rule file knows; none where there is no model."""
+    """Return the names of the model at a place of a rule file; empty if there is no model."""
     model = _model_at(path)
     return [name.removesuffix("_") for name in model.model_fields] if model else []
 
 
 def optional_names(path: Location) -> list[str]:
-    """Those of the known names that may be left out."""
+    """Return the names that are optional."""
     model = _model_at(path)
     fields = model.model_fields.items() if model else ()
     return [name.removesuffix("_") for name, field in fields if not field.is_required()]
