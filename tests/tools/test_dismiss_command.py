@@ -116,7 +116,7 @@ def test_a_command_that_dies_before_the_deletion_loses_neither_record_nor_messag
     [
         (["--because", "x"], "--because requires --dismiss"),
         (["--dismiss", "lieks"], "The rules are author, likes, postById"),
-        (["--dismiss", "PK=USER#c"], "is no key"),
+        (["--dismiss", "PK=USER#c"], "is not a key"),
         (["--dismiss", "likes", "--because", " "], "--because is empty"),
         (["--dismiss", "likes", "--list"], "cannot be combined"),
         (["--dismiss", "likes", "--bucket", "b"], "Omit one of them"),

@@ -74,7 +74,7 @@ def test_a_hash_that_nothing_has(redacted: Place) -> None:
 @pytest.mark.parametrize("text", ["key:123", "key:XYZ", "user", "key:" + "0" * 25])
 def test_text_that_is_neither_key_nor_hash_is_an_error(redacted: Place, text: str) -> None:
     code, _, err = redacted.say("hash", text)
-    assert (code, "is no key" in err) == (2, True)
+    assert (code, "is not a key" in err) == (2, True)
 
 
 def test_where_nothing_was_hashed_so_far(place: Place) -> None:

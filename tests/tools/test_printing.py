@@ -284,7 +284,7 @@ def test_a_key_is_copied_from_the_output_back_into_a_command(hostile: Place) -> 
     code, out, _ = hostile.say("explain", "--item", printable(key))
     assert code == 1, out
     assert printable(f"POST#{EVIL}") in out
-    assert "there is no such item" not in out
+    assert "the item does not exist" not in out
     assert hostile.say("explain", "--item", f"PK={printable('POST#' + EVIL)},SK=METADATA")[1] == out
 
 

@@ -76,7 +76,7 @@ def test_a_file_here_that_is_the_same_or_has_mistakes(
     assert place.say("status", "--stack", stack)[2] == ""
     Path("mine.yaml").write_text(RULES.replace("copy:", "cpoy:"))
     code, _, err = place.say("status", "--stack", stack)
-    assert (code, "it has 1 mistake: see `projections check mine.yaml`" in err) == (0, True)
+    assert (code, "it has 1 mistake: run `projections check mine.yaml`" in err) == (0, True)
     monkeypatch.setenv("RULES", "nowhere.yaml")
     assert place.say("status", "--stack", stack)[2] == ""
 
