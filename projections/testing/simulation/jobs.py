@@ -144,7 +144,7 @@ class Rebuild(Job):
     def work(self, checkpoint: Checkpoint, process: OperatorProcess) -> Checkpoint:
         phase, generation, after = checkpoint
         if phase == "close":
-            program = self.version.program
+            program = process.program  # the job may have started again under other rules
             return Checkpoint(
                 "entries",
                 rebuild.close(
@@ -227,12 +227,12 @@ class Verify(Job):
         return Checkpoint("verify")
 
     def work(self, checkpoint: Checkpoint, process: OperatorProcess) -> Checkpoint:
-        scope = Scope(self.version.program, process.snapshot)
+        scope = Scope(process.program, process.snapshot)
         with Scratch() as scratch:
             options: dict[str, Any] = {"threads": 1, "sleep": process.sleep, "run": process.run}
             verification = Verification(scope, process.store, scratch, patience=0, page=process.page, **options)
             verification.all()
-            store = Cautious(process.store, self.version.program, deletes=True)
+            store = Cautious(process.store, process.program, deletes=True)
             options |= {"clock": process.clock, "chance": process.chance, "named": process.named}
             repair = Repair(scope, store, verification.suspects, **options)
             repair.all()
