@@ -1,8 +1,7 @@
-"""The oracle: what every derived value must be, recomputed from the items that the tables hold now.
+"""The oracle: every derived value, recomputed from the items that the tables hold now.
 
-It knows nothing of streams, ledgers or guards, and shares no code with what it judges: templates, pipes, patterns,
-measures and rules are written a second time here, naively, from section 1 of the design. Where it and the engine
-disagree, one of them misreads the rules.
+It does not use streams or ledgers, and shares no code with the engine: templates, pipes, patterns, measures and rules are
+implemented a second time, in the simplest way. If the two differ, one of them has a bug.
 """
 
 from projections.testing.oracle.differences import Difference, compare

@@ -1,4 +1,4 @@
-"""Where what the tables hold differs from what they should hold."""
+"""Differences between the actual and the expected content of tables."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Measure:
         self._fits = pattern(document["where"])
 
     def amount(self, scope: Scope) -> Amount | None:
-        """What the source adds, None if nothing. Raises Unfit."""
+        """Return the amount that the source adds, None if it adds nothing. Raises Unfit."""
         if not self._fits(scope.get):
             return None
         if self._function == "count":

@@ -14,7 +14,7 @@ from projections.testing.oracle.rules import EVERYTHING, Contribution, EmbedRule
 __all__ = ["Expected", "Genuine", "Items", "Known", "Oracle", "Settled", "expected"]
 
 Items: TypeAlias = Mapping[str, Iterable[Image]]
-"""What the tables hold: logical table name → items in wire form."""
+"""The content of the tables: logical table name → items in wire form."""
 
 Settled: TypeAlias = Iterable[tuple[str, Image]]
 """(rule, item as it was) of each item that expired under a rule with `expired: keep`."""
@@ -30,7 +30,7 @@ _State: TypeAlias = dict[ItemKey, Image]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the tables should hold, without guards."""
+    """The expected content of the tables, without guards."""
 
     items: Mapping[ItemKey, Image]
     creators: Mapping[ItemKey, str]
@@ -77,17 +77,17 @@ class Oracle:
         return found
 
     def expected(self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, guard: True) -> Expected:
-        """What the tables should hold, given what they hold."""
+        """Return the expected content of the tables, from their content."""
         return _Run(self, self.read(items), self._guards(items, genuine), settled).expected()
 
     def compare(
         self, items: Items, settled: Settled = (), genuine: Genuine = lambda key, guard: True
     ) -> list[differences.Difference]:
-        """Where what the tables hold differs from what they should hold."""
+        """Return the differences between the content of the tables and the expected content."""
         return self.differences(items, self.expected(items, settled, genuine))
 
     def differences(self, items: Items, due: Expected) -> list[differences.Difference]:
-        """Where what the tables hold differs from what is expected."""
+        """Return the differences between the content of the tables and what is expected."""
         return differences.of(self, items, due)
 
     def _guards(self, items: Items, genuine: Genuine) -> dict[ItemKey, dict[str, Mapping[str, Any]]]:
@@ -196,7 +196,7 @@ class _Run:
         return "" in self._guards.get(key, {})
 
     def _left(self, key: ItemKey, item: Image, entity: Entity) -> Image | None:
-        """What is left of an item of a created entity when nothing contributes to it; None if it is deleted."""
+        """Return an item of a created entity without contributions; None if it is deleted."""
         created = self._created(key)
         own = self._oracle.unowned(entity, item, created=created)
         names = {name for name, _ in entity.table.keys}
@@ -314,7 +314,9 @@ class _Run:
                 parents.setdefault(reference, self._remembered(one, key, item, variables))
         for key, item, variables in sources.get(one.into.name, ()):
             reference = one.references(item, variables)
-            if reference is None and one.keep and key in then:  # whether a parent ever gave it anything is not known
+            if (
+                reference is None and one.keep and key in then
+            ):  # the items do not show whether a parent ever gave it values
                 held = self._actual.get(key, {})
                 then[key].update({name: held[name] for name in one.attributes if name in held})
                 self._incomparable.update((key, name) for name in one.attributes)
@@ -322,12 +324,12 @@ class _Run:
                 continue
             if reference in parents:
                 then[key].update(parents[reference])
-            elif one.keep:  # as they were when the parent went, which the items do not tell
+            elif one.keep:  # the values when the parent was deleted, which the items do not show
                 held = self._actual.get(key, {})
                 then[key].update({name: held[name] for name in one.attributes if name in held})
                 self._incomparable.update((key, name) for name in one.attributes)
 
 
 def expected(document: Mapping[str, Any], items: Items, settled: Settled = ()) -> Expected:
-    """What the tables should hold. For many questions about one document, make one `Oracle`."""
+    """Return the expected content of the tables. To call it repeatedly for one document, use an `Oracle`."""
     return Oracle(document).expected(items, settled)

@@ -49,7 +49,7 @@ def _inside(nested: Pattern, value: Value | None) -> bool:
 
 
 def _leaves(value: Value | None) -> list[Value]:
-    """The scalars that an attribute stands for: those of a list or set, or itself; a map has none."""
+    """Return the scalars of an attribute: those of a list or set, or its own; a map has none."""
     if value is None or "M" in value:
         return []
     ((kind, content),) = value.items()

@@ -18,7 +18,7 @@ from projections.testing.oracle.values import EXACT, Missing, Unfit, normal, num
 __all__ = ["EVERYTHING", "Contribution", "EmbedRule", "GroupRule", "IndexRule", "Rule", "rule"]
 
 EVERYTHING = "*"
-"""Stands for every attribute that nobody else owns: what a copy with `attributes: all` owns."""
+"""Represents every attribute that no other rule owns: a copy with `attributes: all` owns these."""
 
 LIST_BYTES, MEMBER_BYTES = 32_768, 300_000
 """The most bytes of a published list, and of the attributes kept of one source for a list or a claimed copy."""
@@ -28,7 +28,7 @@ _Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one source item, or one element of it, gives to one target."""
+    """The contribution of one source item, or one element of it, to one target."""
 
     target: ItemKey
     source: str
@@ -42,7 +42,7 @@ class Contribution:
 
 
 class Rule:
-    """What all kinds have in common. `attributes` are those it owns on items of `into`."""
+    """The common part of all kinds of rules. `attributes` are those that it owns on items of `into`."""
 
     def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
         self.name = name
@@ -81,7 +81,7 @@ class GroupRule(Rule):
             self.attributes.add(EVERYTHING)
 
     def contributions(self, key: ItemKey, item: Image, variables: Mapping[str, Value]) -> list[Contribution]:
-        """What the source item gives: nothing at all if any part of it is bad input."""
+        """Return the contributions of a source item: none if any part of it is bad input."""
         found = []
         try:
             for position, element in enumerate(self._elements(Scope(item, variables))):
@@ -97,7 +97,7 @@ class GroupRule(Rule):
         return found
 
     def _check_sums(self, given: Sequence[Contribution]) -> None:
-        """What the elements of one source add to one target is an amount of that source. Raises Unfit."""
+        """Check the sums of the amounts that elements of the source add to one target. Raises Unfit."""
         sums: dict[tuple[ItemKey, str], Decimal] = {}
         for one in given if self._measures and len(given) > 1 else ():
             for name, amount in one.content.items():
@@ -170,7 +170,7 @@ def _ancestors(value: Value, separator: str) -> Iterator[Value]:
         raise Unfit(f"no path: {value}")
     parts = value["S"].split(separator)
     for depth in range(1, len(parts)):
-        if parts[depth - 1]:  # a folder without a name is none
+        if parts[depth - 1]:  # a folder without a name does not count
             yield {"S": separator.join(parts[:depth])}
 
 
@@ -245,7 +245,7 @@ class EmbedRule(Rule):
             return None
 
     def references(self, item: Image, variables: Mapping[str, Value]) -> tuple[str, ...] | None:
-        """What this child references, None if nothing."""
+        """Return the reference of a child, None if it has none."""
         scope = Scope(item, variables)
         try:
             return tuple(text(scope.need(name)) for name in self._match)
@@ -253,7 +253,7 @@ class EmbedRule(Rule):
             return None
 
     def result(self, item: Image, variables: Mapping[str, Value]) -> dict[str, Value]:
-        """What this parent gives to its children."""
+        """Return the attributes that a parent gives to its children."""
         scope = Scope(item, variables)
         try:
             if not self.fits(scope.get):

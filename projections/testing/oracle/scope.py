@@ -1,4 +1,4 @@
-"""What the names in a rule mean for one source item: the variable of `each`, key variables, attributes."""
+"""The values of names in a rule for one source item: the variable of `each`, key variables, attributes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Scope:
     element: Mapping[str, Value] = field(default_factory=dict)
 
     def get(self, path: str) -> Value | None:
-        """The value a name or dotted path stands for, None if the item lacks it.
+        """Return the value of a name or dotted path, None if the item lacks it.
 
         Raises Unfit if a key variable and an attribute of this name differ.
         """

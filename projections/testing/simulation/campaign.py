@@ -16,12 +16,12 @@ from projections.testing.simulation.setup import Setup
 __all__ = ["Campaign", "Report"]
 
 _CHUNK = 50
-"""Histories that a process plays before it tells: a second's work or two."""
+"""Histories that a process runs before it reports: one or two seconds."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What became of the histories from `seed` on. `failures` are the outcomes with problems, the lowest seed first."""
+    """The results of histories from `seed` on. `failures` are the outcomes with problems, the lowest seed first."""
 
     seed: int
     histories: int = 0
@@ -32,9 +32,9 @@ class Report:
     faults: int = 0
     seconds: float = 0.0
     wrong: int = 0
-    """Histories that did not end as the source items say, or were not sound on the way."""
+    """Histories with wrong derived values or a wrong ledger, at the end or on the way."""
     harm: int = 0
-    """Histories in which the engine changed or removed what belongs to the application."""
+    """Histories in which the engine changed or removed data of the application."""
     failures: list[Outcome] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
@@ -63,7 +63,7 @@ class Report:
 
 
 class Campaign:
-    """Plays histories of one rule file until they are done or, unless `keep_going`, one has problems.
+    """Runs histories of one rule file, until one fails unless `keep_going`.
 
     `fixed` are values of the fault plan that are the same in all histories.
     """
@@ -89,7 +89,7 @@ class Campaign:
         jobs: int = 1,
         progress: Callable[[Report], None] = lambda report: None,
     ) -> Report:
-        """Plays the histories of the seeds from `seed` on. The failure with the lowest seed is found however many jobs."""
+        """Run the histories of the seeds from `seed` on. Finds the failure with the lowest seed, for any number of jobs."""
         report, started = Report(seed), time.perf_counter()
         chunks = [(first, min(_CHUNK, seed + histories - first)) for first in range(seed, seed + histories, _CHUNK)]
         for part in self._parts(chunks, jobs):
@@ -119,7 +119,7 @@ def _play(setup: Setup, first: int, count: int) -> Report:
 
 
 _setup: Setup | None = None
-"""Of this process, made once when it begins."""
+"""The setup of this process, made when it starts."""
 
 
 def _begin(document: Mapping[str, Any], without: frozenset[str], fixed: Mapping[str, Any]) -> None:

@@ -1,10 +1,10 @@
 """Changes of rules: two versions of a rule file, as an operator deploys one after the other.
 
-One of the two is the file as it is, the other differs in a rule or two. The ways to change a rule work on canonical
-documents of any content; what comes out and does not compile is thrown away. Left out is what nobody could judge:
+One of the two is the given file, the other differs in one or two rules. Changes are made to canonical documents; results
+that do not compile are discarded. Changes whose result is not determined are left out:
 
-- A rule that keeps what expired has settled it as it was then. If it is changed or added, nothing expires in the history.
-- A copy that is renamed or retired leaves items behind that only `retired: remove` takes away.
+- A rule with `expired: keep` has settled items as they were then. If it is changed or added, nothing expires.
+- A copy that is renamed or retired leaves items behind that only `retired: remove` deletes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MEASURED = re.compile(r"(?:(?:number|text)\()?([\w.]+)\)?")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Canonical documents before and after, and what differs, in words."""
+    """Canonical documents before and after, and a description of the difference."""
 
     before: Mapping[str, Any]
     after: Mapping[str, Any]
@@ -101,7 +101,7 @@ class _Draft:
             return None
         if self._rng.random() < 0.5:
             return Change(self._document, self._other, text, not keeps)
-        return Change(self._other, self._document, f"{text}, taken back", not keeps)
+        return Change(self._other, self._document, f"{text}, reverted", not keeps)
 
     def entity(self) -> Change | None:
         """One entity changes: how its items are recognised, their keys, or what is declared unique."""
@@ -113,7 +113,7 @@ class _Draft:
         alone = not any((one["table"], one["key"]) == (form["table"], form["key"]) for one in others)
         dice = self._rng.random()
         if dice < 0.5:
-            if form["match"] and self._rng.random() < 0.4 and alone:  # else nothing would tell the entities apart
+            if form["match"] and self._rng.random() < 0.4 and alone:  # else items could belong to either entity
                 form["match"] = None
                 words = "match is dropped"
             elif made:
@@ -132,7 +132,7 @@ class _Draft:
         if form == self._document["entities"][name]:
             return None
         if self._rng.random() < 0.5 and not made:
-            return Change(self._other, self._document, f"{name}: {words}, taken back", expires=False)
+            return Change(self._other, self._document, f"{name}: {words}, reverted", expires=False)
         return Change(self._document, self._other, f"{name}: {words}", expires=False)
 
     def _retired(self, name: str) -> Change:
@@ -180,7 +180,7 @@ class _Draft:
         if kind == "embed":
             yield self._on_delete
 
-    # What may be read
+    # Attributes and variables
 
     def _any(self, choices: Sequence[Any]) -> Any:
         return choices[int(self._rng.random() * len(choices))]
@@ -268,7 +268,7 @@ class _Draft:
         rule["limit"] += -1 if rule["limit"] > 1 and self._rng.random() < 0.5 else 1
         return f"limit is {rule['limit']}"
 
-    # Of what is carried over
+    # Of attributes
 
     def _less_shown(self, name: str, rule: Document) -> str | None:
         if rule["attributes"] == "all" or len(rule["attributes"]) < 2:
@@ -334,7 +334,7 @@ class _Draft:
         return f"{variable} is {text}"
 
     def _into(self, name: str, rule: Document) -> str | None:
-        """Into another entity, which no rule reads, so that there is no cycle, and whose attributes are free."""
+        """Change the target to another entity that no rule reads (no cycles) and whose attributes are free."""
         read = {one["from"] for one in self._rules.values()}
         made = {one["into"] for one in self._rules.values() if one["kind"] == "copy"}
         names = _written(rule)

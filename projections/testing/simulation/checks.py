@@ -1,4 +1,4 @@
-"""What must hold whenever a rule writes, and when a history has come to rest: what the oracle says of the items."""
+"""Checks of a rule file: of each write of the engine, and of the tables at the end of a history against the oracle."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from projections.testing.simulation.trace import image_text
 __all__ = ["Checks", "Ended", "Lived"]
 
 OCCUPIED = "occupied:"
-"""How the reason begins why a rule's item is not created: an item of another kind has its key."""
+"""The beginning of the reason of a rejection because an item of another kind has the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Where a history came to rest, and what it went through."""
+    """The end of a history, and what happened before."""
 
     items: Mapping[ItemKey, Image]
     ledger: Sequence[Image]
@@ -43,23 +43,23 @@ class Ended:
     """Every stream record, by sequence number."""
     rejected: Sequence[Rejected]
     refused: Sequence[Rejected]
-    """What refreshes rejected."""
+    """Rejections of jobs."""
     programs: Sequence[Program]
-    """All rules that were in force."""
+    """All rules that were deployed."""
     genuine: Callable[[ItemKey, Value], bool]
     """Whether the engine wrote a guard on the item where it is."""
     unsettled: Collection[str] = ()
-    """Items that expired while rules were deployed that never were in force: their entries may keep what they had."""
+    """Items that expired while provisional rules were deployed: their entries may keep their contributions."""
     unclear: bool = False
     """Whether what such items contributed is not determined."""
     touched: Collection[ItemKey] | None = ()
     """Items with values of rules that the application wrote. None if not every record was delivered to the same rules."""
     unheard: bool = False
-    """Whether the stream was off for a while: nobody can tell whose copy it is that lost its guard then."""
+    """Whether the stream was off for a while: the rule of a copy that lost its guard then is not known."""
 
 
 class Lived:
-    """Which rules have ever been live, by name and fingerprint, as far as the registry was looked at."""
+    """The rules that were ever live, by name and fingerprint, as far as the registry was read."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -88,7 +88,7 @@ class Checks:
         self._shadow_indexes = [rule for rule in program.indexes.values() if rule.mode == "shadow"]
 
     def problems(self, ended: Ended) -> list[str]:
-        """Everything that is wrong, in words; nothing if all is well."""
+        """Return a description of everything that is wrong."""
         return [
             *self._items(ended),
             *self._kept(ended),
@@ -105,10 +105,10 @@ class Checks:
         tampered: bool,
         lived: Collection[tuple[str, str]],
     ) -> list[str]:
-        """What is wrong with a write of the engine at the moment it is made, whatever becomes of it later.
+        """Return what is wrong with a write of the engine when it is made.
 
-        `tampered` says that the application has written guards, so that they may well go back. `lived` has the rules that
-        were ever live.
+        `tampered`: the application has written guards, so that guards may go back. `lived` are the rules that were ever
+        live.
         """
         problems = self._premature(key, before, after, lived)
         return problems or self._wrong(key, before, after, tampered)
@@ -116,7 +116,7 @@ class Checks:
     def _premature(
         self, key: ItemKey, before: Image | None, after: Image | None, lived: Collection[tuple[str, str]]
     ) -> list[str]:
-        """Rules in the shadow write nothing, and those that keep a ledger nothing before they were live."""
+        """Find writes of rules in shadow mode, and of rules with a ledger that were never live."""
         guards = {
             name: image[name]
             for image in (before, after)
@@ -132,17 +132,17 @@ class Checks:
                 continue  # what is removed from an item that has left its entity is not published
             rule = self._by_guard.get(name)
             if rule is None or (before is not None and after is None and len(guards) > 1):
-                continue  # nobody's, or deleted for another rule's sake
+                continue  # the guard of no rule, or an item that another rule deleted
             if copied and not isinstance(rule, CopyRule):
-                continue  # a copy, of which the application took the guard
+                continue  # a copy whose guard the application removed
             if rule.mode == "shadow":
-                found.append(f"{encode_key(key)}: {rule.name} is in the shadow, and wrote {_shown(after)}")
+                found.append(f"{encode_key(key)}: {rule.name} is in shadow mode and wrote {_shown(after)}")
             elif name in self._group_guards and (rule.name, rule.fingerprint) not in lived:
-                found.append(f"{encode_key(key)}: {rule.name} has never been live, and wrote {_shown(after)}")
+                found.append(f"{encode_key(key)}: {rule.name} was never live and wrote {_shown(after)}")
         for rule in self._shadow_indexes:
             if after is not None and before is not None and rule.source is self._entity(key, after):
                 names = [name for name, _, _ in rule.attributes if before.get(name) != after.get(name)]
-                found += [f"{encode_key(key)} {name}: {rule.name} is in the shadow" for name in names]
+                found += [f"{encode_key(key)} {name}: {rule.name} is in shadow mode" for name in names]
         return found
 
     def _entity(self, key: ItemKey, image: Image) -> object:
@@ -152,13 +152,13 @@ class Checks:
     def _wrong(self, key: ItemKey, before: Image | None, after: Image | None, tampered: bool) -> list[str]:
         item = self._program.recognise(key, after) if after is not None else None
         if before is None and (item is None or not item.entity.owned_by_rules):
-            return [f"{encode_key(key)}: brought to life by the engine, which is the application's to do"]
+            return [f"{encode_key(key)}: created by the engine, although only the application creates such items"]
         if item is None or after is None:
             return []
         if before is None:
             guards = [value for name, value in after.items() if name.startswith(self._program.guard_prefix)]
             if not item.entity.copied and all(guard["M"].get("n") == {"N": "0"} for guard in guards if "M" in guard):
-                return [f"{encode_key(key)}: brought to life by a rule to which nothing contributes"]
+                return [f"{encode_key(key)}: created by a rule without contributions"]
             return []
         problems = []
         for name in after if not tampered else ():
@@ -174,7 +174,7 @@ class Checks:
             except BadInput:
                 desired = {}
             problems += [
-                f"{encode_key(key)} {name}: {rule.name} wrote {_shown(after.get(name))} when other attributes said "
+                f"{encode_key(key)} {name}: {rule.name} wrote {_shown(after.get(name))} instead of "
                 f"{_shown(desired.get(name))}"
                 for name in names
                 if desired.get(name) != after.get(name)
@@ -203,11 +203,11 @@ class Checks:
             yield f"{what}: is {_shown(one.actual)}, should be {_shown(one.expected)} (rule {one.rule})"
 
     def _has_guard(self, one: Difference) -> bool:
-        """Whether an item that should not be there bears the guard of the rule that should not make it."""
+        """Whether an item that should not exist has the guard of the rule that would create it."""
         return one.rule is None or one.actual is None or self._program.guard(one.rule) in one.actual
 
     def _kept(self, ended: Ended) -> Iterator[str]:
-        """Children of parents that are gone, under `on_delete: keep`, which do not have what these gave last.
+        """Yield children of deleted parents, under `on_delete: keep`, that do not have the parent's last values.
 
         Only where the rule has written: where the guard names the parent. The others keep what they held.
         """
@@ -239,12 +239,12 @@ class Checks:
                 for name in sorted(rule.attributes):
                     if not same(image.get(name), values.get(name)):
                         yield (
-                            f"{encode_key(key)} {name}: is {_shown(image.get(name))}, and its parent, which is gone, gave "
+                            f"{encode_key(key)} {name}: is {_shown(image.get(name))}, but its deleted parent gave "
                             f"{_shown(values.get(name))} (rule {rule.name})"
                         )
 
     def _settled(self, ended: Ended) -> list[tuple[str, Image]]:
-        """What expired, for each rule that keeps what it contributed."""
+        """Return expired items, for each rule that keeps their contributions."""
         found = []
         for record in ended.expired:
             change = record["dynamodb"]
@@ -261,33 +261,33 @@ class Checks:
     # Rejections
 
     def _rejections(self, ended: Ended) -> Iterator[str]:
-        """Only what planning alone finds wrong with a record may be rejected, since all values here can be stored."""
+        """Yield rejections without a reason: all values can be stored, so the plan of a record alone must reject it."""
         for one in dict.fromkeys(ended.rejected):
             record = ended.records.get(one.sequence or "")
             if one.sequence is None and one.rule is not None:  # of a task
                 if not any(_was_bad(program, one, ended) for program in ended.programs):
-                    yield f"refused without need: {one.rule}, {one.key}: {one.reason}"
+                    yield f"rejected by a job without a reason: {one.rule}, {one.key}: {one.reason}"
             elif record is None:
                 yield f"rejected, but there is no such record: {one}"
             elif not any(_is_due(program, one, record, ended) for program in ended.programs):
-                yield f"rejected without need: {one.rule}, {one.key}: {one.reason}"
+                yield f"rejected without a reason: {one.rule}, {one.key}: {one.reason}"
         for one in ended.refused:
             if not any(_was_bad(program, one, ended) for program in ended.programs):
-                yield f"refused without need: {one.rule}, {one.key}: {one.reason}"
+                yield f"rejected by a job without a reason: {one.rule}, {one.key}: {one.reason}"
 
 
 def _is_due(program: Program, one: Rejected, record: Mapping[str, Any], ended: Ended) -> bool:
-    """Whether a program has to reject this for the record's sake."""
+    """Return whether a program has to reject a record."""
     alone = decode(record, {name: name for name in program.tables}, program.tables)
     expected = plan(program, [alone]).rejected
     if one not in expected and alone.new is not None:
-        # an echo that came with the record that brought the mistake tells for both
+        # the record of a derived value, in one batch with the record that brought the mistake, may report it too
         expected = [replace(each, event=one.event) for each in plan(program, [alone._replace(old=None)]).rejected]
     return one in expected or _refers_badly(program, one, ended) or _was_occupied(program, one, ended)
 
 
 def _images(program: Program, key: ItemKey, ended: Ended) -> Iterator[Image]:
-    """All that an item ever was."""
+    """Yield all images of an item."""
     wire = program.tables[key.table].wire(key)
     for record in ended.records.values():
         image = record["dynamodb"].get("NewImage")
@@ -296,7 +296,7 @@ def _images(program: Program, key: ItemKey, ended: Ended) -> Iterator[Image]:
 
 
 def _refers_badly(program: Program, one: Rejected, ended: Ended) -> bool:
-    """Whether a child's reference was bad input at any time: a pull looks at what is there now, not at the record."""
+    """Return whether a child's reference was ever bad input: a pull reads the current item, not the record."""
     rule = program.embeds.get(one.rule or "")
     key = decode_key(one.key or "|")
     if rule is None:
@@ -313,7 +313,7 @@ def _refers_badly(program: Program, one: Rejected, ended: Ended) -> bool:
 
 
 def _was_occupied(program: Program, one: Rejected, ended: Ended) -> bool:
-    """Whether the application had an item of another kind under any key of a rule's targets, at any time."""
+    """Return whether there ever was an item of another kind under a key of the rule's targets."""
     if not one.reason.startswith(OCCUPIED):
         return False
     rules = (
@@ -333,7 +333,7 @@ def _was_occupied(program: Program, one: Rejected, ended: Ended) -> bool:
 
 
 def _was_bad(program: Program, one: Rejected, ended: Ended) -> bool:
-    """Whether a rule could not be evaluated on an item at any time, for this reason."""
+    """Return whether a rule could ever not be evaluated on the item, for this reason."""
     if _refers_badly(program, one, ended) or _was_occupied(program, one, ended):
         return True
     key = decode_key(one.key or "|")

@@ -1,4 +1,4 @@
-"""Damage to a group: what a mistaken write, or a ledger that was restored in part, would do to it."""
+"""Damage to a group, as a wrong write or a partly restored ledger does it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["damage"]
 
 
 def damage(store: MemoryStore, target: Target, rng: Random, *, keeps: bool) -> str | None:
-    """Makes a group wrong in one way, in words; None if that is not possible now.
+    """Damage a group in one way; return a description, or None if that is not possible now.
 
-    Not touched is what no entry tells: amounts that have settled (`keeps` says that there may be some). Nor is a group
-    that is being rebuilt: who finds that finishes it.
+    Settled amounts are not damaged, because no entry has them (`keeps`: there may be some), nor groups that are being
+    rebuilt.
     """
     groups = store.query(LEDGER, [{"S": group_key(*target).partition}]).items
     generations = {item["sk"]["S"][:4]: item for item in groups if item["sk"]["S"].endswith("|00")}

@@ -38,9 +38,9 @@ class Faults:
             fault = DIES
         elif random() < plan.out_of_time:
             invocation.seconds = min(invocation.seconds, 1.02 if random() < 0.5 else 0.5)
-            self._trace.note("its time is running out", invocation)
+            self._trace.note("has almost no time left", invocation)
         elif not invocation.abandoned and random() < plan.abandon:
-            self._trace.note("is taken for dead, and goes on", invocation)
+            self._trace.note("is abandoned by its event source, and continues", invocation)
             invocation.abandoned = True
             if random() < 0.7:
                 self._freeze(invocation, step)
@@ -64,7 +64,7 @@ class Faults:
 
     def _freeze(self, invocation: Invocation, step: int) -> None:
         invocation.frozen = step + int(5 * 200.0 ** self._random())
-        self._trace.note("stands still", invocation)
+        self._trace.note("freezes", invocation)
 
     def of_stream(self, stream: Stream, mapping: EventSourceMapping) -> None:
         """Sometimes split a shard, or deliver a part of one again."""
@@ -81,7 +81,7 @@ class Faults:
             if shard.records:
                 record = shard.records[int(random() * len(shard.records))]
                 mapping.rewind(shard.id, int(record["dynamodb"]["SequenceNumber"]))
-                self._trace.note(f"{shard.id[:28]} is read again from {short_number(record)}")
+                self._trace.note(f"{shard.id[:28]} is read again from record {short_number(record)}")
                 self.left -= 1
 
     def discards_batch(self) -> bool:

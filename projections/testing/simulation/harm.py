@@ -1,7 +1,7 @@
-"""The second oracle: no write of the engine changes or removes what belongs to the application.
+"""The second oracle: no write of the engine may change or remove data of the application.
 
-It keeps what the application wrote, item by item, and compares after every write of the engine. It knows the rules only
-by the attributes that they own.
+It keeps what the application wrote, item by item, and compares after every write of the engine. Of the rules, it uses only
+the attributes that they own.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Owned:
 
 
 class Ownership:
-    """Who owns which attribute, under all rules that are ever deployed in a history."""
+    """The attributes that rules own, under all rules that are deployed in a history."""
 
     def __init__(self, programs: Sequence[Program]) -> None:
         self.programs = programs
@@ -70,12 +70,12 @@ class Ownership:
         return {rule.source.name for program in self.programs for rule in program.rules.values() if rule.copies_all}
 
     def of(self, key: ItemKey, image: Image) -> list[_Owned]:
-        """What rules own on an item, by its recognition under each program."""
+        """Return the attributes that rules own on an item, for its entity in each program."""
         items = [program.recognise(key, image) for program in self.programs]
         return [self._of(position, item.entity) for position, item in enumerate(items) if item is not None]
 
     def of_created(self, key: ItemKey) -> list[_Owned]:
-        """What rules own on items under a key that they create."""
+        """Return the attributes that rules own on items that they create under a key."""
         return [
             self._of(position, entity)
             for position, program in enumerate(self.programs)
@@ -84,7 +84,7 @@ class Ownership:
         ]
 
     def attributes(self, program: Program, key: ItemKey) -> set[str]:
-        """What rules own on items of any entity that may have this key."""
+        """Return the attributes that rules own on items of any entity with such a key."""
         position = next(number for number, one in enumerate(self.programs) if one is program)
         return {name for entity in program.entities_at(key) for name in self._of(position, entity).guards}
 
@@ -97,7 +97,7 @@ class Ownership:
 
 @dataclass(slots=True)
 class _Shadow:
-    """What belongs to the application on one item."""
+    """The application's data on one item."""
 
     wrote: dict[str, Value] = field(default_factory=dict)
     """The attributes as the application left them, without those that rules have published since."""
@@ -108,7 +108,7 @@ class _Shadow:
 
 
 class Harm:
-    """What the application wrote in one history."""
+    """The application's data in one history, and the harm that writes of the engine do to it."""
 
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
@@ -124,11 +124,11 @@ class Harm:
         Of an item whose attributes were all a copy's, what the application added since may be put back, and need not be.
         """
         self._made: set[ItemKey] = set()
-        """Items that the engine created, and nobody removed since."""
+        """Items that the engine created, and that still exist."""
         self._values: dict[tuple[ItemKey, str], list[Value]] = {}
         """The values that the engine ever wrote into attributes."""
         self._stripped: set[ItemKey] = set()
-        """Items from which the application took guards: nothing tells any more what on them was a rule's."""
+        """Items from which the application removed guards, so that values of rules cannot be recognised."""
         self._taken: dict[tuple[ItemKey, str], list[Value]] = {}
         """Attributes of the application that deletions took, with their values: they may be put back."""
         self._sourced: dict[str, None] = {}
@@ -150,7 +150,7 @@ class Harm:
     # The application's writes
 
     def applied(self, key: ItemKey, before: Image | None, after: Image | None) -> None:
-        """Take note of a write of the application."""
+        """Note a write of the application."""
         self._deleted.pop(key, None)
         if before is None or after is None:
             self._made.discard(key)
@@ -314,7 +314,7 @@ class Harm:
         return before is None and after is not None and after in self._constants(key, name)
 
     def _constants(self, key: ItemKey, name: str) -> list[Value]:
-        """What rules write in an attribute so that the items they create are recognised."""
+        """Return the values of an attribute by which items that rules create are recognised."""
         return [
             entity.constants[name]
             for program in self._programs
@@ -335,9 +335,8 @@ class Harm:
     ) -> Iterator[str]:
         """Yield values and guards that rules set on items which are not of their entity any more.
 
-        Not on items `touched` by the application where it changed what is the rules'. `last` are the rules at the end; what
-        only rules before them owned is not judged, nor is an item with the guard of such a rule. `unheard` says that the
-        stream was off: then nobody knows what rules had set on an item, unless it is what they would publish now.
+        Items in `touched`, on which the application changed values of rules, are left out, and so are values of rules that
+        `last`, the rules at the end, do not have. `unheard`: the stream was off, so that values of rules are not recognised.
         """
         if unheard:
             return

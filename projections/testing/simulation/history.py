@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["History", "Outcome"]
 
 RESTLESS = 60_000
-"""Steps without a fault or a write after which a history is taken never to come to rest."""
+"""Steps without a fault or a write after which a history is considered as endless."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Outcome:
 
 
 class History:
-    """One history. Not to be played twice."""
+    """One history, which can be played once."""
 
     def __init__(self, setup: Setup, seed: int, trace: Trace) -> None:
         self._setup = setup
@@ -98,7 +98,7 @@ class History:
         self._left = plan.writes
 
     def _expires(self) -> bool:
-        """Whether items may expire. They must not where a rule keeps what expired and is not active: it settles nothing."""
+        """Return whether items may expire. A rule with `expired: keep` that is filling would not settle them."""
         plan, versions = self._plan, self._versions
         if plan.fill and versions.keep_expired:
             return False
@@ -123,24 +123,24 @@ class History:
     def _play(self) -> None:
         scheduler, checks = self._scheduler, self._checks
         try:
-            at_rest = self._run()
-            while at_rest and self._operators.resume():
-                at_rest = self._run()
-            if at_rest and self._random() < 0.2:
+            ended = self._run()
+            while ended and self._operators.resume():
+                ended = self._run()
+            if ended and self._random() < 0.2:
                 # A second mapping, or a stream that is read again from its beginning: nothing may change.
                 self._database.rewind()
-                self._trace.note("everything is delivered again")
-                at_rest = self._run()
+                self._trace.note("all records are delivered again")
+                ended = self._run()
         except FunctionRaised as raised:
-            at_rest = False
+            ended = False
             checks.problems = [str(raised)]
         finally:
             for invocation in list(scheduler.invocations):
                 scheduler.kill(invocation)
-        if at_rest:
+        if ended:
             checks.check_end(self._application.writer)
         elif not checks.problems:
-            checks.problems = ["the history does not come to rest: writes of ours keep each other going"]
+            checks.problems = ["the history does not end: writes of the engine cause each other"]
 
     # What happens next
 
@@ -209,12 +209,12 @@ class History:
         batch = mapping.next_batch(lanes[int(self._random() * len(lanes))] if len(lanes) > 1 else lanes[0])
         numbers = ", ".join(map(short_number, batch.records))
         if self._faults.discards_batch():
-            self._trace.note(f"given up are {numbers}")
+            self._trace.note(f"the batch {numbers} is discarded")
             mapping.finish(batch, {"batchItemFailures": []})
             self._operators.discard(batch)
             return True
         invocation, work = self._deployment.deliver(batch, partial(_finish, mapping, batch))
-        self._scheduler.begin(invocation, work, f"gets {name}: {numbers}")
+        self._scheduler.begin(invocation, work, f"receives from {name}: {numbers}")
         return True
 
     def _work(self) -> bool:
@@ -224,7 +224,7 @@ class History:
             return False
         invocation, work = self._deployment.work(event)
         bodies = ", ".join(record["body"] for record in event["Records"])
-        self._scheduler.begin(invocation, work, f"gets tasks: {bodies}")
+        self._scheduler.begin(invocation, work, f"receives tasks: {bodies}")
         return True
 
     # What the parts report

@@ -32,9 +32,9 @@ class HistoryChecks:
         self._lived = Lived(database.store)
         self.problems: list[str] = []
         self.rejected: list[Rejected] = []
-        """What functions rejected from records and tasks."""
+        """Rejections of functions, from records and tasks."""
         self.refused: dict[Rejected, None] = {}
-        """What refreshes rejected."""
+        """Rejections of jobs."""
         self.damaged = False
         """Whether the ledger was damaged or restored: guards may go back."""
         self._since: set[ItemKey] | None = None
@@ -97,7 +97,7 @@ class HistoryChecks:
     # At the end
 
     def check_end(self, application: ItemWriter) -> None:
-        """Compare the tables with the oracle, and find what rules that are gone have left."""
+        """Compare the tables with the oracle, and look for values of former rules."""
         plan, versions, database = self._plan, self._versions, self._database
         last, outage = versions.last, database.outages > 0
         operations = (
@@ -124,15 +124,15 @@ class HistoryChecks:
         self.problems += self._harm.left_over(database.items, application.touched, last.program, unheard=outage)
 
     def _incomplete(self, touched: Collection[ItemKey]) -> Iterator[str]:
-        """Yield what the last backfill has not done."""
+        """Yield everything that the last backfill has left undone."""
         versions, store = self._versions, self._database.store
         last = versions.last.program
         run = Progress(store).run()
         if run is None or not run.done or run.rules or run.program != last.fingerprint:
-            yield f"the backfill has not come to its end: {run}"
+            yield f"the backfill is not complete: {run}"
         elif versions.change:
             before = [version.program for version in (versions.first, versions.between) if version is not None]
             yield from traces(before, last, self._database.items, touched)
             rules = Registry(last, store).read_or_create().rules
             if provisional := [name for name, one in rules.items() if one.state == PROVISIONAL]:
-                yield f"{', '.join(provisional)}: the registry still says that this was tried"
+                yield f"{', '.join(provisional)}: still provisional in the registry"

@@ -128,4 +128,4 @@ class JobRunner:
         for job in self.jobs:
             if isinstance(job, Backfill) and not job.detached:
                 job.restart(self._deployment.version)
-                self.later(job)  # whoever activates the rules of before may still be at work
+                self.later(job)  # a process that activates the former rules may still be at work

@@ -1,4 +1,4 @@
-"""What the ledger must say of itself when a history has come to rest: entries of items, groups of entries, no open ends."""
+"""Checks of the ledger at the end of a history: entries against items, groups against entries, nothing pending."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["problems"]
 
 @dataclass(slots=True)
 class _Group:
-    """What the items of a group hold, by generation."""
+    """The content of a group's items, by generation."""
 
     amounts: dict[int, dict[str, Decimal]] = field(default_factory=dict)
     versions: dict[int, int] = field(default_factory=dict)
@@ -41,7 +41,7 @@ def problems(
     genuine: Callable[[ItemKey, Value], bool] = lambda key, guard: True,
     unsettled: Collection[str] = (),
 ) -> Iterator[str]:
-    """Everything that is wrong, in words."""
+    """Yield a description of everything that is wrong."""
     ledger_rules = {rule.name for rules in program.ledger_rules.values() for rule in rules}
     entries = {
         item["key"]["S"] if "key" in item else item["pk"]["S"][2:]: item
@@ -55,7 +55,7 @@ def problems(
 
 
 def _read(ledger: Sequence[Image], rules: set[str]) -> tuple[dict[Target, _Group], dict[Target, dict[int, set[str]]]]:
-    """The groups of these rules, and the members of each by generation. What has settled only the oracle can judge."""
+    """Return the groups of these rules, and the members of each by generation, without settled totals."""
     groups: dict[Target, _Group] = {}
     members: dict[Target, dict[int, set[str]]] = {}
     for item in ledger:
@@ -82,12 +82,12 @@ def _read(ledger: Sequence[Image], rules: set[str]) -> tuple[dict[Target, _Group
 def _entries(
     program: Program, items: Mapping[ItemKey, Image], found: Mapping[str, Image], unsettled: Collection[str]
 ) -> Iterator[str]:
-    """Each entry says what its item contributes. Rules that are retired keep what they had, unless it is to be removed."""
+    """Compare each entry with its item. Retired rules keep their contributions, unless they are to be removed."""
     left = dict(found)
     for source, item in found.items():
         entry = Entry.read(item)
         if entry.recent:
-            yield f"ledger: the entry of {source} still owes {', '.join(sorted(entry.recent))}"
+            yield f"ledger: the entry of {source} has a pending publish of {', '.join(sorted(entry.recent))}"
         if not entry.contributions and not entry.expires and decode_key(source) not in items:
             yield f"ledger: the entry of {source}, which is gone, never expires"
         removed = [rule for rule in entry.contributions if program.retired.get(rule) == "remove"]
@@ -99,16 +99,16 @@ def _entries(
         known = left.pop(source, None)
         said = _of_rules(program, Entry.read(known).contributions) if known else {}
         if canonical_text(evaluated) != canonical_text(said):
-            yield f"ledger: {source} contributes {_shown(evaluated)}, its entry says {_shown(said)}"
+            yield f"ledger: {source} contributes {_shown(evaluated)}, its entry records {_shown(said)}"
     for source, item in left.items():
         entry = Entry.read(item)
         said = _of_rules(program, entry.contributions)
         if said and source not in unsettled and not entry.expired:  # it expired under rules that were not active
-            yield f"ledger: {source} is gone, its entry says {_shown(said)}"
+            yield f"ledger: {source} is gone, its entry records {_shown(said)}"
 
 
 def _of_rules(program: Program, contributions: Contributions) -> Contributions:
-    """What an entry says of the rules that there are, in whatever generation."""
+    """Return an entry's contributions to rules that exist, without generations."""
     return {
         rule: {
             target: {slot: amount for slot, amount in contributed.items() if slot != GENERATION}
@@ -140,7 +140,7 @@ def _groups(
                         keys = [member_key(rule, target, now, member, source) for member in amount]
                         expected.setdefault(group, set()).update(key.sort or "" for key in keys)
                     elif slot == SETTLED:
-                        yield f"ledger: the entry of {source} still marks what has settled in {group}"
+                        yield f"ledger: the entry of {source} still has a mark of settled totals in {group}"
                     elif slot != GENERATION:
                         totals[slot] = totals.get(slot, Decimal(0)) + Decimal(amount)
     for group in dict.fromkeys([*sums, *groups]):
@@ -159,7 +159,7 @@ def _groups(
         held_members = members.get(group, {}).get(groups.get(group, _NONE).open, set())
         if due_members != held_members:
             extra, missing = sorted(held_members - due_members), sorted(due_members - held_members)
-            yield f"ledger: the group {group} has members too many {extra}, too few {missing}"
+            yield f"ledger: the group {group} has unexpected members {extra} and lacks {missing}"
 
 
 def _guards(
@@ -168,9 +168,9 @@ def _guards(
     groups: Mapping[Target, _Group],
     genuine: Callable[[ItemKey, Value], bool],
 ) -> Iterator[str]:
-    """No guard may be ahead of its group: it would lock out what the group says later.
+    """Yield guards that are ahead of their group, which would prevent later publishes.
 
-    Of a guarded copy it may: every later change of the source then looks at the source.
+    A guard of a guarded copy may be ahead: every later change of the source then reads the source.
     """
     for key, image in items.items():
         item = program.recognise(key, image)

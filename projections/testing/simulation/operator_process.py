@@ -33,7 +33,7 @@ __all__ = ["OperatorProcess", "lease_name"]
 
 def lease_name(chance: Callable[[], float]) -> str:
     """Return a random name for a lease or a run, decided by the seed of the history."""
-    return f"{int(chance() * 10**8):08d}"
+    return f"{int(chance() * 10**15):015d}"
 
 
 class OperatorProcess:

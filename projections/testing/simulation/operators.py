@@ -1,4 +1,4 @@
-"""What operators do in a history: operations beside the traffic, deployments of other rules, outages and restores."""
+"""The actions of operators in a history: operations, deployments of other rules, outages and restores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Action = Callable[[], Job | None]
 
 
 class Operators:
-    """Their actions, in the order in which they take place, and the jobs that these begin."""
+    """Begins the actions of operators when they are due, and their jobs."""
 
     def __init__(
         self,
@@ -150,17 +150,17 @@ class Operators:
         return Verify(self._deployment.version)
 
     def discard(self, batch: Batch) -> None:
-        """Put a batch that its mapping gives up into a bucket, and redrive it from there."""
+        """Redrive a batch that its mapping has discarded, from the bucket."""
         tables = self._versions.application.tables
         discarded = {"DDBStreamBatchInfo": {}, "payload": json.dumps({"Records": batch.records})}
         letter = Reader(tables, {name: name for name in tables}).value(discarded, "the bucket")
         assert letter.useless is None, letter.useless
         job = Refresh(self._deployment.version, list(letter.items), letter.items, letter)
-        # a redrive begins after the function's time-out: an invocation that was given up may be at work until then
+        # a redrive begins after the function's time-out: an abandoned invocation may work until then
         self._runner.jobs.append(self._runner.later(job))
 
     def resume(self) -> bool:
-        """Begin to complete what processes left that died, or that continued when nobody waited for them any more."""
+        """Begin jobs that complete what crashed or abandoned processes left; return whether there are jobs."""
         runner, last = self._runner, self._versions.last
         left, runner.gave_up = list(rebuild.notes(self._database.store)) if runner.gave_up else [], False
         jobs = [Rebuild(last, note.target) for note in left]
@@ -186,8 +186,8 @@ class Operators:
         self._trace.note("the ledger is backed up")
 
     def _restore(self) -> Job:
-        """Restore the ledger under its name. Until then it does not exist, so that all that is under way fails."""
-        self._scheduler.kill_all("there is no ledger")
+        """Restore the ledger under its name. It does not exist meanwhile, so all invocations fail."""
+        self._scheduler.kill_all("the ledger does not exist")
         runner, version = self._runner, self._deployment.version
         runner.jobs = [job for job in runner.jobs if not job.detached and job.restart(version)]
         self._database.restore(self._backup)
@@ -222,7 +222,7 @@ class Operators:
             self._checks.used(self._deployment.version)
         runner.detach()
         if versions.between is not None:
-            # No process begins with rules that were never active; those that have begun end before.
+            # No process begins with rules that were never active, and those under way have ended.
             snapshot = Registry(versions.between.program, self._database.store).read()
             known = snapshot is not None and snapshot.program == versions.between.program.fingerprint
             warm = self._plan.warm if known else 0

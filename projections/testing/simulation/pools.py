@@ -50,7 +50,7 @@ class Kind:
 
 
 class Pools:
-    """What the application of a program writes: its entities, with keys and attributes."""
+    """The keys and attributes that the application of a program writes, by entity."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -69,7 +69,7 @@ class Pools:
         self._bound()
         self.kinds = {name: self._kind(name) for name, entity in program.entities.items() if not entity.owned_by_rules}
         self.created = {name: self._kind(name) for name, entity in program.entities.items() if entity.owned_by_rules}
-        """What only rules create, as far as the application puts items of its own there."""
+        """Entities that rules create, where the application may put items of its own."""
         self.matches = {
             name: list(_examples(entity.pattern.conditions))
             for name, entity in program.entities.items()
@@ -191,7 +191,7 @@ class Pools:
                         self._add(variable, [{"S": rendered}])
 
     def _referenced(self, child: str, name: str, template: Template) -> None:
-        """What a child names its parent by."""
+        """Add the attribute by which a child references its parent."""
         self._reads[child][name] = None
         self.meeting.add(name)
         pools = [self._texts(variable, "S") for variable in template.names]

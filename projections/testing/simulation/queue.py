@@ -16,20 +16,20 @@ from projections.testing.simulation.workers import Thread, carry_out
 __all__ = ["SETTLED", "TaskQueue"]
 
 SETTLED = 200
-"""Steps of a history that stand for `SETTLE_SECONDS`: no index lags by more."""
+"""Steps of a history that take `SETTLE_SECONDS`. No index lags by more."""
 
 
 @dataclass(slots=True)
 class _Message:
     body: str
     visible: int
-    """The step from which on it can be received."""
+    """The first step at which it can be received."""
     chain: int = 0
-    """How many invocations of the worker led to it."""
+    """The number of invocations in the chain that led to it."""
 
 
 class TaskQueue:
-    """Messages by id. `now` is the step of the history, set by whoever plays it.
+    """Messages by id. The history sets `now`, its current step.
 
     `recursive_loop` is the setting of the function that receives them: with "Terminate" long chains of messages are dropped.
     """
@@ -42,7 +42,7 @@ class TaskQueue:
         self._sent = 0
 
     def send(self, bodies: Sequence[str], delays: Sequence[float]) -> None:
-        """As an invocation sends: at a stop where others may come between, it may fail, or its answer be lost."""
+        """Send messages, as an invocation does: it stops before and after, and may meet a fault."""
         carry_out("send", bodies, lambda: self._take(bodies, delays))
 
     def _take(self, bodies: Sequence[str], delays: Sequence[float]) -> None:
@@ -55,11 +55,11 @@ class TaskQueue:
 
     @property
     def next(self) -> int | None:
-        """The step at which the next message can be received, None if there is none."""
+        """The step at which the next message can be received, None if the queue is empty."""
         return min((message.visible for message in self._messages.values()), default=None)
 
     def receive(self) -> dict[str, Any] | None:
-        """An event with a few messages in any order, None if none is visible. Hidden for a while, and now and then not."""
+        """Return an event with a few visible messages in any order, or None. Most of them are hidden afterwards."""
         if self._recursive_loop != "Allow":
             self._messages = {name: one for name, one in self._messages.items() if one.chain < LONGEST_CHAIN}
         visible = [name for name, message in self._messages.items() if message.visible <= self.now]
@@ -72,11 +72,11 @@ class TaskQueue:
         return {"Records": [{"messageId": name, "body": self._messages[name].body} for name in chosen]}
 
     def chain_of(self, event: dict[str, Any]) -> int:
-        """How many invocations led to the one that is given an event, itself included."""
+        """Return the length of the chain of invocations that ends with the one for an event."""
         return 1 + max(self._messages[one["messageId"]].chain for one in event["Records"])
 
     def finish(self, event: dict[str, Any], answer: Any) -> None:
-        """Removes what was done; what failed, or all if there is no answer, can be received again."""
+        """Remove the messages that were done. Those that failed, or all without an answer, can be received again."""
         failed = None if answer is None else {one["itemIdentifier"] for one in answer["batchItemFailures"]}
         for record in event["Records"]:
             name = record["messageId"]

@@ -35,16 +35,16 @@ class RuleVersion:
 
 @dataclass(frozen=True)
 class RuleVersions:
-    """The rules of a history. Where they change in its middle, `first` and `last` differ, by what `change` says.
+    """The rules of a history. If they change, `first` and `last` differ, and `change` describes how.
 
-    Where they change twice, `between` differs from both; also where they are rolled back. `retires` tells whether the rules
-    at the end say what becomes of those that only it has, as they must if those were ever in force.
+    If they change twice or are rolled back, `between` is deployed between the two. `retires` is whether `last` has all rules
+    of `between`, or lists them under `retired`, as it must if they may have been active.
     """
 
     first: RuleVersion
     last: RuleVersion
     application: Program
-    """The rules as the application knows them: those of both versions."""
+    """The rules of all versions in one program: the application writes for all of them."""
     pools: Pools
     change: str = ""
     expires: bool = True
@@ -55,7 +55,7 @@ class RuleVersions:
 
     @cached_property
     def all(self) -> list[RuleVersion]:
-        """All that are ever deployed."""
+        """All versions that are deployed."""
         return list({id(one): one for one in (self.first, self.between, self.last) if one is not None}.values())
 
     @cached_property
@@ -64,7 +64,7 @@ class RuleVersions:
 
     @cached_property
     def rules(self) -> list[Rule]:
-        """All that anybody's rules ever were."""
+        """The rules of all versions."""
         return [rule for version in self.all for rule in version.program.rules.values()]
 
     @cached_property
@@ -80,7 +80,7 @@ class RuleVersions:
 
     @cached_property
     def indexed(self) -> bool:
-        """Whether anything is found through an index."""
+        """Whether a rule reads an index."""
         embeds = [rule for version in self.all for rule in version.program.embeds.values()]
         return any(rule.children.index is not None for rule in embeds)
 
@@ -99,7 +99,7 @@ def changed(versions: RuleVersions, rng: Random, *, entities: bool) -> RuleVersi
 
 
 def changed_again(versions: RuleVersions, rng: Random) -> RuleVersions:
-    """The same change, and another after it; the same versions if none is found."""
+    """Return the versions with a second change after the first, or `versions` if none was found."""
     between, pools = versions.last, Pools(versions.last.program)
     for _ in range(_TRIES):
         found = change(between.document, pools, rng)
@@ -115,7 +115,7 @@ def changed_again(versions: RuleVersions, rng: Random) -> RuleVersions:
 
 
 def rolled_back(versions: RuleVersions, retires: bool) -> RuleVersions:
-    """The same change, taken back before the history ends."""
+    """Return the versions with their change rolled back before the history ends."""
     before, between = versions.first, versions.last
     added = between.program.rules.keys() - before.program.rules.keys()
     last = before
@@ -128,7 +128,7 @@ def rolled_back(versions: RuleVersions, retires: bool) -> RuleVersions:
 
 
 def _merged(*versions: RuleVersion) -> Program:
-    """The rules of all versions in one program."""
+    """Return the rules of all versions in one program."""
     rules: dict[str, Any] = {}
     for version in versions:
         for name, rule in version.document["projections"].items():

@@ -133,7 +133,7 @@ class Scheduler:
         self._last = None
 
     def kill_all(self, reason: str) -> None:
-        """Kill all invocations, and report each to its event source."""
+        """Kill all invocations, and report each one to its event source."""
         for invocation in list(self.invocations):
             self.kill(invocation)
             if not invocation.abandoned:
@@ -172,7 +172,7 @@ class Scheduler:
         if self._faults.left and what != "starts":
             fault = self._faults.of_thread(thread, self.steps)
             if fault == DIES:
-                self._trace.note("dies", invocation)
+                self._trace.note("crashes", invocation)
                 self.kill(invocation)
                 if not invocation.abandoned:
                     invocation.finish(None, ProcessDied("the process died"))
@@ -210,6 +210,6 @@ class Scheduler:
             raise FunctionRaised(f"the function raised {type(error).__name__}: {error}") from error
         if invocation.of_function:
             failures = thread.result["batchItemFailures"]
-            self._trace.note(f"answers {failures or 'that all is done'}", invocation)
+            self._trace.note(f"returns failures {failures}" if failures else "returns without failures", invocation)
         if not invocation.abandoned:
             invocation.finish(thread.result, None)

@@ -1,4 +1,4 @@
-"""A history in words: who did what, one line each."""
+"""A history as text: one line for each event."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Trace:
 
     def note(self, what: str, invocation: Invocation | None = None) -> None:
         """Add an event of an invocation, or one that no invocation and no application caused."""
-        self.add(invocation.name if invocation is not None else "the world", what)
+        self.add(invocation.name if invocation is not None else "simulation", what)
 
     def call(self, who: str, at: tuple[str, str, Any, Any], fault: str | None) -> None:
         """Add the stop at which a thread is resumed."""
@@ -42,7 +42,7 @@ class Trace:
         elif what == "hears" and outcome is not None:
             self.add(who, f"    {name} → {_outcome(outcome)}")
         elif what == "sleeps":
-            self.add(who, "waits")
+            self.add(who, "sleeps")
 
     def change(self, who: str, record: Mapping[str, Any]) -> None:
         """Add a stream record."""
@@ -113,10 +113,10 @@ def _condition(condition: Any) -> str:
 
 def _outcome(outcome: Any) -> str:
     if isinstance(outcome, ConditionFailed):
-        return "condition failed, there is " + ("nothing" if outcome.item is None else image_text(outcome.item))
+        return "condition failed, the item is " + ("absent" if outcome.item is None else image_text(outcome.item))
     if isinstance(outcome, TransactionCancelled):
         reasons = [
-            "fine" if reason is None else reason.kind + (f" {image_text(reason.item)}" if reason.item else "")
+            "passed" if reason is None else reason.kind + (f" {image_text(reason.item)}" if reason.item else "")
             for reason in outcome.reasons
         ]
         return "cancelled: " + "; ".join(reasons)

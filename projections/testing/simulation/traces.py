@@ -1,4 +1,4 @@
-"""What must be gone when a backfill has put other rules in force: all that only the rules before have written."""
+"""Guards and attributes of former rules, which must be gone when a backfill has activated other rules."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ def traces(
     items: Mapping[ItemKey, Image],
     touched: Collection[ItemKey],
 ) -> Iterator[str]:
-    """Guards and attributes of rules that were retired by removal, or changed; not on items that were tampered with.
+    """Yield guards and attributes of rules that were changed, or retired with `remove`, except on items in `touched`.
 
-    The first of those `before` were in force. Of later ones, maybe only tried, nothing stays unless it is to be kept.
+    The first program of `before` was active. The others may have been provisional only: of these nothing stays unless it is
+    listed as `keep`.
     """
     kept = [
         (before[0].guard(rule.name), rule.owned())
@@ -54,4 +55,4 @@ def _of_program(
             keep.update(*(names for other, names in kept if other in image))
             names = [name for name in image if (name in gone and name not in keep) or (moved and name == guard)]
             if names:
-                yield f"{encode_key(key)}: {', '.join(names)} of {rule.name}, as it was, is still there"
+                yield f"{encode_key(key)}: {', '.join(names)} of the former rule {rule.name} still exists"

@@ -1,4 +1,4 @@
-"""Invocations of the function under a scheduler: they stand still before and after every call of the store.
+"""Invocations under a scheduler: they stop before and after every call of the store.
 
 Each invocation runs in greenlets, one for each thread that the function would have. A greenlet that comes to a call
 switches to the scheduler, which later resumes it, perhaps with a fault, or never.
@@ -26,11 +26,11 @@ THROTTLED = "throttled"
 CONFLICT: ReasonKind = "conflict"
 """A transaction meets another one: cancelled."""
 LOST = "answer lost"
-"""The call is carried out, and nobody hears of it."""
+"""The call is carried out, and its answer is lost."""
 
 
 Finish = Callable[[Any, Exception | None], None]
-"""Tells whoever invoked the function its answer, or why there is none."""
+"""Reports the answer of an invocation, or the error without one, to its event source."""
 
 
 class Invocation:
@@ -44,22 +44,22 @@ class Invocation:
         """The rules it was started with."""
         self.finish = finish
         self.seconds = seconds
+        """The time that is left."""
         self.name = f"{what} {number}"
         self.of_function = what == "invocation"
-        """What is left of its time."""
         self.freeze: Callable[[Invocation, float], None] = lambda invocation, seconds: None
-        """Makes it stand still for about so many seconds."""
+        """Freezes it for about so many seconds."""
         self.abandoned = False
-        """The mapping has given up on it, yet it goes on: nobody waits for its answer."""
+        """Whether its event source does not wait for it any longer, although it continues."""
         self.born = 0.0
         """When it began, in seconds since 1970."""
         self.frozen = 0
-        """The step until which it stands still, as a process does that got no processor, or whose packet is on its way."""
+        """The step until which it is frozen, as a process without CPU time or with a slow network is."""
         self.threads: list[Thread] = []
         self.chain = 0
-        """How many invocations led to one another by way of a queue, itself included."""
+        """The length of the chain of invocations by way of the queue, itself included."""
         self.instance: Any = None
-        """The process of the function that it is served by, if any."""
+        """The process of the stream function that serves it, if any."""
         self.answer: Any = None
         self.error: Exception | None = None
 
@@ -74,7 +74,7 @@ class Invocation:
 
 
 class Thread(greenlet):
-    """One thread of an invocation. `at` says where it stands: (what, which call, on what, its outcome)."""
+    """One thread of an invocation. `at` is the stop where it is: (kind, name of the call, its arguments, its outcome)."""
 
     def __init__(self, scheduler: greenlet, invocation: Invocation, work: Callable[[], Any]) -> None:
         super().__init__(None, scheduler)
@@ -83,7 +83,7 @@ class Thread(greenlet):
         self.work = work
         self.at: tuple[str, str, Any, Any] = ("starts", "", None, None)
         self.awaits = 0
-        """Threads that it has started and waits for."""
+        """The number of threads that it has started and waits for."""
         self.awaited_by: Thread | None = None
         self.result: Any = None
         self.failure: Exception | None = None
@@ -92,7 +92,7 @@ class Thread(greenlet):
         try:
             self.result = self.work()
         except GreenletExit:
-            return  # the process is gone, and nobody is told
+            return  # the process is gone
         except Exception as error:
             self.failure = error
         self.invocation.threads.remove(self)
@@ -101,7 +101,7 @@ class Thread(greenlet):
 
 
 def pause(what: str, subject: Any) -> Any:
-    """Stand still until the scheduler goes on; what it sends."""
+    """Stop until the scheduler resumes the thread; return what it sends."""
     thread = getcurrent()
     assert isinstance(thread, Thread)
     thread.at = (what, "", subject, None)
@@ -109,12 +109,12 @@ def pause(what: str, subject: Any) -> Any:
 
 
 def at_once(pieces: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Runs pieces of work as the function's threads do: in any interleaving, and all to their end if one fails."""
+    """Run pieces of work as threads of a function: interleaved in any way, each to its end even if another fails."""
     if len(pieces) < 2:
         return [piece() for piece in pieces]
     thread = getcurrent()
     assert isinstance(thread, Thread)
-    assert thread.awaited_by is None, "what runs at once must not wait for what runs at once: in a pool it never ends"
+    assert thread.awaited_by is None, "nested pieces of work would wait for each other in a pool of threads"
     started = []
     for piece in pieces:
         child = Thread(thread.scheduler, thread.invocation, piece)
@@ -136,9 +136,9 @@ class SteppedStore:
     def __init__(self, store: Store, lagging: Callable[[str], Store], most: Callable[[], int]) -> None:
         self._store = store
         self._lagging = lagging
-        """A table's indexes as they may still look now."""
+        """Returns a table as its indexes show it."""
         self._most = most
-        """How many items a page of an application's table has; DynamoDB's pages end at 1 MB, wherever that is."""
+        """Returns the number of items on a page; those of DynamoDB end at 1 MB."""
 
     def schema(self, table: str) -> Schema:
         return self._store.schema(table)
@@ -170,7 +170,7 @@ class SteppedStore:
         return removed
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
-        """One request, yet each of its updates is carried out for itself: each may fail, and others come between."""
+        """Carry out the updates of one request separately: each may fail, and other calls may come between."""
         answers: list[StoreError | None] = []
         for write in writes:
             require_items(self._store.schema(write.key.table), write)
@@ -188,7 +188,7 @@ class SteppedStore:
 
 
 def carry_out(name: str, subject: Any, call: Callable[[], Any]) -> Any:
-    """One call, with a stop before and a stop after it. Raises what the scheduler wants it to."""
+    """Carry out one call, with a stop before and after it. Raises the faults that the scheduler sends."""
     thread = getcurrent()
     assert isinstance(thread, Thread)
     thread.at = ("asks", name, subject, None)
@@ -207,7 +207,7 @@ def carry_out(name: str, subject: Any, call: Callable[[], Any]) -> Any:
     if fault == LOST:
         raise Transient("the answer of the store was lost")
     if failed is not None:
-        # What is caught outside the function that raised it would hold this frame, and all it refers to, for long.
+        # The traceback of an error that is caught far away would keep this frame and all its objects alive.
         if isinstance(failed, ConditionFailed | TransactionCancelled):
             failed.__traceback__ = None
         raise failed
