@@ -61,7 +61,7 @@ def test_waiting_messages_are_reported_with_a_solution(place: Place) -> None:
     assert (code, err) == (1, "")
     lines = out.splitlines()
     assert len(lines) < 25, "one screen"
-    assert "ok   rules" in lines[0]
+    assert "OK      rules" in lines[0]
     assert any(line.startswith("ACTION  discarded") and "1 batch given up" in line for line in lines)
     assert place.run("redrive", "--bucket", place.bucket)[0] == 0
     assert finding(place.run("status", *everything)[1], "discarded")["level"] == "fine"
