@@ -1,4 +1,4 @@
-"""DynamoDB Streams: the shards of a stream, and their records as Lambda would deliver them."""
+"""DynamoDB Streams: the shards of a stream, and their records in the form of Lambda events."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from projections.errors import Misconfigured, StoreError, Transient
-from projections.stores.dynamodb import translated
+from projections.stores.refusals import translated
 
 __all__ = ["FoundShard", "StreamGone", "StreamReader", "Stretch", "as_lambda_has_it", "describe"]
 
 MOST_RECORDS = 1000
-"""Of one GetRecords."""
+"""The maximum of one GetRecords."""
 
 
 class StreamGone(Misconfigured):
-    """The stream is not there any more: its table was deleted, or it was switched off more than a day ago."""
+    """The stream no longer exists: its table was deleted, or it was disabled more than a day ago."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundShard:
-    """A shard as DescribeStream shows it. A closed one gets no more records."""
+    """A shard as DescribeStream returns it. A closed shard gets no more records."""
 
     id: str
     parent: str | None
@@ -34,7 +34,7 @@ class FoundShard:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What was read of a shard in one call; `ended` if the shard is closed and this was the rest of it."""
+    """The records of one read of a shard; `ended` if the shard is closed and these are its last records."""
 
     records: Sequence[dict[str, Any]]
     ended: bool
@@ -42,7 +42,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class _Place:
-    """Where the reading of a shard goes on: by an iterator while it is good, else after the last record."""
+    """The position in a shard: an iterator while it is valid, else the last record."""
 
     iterator: str | None = None
     last: str | None = None
@@ -50,9 +50,9 @@ class _Place:
 
 @dataclass(slots=True)
 class StreamReader:
-    """Reads the shards of one stream, each from where it is told to begin. Not safe for threads.
+    """Reads the shards of one stream, each from its beginning or from now on. Not safe for threads.
 
-    Raises Transient where a later call may succeed, StreamGone, and Misconfigured for everything else.
+    Raises Transient if a later call may succeed, StreamGone, and Misconfigured for everything else.
     """
 
     streams: Any
@@ -60,7 +60,7 @@ class StreamReader:
     _places: dict[str, _Place] = field(default_factory=dict)
 
     def shards(self) -> tuple[bool, list[FoundShard]]:
-        """Whether the stream is switched on, and its shards, parents first."""
+        """Return whether the stream is enabled, and its shards, parents first."""
         status, shards = self._call(lambda: describe(self.streams, self.arn))
         found = [
             FoundShard(
@@ -73,19 +73,19 @@ class StreamReader:
         return status in ("ENABLED", "ENABLING"), found
 
     def begin(self, shard: str, *, latest: bool = False) -> None:
-        """Where to begin with a shard: with its first record, or with what is written from now on."""
+        """Begin to read a shard at its first record, or with `latest` at records from now on."""
         place = self._places[shard] = _Place()
         if latest:
             place.iterator = self._iterator(shard, ShardIteratorType="LATEST")
 
     def read(self, shard: str) -> Stretch:
-        """What follows in a shard that was begun; possibly nothing, though there is more."""
+        """Return the next records of a shard, possibly none although there are more."""
         place = self._places[shard]
         iterator = place.iterator or self._resumed(shard, place)
         try:
             answer = self._call(lambda: self.streams.get_records(ShardIterator=iterator, Limit=MOST_RECORDS))
         except _Stale:
-            place.iterator = None  # iterators live for 15 minutes; a machine that slept comes back later
+            place.iterator = None  # iterators are valid for 15 minutes; a machine may sleep longer
             return Stretch((), False)
         records = [as_lambda_has_it(record, self.arn) for record in answer["Records"]]
         if records:
@@ -98,7 +98,7 @@ class StreamReader:
             try:
                 return self._iterator(shard, ShardIteratorType="AFTER_SEQUENCE_NUMBER", SequenceNumber=place.last)
             except _Stale:
-                place.last = None  # what followed is trimmed: the stream keeps records for a day
+                place.last = None  # the next records are deleted: the stream keeps records for a day
         return self._iterator(shard, ShardIteratorType="TRIM_HORIZON")
 
     def _iterator(self, shard: str, **where: str) -> str:
@@ -119,16 +119,16 @@ class StreamReader:
         if code in ("ExpiredIteratorException", "TrimmedDataAccessException"):
             return _Stale(str(error))
         if code == "ResourceNotFoundException":
-            return StreamGone(f"the stream {self.arn} is gone")
+            return StreamGone(f"the stream {self.arn} does not exist any more")
         return translated(error, error.operation_name, self.arn)
 
 
 class _Stale(Transient):
-    """An iterator, or the place it was to begin at, is too old."""
+    """An iterator, or its position, is too old."""
 
 
 def describe(streams: Any, arn: str) -> tuple[str, list[dict[str, Any]]]:
-    """The status of a stream and all its shards as DescribeStream has them, parents first. Raises botocore's errors."""
+    """Return the status of a stream and all its shards, parents first. Raises botocore's errors."""
     shards: list[dict[str, Any]] = []
     request: dict[str, Any] = {"StreamArn": arn}
     while True:
@@ -140,7 +140,7 @@ def describe(streams: Any, arn: str) -> tuple[str, list[dict[str, Any]]]:
 
 
 def as_lambda_has_it(record: Mapping[str, Any], arn: str) -> dict[str, Any]:
-    """A record of the streams API as Lambda delivers it: JSON throughout, and with its stream's ARN."""
+    """Return a record of the streams API as Lambda delivers it: as JSON, with its stream's ARN."""
     plain: dict[str, Any] = _jsonable(record)
     return plain | {"eventSourceARN": arn, "eventSource": "aws:dynamodb"}
 

@@ -1,1 +1,1 @@
-"""The stores: DynamoDB and memory. Both answer alike."""
+"""The stores: DynamoDB and memory. Both give the same answers."""

@@ -21,7 +21,7 @@ TRANSACTIONAL = 2
 """Each action of a transaction costs as much as so many single writes."""
 
 Projections = Mapping[str, frozenset[str] | None]
-"""By index: the attributes it projects beside its keys; all of them where it is None or not named."""
+"""By index: the attributes it projects in addition to its keys; None, or no value, for all attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +37,24 @@ class Units:
 
 
 def write_units(size: int) -> int:
-    """Of a write of one item of so many bytes: one for each KB begun. Writing nothing (a delete in vain) costs one."""
+    """Return the units of a write of an item of `size` bytes: 1 for each KB begun. Deleting an item that does not exist
+    costs 1.
+    """
     return max(1, -(-size // WRITE_UNIT_BYTES))
 
 
 def read_units(size: int, *, consistent: bool = True) -> float:
-    """Of a read: one for each 4 KB begun, half of that where it need not be consistent. Finding nothing costs as much."""
+    """Return the units of a read: 1 for each 4 KB begun, half as much if eventually consistent. Reading a missing item costs
+    1.
+    """
     units = max(1, -(-size // READ_UNIT_BYTES))
     return float(units) if consistent else units / 2
 
 
 def written(before: Image | None, after: Image | None, schema: Schema, projections: Projections | None = None) -> Units:
-    """What it costs to make `after` of `before`: the larger of both counts, and every index entry that changes."""
+    """Return the cost of replacing `before` with `after`: the units of the larger one, and of every index entry that
+    changes.
+    """
     table = write_units(max(item_size(image) if image is not None else 0 for image in (before, after)))
     indexes = {}
     for index in schema.indexes:
@@ -67,7 +73,7 @@ class _Entry:
 
 
 def _entry(index: str, image: Image | None, schema: Schema, projections: Projections | None) -> _Entry | None:
-    """None if the item lacks a key attribute of the index, so that it is not in it."""
+    """Return the entry of an item in an index; None if the item lacks a key attribute of the index."""
     partition, sort = schema.indexes[index]
     keys = [name for name, _ in (*partition, *sort)]
     if image is None or any(name not in image for name in keys):
@@ -80,7 +86,9 @@ def _entry(index: str, image: Image | None, schema: Schema, projections: Project
 
 
 def _index(before: _Entry | None, after: _Entry | None) -> int:
-    """An entry that appears or goes costs one write, one that changes its key costs both."""
+    """Return the units of an index entry: an entry that is added or removed costs one write, one whose key changes costs
+    both.
+    """
     sizes = [write_units(item_size(entry.image)) for entry in (before, after) if entry is not None]
     if before is None or after is None or before.key != after.key:
         return sum(sizes)

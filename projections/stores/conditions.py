@@ -1,7 +1,7 @@
-"""Conditions, twice: judged against an item in memory, and written as DynamoDB's expressions.
+"""Conditions: evaluated on an item in memory, and compiled to DynamoDB's expressions.
 
-Both see the same tree, so that memory and DynamoDB cannot come to disagree about what a condition means. Expressions
-are compiled once per shape (names and structure, without the values), since an engine repeats few shapes many times.
+Both use the same tree, so that the stores agree. Expressions are compiled once per shape (names and structure, without the
+values), because the engine repeats few shapes many times.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ORDERED = frozenset("SNB")
 
 
 def paths(condition: Condition | None) -> Iterator[Path]:
-    """The paths that a condition is about, as often as it names them; None is no condition."""
+    """Yield the paths in a condition, with repetitions; none for None."""
     match condition:
         case None:
             return
@@ -52,7 +52,7 @@ def paths(condition: Condition | None) -> Iterator[Path]:
 
 
 def holds(condition: Condition, item: Image | None) -> bool:
-    """Whether `condition` holds for the stored item; None is no item."""
+    """Return whether a condition holds for a stored item, which is None if it does not exist."""
     match condition:
         case AllOf(conditions):
             return all(holds(each, item) for each in conditions)
@@ -75,7 +75,7 @@ def holds(condition: Condition, item: Image | None) -> bool:
 
 
 def operands(condition: Condition) -> list[tuple[Value, bool]]:
-    """The values a condition compares with, in the order of its expression, each with whether it needs an order."""
+    """Return the values in a condition, in the order of its expression, each with whether the comparison needs an order."""
     if isinstance(condition, AllOf | AnyOf):
         return [operand for each in condition.conditions for operand in operands(each)]
     if isinstance(condition, Exists | Missing):
@@ -100,7 +100,7 @@ def _less(one: Value, other: Value) -> bool:
 
 
 def comparable(kind: str, text: str) -> Any:
-    """What sorts as DynamoDB sorts: text by code points, which is the order of its UTF-8 bytes."""
+    """Return a key that sorts as DynamoDB does: text by code points, which is the order of its UTF-8 bytes."""
     return text if kind == "S" else Decimal(text) if kind == "N" else b64decode(text)
 
 
@@ -120,7 +120,7 @@ class Expressions:
     operators: int
 
 
-# Tuples, made once: a union is made anew each time it is asked, which takes longer than the question.
+# Tuples: isinstance() with a union creates the union at each call, which takes longer than the check.
 _JOINING = (AllOf, AnyOf)
 _WITHOUT_VALUE = (Exists, Missing)
 
@@ -130,7 +130,7 @@ def shape(condition: Condition | None) -> Shape:
 
 
 def _taken_apart(condition: Condition, values: list[Value]) -> Shape:
-    """The shape of a condition; its values, in the order of its expression, are added to `values`."""
+    """Return the shape of a condition, and add its values to `values` in the order of its expression."""
     kind = type(condition)
     if isinstance(condition, _JOINING):
         return (kind, tuple([_taken_apart(each, values) for each in condition.conditions]))
@@ -140,12 +140,12 @@ def _taken_apart(condition: Condition, values: list[Value]) -> Shape:
 
 
 def expressions(update: Update | None, condition: Condition | None) -> Expressions:
-    """The expressions of an update, or of a delete where `update` is None."""
+    """Return the expressions of an update, or of a delete if `update` is None."""
     return expressed(update, condition)[0]
 
 
 def expressed(update: Update | None, condition: Condition | None) -> tuple[Expressions, list[Value]]:
-    """The expressions of a write, and its values in the order in which they are numbered."""
+    """Return the expressions of a write, and its values in the order in which they are numbered."""
     if update is None:
         values: list[Value] = []
         return _compiled((), (), (), (), _taken_apart(condition, values) if condition else ()), values
@@ -174,13 +174,13 @@ def _compiled(
 
 @lru_cache(maxsize=1024)
 def projection(attributes: tuple[str, ...]) -> tuple[str, Mapping[str, str]]:
-    """The projection expression for these attributes, and its names."""
+    """Return the projection expression for some attributes, and its names."""
     names = {f"#p{number}": name for number, name in enumerate(dict.fromkeys(attributes))}
     return ",".join(names), names
 
 
 class _Text:
-    """Writes one expression after the other with placeholders they share."""
+    """Compiles expressions that share their placeholders."""
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
@@ -210,7 +210,7 @@ class _Text:
         return f"attribute_exists({path})" if kind is Exists else f"attribute_not_exists({path})"
 
     def _joined(self, trees: Sequence[Shape], word: str) -> str:
-        if not trees:  # DynamoDB has no constants: nothing at once exists and is missing
+        if not trees:  # DynamoDB has no constants: this is always false
             name = self.name("~")
             never = f"(attribute_exists({name}) AND attribute_not_exists({name}))"
             return never if word == " OR " else f"(NOT {never})"

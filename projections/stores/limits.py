@@ -1,7 +1,7 @@
-"""What DynamoDB refuses: sizes, numbers, keys and operands, found out on AWS's own engine (DynamoDB Local).
+"""DynamoDB's limits of sizes, numbers, keys and operands, as measured on AWS's own engine (DynamoDB Local).
 
-Used by the store in memory, so that a test in memory fails where AWS would. Values that pass come out in the form in
-which they are stored: numbers normalized, sets sorted, nothing shared with the caller.
+The store in memory uses them, so that a test in memory fails where AWS would. Valid values are returned in the form in which
+DynamoDB stores them: numbers normalized, sets sorted, nothing shared with the caller.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ _ADDABLE = _SETS | {"N"}
 
 
 class ActionRefused(InvalidRequest):
-    """In a transaction this is the reason of one action; other refusals are of the whole request."""
+    """The reason of one action in a transaction. Other errors are those of the whole request."""
 
 
 # Values
 
 
 def checked(value: Value, level: int = 1) -> dict[str, Any]:
-    """A copy of the value as DynamoDB stores it. Raises InvalidRequest for what it refuses."""
+    """Return a copy of a value as DynamoDB stores it. Raises InvalidRequest for invalid values."""
     if len(value) != 1:
         raise InvalidRequest(f"an attribute value has exactly one type, not {list(value)}")
     if level > LEVELS:
         raise InvalidRequest("Nesting Levels have exceeded supported limits")
-    if "S" in value:  # most values are: asked first
+    if "S" in value:  # first, because most values are strings
         return {"S": value["S"]}
     ((kind, content),) = value.items()
     match kind:
@@ -80,7 +80,7 @@ def checked(value: Value, level: int = 1) -> dict[str, Any]:
             return {kind: sorted(_distinct([checked_number(text) for text in content]), key=Decimal)}
         case "SS" | "BS":
             return {kind: sorted(_distinct(content))}
-    raise InvalidRequest(f"{kind!r} is no type of attribute value")
+    raise InvalidRequest(f"{kind!r} is not a type of attribute values")
 
 
 def _distinct(elements: list[str]) -> list[str]:
@@ -92,7 +92,7 @@ def _distinct(elements: list[str]) -> list[str]:
 
 
 def checked_number(text: str) -> str:
-    """A number in normal form, if it has 38 digits at most and a magnitude from 1E-130 to 9.99…E+125."""
+    """Return a number in normal form. Raises InvalidRequest beyond 38 digits or a magnitude from 1E-130 to 9.99…E+125."""
     if len(text) <= DIGITS and text.isdecimal() and text.isascii() and (text[0] != "0" or text == "0"):
         return text
     if not _NUMBER.fullmatch(text):
@@ -116,7 +116,7 @@ def _stored(number: Decimal) -> str:
 
 
 def added(before: Value | None, operand: Value) -> Value:
-    """What ADD of a checked operand leaves: a sum, never rounded, or a union."""
+    """Return the result of ADD with a checked operand: a sum, never rounded, or a union."""
     ((kind, content),) = operand.items()
     if before is None:
         return operand
@@ -128,7 +128,7 @@ def added(before: Value | None, operand: Value) -> Value:
 
 
 def discarded(before: Value | None, operand: Value) -> Value | None:
-    """What DELETE of a checked operand leaves of a set, None if nothing."""
+    """Return what remains of a set after DELETE of a checked operand; None if it is empty."""
     ((kind, content),) = operand.items()
     if before is None:
         return None
@@ -146,7 +146,7 @@ def _set(kind: str, elements: Collection[str]) -> Value:
 
 
 def checked_key(schema: Schema, key: ItemKey) -> ItemKey:
-    """The key in its normal form. Raises InvalidRequest if a part is empty, too long or no number."""
+    """Return a key in normal form. Raises InvalidRequest if a part is empty, too long or not a number."""
     partition = _key_part(*schema.partition, key.partition, PARTITION_KEY_BYTES)
     sort = None if schema.sort is None else _key_part(*schema.sort, key.sort or "", SORT_KEY_BYTES)
     return key if partition is key.partition and sort is key.sort else ItemKey(key.table, partition, sort)
@@ -166,7 +166,7 @@ def _key_part(name: str, kind: str, text: str, most: int) -> str:
 
 
 def key_sizes(schema: Schema) -> tuple[tuple[str, str, int], ...]:
-    """Key attributes of indexes with their types and greatest sizes, without those the table's key has already."""
+    """Return the key attributes of indexes that are not in the table's key, with their types and maximum sizes."""
     found: dict[str, tuple[str, str, int]] = {}
     for partition, sort in schema.indexes.values():
         for attributes, most in ((partition, PARTITION_KEY_BYTES), (sort, SORT_KEY_BYTES)):
@@ -180,7 +180,7 @@ def key_sizes(schema: Schema) -> tuple[tuple[str, str, int], ...]:
 
 
 class Checked(NamedTuple):
-    """A write that is fine in itself: its key in normal form, its operands as they are stored, and their bytes."""
+    """A valid write: its key in normal form, its operands as they are stored, and their size in bytes."""
 
     key: ItemKey
     operands: dict[str, Value]
@@ -188,7 +188,7 @@ class Checked(NamedTuple):
 
 
 def check_write(schema: Schema, write: Action) -> Checked:
-    """Raises InvalidRequest for what is refused before any item is read."""
+    """Return a checked write. Raises InvalidRequest for what DynamoDB refuses before it reads an item."""
     if write.condition is not None:
         for value, ordered in operands(write.condition):
             if ordered and not value.keys() <= ORDERED:

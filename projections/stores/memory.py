@@ -1,7 +1,7 @@
-"""A store in memory that answers as DynamoDB does: same conditions, same refusals, same stream of changes.
+"""A store in memory that answers as DynamoDB does: the same conditions, errors and stream records.
 
-It serves tests, `replay` and the simulation, so it is deterministic: no clock, no randomness, one order for everything.
-Stored items are never changed in place, only replaced; what is handed out is a shallow copy that shares their values.
+Tests, `replay` and the simulation use it, so it is deterministic: no clock, no randomness, one order for everything. Stored
+items are never changed in place, only replaced; callers get a shallow copy that shares their values.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ from projections.stores.statements import require_items
 __all__ = ["MemoryStore", "Record"]
 
 Record: TypeAlias = dict[str, Any]
-"""One stream record in the form Lambda hands it to a function."""
+"""Return a stream record in the form in which Lambda passes it to a function."""
 
 _TTL_IDENTITY = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
 
 
 class MemoryStore:
-    """Tables in memory behind the `Store` protocol, with the operations of an application beside it.
+    """Tables in memory: a `Store`, and the operations of an application.
 
-    `streams` names the tables that have a stream (all by default). Records are kept for `stream()`, or handed to
-    `on_record` and forgotten. Numbers of the stream begin at `first_sequence` and grow across all tables. `clock` gives
-    the records' creation time in seconds; it stands still by default.
+    `streams` names the tables that have a stream (all by default). Records are kept for `stream()`, or passed to
+    `on_record` and not kept. Sequence numbers begin at `first_sequence` and rise across all tables. `clock` gives
+    the records' creation time in seconds; by default it is constant.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class MemoryStore:
         self.stream_label = stream_label
         self.on_record = on_record
 
-    # What the engine asks
+    # The store
 
     def schema(self, table: str) -> Schema:
         return self._table(table).schema
@@ -163,13 +163,13 @@ class MemoryStore:
         try:
             self.write(write)
         except ConditionFailed:
-            return ConditionFailed()  # without the item, as on DynamoDB
+            return ConditionFailed()  # without the item, like DynamoDB
         except (InvalidRequest, Transient) as error:
             return error.with_traceback(None)
         return None
 
     def _judged(self, writes: Sequence[Action]) -> list[tuple[_Table, ItemKey, _Stored | None, _Stored | None]]:
-        """What each write of a transaction replaces, and by what; nothing is stored yet."""
+        """Return which item each write of a transaction replaces, and its new version. Stores nothing."""
         if not 1 <= len(writes) <= TRANSACTION_ACTIONS:
             raise InvalidRequest(f"a transaction has 1 to {TRANSACTION_ACTIONS} actions, not {len(writes)}")
         fine = [self._checked(write) for write in writes]
@@ -207,40 +207,40 @@ class MemoryStore:
         except ActionRefused as error:
             return error
 
-    # What an application and its operators do
+    # The application and its operators
 
     def begin_stream(self, label: str, sequence: int) -> None:
-        """Streams are switched off and on again: they have another label, and their numbers begin anew."""
+        """Disable and enable the streams: they get another label, and their sequence numbers begin again."""
         self.stream_label, self._next_sequence = label, sequence
 
     def put(self, table: str, image: Image) -> None:
-        """PutItem without a condition."""
+        """Put an item without a condition."""
         with self._lock:
             place = self._table(table)
             key, new = place.placed(image)
             self._commit(place, key, place.items.get(key), new)
 
     def remove(self, key: ItemKey, by_ttl: bool = False) -> None:
-        """DeleteItem without a condition; `by_ttl` as DynamoDB does it to expired items."""
+        """Delete an item without a condition; `by_ttl` as DynamoDB deletes expired items."""
         with self._lock:
             table = self._table(key.table)
             key = checked_key(table.schema, key)
             self._commit(table, key, table.items.get(key), None, by_ttl)
 
     def seed(self, table: str, image: Image) -> None:
-        """Stores an item that was always there: nothing appears in the stream."""
+        """Store an item without a stream record, as if it had always been there."""
         with self._lock:
             place = self._table(table)
             key, new = place.placed(image)
             place.replace(key, place.items.get(key), new)
 
     def items(self, table: str) -> list[Image]:
-        """All items, in the order of their keys."""
+        """Return all items of a table in the order of their keys."""
         with self._lock:
             return [dict(stored[0]) for stored in self._table(table).ordered()]
 
     def stream(self, table: str, start: int = 0) -> list[Record]:
-        """The records of a table's stream from position `start` on."""
+        """Return the records of a table's stream from position `start` on."""
         return self._streams[table][start:]
 
     def _table(self, name: str) -> _Table:
@@ -253,7 +253,7 @@ class MemoryStore:
         self, table: _Table, key: ItemKey, old: _Stored | None, new: _Stored | None, by_ttl: bool = False
     ) -> None:
         if old is new or (old is not None and new is not None and old[0] == new[0]):
-            return  # a write that changes nothing is not in the stream
+            return  # a write that changes nothing has no stream record
         table.replace(key, old, new)
         if table.name not in self._streams:
             return
@@ -290,17 +290,17 @@ class MemoryStore:
 
 
 _Stored: TypeAlias = tuple[dict[str, Value], int]
-"""An item as it is kept, and its size in bytes."""
+"""A stored item, and its size in bytes."""
 
 _Attributes: TypeAlias = tuple[tuple[str, str], ...]
 """Names and types of key attributes."""
 
 _Place: TypeAlias = tuple[Any, ...]
-"""Where an item stands within a partition: its sort values, made comparable; in an index then its key in the table."""
+"""The position of an item within a partition: its comparable sort values; in an index, followed by its key in the table."""
 
 
 class _Table:
-    """Items by key, and for each partition (of the table, of an index) the places of its items in order."""
+    """Items by key, and the sorted positions of the items of each partition, of the table and of its indexes."""
 
     def __init__(self, name: str, schema: Schema) -> None:
         self.name = name
@@ -312,7 +312,7 @@ class _Table:
         self._in_order: list[str] | None = None
 
     def placed(self, image: Image) -> tuple[ItemKey, _Stored]:
-        """The key and the stored form of an item that an application puts."""
+        """Return the key and the stored form of an item that an application puts."""
         try:
             key = checked_key(self.schema, self.schema.key(self.name, image))
         except KeyError as error:
@@ -321,7 +321,7 @@ class _Table:
         return key, self._fitting(new, item_size(new), new)
 
     def after(self, right: Checked, old: _Stored | None, write: Write) -> _Stored | None:
-        """The item after a write whose condition holds. Raises InvalidRequest."""
+        """Return the item after a write whose condition holds. Raises InvalidRequest."""
         if isinstance(write, Delete):
             return None
         if old is None:
@@ -402,7 +402,7 @@ class _Table:
         return ItemKey(self.name, partition, text)
 
     def _indexed(self, index: str, key: ItemKey, item: Image) -> tuple[tuple[str, ...], _Place] | None:
-        """Partition and place of an item in an index; None where it lacks one of the key attributes."""
+        """Return partition and position of an item in an index; None if it lacks a key attribute."""
         partition, sort = self.schema.indexes[index]
         if not all(name in item for name, _ in (*partition, *sort)):
             return None
@@ -456,7 +456,7 @@ class _Table:
         return self.schema.indexes[index]
 
     def _cursor(self, index: str | None, after: Image) -> Any:
-        """The place of the last item of the page before; the item itself may be gone by now."""
+        """Return the position of the last item of the previous page, which may be deleted by now."""
         key = self.schema.key(self.name, after)
         if index is None:
             return self._sorting(key)
@@ -469,7 +469,7 @@ class _Table:
         self, segment: int, segments: int, limit: int | None, attributes: Sequence[str] | None, after: Any
     ) -> Page:
         if not 0 <= segment < segments:
-            raise InvalidRequest(f"segment {segment} of {segments}: a segment is less than the number of segments")
+            raise InvalidRequest(f"segment {segment} of {segments}: a segment must be less than the number of segments")
         if self._in_order is None:
             self._in_order = sorted(self.partitions)
         keys = self._from(
@@ -492,7 +492,7 @@ class _Table:
     def _page(
         self, keys: Iterator[ItemKey], limit: int | None, attributes: Sequence[str] | None, extra: Sequence[str]
     ) -> Page:
-        """Items up to the limit or 1 MB. As on AWS, a page that is just full has a cursor even if nothing follows."""
+        """Return items up to the limit or 1 MB. As on AWS, a full page has a cursor even if no items follow."""
         if limit is not None and limit < 1:
             raise InvalidRequest("Limit must be greater than or equal to 1")
         page: list[Image] = []
@@ -507,7 +507,7 @@ class _Table:
 
 
 def _take(partitions: dict[Any, list[Any]], partition: Any, place: Any) -> bool:
-    """Takes a place out of a partition; whether the partition is gone with it."""
+    """Remove a position from a partition. Return whether the partition is empty now."""
     places = partitions[partition]
     del places[bisect_left(places, place)]
     if places:
@@ -517,7 +517,7 @@ def _take(partitions: dict[Any, list[Any]], partition: Any, place: Any) -> bool:
 
 
 def _bounds(places: list[Any], prefix: str | None, text: Callable[[Any], str]) -> tuple[int, int]:
-    """From where to where the sort keys begin with the prefix."""
+    """Return the range of positions whose sort keys begin with a prefix."""
     if not prefix:
         return 0, len(places)
     length = len(prefix)

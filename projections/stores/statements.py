@@ -1,7 +1,7 @@
-"""Updates as PartiQL statements: 25 of them are one request (BatchExecuteStatement), each on its own.
+"""Updates as PartiQL statements: BatchExecuteStatement takes 25 of them in one request, each independent of the others.
 
-Texts are compiled once per shape, as expressions are; all values are parameters, in the order SET, key, condition. Only
-documented syntax is used: `IS MISSING` where expressions have `attribute_not_exists`, one keyword for each attribute.
+Texts are compiled once per shape, like expressions; all values are parameters, in the order SET, key, condition. Only
+documented syntax is used: `IS MISSING` for `attribute_not_exists`, and one keyword for each attribute.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = ["BATCH_BYTES", "BATCH_STATEMENTS", "parameters", "require_items", "st
 
 BATCH_STATEMENTS = 25
 BATCH_BYTES = 1024 * 1024
-"""Ours: AWS names no limit for a batch (DynamoDB Local takes 10 MB), and what is smaller is sooner answered and repeated."""
+"""Our own limit: AWS documents none for a batch (DynamoDB Local takes 10 MB), and smaller requests are faster to retry."""
 STATEMENT_BYTES = 8192
 
 
 def require_items(schema: Schema, update: Update) -> None:
-    """Raises ValueError unless the update requires that its item exists: a PartiQL UPDATE never creates one."""
+    """Raise ValueError if an update does not require that its item exists: a PartiQL UPDATE never creates an item."""
     name = schema.partition[0]
     if not _requires(update.condition, Exists((name,))):
         raise ValueError(
@@ -50,7 +50,7 @@ def _requires(condition: Condition | None, term: Exists) -> bool:
 
 
 def statement(table: str, schema: Schema, update: Update) -> str | None:
-    """The text of an update on the table of this name; None if it cannot be said so."""
+    """Return the text of an update on the table of this name; None if PartiQL cannot express it."""
     if update.add or update.discard or not (update.set or update.remove):
         return None
     return _compiled(
@@ -59,7 +59,7 @@ def statement(table: str, schema: Schema, update: Update) -> str | None:
 
 
 def parameters(schema: Schema, update: Update) -> list[Value]:
-    """The values of the statement's question marks."""
+    """Return the values of a statement's question marks."""
     found = [*update.set.values(), *schema.wire(update.key).values()]
     if update.condition is not None:
         found += [value for value, _ in operands(update.condition)]
@@ -67,7 +67,7 @@ def parameters(schema: Schema, update: Update) -> list[Value]:
 
 
 def _needed(condition: Condition | None, schema: Schema) -> Shape:
-    """The shape of the condition, flat at the top, without what UPDATE requires anyway: that the item exists."""
+    """Return the shape of a condition, flat at the top, without the term that the item exists, which UPDATE implies."""
     tree = shape(condition)
     terms = tree[1] if tree and tree[0] is AllOf else (tree,)
     return tuple(term for term in terms if term != (Exists, (schema.partition[0],)))
@@ -89,7 +89,7 @@ def _condition(tree: Shape) -> str:
         parts = [_condition(each) for each in argument] or _CONSTANT
         return f"({(' AND ' if (kind is AllOf) == bool(argument) else ' OR ').join(parts)})"
     path = _path(argument)
-    if kind is NotEqual:  # what is missing is unequal to nothing in PartiQL, where expressions have it unequal to all
+    if kind is NotEqual:  # in PartiQL, `<>` is not true of a missing attribute; in expressions it is
         return f"({path} IS MISSING OR {path}<>?)"
     if kind in _COMPARISONS:
         return f"{path}{_COMPARISONS[kind]}?"
@@ -98,7 +98,7 @@ def _condition(tree: Shape) -> str:
 
 _COMPARISONS: Mapping[Any, str] = {Equal: "=", Below: "<", Above: ">"}
 _CONSTANT = ['"~" IS MISSING', '"~" IS NOT MISSING']
-"""Nothing is both, all is either; PartiQL here has no constants."""
+"""Joined with AND they are false, with OR true: DynamoDB's PartiQL has no constants."""
 
 
 def _path(path: Path) -> str:

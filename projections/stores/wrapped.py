@@ -1,4 +1,4 @@
-"""What stores that watch or hold back writes share: they read as the store does that they wrap."""
+"""The base class of stores that observe or withhold the writes of another store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["WrappedStore"]
 
 
 class WrappedStore:
-    """The reads of a store, passed on. Writes are for those who derive from it."""
+    """Passes reads on to a store. Subclasses define the writes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -33,7 +33,7 @@ WRONG: dict[str, dict[str, list[str]]] = {
             "*:spaced-number",
             "*:bad-number-in-condition",
         ],
-        "adds numbers that are no integers as floats, or not at all": ["test_add:*1e-37*"],
+        "adds numbers that are not integers as floats, or not at all": ["test_add:*1e-37*"],
         "compares elements of number sets as text": ["test_discard:({'NS':*", "*:same-number-twice"],
         "does not check sets, levels and operators": [
             "*:duplicates",

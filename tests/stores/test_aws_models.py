@@ -35,7 +35,7 @@ def test_a_model_is_as_botocore_loads_it(service: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["endpoints", "partitions", "_retry", "sdk-default-configuration"])
-def test_what_belongs_to_no_service_is_as_botocore_loads_it(name: str) -> None:
+def test_files_of_no_service_are_loaded_like_botocore_does(name: str) -> None:
     botocores = Loader()
     assert json.dumps(Models(botocores.search_paths).load_data(name)) == json.dumps(botocores.load_data(name))
 
@@ -56,7 +56,7 @@ def test_models_of_the_user_come_first(tmp_path: Path, monkeypatch: pytest.Monke
     assert loader.load_service_model("dynamodb", "service-2") == {"metadata": {"serviceId": "own"}}
 
 
-def test_other_services_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_services_are_not_examined(monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[str] = []
     listing = os.listdir
 

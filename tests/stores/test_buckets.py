@@ -27,7 +27,7 @@ def put(s3: Any, *keys: str) -> None:
         s3.put_object(Bucket="discarded", Key=key, Body=key.encode())
 
 
-def test_what_is_not_marked_is_pending(s3: Any) -> None:
+def test_objects_without_a_mark_are_pending(s3: Any) -> None:
     put(s3, "a/1", "a/2", "a/10", "a/Ä", "b/1", MARKS + "a/0", MARKS + "a/11")  # and marks of what has expired
     bucket = Bucket(s3, "discarded")
     bucket.mark("a/10", "{}")
@@ -62,7 +62,7 @@ def test_an_empty_bucket_has_nothing_pending(s3: Any) -> None:
     assert list(Bucket(s3, "discarded").pending("aws/lambda/")) == []
 
 
-def test_a_missing_bucket_and_a_missing_object_are_told(s3: Any) -> None:
+def test_a_missing_bucket_and_a_missing_object_are_reported(s3: Any) -> None:
     with pytest.raises(Misconfigured, match=r"s3://none: .*Check the bucket's name"):
         list(Bucket(s3, "none").pending())
     with pytest.raises(InvalidRequest, match="s3://discarded"):

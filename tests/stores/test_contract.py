@@ -1,4 +1,4 @@
-"""What the engine may rely on, whatever the store: the same suite runs on memory and on the emulators.
+"""The contract of stores: the same tests run on memory and on the emulators.
 
 DynamoDB Local is AWS's own engine. Where an emulator, or it, is known to differ from AWS is in known.py.
 """
@@ -381,14 +381,14 @@ EARLY = ["add-text", "39-digits", "empty-set", "duplicates", "twice", "too-large
 
 
 @each(name=LATE)
-def test_what_depends_on_the_item_is_judged_after_the_condition(store: Store, p: str, name: str) -> None:
+def test_errors_that_depend_on_the_item_come_after_the_condition(store: Store, p: str, name: str) -> None:
     store.write(Update(key(p), set=OLD))
     with pytest.raises(ConditionFailed):
         store.write(Update(key(p), **REFUSED[name], condition=Exists(("none",))))
 
 
 @each(name=EARLY)
-def test_what_is_wrong_in_itself_is_refused_before_the_condition(store: Store, p: str, name: str) -> None:
+def test_invalid_writes_are_refused_before_the_condition(store: Store, p: str, name: str) -> None:
     store.write(Update(key(p), set=OLD))
     with pytest.raises(InvalidRequest):
         store.write(Update(key(p), **REFUSED[name], condition=Exists(("none",))))
@@ -524,7 +524,7 @@ def test_a_check_counts_as_an_action(store: Store, p: str) -> None:
         store.transact([*updates, check])
 
 
-def test_a_cancelled_transaction_says_which_conditions_failed_and_shows_the_items(store: Store, p: str) -> None:
+def test_a_cancelled_transaction_has_the_failed_conditions_and_the_items(store: Store, p: str) -> None:
     store.write(Update(key(p, "a"), set=ITEM))
     store.write(Update(key(p, "d"), set={"x": s("old")}))
     with pytest.raises(TransactionCancelled) as failure:
@@ -598,7 +598,7 @@ def test_a_transaction_has_4_mb(store: Store, p: str) -> None:
 # Reads
 
 
-def test_get_gives_some_attributes_or_only_says_that_the_item_is_there(store: Store, p: str) -> None:
+def test_get_returns_some_attributes_or_only_that_the_item_exists(store: Store, p: str) -> None:
     store.write(Update(key(p), set=ITEM))
     assert plain(store.get(key(p), ["text", "size", "none", "text"])) == {
         "text": ("S", "m"),

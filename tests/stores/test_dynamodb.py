@@ -1,4 +1,4 @@
-"""What only the store on DynamoDB has: errors in our words, keys left unprocessed, the meter, the choice of an endpoint."""
+"""The store on DynamoDB: translated errors, unprocessed keys, the meter, the choice of an endpoint."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_a_server_that_does_not_answer_is_transient() -> None:
         ({"LOCALSTACK_HOST": "stack:4567", "AWS_ENDPOINT_URL": "http://one:1"}, "http://one:1"),
     ],
 )
-def test_the_environment_says_where_to(
+def test_the_environment_sets_the_endpoint(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: str | None
 ) -> None:
     for name, value in environment.items():
@@ -216,7 +216,7 @@ def test_a_missing_table_and_a_missing_index_are_misconfigurations(request: pyte
         over(local).get(KEY)
 
 
-def test_requests_say_who_asks() -> None:
+def test_requests_have_our_user_agent() -> None:
     said: list[str] = []
 
     def answer(request: Any, **_: Any) -> AWSResponse:
@@ -234,7 +234,7 @@ def test_numbers_and_texts_of_a_transaction_are_json_whatever_they_hold() -> Non
     table = DynamoDBStore(Answers(), {"app": 'a"pp'}, SCHEMAS)
     key = ItemKey("app", 'p"\\', "s\n\u00e9")
     said = json.loads(
-        table._action_json(Update(key, set={"n": {"N": "1.5"}, "t": {"S": '"\t'}}, add={"v": {"N": "1"}}))
+        table._requests.action_json(Update(key, set={"n": {"N": "1.5"}, "t": {"S": '"\t'}}, add={"v": {"N": "1"}}))
     )
     assert said["Update"]["Key"] == {"PK": {"S": 'p"\\'}, "SK": {"S": "s\n\u00e9"}}
     assert said["Update"]["ExpressionAttributeValues"] == {":0": {"N": "1.5"}, ":1": {"S": '"\t'}, ":2": {"N": "1"}}

@@ -137,7 +137,7 @@ def test_guards_let_updates_among_others_pass_as_in_memory(store: Store, p: str,
 
 @each(shape=SHAPES)
 def test_a_guard_is_written_only_as_it_was_read(store: Store, p: str, shape: Value | None) -> None:
-    """Whatever it says: what is read back is what the condition compares."""
+    """The condition compares the value as it was read, whatever it is."""
     store.write(Update(key(p), set=holding(shape)))
     condition = AllOf((EXISTS, GUARDS.as_read("r", store.get(key(p)))))
     store.write(Update(key(p), set={"~r": GUARDS.stamp(KEY, AT)}, condition=condition))
@@ -207,7 +207,7 @@ guards = st.sampled_from([*SHAPES.values()])
 def test_dynamodb_local_agrees_on_kinds_with_guards(
     local: Store, some: list[tuple[dict[str, Any], Value | None]], name: str, guard: Condition
 ) -> None:
-    """As the engine combines them: an update of items that nobody read, and one of items as they were read."""
+    """As the engine combines them: an update of unread items, and one of items as they were read."""
     of, p = entity(MATCHES[name])[1], f"kinds-{next(_runs)}"
     places, held = [key(p, str(number)) for number in range(len(some))], list[dict[str, Value]]()
     for at, (attributes, shape) in zip(places, some, strict=True):

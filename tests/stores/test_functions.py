@@ -1,7 +1,7 @@
 """What Lambda says of functions and their mappings, in responses of the shapes that botocore's model has.
 
 MiniStack answers the same calls in tests/tools/test_stack.py and test_status_command.py; here is what it does not: pages of
-mappings, mappings of aliases, packages that are none, denied permissions.
+mappings, mappings of aliases, invalid packages, denied permissions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STREAM = "arn:aws:dynamodb:us-east-1:111122223333:table/app/stream/2026-02-01T00
 
 @pytest.fixture
 def stubbed() -> Iterator[tuple[Any, Stubber]]:
-    """A client of Lambda that checks parameters and responses against the model, and calls nobody."""
+    """A client of Lambda that checks parameters and responses against the model, and sends nothing."""
     made = botocore.session.get_session().create_client(
         "lambda", region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
     )
@@ -68,7 +68,7 @@ def test_mappings_of_aliases_are_found_by_the_stream_and_those_of_other_function
     assert found["UUID"].startswith("ours")
 
 
-def test_a_denied_permission_is_told_by_its_name(stubbed: tuple[Any, Stubber]) -> None:
+def test_a_denied_permission_is_reported_by_its_name(stubbed: tuple[Any, Stubber]) -> None:
     client, stubber = stubbed
     says = "User: me is not authorized to perform: lambda:ListEventSourceMappings on resource: *"
     stubber.add_client_error("list_event_source_mappings", "AccessDeniedException", says, 403)
@@ -86,7 +86,7 @@ def test_a_denied_permission_is_told_by_its_name(stubbed: tuple[Any, Stubber]) -
 
 @pytest.fixture
 def served() -> Iterator[dict[str, Any]]:
-    """An address that answers as told by `status` and `body`."""
+    """A URL that answers with `status` and `body`."""
     told: dict[str, Any] = {"status": 200}
 
     class Handler(BaseHTTPRequestHandler):
@@ -156,7 +156,7 @@ def test_the_file_is_that_of_the_variable(
         (200, b"<html>a proxy's page</html>", "its package could not be read: File is not a zip file"),
     ],
 )
-def test_a_package_that_cannot_be_read_is_told(
+def test_a_package_that_cannot_be_read_is_reported(
     stubbed: tuple[Any, Stubber], served: dict[str, Any], status: int, body: bytes, says: str
 ) -> None:
     client, stubber = stubbed
@@ -167,12 +167,12 @@ def test_a_package_that_cannot_be_read_is_told(
     assert "Signature" not in str(error.value)
 
 
-def test_an_address_that_does_not_answer_and_an_image_are_told(stubbed: tuple[Any, Stubber]) -> None:
+def test_an_address_that_does_not_answer_and_an_image_are_reported(stubbed: tuple[Any, Stubber]) -> None:
     client, stubber = stubbed
     answered(stubber, {"RepositoryType": "S3", "Location": "http://127.0.0.1:9/code?X-Amz-Signature=abc"})
     with pytest.raises(Misconfigured, match="its package could not be read: ") as error:
         packaged_file(client, "shop-stream", "RULES_FILE", "rules.json")
     assert "Signature" not in str(error.value)
     answered(stubber, {"RepositoryType": "ECR", "ImageUri": "111122223333.dkr.ecr.us-east-1.amazonaws.com/x:1"})
-    with pytest.raises(Misconfigured, match=r"it has no package \(.zip\) that could be read"):
+    with pytest.raises(Misconfigured, match=r"it has no package \(.zip\) that can be read"):
         packaged_file(client, "shop-stream", "RULES_FILE", "rules.json")

@@ -1,4 +1,4 @@
-"""What the store in memory does beside the protocol: its stream, and the application's own writes.
+"""The store in memory beyond the protocol: its stream, and the writes of an application.
 
 That it answers as DynamoDB does is in test_contract.py.
 """
@@ -27,7 +27,7 @@ def names(store: MemoryStore) -> list[str]:
     return [record["eventName"] for record in store.stream("app")]
 
 
-def test_stream_tells_what_happened_to_an_item(store: MemoryStore) -> None:
+def test_stream_reports_what_happened_to_an_item(store: MemoryStore) -> None:
     store.write(Update(KEY, set={"name": {"S": "Ann"}}))
     store.write(Update(KEY, set={"name": {"S": "Bea"}}))
     store.write(Delete(KEY))
@@ -78,7 +78,7 @@ def test_sequence_numbers_grow_across_tables_and_may_change_their_length() -> No
     assert store.stream("a", 1)[0]["eventSourceARN"].endswith("/stream/2026-02-03T04:05:06.007")
 
 
-def test_expiry_is_told_by_its_identity(store: MemoryStore) -> None:
+def test_expiry_is_reported_by_its_identity(store: MemoryStore) -> None:
     store.seed("app", {"PK": {"S": "USER#1"}, "SK": {"S": "PROFILE"}})
     store.remove(KEY, by_ttl=True)
     (record,) = store.stream("app")

@@ -1,4 +1,4 @@
-"""Queues: what is received is nobody else's until it is deleted, released, or its time is over."""
+"""Queues: received messages are invisible until they are deleted, released, or their timeout is over."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def received(queue: Queue, seconds: int = 300) -> list[Message]:
     return found
 
 
-def test_what_was_received_is_hidden_until_it_is_released(queue: Queue) -> None:
+def test_received_messages_are_invisible_until_they_are_released(queue: Queue) -> None:
     queue.send([str(number) for number in range(23)])
     messages = received(queue)
     assert {one.body for one in messages} == {str(number) for number in range(23)}
@@ -39,7 +39,7 @@ def test_what_was_received_is_hidden_until_it_is_released(queue: Queue) -> None:
     assert {one.id for one in received(queue)} == {one.id for one in messages}
 
 
-def test_what_is_deleted_is_gone_and_the_rest_is_not(queue: Queue) -> None:
+def test_deleted_messages_are_gone_and_others_stay(queue: Queue) -> None:
     queue.send([str(number) for number in range(23)])
     messages = received(queue)
     queue.delete([one for one in messages if len(one.body) == 2])
@@ -53,7 +53,7 @@ def test_messages_that_are_held_back_are_counted(queue: Queue) -> None:
     assert queue.depth() == Depth(waiting=1, received=0, delayed=1)
 
 
-def test_a_queue_that_is_not_there_is_told() -> None:
+def test_a_queue_that_is_not_there_is_reported() -> None:
     with mock_aws():
         gone = Queue(
             boto3.client("sqs", region_name="us-east-1"), "https://sqs.us-east-1.amazonaws.com/123456789012/no"
@@ -80,7 +80,7 @@ class Stubborn:
         raise ClientError({"Error": {"Code": "InternalError"}, "ResponseMetadata": {"HTTPStatusCode": 500}}, "x")  # type: ignore[typeddict-item]
 
 
-def test_what_was_not_deleted_is_tried_again_and_then_told() -> None:
+def test_failed_deletions_are_retried_and_then_reported() -> None:
     messages = [Message(name, "", name) for name in "abc"]
     sqs: Any = Stubborn(3)
     Queue(sqs, "https://queue", sleep=lambda seconds: None).delete(messages)

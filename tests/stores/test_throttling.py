@@ -20,7 +20,8 @@ from projections.aws import clients as aws
 from projections.aws.wiring import Throttles
 from projections.engine.store import Exists, ItemKey, Update
 from projections.errors import TransactionCancelled, Transient
-from projections.stores.dynamodb import DynamoDBStore, throttling
+from projections.stores.dynamodb import DynamoDBStore
+from projections.stores.refusals import throttling
 
 KEY = ItemKey("app", "p", "s")
 EXISTS = Exists(("PK",))

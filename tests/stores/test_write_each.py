@@ -35,9 +35,10 @@ from projections.engine.store import (
     Value,
 )
 from projections.errors import ConditionFailed, InvalidRequest, Misconfigured, StoreError, Transient
-from projections.stores.dynamodb import BODY, DynamoDBStore, Meter
+from projections.stores.dynamodb import DynamoDBStore, Meter
 from projections.stores.memory import MemoryStore
 from projections.stores.statements import STATEMENT_BYTES, statement
+from projections.stores.wire import BODY
 
 EXISTS = Exists(("PK",))
 KINDS = {type(None): "done", ConditionFailed: "condition", InvalidRequest: "invalid", Transient: "transient"}
@@ -252,7 +253,7 @@ def test_what_is_refused_leaves_the_others_alone(store: Store, p: str, clauses: 
     assert stored(store, other) == plain({"PK": s(p), "SK": s("2"), "text": s("m")})
 
 
-def test_what_is_no_statement_is_an_update(store: Store, p: str) -> None:
+def test_updates_that_cannot_be_statements_are_sent_as_updates(store: Store, p: str) -> None:
     """Sums, sets, and texts that are too long for a statement."""
     one, two, three, four = items(store, p, "1", "2", "3", "4", tags={"SS": ["a", "b"]}, n=n(1))
     many = {f"{number}{'x' * 240}": n(number) for number in range(50)}
@@ -345,7 +346,7 @@ def test_half_a_character_leaves_the_others_alone(local: Store, p: str) -> None:
 # Statements
 
 
-def test_a_statement_says_what_the_condition_says() -> None:
+def test_a_statement_is_equivalent_to_its_condition() -> None:
     guard = ('~ru"le', "at")
     condition = AllOf(
         (
@@ -401,7 +402,7 @@ def writes(number: int, size: int = 1) -> list[Update]:
     return [update(key("p", str(at)), set={"a": s("x" * size)}) for at in range(number)]
 
 
-def test_25_updates_are_one_call_after_one_trial() -> None:
+def test_25_updates_are_one_call_after_one_test() -> None:
     client = Answers(SPOKEN, fine(25), fine(25), fine(10), fine(2))
     store = over(client)
     assert store.write_each(writes(60)) == [None] * 60
@@ -431,7 +432,7 @@ def test_the_meter_counts_statements_too() -> None:
     assert (meter.write_units, meter.statements, meter.calls) == (4.0, 4, {"BatchExecuteStatement": 2})
 
 
-def test_threads_that_begin_together_share_one_trial() -> None:
+def test_threads_that_begin_together_share_one_test() -> None:
     class Slow(Answers):
         def __getattr__(self, method: str) -> Any:
             time.sleep(0.01)
@@ -474,13 +475,13 @@ def test_the_error_of_a_statement_is_its_own(code: str, expected: type[StoreErro
         ("SomethingNew", "SomethingNew"),
     ],
 )
-def test_what_is_wrong_with_the_table_is_raised(code: str, message: str) -> None:
+def test_errors_of_the_table_are_raised(code: str, message: str) -> None:
     for answers in ([failed(code)], [SPOKEN, failed("", code)]):
         with pytest.raises(Misconfigured, match=message):
             over(Answers(*answers)).write_each(writes(2))
 
 
-def test_what_a_failed_call_leaves_unanswered_is_transient() -> None:
+def test_updates_without_an_answer_are_transient() -> None:
     answers = over(Answers(SPOKEN, fine(25), failure("ThrottlingException"))).write_each(writes(60))
     assert kinds(answers) == ["done"] * 25 + ["transient"] * 35
     store = over(Answers(failed("ThrottlingError"), SPOKEN, fine(2)))
@@ -493,7 +494,7 @@ def test_what_a_failed_call_leaves_unanswered_is_transient() -> None:
     [fine(), failed("ValidationError"), failure("ValidationException"), failure("UnknownOperationException")],
     ids=["overlooks-conditions", "refuses-the-statement", "refuses-the-call", "unknown-operation"],
 )
-def test_an_endpoint_that_speaks_no_partiql_is_asked_once(trial: dict[str, Any] | ClientError) -> None:
+def test_an_endpoint_that_without_partiql_is_tested_once(trial: dict[str, Any] | ClientError) -> None:
     client = Answers(trial, *[{}] * 4)
     store = over(client)
     assert store.write_each(writes(2)) == store.write_each(writes(2)) == [None, None]
@@ -501,7 +502,7 @@ def test_an_endpoint_that_speaks_no_partiql_is_asked_once(trial: dict[str, Any] 
 
 
 @pytest.mark.parametrize(("name", "speaks"), [("moto", False), ("ministack", False), ("dynamodb-local", True)])
-def test_who_speaks_partiql(request: pytest.FixtureRequest, name: str, speaks: bool) -> None:
+def test_which_stores_support_partiql(request: pytest.FixtureRequest, name: str, speaks: bool) -> None:
     with backend(name, request) as store:
         assert isinstance(store, DynamoDBStore)
         meter = store._meter = Meter()
@@ -520,5 +521,5 @@ def test_who_speaks_partiql(request: pytest.FixtureRequest, name: str, speaks: b
 def test_the_trial_is_understood_whatever_the_keys(request: pytest.FixtureRequest, table: str) -> None:
     with backend("dynamodb-local", request) as store:
         assert isinstance(store, DynamoDBStore)
-        assert store._speaks_partiql(table)
+        assert store._supports_statements(table)
         assert not store.scan(table).items
