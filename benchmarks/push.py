@@ -34,13 +34,13 @@ from rich.table import Table
 from urllib3 import HTTPResponse
 
 from projections.aws.clients import client, create_table, delete_table, session
-from projections.aws.wiring import THREADS, at_once
+from projections.aws.wiring import THREADS
 from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline
 from projections.engine.embeds import Embedder, Push
 from projections.engine.guards import Guards
 from projections.engine.records import version_of
-from projections.engine.running import one_by_one
+from projections.engine.running import at_once, one_by_one
 from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
 from projections.language.loader import loads

@@ -30,11 +30,12 @@ from benchmarks.figures import OURS, Figure, lines
 from benchmarks.workload import TABLE, likes, program
 from projections.aws.clients import client, create_table, delete_table
 from projections.aws.streams import StreamReader
-from projections.aws.wiring import THREADS, StreamHandler, at_once
+from projections.aws.wiring import THREADS, StreamHandler
 from projections.dev.followed import Followed
 from projections.engine.processor import Processor
 from projections.engine.records import stream_label
 from projections.engine.registry import Registry
+from projections.engine.running import at_once
 from projections.engine.store import Schema
 from projections.language.program import LEDGER_SCHEMA
 from projections.local.event_source import Discard

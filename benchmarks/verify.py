@@ -24,9 +24,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from projections.aws.clients import client, create_table, delete_table
-from projections.aws.wiring import at_once
 from projections.engine.ledger_items import group_key, member_key, members_key
 from projections.engine.registry import LIVE, Registered, RegistrySnapshot
+from projections.engine.running import at_once
 from projections.engine.store import Image, ItemKey, Page
 from projections.language.contribution import canonical_text
 from projections.language.keys import encode_key
@@ -146,7 +146,7 @@ def measure(endpoint: str, items: int, rounds: int = 3) -> Iterator[Verified]:
                     started = time.perf_counter()
                     one.all()
                     verified = min(verified, time.perf_counter() - started)
-                    assert one.suspects.count() == 0
+                    assert one.candidates.count() == 0
                     read = sum(one.counts.values())
             yield Verified(rule, items, items / verified, items / scanned, read / items)
         finally:
@@ -229,7 +229,7 @@ def _made_up(items: int) -> float:
         store: Any = _MadeUp(program, items)
         one = Verification(scope, store, scratch, threads=SEGMENTS, patience=0.0)
         one.all()
-        assert one.suspects.count() == 0
+        assert one.candidates.count() == 0
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) / 1024
 
 

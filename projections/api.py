@@ -147,21 +147,9 @@ def backfill(
     `only` names some of the rules. `rate` limits the writes per second, `wait` is how many seconds a function runs at most,
     which is how long changed rules wait for functions that use the old ones. Raises Misconfigured.
     """
-    from projections.aws.wiring import at_once
-    from projections.operations.backfill.backfill import Backfill
-    from projections.operations.backfill.pages import PAGE
-    from projections.operations.backfill.runner import Runner
-    from projections.operations.pacing import Pacer
+    from projections.operations.backfill.runner import Runner, backfill_with_threads
 
-    one = Backfill(
-        rules.program,
-        store,
-        now=lambda: datetime.now(UTC),
-        run=at_once(3 * segments),
-        page=min(PAGE, 12 * rate) if rate else PAGE,
-        pace=Pacer(rate) if rate else (lambda writes: None),
-        dry=dry_run,
-    )
+    one = backfill_with_threads(rules.program, store, segments=segments, rate=rate, dry=dry_run)
     runner = Runner(one)
     if dry_run:
         phases = runner.rehearse(one.rehearsed(tuple(only), segments))
@@ -227,30 +215,23 @@ def verify(
     change may be on its way. Writes only with `repair`. All drift is returned at once: for tables with millions of
     differences use the command. Raises Misconfigured, and UsageError if there is nothing to repair yet.
     """
-    from projections.aws.wiring import at_once
-    from projections.engine.registry import Registry
     from projections.errors import UsageError
-    from projections.operations.verify.repair import repair_found
-    from projections.operations.verify.scope import Scope
-    from projections.operations.verify.scratch import Scratch
-    from projections.operations.verify.verification import Verification
+    from projections.operations.verify.run import verified
 
     if sample is not None and not 0 < sample <= 1:
         raise UsageError(f"sample is {sample}. It is a share of the tables: above 0, and 1 at most")
-    snapshot = Registry(rules.program, store).read() if _has_ledger(store) else None
-    scope = Scope(rules.program, snapshot, only)
-    if repair and scope.offline:
-        raise UsageError("there is nothing to repair yet: deploy these rules, or run a backfill")
-    run = at_once(3 * segments)
-    with Scratch() as scratch:
-        one = Verification(scope, store, scratch, threads=segments, patience=patience, run=run)
-        if sample is None:
-            one.all()
-        else:
-            one.sample(sample)
-        repaired, withheld = None, list[str]()
-        if repair:
-            repaired, withheld = repair_found(one, store, allow_delete=allow_delete, threads=segments, run=run)
+    with verified(
+        rules.program,
+        store,
+        ledger=_has_ledger(store),
+        only=only,
+        sample=sample,
+        repair=repair,
+        allow_delete=allow_delete,
+        patience=patience,
+        segments=segments,
+    ) as done:
+        one, repaired = done.verification, done.repair
         return VerifyResult(
             tuple(one.drifts()),
             tuple(one.busy()),
@@ -259,7 +240,7 @@ def verify(
             dict(repaired.counts) if repaired is not None else {},
             dict(repaired.failed) if repaired is not None else {},
             dict(repaired.rejected) if repaired is not None else {},
-            tuple(withheld),
+            tuple(done.withheld),
         )
 
 
@@ -303,9 +284,9 @@ def redrive(
     Images in messages are not written: each item is read again. `tables` has the real name of each table, which is in the
     ARNs of discarded records; without it, the logical names. Raises UsageError if other rules are active.
     """
-    from projections.aws.wiring import at_once
+    from projections.engine.running import at_once
     from projections.operations.dry import DryStore
-    from projections.operations.redrive.letters import Reader
+    from projections.operations.redrive.messages import Reader
     from projections.operations.redrive.redrive import Redrive
 
     program = rules.program

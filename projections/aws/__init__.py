@@ -1,6 +1,6 @@
-"""AWS beside the items of DynamoDB: clients, queues, buckets, metrics, functions, stacks; the wiring of functions.
+"""AWS apart from the items of DynamoDB: clients, queues, buckets, metrics, functions, stacks; the wiring of functions.
 
-The functions below are public, see docs/api.md. What they need is imported when they are called.
+The functions below are public, see docs/api.md. They import what they need when they are called.
 """
 
 from __future__ import annotations
@@ -24,20 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["store", "stream_handler"]
 
-_SETTINGS = {
-    "LEDGER_TABLE_NAME",
-    "NEW_RULES",
-    "PUSH_WRITES_PER_SECOND",
-    "QUARANTINE_QUEUE_URL",
-    "REDACT",
-    "RULES_FILE",
-    "STREAM_ARN",
-    "STREAM_LABEL",
-    "TABLES",
-    "TABLE_NAME",
-    "TASK_QUEUE_URL",
-}
-
 
 def store(
     rules: RuleSet,
@@ -48,10 +34,10 @@ def store(
     endpoint_url: str | None = None,
     threads: int = 16,
 ) -> Store:
-    """Return a store of live tables, for the operations. Raises UsageError if a table does not exist or fit the rules.
+    """Return a store of live tables, for the operations. Raises UsageError if a table does not exist or match the rules.
 
     `tables` has the real name of each table by the logical name that the rules give it, `main` if they set `table:`. Without
-    a `ledger`, before anything is deployed, `verify` compares the items alone. `threads` requests are made at once.
+    a `ledger`, before anything is deployed, `verify` compares the items alone. `threads` limits concurrent requests.
     """
     from projections.aws.connection import connect_to
     from projections.errors import UsageError
@@ -67,19 +53,19 @@ def stream_handler(
 ) -> LambdaHandler:
     """Return a Lambda handler of DynamoDB stream records, for a Lambda module of one's own.
 
-    `settings` go before the environment variables of the same names, which `projections.aws.wiring` lists: `TABLE_NAME` or
-    `TABLES`, `LEDGER_TABLE_NAME` and `RULES_FILE` are required. `observe` is called with the outcome of each invocation:
-    `counts` for metrics, `rejected` records, and the reason if the batch `failed`. The event source mapping needs
-    ReportBatchItemFailures. Raises Misconfigured, which names the variable, and RulesError.
+    `settings` replace the environment variables of the same names, which `projections.aws.wiring.VARIABLES` lists:
+    `TABLE_NAME` or `TABLES`, `LEDGER_TABLE_NAME` and `RULES_FILE` are required. `observe` is called with the outcome of
+    each invocation: `counts` for metrics, `rejected` records, and the reason if the batch `failed`. The event source mapping
+    needs ReportBatchItemFailures. Raises Misconfigured, which names the variable, and RulesError.
     """
     import os
 
-    from projections.aws.wiring import stream_from_environment
+    from projections.aws.wiring import VARIABLES, stream_from_environment
     from projections.errors import Misconfigured
 
-    if unknown := sorted((settings or {}).keys() - _SETTINGS):
+    if unknown := sorted((settings or {}).keys() - VARIABLES.keys()):
         raise Misconfigured(
-            f"there is no setting {', '.join(unknown)}. The settings are {', '.join(sorted(_SETTINGS))}."
+            f"there is no setting {', '.join(unknown)}. The settings are {', '.join(sorted(VARIABLES))}."
         )
     handle = stream_from_environment({**os.environ, **(settings or {})}, observe=observe).handle
     return lambda event, context: handle(event, lambda: context.get_remaining_time_in_millis() / 1000)

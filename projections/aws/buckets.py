@@ -1,8 +1,8 @@
-"""S3 buckets in which Lambda leaves what it gave up.
+"""S3 buckets with the batches that Lambda discarded.
 
-What was redriven is marked: by an object `redriven/<key>`, of which nothing but the key is ever read. So nothing is deleted:
-that would take a permission nobody likes to give, and the images in an object may be the last trace of what happened. The
-bucket's lifecycle rule deletes both. To look at tags would cost a request per object, at marks one per thousand.
+A redriven object gets a mark: an object `redriven/<key>`, of which only the key is read. Nothing is deleted: that needs a
+permission that few want to grant, and the images in an object may be the only evidence of what happened. The bucket's
+lifecycle rule deletes both. Marks cost one request per thousand objects, tags would cost one per object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from projections.errors import InvalidRequest, Misconfigured, StoreError, Transi
 __all__ = ["MARKS", "Bucket"]
 
 MARKS = "redriven/"
-"""What the keys of marks begin with; the key of what is marked follows."""
+"""The prefix of the keys of marks. The key of the marked object follows."""
 
 _MISCONFIGURED = frozenset(
     {
@@ -36,32 +36,34 @@ _TRANSIENT = frozenset({"RequestTimeout", "SlowDown", "ServiceUnavailable", "Int
 
 
 class Bucket:
-    """One bucket by its name. Raises `Transient`, `Misconfigured` or `InvalidRequest`."""
+    """A bucket by its name. Raises Transient, Misconfigured or InvalidRequest."""
 
     def __init__(self, client: Any, name: str) -> None:
         self._client = client
         self._name = name
 
     def pending(self, prefix: str = "") -> Iterator[str]:
-        """The keys under a prefix that are not marked, in S3's order; any number of them, in little memory."""
+        """Yield the keys under a prefix that are not marked, in S3's order. It needs little memory for any number of
+        keys.
+        """
         marks = self._keys(MARKS + prefix)
         mark = next(marks, None)
         for key in self._keys(prefix):
             if key.startswith(MARKS):
                 continue
             wanted = (MARKS + key).encode()
-            while mark is not None and mark.encode() < wanted:  # both lists are in the order of their UTF-8
+            while mark is not None and mark.encode() < wanted:  # both lists are in UTF-8 order
                 mark = next(marks, None)
             if mark is None or mark.encode() != wanted:
                 yield key
 
     def read(self, key: str) -> bytes:
-        """The content of an object."""
+        """Return the content of an object."""
         content: bytes = self._asked(lambda: self._client.get_object(Bucket=self._name, Key=key)["Body"].read())
         return content
 
     def mark(self, key: str, note: str) -> None:
-        """Marks an object as redriven; the note is for people."""
+        """Mark an object as redriven. The note is for people."""
         self._asked(
             lambda: self._client.put_object(
                 Bucket=self._name, Key=MARKS + key, Body=note.encode(), ContentType="application/json"
@@ -90,7 +92,9 @@ class Bucket:
         code = error.response.get("Error", {}).get("Code", "")
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         if code in _MISCONFIGURED or status == 403:
-            return Misconfigured(f"{place}: {error}. Check the bucket's name and that you may read and write in it.")
+            return Misconfigured(
+                f"{place}: {error}. Check the bucket's name, and that you have permission to read and write objects."
+            )
         if code in _TRANSIENT or status >= 500:
             return Transient(f"{place}: {error}")
         return InvalidRequest(f"{place}: {error}")

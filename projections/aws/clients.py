@@ -1,4 +1,4 @@
-"""Clients of AWS, or of whatever answers in its place, and the tables a store needs."""
+"""Clients of AWS or of emulators, and the creation of tables."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["client", "create_index", "create_table", "delete_table", "endpoint", "is_emulated", "session"]
 
 _LOCALSTACK = ("LOCALSTACK_HOST", "LOCALSTACK_HOSTNAME", "EDGE_PORT")
-"""Any of these says that the user works with localstack-client; it reads them itself."""
+"""If one of these is set, localstack-client is used, which reads them itself."""
 
 _USER_AGENT = f"dynamodb-projections Botocore/{botocore.__version__} Python/{platform.python_version()}"
 
 
 def endpoint(service: str) -> str | None:
-    """The endpoint the environment names for a service, None for AWS itself: AWS's own variables, then LocalStack's."""
+    """Return the endpoint of a service from AWS's environment variables, then from LocalStack's; None for AWS itself."""
     named = os.environ.get(f"AWS_ENDPOINT_URL_{service.upper()}") or os.environ.get("AWS_ENDPOINT_URL")
     if named:
         return named
@@ -47,13 +47,15 @@ def endpoint(service: str) -> str | None:
 
 
 def is_emulated(url: str | None) -> bool:
-    """Whether an endpoint is anything but AWS, in any partition; None stands for AWS itself."""
+    """Return whether an endpoint is not AWS, in any partition. None is AWS itself."""
     return url is not None and not (urlsplit(url).hostname or "").endswith(_suffixes())
 
 
 @lru_cache(maxsize=1)
 def _suffixes() -> tuple[str, ...]:
-    """What the host names of AWS end with: `.amazonaws.com`, in China `.amazonaws.com.cn`, and those of other partitions."""
+    """Return the suffixes of AWS's host names: `.amazonaws.com`, in China `.amazonaws.com.cn`, and those of other
+    partitions.
+    """
     partitions = session().get_component("data_loader").load_data("partitions")["partitions"]
     names = ("dnsSuffix", "dualStackDnsSuffix")
     return tuple({f".{partition['outputs'][name]}" for partition in partitions for name in names})
@@ -66,15 +68,15 @@ def client(
     region: str | None = None,
     max_pool_connections: int = 10,
 ) -> Any:
-    """A low-level client. Without `endpoint_url` the environment says where; an emulator needs no credentials.
+    """Return a low-level client. Without `endpoint_url` the environment decides. An emulator needs no credentials.
 
-    `max_pool_connections` is the number of threads that may call at once without waiting for each other.
+    `max_pool_connections` is the number of threads that can call at once without a wait.
     """
     url = endpoint_url or endpoint(service)
     emulated = is_emulated(url)
-    # botocore would put its user agent together anew for every request, twice: a sixth of a request's CPU.
-    # Parameters are built by code and refused by DynamoDB: checking them here too costs 6 ms for a transaction of 100.
-    # What takes longer than these times will not be answered at all; the engine must know early to report cleanly.
+    # user_agent: botocore would build its own twice for every request, a sixth of a request's CPU time.
+    # parameter_validation: DynamoDB validates parameters anyway, and validating a transaction of 100 here takes 6 ms.
+    # timeouts: later answers are unlikely, and the engine needs the time that is left to report failures.
     config = Config(
         user_agent=_USER_AGENT,
         parameter_validation=False,
@@ -100,18 +102,16 @@ def client(
 
 @lru_cache(maxsize=1)
 def session() -> botocore.session.Session:
-    """The session of this process's clients. It is all that boto3 would use, but for resources and transfers to S3, which
-    are a sixth of a cold start.
-    """
+    """Return the session of this process's clients. boto3 would add resources and S3 transfers, a sixth of a cold start."""
     made = botocore.session.get_session()
     made.register_component("data_loader", Models(made.get_component("data_loader").search_paths))
     return made
 
 
 def create_table(dynamodb: DynamoDBClient, name: str, schema: Schema, *, stream: bool = True) -> None:
-    """Creates a table on demand with its indexes (all attributes projected) and waits until it is active.
+    """Create an on-demand table with its indexes (all attributes projected), and wait until it is active.
 
-    With `stream` it has a stream of both images; the ledger needs none.
+    With `stream` it has a stream of both images. The ledger does not need one.
     """
     indexes = [_index(schema, index) for index in schema.indexes]
     key = [schema.partition] if schema.sort is None else [schema.partition, schema.sort]
@@ -131,7 +131,7 @@ def create_table(dynamodb: DynamoDBClient, name: str, schema: Schema, *, stream:
     try:
         dynamodb.create_table(**request)
     except dynamodb.exceptions.ResourceInUseException as error:
-        # Answered too late, and so asked for twice: it is ours.
+        # The first request succeeded, its answer came too late, and botocore repeated it.
         if not error.response["ResponseMetadata"].get("RetryAttempts"):
             raise
     dynamodb.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 180})
@@ -142,7 +142,7 @@ def create_table(dynamodb: DynamoDBClient, name: str, schema: Schema, *, stream:
 
 
 def create_index(dynamodb: DynamoDBClient, name: str, schema: Schema, index: str) -> None:
-    """Adds one of the schema's indexes to a table that exists, all attributes projected, and waits until it is active."""
+    """Add one of the schema's indexes to an existing table, with all attributes, and wait until it is active."""
     partition, sort = schema.indexes[index]
     types = dict([schema.partition, *([schema.sort] if schema.sort else []), *partition, *sort])
     request: dict[str, Any] = {
@@ -160,7 +160,7 @@ def create_index(dynamodb: DynamoDBClient, name: str, schema: Schema, index: str
 
 
 def delete_table(dynamodb: DynamoDBClient, name: str) -> None:
-    """Deletes a table and waits until it is gone."""
+    """Delete a table, and wait until it does not exist."""
     dynamodb.delete_table(TableName=name)
     dynamodb.get_waiter("table_not_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 180})
 

@@ -1,4 +1,4 @@
-"""Live tables of a deployment: which ones, where, and whether they fit the rules."""
+"""Live tables of a deployment: finds them, and checks that they match the rules."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LEDGER = "ledger"
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What a command works on. By logical name, the ledger's included, `names` are the real names of tables, `sizes` about
-    how many items they hold (DynamoDB counts every six hours). `warnings` say what may be meant as it is, but is unusual.
+    """The tables of a command. `names` has their real names by logical name, with the ledger; `sizes` their approximate
+    numbers of items (DynamoDB counts every six hours). `warnings` report unusual settings, which may be intended.
     """
 
     document: Mapping[str, Any]
@@ -34,7 +34,7 @@ class Live:
     sizes: Mapping[str, int]
     warnings: Sequence[str]
     described: Mapping[str, Mapping[str, Any]]
-    """What DescribeTable returned of each table."""
+    """The answer of DescribeTable for each table."""
 
 
 def connect(
@@ -47,9 +47,10 @@ def connect(
     threads: int = 10,
     without_ledger: bool = False,
 ) -> Live:
-    """The tables these options name. Raises UsageError, with everything that is missing or does not fit the rules.
+    """Return the tables that these options name. Raises UsageError with everything that is missing or does not match the
+    rules.
 
-    `document` are the canonical rules. With `without_ledger` there need not be one: then `names` has none.
+    `document` are the canonical rules. With `without_ledger`, the ledger may be missing, also in `names`.
     """
     from projections.language.program import Program
 
@@ -59,7 +60,9 @@ def connect(
     if ledger:
         names[LEDGER] = ledger
     elif not without_ledger:
-        raise UsageError("which ledger table? Name it with --ledger NAME or LEDGER_TABLE_NAME; `sam deploy` prints it")
+        raise UsageError(
+            "no ledger table: pass --ledger NAME, --stack NAME or LEDGER_TABLE_NAME. `sam deploy` prints the name"
+        )
     return connect_to(program, names, endpoint_url, region, threads=threads)
 
 
@@ -76,7 +79,7 @@ def connect_to(
     described = {logical: _described(dynamodb, name) for logical, name in names.items()}
     wrong = [what for logical in names for what in differences(names[logical], described[logical], schemas[logical])]
     if names.get(LEDGER) in [name for logical, name in names.items() if logical != LEDGER]:
-        wrong.append(f"--ledger {names[LEDGER]}: that is an application's table, and the ledger is a table of its own")
+        wrong.append(f"--ledger {names[LEDGER]}: this is a table of the application. The ledger is a separate table")
     if wrong:
         raise UsageError(*wrong)
     return Live(
@@ -92,7 +95,7 @@ def connect_to(
 
 
 def real_names(given: Sequence[str], logical: Sequence[str]) -> dict[str, str]:
-    """The real name of each table of the rules, by --table or the environment. Raises UsageError."""
+    """Return the real name of each table of the rules, from --table or the environment. Raises UsageError."""
     source = "--table"
     if not given:
         if several := os.environ.get("TABLES"):
@@ -104,18 +107,18 @@ def real_names(given: Sequence[str], logical: Sequence[str]) -> dict[str, str]:
         name, equals, real = text.partition("=")
         if not equals:
             if len(logical) > 1:
-                raise UsageError(f"{source} {text}: which of {', '.join(logical)}? Write --table LOGICAL={text}")
+                raise UsageError(f"{source} {text}: the rules have {', '.join(logical)}. Write --table LOGICAL={text}")
             name, real = logical[0], text
         if name not in logical:
             raise UsageError(f"{source} {text}: the rules have no table {name!r}; they have {', '.join(logical)}")
         if name in found:
-            raise UsageError(f"{source} {text}: {name} is {found[name]} already")
+            raise UsageError(f"{source} {text}: {name} is already set to {found[name]}")
         found[name] = real
     missing = [name for name in logical if name not in found]
     if missing and len(logical) == 1:
-        raise UsageError("which table? Name it with --table NAME or TABLE_NAME")
+        raise UsageError("no table: pass --table NAME, --stack NAME or TABLE_NAME")
     if missing:
-        raise UsageError(f"which table is {missing[0]}? Name it with --table {missing[0]}=NAME or TABLES")
+        raise UsageError(f"no table {missing[0]}: pass --table {missing[0]}=NAME, --stack NAME or TABLES")
     return found
 
 
@@ -123,7 +126,7 @@ def _of_environment(text: str) -> list[str]:
     try:
         return [f"{name}={real}" for name, real in json.loads(text).items()]
     except (ValueError, AttributeError):
-        raise UsageError(f"TABLES is {text!r}, which is no JSON object of logical to real names") from None
+        raise UsageError(f"TABLES is {text!r}. Set it to a JSON object of logical to real names") from None
 
 
 def _described(dynamodb: Any, name: str) -> dict[str, Any]:
@@ -136,7 +139,7 @@ def _described(dynamodb: Any, name: str) -> dict[str, Any]:
         if code == "ResourceNotFoundException":
             where = f"{dynamodb.meta.endpoint_url}, {dynamodb.meta.region_name}"
             raise UsageError(
-                f"there is no table {name} at {where}; check name, account, --region and --endpoint-url"
+                f"there is no table {name} at {where}. Check name, account, --region and --endpoint-url"
             ) from None
         raise UsageError(f"table {name}: {error}") from None
     except BotoCoreError as error:
@@ -145,13 +148,13 @@ def _described(dynamodb: Any, name: str) -> dict[str, Any]:
 
 
 def differences(name: str, table: Mapping[str, Any], schema: Schema) -> Iterator[str]:
-    """What of a table, as DescribeTable shows it, is not as the rules say."""
+    """Yield the differences between a table, as DescribeTable returns it, and the rules."""
     types = {one["AttributeName"]: one["AttributeType"] for one in table["AttributeDefinitions"]}
     key = _of_schema(table["KeySchema"], types)
     wanted = (schema.partition,), () if schema.sort is None else (schema.sort,)
     if key != wanted:
         yield (
-            f"table {name} has the key {_text(key)}, the rules say {_text(wanted)}. "
+            f"table {name} has the key {_text(key)}, the rules have {_text(wanted)}. "
             "Name the right table, or correct `key` in the rules"
         )
     indexes = {
@@ -167,8 +170,8 @@ def differences(name: str, table: Mapping[str, Any], schema: Schema) -> Iterator
             )
         elif indexes[index] != (tuple(declared[0]), tuple(declared[1])):
             yield (
-                f"index {index} of table {name} has the key {_text(indexes[index])}, the rules say {_text(declared)}. "
-                "Correct `indexes` in the rules, or create the index anew"
+                f"index {index} of table {name} has the key {_text(indexes[index])}, the rules have {_text(declared)}. "
+                "Correct `indexes` in the rules, or create the index again"
             )
 
 
@@ -190,6 +193,6 @@ def _text(key: _Key) -> str:
 def _unusual(name: str, table: Mapping[str, Any]) -> Iterator[str]:
     stream = table.get("StreamSpecification") or {}
     if not stream.get("StreamEnabled"):
-        yield f"table {name} has no stream: what changes from now on reaches no projection until it has one"
+        yield f"table {name} has no stream, so changes of its items are not projected"
     elif stream.get("StreamViewType") != "NEW_AND_OLD_IMAGES":
         yield f"the stream of table {name} carries {stream.get('StreamViewType')}; projections need NEW_AND_OLD_IMAGES"

@@ -1,4 +1,4 @@
-"""What Lambda says of a function: the files in its package, and the event source mappings that feed it."""
+"""Reads a function's package and its event source mappings from Lambda."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from projections.errors import Misconfigured, Transient
 __all__ = ["event_source_mappings", "packaged_file"]
 
 _ROOT = "/var/task"
-"""Where Lambda unpacks the package."""
+"""The directory into which Lambda unpacks the package."""
 
 
 def packaged_file(aws_lambda: Any, function: str, variable: str, default: str) -> tuple[str, bytes]:
     """Return the file that one of the function's environment variables names, as its path in the package and its bytes.
 
-    `default` is the path where the variable is not set. The package is what the function runs: no copy of it can be older or
-    newer. Raises Misconfigured if it cannot be read.
+    `default` is the path if the variable is not set. The function runs this package, so it cannot be outdated like a local
+    copy. Raises Misconfigured if it cannot be read.
     """
     try:
         found = aws_lambda.get_function(FunctionName=function)
@@ -36,7 +36,7 @@ def packaged_file(aws_lambda: Any, function: str, variable: str, default: str) -
     path = PurePosixPath(_ROOT, variables.get(variable) or default)
     location = found["Code"].get("Location")
     if not location:
-        raise Misconfigured(f"function {function}: it has no package (.zip) that could be read")
+        raise Misconfigured(f"function {function}: it has no package (.zip) that can be read")
     try:
         with zipfile.ZipFile(io.BytesIO(_download(location))) as package:
             return str(path), package.read(str(path.relative_to(_ROOT)))
@@ -44,7 +44,7 @@ def packaged_file(aws_lambda: Any, function: str, variable: str, default: str) -
         raise Misconfigured(f"function {function}: its package has no {path.relative_to(_ROOT)}") from None
     except ValueError:
         raise Misconfigured(f"function {function}: {variable} is {path}, which is not in its package") from None
-    except BotoCoreError as error:  # whose text has the address, and so the signature
+    except BotoCoreError as error:  # its text has the URL with the signature
         host, kind = urlsplit(location).netloc, type(error).__name__
         raise Misconfigured(f"function {function}: its package could not be read: {kind} at {host}") from None
     except (OSError, zipfile.BadZipFile) as error:
@@ -52,7 +52,7 @@ def packaged_file(aws_lambda: Any, function: str, variable: str, default: str) -
 
 
 def _download(url: str) -> bytes:
-    """Return what is at a signed URL, through the proxy and with the certificates of AWS's own clients."""
+    """Download a signed URL, with the proxy and the certificates of AWS's own clients."""
     from projections.aws.clients import session
 
     bundle = session().get_config_variable("ca_bundle")
@@ -67,8 +67,8 @@ def _download(url: str) -> bytes:
 def event_source_mappings(aws_lambda: Any, function: str, streams: Iterable[str]) -> list[Mapping[str, Any]]:
     """Return the mappings that feed a function, or an alias or version of it, from any stream.
 
-    Those of aliases and versions are found by the streams they read, because Lambda lists mappings by the very function that
-    they name. Raises Transient if Lambda does not answer.
+    The mappings of aliases and versions are found by their streams, because Lambda does not list them under the function's
+    name. Raises Transient if Lambda does not answer.
     """
     found: dict[str, Mapping[str, Any]] = {}
     try:
@@ -87,5 +87,5 @@ def _pages(aws_lambda: Any, question: Mapping[str, str]) -> Iterator[Mapping[str
 
 
 def _name(function: str) -> str:
-    """Return a function's name, of its name or ARN, with or without an alias or version."""
+    """Return a function's name from its name or ARN, with or without an alias or version."""
     return function.split(":")[6] if function.startswith("arn:") else function.split(":")[0]

@@ -1,4 +1,4 @@
-"""Metrics of CloudWatch that nothing else tells."""
+"""Reads metrics from CloudWatch."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _WINDOW = timedelta(minutes=15)
 _MOST_QUERIES = 500
 
 LIMITS = ("KeyRangeThroughput", "ProvisionedThroughput", "MaxOnDemandThroughput", "AccountLimit")
-"""The limits for which DynamoDB throttles, as they are named in metrics (`WriteKeyRangeThroughputThrottleEvents`) and in the
-reasons of exceptions (`TableWriteKeyRangeThroughputExceeded`).
+"""The limits for which DynamoDB throttles, as named in metrics (`WriteKeyRangeThroughputThrottleEvents`) and in the reasons
+of exceptions (`TableWriteKeyRangeThroughputExceeded`).
 """
 
 
 def iterator_age(cloudwatch: Any, function: str, now: datetime) -> float | None:
-    """How many seconds old records are when the function gets them, as of late; None if it got none in 15 minutes.
+    """Return the current age in seconds of records when the function gets them; None if it got none in 15 minutes.
 
-    Raises Transient if CloudWatch does not tell.
+    Raises Transient if CloudWatch does not answer.
     """
     metric = {
         "Namespace": "AWS/Lambda",
@@ -42,7 +42,7 @@ def iterator_age(cloudwatch: Any, function: str, now: datetime) -> float | None:
 
 
 def stream_counts(cloudwatch: Any, mapping: str, table: str, now: datetime) -> dict[str, float]:
-    """Return what became of the writes to a table in the last 15 minutes: `writes`, events `polled`, `invoked`, `failed`.
+    """Return the counts of a table's stream in the last 15 minutes: `writes`, events `polled`, `invoked`, `failed`.
 
     `writes` are consumed write units; an event is `failed` if the function failed or reported it as failed. A count without
     data is missing. Raises Transient if CloudWatch does not answer.
@@ -62,9 +62,9 @@ def stream_counts(cloudwatch: Any, mapping: str, table: str, now: datetime) -> d
 
 
 def throttle_events(cloudwatch: Any, tables: Mapping[str, Collection[str]], now: datetime) -> dict[str, int]:
-    """Return how often tables and their indexes throttled anybody in the last 15 minutes, by the reasons of exceptions.
+    """Return the throttled requests of tables and their indexes in the last 15 minutes, by the reasons of exceptions.
 
-    `tables` gives the indexes of each table. A reason is as `TableWriteKeyRangeThroughputExceeded of table/app`. Raises
+    `tables` has the indexes of each table. A reason is like `TableWriteKeyRangeThroughputExceeded of table/app`. Raises
     Transient if CloudWatch does not answer.
     """
     reasons: list[str] = []

@@ -1,4 +1,4 @@
-"""SQS queues: many messages in as few requests as possible."""
+"""SQS queues. Messages are sent and deleted in batches."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["MAX_BYTES", "Depth", "Message", "Queue"]
 
 MAX_BYTES = 262_144
-"""Of a message, and of all messages of one request: a queue may still be set to this, though SQS now allows 1 MiB."""
+"""The maximum size of a message, and of all messages of a request. SQS allows 1 MiB, but a queue may be limited to this."""
 
 _LONGEST_DELAY = 900
-"""Seconds: SQS holds a message back no longer."""
+"""Seconds: the maximum delay of SQS."""
 
 _MAX_MESSAGES = 10
 _ATTEMPTS = 4
@@ -43,7 +43,7 @@ _TRANSIENT = frozenset({"RequestThrottled", "Throttling", "ThrottlingException",
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as received: nobody else receives it for some time. `receipt` is what it is deleted or released by."""
+    """A received message, which other receivers do not get for some time. `receipt` is needed to delete or release it."""
 
     id: str
     body: str
@@ -52,7 +52,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """About how many messages a queue holds: those that wait, those somebody has received, those held back."""
+    """The approximate number of messages in a queue: waiting, received and delayed ones."""
 
     waiting: int
     received: int
@@ -64,10 +64,10 @@ class Depth:
 
 
 class Queue:
-    """One queue by its URL. Delivery is at least once: after a failure, what was sent already may be sent again.
+    """A queue by its URL. Delivery is at least once: after a failure, messages may be sent again.
 
-    Every method raises `Transient` where SQS does not answer or keeps failing, `Misconfigured` where there is no queue or
-    no permission.
+    Every method raises Transient if SQS does not answer or keeps failing, and Misconfigured if the queue does not exist or a
+    permission is missing.
     """
 
     def __init__(self, client: SQSClient, url: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -76,9 +76,9 @@ class Queue:
         self._sleep = sleep
 
     def send(self, bodies: Sequence[str], delays: Sequence[float] | None = None) -> None:
-        """Sends every body, in no particular order. `delays` gives the seconds for which each is held back, at most 900.
+        """Send messages in any order. `delays` has the delay of each in seconds, 900 at most.
 
-        Raises `InvalidRequest` if a body is refused for what it is.
+        Raises InvalidRequest if SQS refuses a message because of its content.
         """
         for batch in _batches(bodies, delays or [0] * len(bodies)):
             self._send_batch(batch)
@@ -109,9 +109,9 @@ class Queue:
         raise Transient(f"{self._url} did not {verb} {messages}: {failed[entries[0]['Id']]['Code']}. Try again later")
 
     def receive(self, seconds: int, *, wait: int = 2) -> list[Message]:
-        """Up to 10 messages, which come back after so many seconds unless they are deleted.
+        """Return up to 10 messages, which SQS delivers again after `seconds` unless they are deleted.
 
-        Empty if there are none; then SQS was asked for `wait` seconds, on all its servers if that is not 0.
+        If there are none, SQS has waited for `wait` seconds. Unless `wait` is 0, it queried all its servers.
         """
         answer: Mapping[str, Any] = self._asked(
             self._client.receive_message,
@@ -122,12 +122,12 @@ class Queue:
         return [Message(one["MessageId"], one["Body"], one["ReceiptHandle"]) for one in answer.get("Messages", [])]
 
     def delete(self, messages: Sequence[Message]) -> None:
-        """Deletes messages that were received; one that is gone already is no failure."""
+        """Delete received messages. Deleting one twice succeeds."""
         for entries in self._entries(messages):
             self._request(self._client.delete_message_batch, entries, "delete")
 
     def release(self, messages: Sequence[Message]) -> None:
-        """Lets others receive these messages at once. What cannot be released comes back by itself after its time."""
+        """Make messages visible to other receivers at once. If that fails, they become visible after their timeout."""
         for entries in self._entries(messages):
             waiting = [{**entry, "VisibilityTimeout": 0} for entry in entries]
             self._asked(self._client.change_message_visibility_batch, Entries=waiting)
@@ -156,7 +156,7 @@ class Queue:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         if code in _MISCONFIGURED:
             return Misconfigured(
-                f"{self._url}: {error}. Check the queue's URL and that you, or the function's role, may do this."
+                f"{self._url}: {error}. Check the queue's URL, and your permissions or those of the function's role."
             )
         if code in _TRANSIENT or status >= 500:
             return Transient(f"{self._url}: {error}")

@@ -1,4 +1,4 @@
-"""What a CloudFormation stack of ours is made of: the outputs and parameters of `template.yaml`."""
+"""Reads a deployed CloudFormation stack: its outputs and parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Stack", "described_stack"]
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Outputs and parameters by their keys; `created` is when the stack was created, or deployed for the first time."""
+    """Outputs and parameters by their keys. `created` is the time of the first deployment."""
 
     name: str
     outputs: Mapping[str, str]
@@ -25,7 +25,7 @@ class Stack:
 
 
 def described_stack(cloudformation: Any, name: str) -> Stack:
-    """Return a stack. Raises Misconfigured if there is no such stack or it cannot be looked at."""
+    """Return a stack. Raises Misconfigured if it does not exist or cannot be read."""
     try:
         (stack,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
     except (ClientError, BotoCoreError) as error:

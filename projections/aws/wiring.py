@@ -1,20 +1,4 @@
-"""What a Lambda function is made of, from its environment, once per cold start.
-
-| variable | meaning |
-| --- | --- |
-| `TABLE_NAME` | the application's table, for rules that say `table:` |
-| `TABLES` | instead, for rules that say `tables:`: a JSON object of logical to real names |
-| `LEDGER_TABLE_NAME` | the ledger |
-| `RULES_FILE` | canonical rules (`.json`, as `sam build` makes them) or a rule file (`.yaml`, which needs pydantic) |
-| `STREAM_ARN` | the stream's ARN, several separated by commas: for the quarantine, and for records whose ARN has no label |
-| `STREAM_LABEL` | only for emulators whose stream ARN changes: the label of all records, instead of the one in their ARN |
-| `NEW_RULES` | `live` (if absent) or `fill`: how rules start where the registry is empty |
-| `QUARANTINE_QUEUE_URL` | where records go that a rule cannot use; without it they are reported as failed |
-| `TASK_QUEUE_URL` | where long work goes; without it everything is done at once; the worker needs both queues |
-| `AUDIT_ITEMS` | how many items the audit reads in a run at most, at least 100; 10000 if absent |
-| `REDACT` | what of items is removed from logs, messages and errors: `none` (if absent), `keys`, `values` or `all` |
-| `PUSH_WRITES_PER_SECOND` | how many children a function instance updates in a second, at least 25; 500 if absent |
-"""
+"""Makes the handlers of the Lambda functions from environment variables, once for each cold start."""
 
 from __future__ import annotations
 
@@ -23,18 +7,17 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from projections.engine.processor import Outcome, Processor
 from projections.engine.records import WHOLE_BATCH, stream_label
 from projections.engine.registry import FILLING, LIVE, RuleState
 from projections.engine.rejections import Rejected
-from projections.engine.running import Run
+from projections.engine.running import at_once
 from projections.engine.store import Store
 from projections.errors import Misconfigured, StoreError, Transient
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -48,48 +31,65 @@ if TYPE_CHECKING:
     from projections.operations.redaction import Handler, Redaction
     from projections.operations.worker import Work
 
+T = TypeVar("T")
+
 __all__ = [
     "MAIN",
     "THREADS",
+    "VARIABLES",
     "Settings",
     "StreamHandler",
     "Throttles",
-    "at_once",
     "audit_from_environment",
     "collect_seldom",
     "stream_from_environment",
     "worker_from_environment",
 ]
 
+VARIABLES: Mapping[str, str] = {
+    "TABLE_NAME": "the name of the application's table, for rules that set `table:`",
+    "TABLES": "for rules that set `tables:`, a JSON object of logical to real names",
+    "LEDGER_TABLE_NAME": "the name of the ledger table (keys pk and sk)",
+    "RULES_FILE": "the path of the rules in the package: the rules.json that `sam build` writes, or a YAML file",
+    "STREAM_ARN": "the ARN of the stream, or several separated by commas, for the quarantine",
+    "STREAM_LABEL": "the label of all records, only for emulators whose stream ARN changes",
+    "NEW_RULES": "`live` (default), or `fill` where data exists: the state of rules if the registry is empty",
+    "QUARANTINE_QUEUE_URL": "the URL of the queue for rejected records; without it, their batches fail",
+    "TASK_QUEUE_URL": "the URL of the queue for tasks; without it, everything is done within the invocation",
+    "REDACT": "what is removed from logs, messages and errors: none (default), keys, values or all",
+    "PUSH_WRITES_PER_SECOND": "the most children that a function instance updates in a second, 25 or more (default: 500)",
+}
+"""The environment variables of the functions for stream records and tasks. AUDIT_ITEMS of the audit is not among them."""
+
 MAIN = "main"
-"""The logical name of the one table of rules that say `table:`."""
+"""The logical name of the only table of rules that set `table:`."""
 
 MARGIN = 3.0
-"""Seconds before the end of an invocation in which nothing new begins: the requests under way and the answer need some."""
+"""Seconds before the end of an invocation: the requests in progress and the answer need them, so no new work begins."""
 
 THREADS = 10
-"""Requests to DynamoDB at once. One core of Lambda has no work for more: a request costs about half a millisecond of it."""
+"""Concurrent requests to DynamoDB. More would not help: each takes about half a millisecond of Lambda's one core."""
 
 PAGE_SECONDS = 5.0
-"""The last page of a push begins to write no later before the end of an invocation."""
+"""The last page of a push begins at least so many seconds before the end of an invocation."""
 
 _REDACT = ("none", "keys", "values", "all")
 
 _NEW_RULES = {"live": LIVE, "fill": FILLING}
 
 _WRITES_PER_SECOND = 500
-"""Half of what a partition takes; the other half is the application's."""
+"""Half of what a partition can take. The application keeps the other half."""
 
 _LEAST_AUDITED = 100
-"""Less is not worth an invocation."""
+"""A run of fewer items is not worth an invocation."""
 
 _LEAST_WRITES_PER_SECOND = 25
-"""Below, a single page (1000 children) would take more than an invocation has."""
+"""Slower, one page of 1000 children would take longer than an invocation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The environment, read and checked."""
+    """The checked values of the environment variables."""
 
     tables: Mapping[str, str]
     ledger: str
@@ -104,7 +104,7 @@ class Settings:
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> Settings:
-        """Raises `Misconfigured`, naming the variable and what to set it to."""
+        """Read the environment. Raises Misconfigured, which names the variable and valid values."""
         tables = _tables(environ)
         new_rules = environ.get("NEW_RULES") or "live"
         if new_rules not in _NEW_RULES:
@@ -112,33 +112,35 @@ class Settings:
         redact = environ.get("REDACT") or "none"
         if redact not in _REDACT:
             raise Misconfigured(f"REDACT is {redact!r}. Set it to {', '.join(_REDACT[:-1])} or {_REDACT[-1]}.")
-        ledger = _required(environ, "LEDGER_TABLE_NAME", "the name of the ledger table (keys pk and sk)")
+        ledger = _required(environ, "LEDGER_TABLE_NAME")
         if ledger in tables.values():
-            raise Misconfigured(f"LEDGER_TABLE_NAME is {ledger!r}, an application table. Give the ledger its own.")
+            raise Misconfigured(f"LEDGER_TABLE_NAME is {ledger!r}, an application table. Use a table of its own.")
         return cls(
             tables=tables,
             ledger=ledger,
-            rules=Path(_required(environ, "RULES_FILE", "the path of the rules in the package, as rules.json")),
+            rules=Path(_required(environ, "RULES_FILE")),
             stream_arns=_stream_arns(environ, tables),
             stream_label=environ.get("STREAM_LABEL") or "",
             new_rules=_NEW_RULES[new_rules],
             quarantine_url=environ.get("QUARANTINE_QUEUE_URL") or None,
             task_url=environ.get("TASK_QUEUE_URL") or None,
-            push_writes_per_second=_rate(environ),
+            push_writes_per_second=_number(
+                environ, "PUSH_WRITES_PER_SECOND", _WRITES_PER_SECOND, _LEAST_WRITES_PER_SECOND
+            ),
             redact=redact,
         )
 
 
 class Processing(Protocol):
-    """What the handler asks of the engine: `engine.processor.Processor`, or a fake in tests."""
+    """What the handler uses of the engine: `engine.processor.Processor`, or a fake in tests."""
 
     def process(self, records: Sequence[Mapping[str, Any]], *, remaining: Callable[[], float]) -> Outcome: ...
 
 
 class StreamHandler:
-    """Takes the events Lambda makes of stream records; answers with the lowest sequence number that has to come again.
+    """Processes events of stream records; returns the lowest sequence number that Lambda has to deliver again.
 
-    `observe` is told what became of every event; `pacer` is told of the time there is.
+    `observe` is called with the outcome of each event; `pacer` gets the time that is left.
     """
 
     def __init__(
@@ -155,7 +157,7 @@ class StreamHandler:
         self._pacer = pacer
 
     def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]:
-        """`remaining` gives the seconds left. Raises `Misconfigured`, never for the sake of a record."""
+        """Process one event. `remaining` gives the seconds left. Raises Misconfigured, but never because of a record."""
         if self._pacer:
             self._pacer.within(lambda: remaining() - PAGE_SECONDS)
         reason = _unusable(event)
@@ -166,7 +168,7 @@ class StreamHandler:
         return {"batchItemFailures": failures}
 
     def _refuse(self, reason: str) -> Outcome:
-        """An event that no stream sent: one message in quarantine; where there is none, the event as a whole failed."""
+        """Quarantine an event that no stream sent; without a quarantine, the event fails."""
         refused = (Rejected(None, reason),)
         failed = None
         try:
@@ -179,7 +181,7 @@ class StreamHandler:
 
 
 class Throttles:
-    """Counts throttled requests until they are taken. Safe for threads."""
+    """Counts throttled requests. Safe for threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -203,9 +205,9 @@ def stream_from_environment(
     observe: Callable[[Outcome], None] | None = None,
     throttled: Callable[[str], None] = lambda reason: None,
 ) -> Handler:
-    """The handler of stream records. `throttled` is called with the reason of each request that DynamoDB throttled.
+    """Return the handler of stream records. `throttled` is called with the reason of each request that DynamoDB throttled.
 
-    Raises `Misconfigured` or, for a rule file, `RulesError`.
+    Raises Misconfigured or, for a rule file, RulesError.
     """
     parts = _parts(environ, throttled)
     settings = parts.settings
@@ -222,10 +224,8 @@ def stream_from_environment(
         margin=MARGIN,
         new_rules=settings.new_rules,
     )
-    redaction = parts.redaction
-    seen = observe if redaction is None or observe is None else lambda outcome: observe(redaction.outcome(outcome))
-    handler = StreamHandler(processor, quarantine=parts.quarantine, observe=seen, pacer=parts.pacer)
-    return handler if redaction is None else redaction.guarding(handler)
+    seen = parts.redacted(observe, lambda redaction: redaction.outcome)
+    return parts.guarded(StreamHandler(processor, quarantine=parts.quarantine, observe=seen, pacer=parts.pacer))
 
 
 def worker_from_environment(
@@ -234,27 +234,25 @@ def worker_from_environment(
     observe: Callable[[Work], None] | None = None,
     throttled: Callable[[str], None] = lambda reason: None,
 ) -> Handler:
-    """The handler of tasks. `throttled` and what is raised are as above."""
-    for name, meaning in (("TASK_QUEUE_URL", "tasks"), ("QUARANTINE_QUEUE_URL", "what can never be written")):
-        _required(environ, name, f"the URL of the queue for {meaning}")
-    from projections.operations.worker import WorkerHandler  # functions for records do without
+    """Return the handler of tasks. `throttled` and errors are as above."""
+    for name in ("TASK_QUEUE_URL", "QUARANTINE_QUEUE_URL"):
+        _required(environ, name)
+    from projections.operations.worker import WorkerHandler  # not above: the stream function does not need it
 
     parts = _parts(environ, throttled)
     assert parts.tasks is not None
     assert parts.quarantine is not None
-    redaction = parts.redaction
-    seen = observe if redaction is None or observe is None else lambda work: observe(redaction.work(work))
     handler = WorkerHandler(
         parts.program,
         parts.store,
         send=parts.tasks,
         quarantine=parts.quarantine,
         pacer=parts.pacer,
-        observe=seen,
+        observe=parts.redacted(observe, lambda redaction: redaction.work),
         run=at_once(THREADS),
         new_rules=parts.settings.new_rules,
     )
-    return handler if redaction is None else redaction.guarding(handler)
+    return parts.guarded(handler)
 
 
 def audit_from_environment(
@@ -263,22 +261,18 @@ def audit_from_environment(
     observe: Callable[[Audited], None] | None = None,
     throttled: Callable[[str], None] = lambda reason: None,
 ) -> Handler:
-    """The handler of the audit's schedule. `throttled` and what is raised are as above."""
-    from projections.operations.audit import ITEMS, AuditHandler  # of which the other functions need nothing
+    """Return the handler of the audit's schedule. `throttled` and errors are as above."""
+    from projections.operations.audit import ITEMS, AuditHandler  # not above: the other functions do not need it
 
-    text = environ.get("AUDIT_ITEMS") or str(ITEMS)
-    if not text.isdecimal() or int(text) < _LEAST_AUDITED:
-        raise Misconfigured(f"AUDIT_ITEMS is {text!r}. Set it to a whole number, at least {_LEAST_AUDITED}.")
+    items = _number(environ, "AUDIT_ITEMS", ITEMS, _LEAST_AUDITED)
     parts = _parts(environ, throttled)
-    redaction = parts.redaction
-    seen = observe if redaction is None or observe is None else lambda audited: observe(redaction.audited(audited))
-    handler = AuditHandler(parts.program, parts.store, items=int(text), observe=seen, run=at_once(THREADS))
-    return handler if redaction is None else redaction.guarding(handler)
+    seen = parts.redacted(observe, lambda redaction: redaction.audited)
+    return parts.guarded(AuditHandler(parts.program, parts.store, items=items, observe=seen, run=at_once(THREADS)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What every function is made of."""
+    """The parts that all functions have."""
 
     settings: Settings
     program: Program
@@ -288,13 +282,26 @@ class _Parts:
     pacer: Pacer
     redaction: Redaction | None
 
+    def redacted(
+        self, observe: Callable[[T], None] | None, method: Callable[[Redaction], Callable[[T], T]]
+    ) -> Callable[[T], None] | None:
+        """Return `observe` for reports that are redacted by a method of Redaction, if REDACT requires it."""
+        if self.redaction is None or observe is None:
+            return observe
+        redact = method(self.redaction)
+        return lambda report: observe(redact(report))
+
+    def guarded(self, handler: Handler) -> Handler:
+        """Return a handler whose errors are redacted, if REDACT requires it."""
+        return handler if self.redaction is None else self.redaction.guarding(handler)
+
 
 def _parts(environ: Mapping[str, str], throttled: Callable[[str], None]) -> _Parts:
     settings = Settings.read(environ)
     document = _document(settings.rules)
     program = Program.from_document(document)
     _agree(settings.tables, program.tables)
-    # botocore is imported here and not above, so that a setting that is missing is told at once and without it.
+    # botocore is imported here, so that a missing setting is reported before that takes its time.
     from projections.aws.clients import client
     from projections.stores.dynamodb import DynamoDBStore
 
@@ -318,25 +325,11 @@ def _parts(environ: Mapping[str, str], throttled: Callable[[str], None]) -> _Par
 
 
 def _queue(url: str) -> Queue:
-    """Made when there is something to send for the first time: a client of SQS is a tenth of a cold start."""
+    """Return a queue. It is made when there is something to send: a client of SQS takes a tenth of a cold start."""
     from projections.aws.clients import client
     from projections.aws.queues import Queue
 
     return Queue(client("sqs", max_pool_connections=THREADS), url)
-
-
-def at_once(threads: int) -> Run[Any]:
-    """Runs pieces of work in threads and waits for all of them, also if one raises: nothing may go on after an answer."""
-    pool = ThreadPoolExecutor(threads)
-
-    def run(pieces: Sequence[Callable[[], Any]]) -> list[Any]:
-        if len(pieces) < 2:
-            return [piece() for piece in pieces]
-        futures = [pool.submit(piece) for piece in pieces]
-        wait(futures)
-        return [future.result() for future in futures]
-
-    return run
 
 
 def collect_seldom() -> None:
@@ -361,7 +354,7 @@ def _document(path: Path) -> dict[str, Any]:
     except ImportError as error:
         raise Misconfigured(
             f"RULES_FILE is {str(path)!r}, but {error.name} is not in the package. "
-            "Name the rules.json that `sam build` makes of it."
+            "Set it to the rules.json that `sam build` compiles."
         ) from error
     return load(path).canonical()
 
@@ -369,17 +362,17 @@ def _document(path: Path) -> dict[str, Any]:
 def _tables(environ: Mapping[str, str]) -> dict[str, str]:
     single, several = environ.get("TABLE_NAME"), environ.get("TABLES")
     if single and several:
-        raise Misconfigured("TABLE_NAME and TABLES are both set. Keep TABLES only if the rules say `tables:`.")
+        raise Misconfigured("TABLE_NAME and TABLES are both set. Keep TABLES only if the rules set `tables:`.")
     if not several:
-        return {MAIN: _required(environ, "TABLE_NAME", "the name of the application's table")}
+        return {MAIN: _required(environ, "TABLE_NAME")}
     try:
         tables = json.loads(several)
     except ValueError:
         tables = None
     if not isinstance(tables, dict) or not tables or not all(isinstance(t, str) and t for t in tables.values()):
-        raise Misconfigured(f'TABLES is {several!r}. Set it to a JSON object, as {{"orders": "prod-orders"}}.')
+        raise Misconfigured(f'TABLES is {several!r}. Set it to a JSON object such as {{"orders": "prod-orders"}}.')
     if len(set(tables.values())) < len(tables):
-        raise Misconfigured(f"TABLES is {several!r}, which gives one table two names. Name each table once.")
+        raise Misconfigured(f"TABLES is {several!r}, which has one table under two names. List each table once.")
     return tables
 
 
@@ -390,19 +383,17 @@ def _stream_arns(environ: Mapping[str, str], tables: Mapping[str, str]) -> dict[
         table = _table_name(arn)
         if "/stream/" not in arn or table not in logical:
             raise Misconfigured(
-                f"STREAM_ARN has {arn!r}, which is no stream of {', '.join(sorted(logical))}. "
+                f"STREAM_ARN has {arn!r}, which is not the ARN of a stream of {', '.join(sorted(logical))}. "
                 "Set it to the table's LatestStreamArn."
             )
         arns[logical[table]] = arn
     return arns
 
 
-def _rate(environ: Mapping[str, str]) -> int:
-    text = environ.get("PUSH_WRITES_PER_SECOND") or str(_WRITES_PER_SECOND)
-    if not text.isdecimal() or int(text) < _LEAST_WRITES_PER_SECOND:
-        raise Misconfigured(
-            f"PUSH_WRITES_PER_SECOND is {text!r}. Set it to a whole number, {_LEAST_WRITES_PER_SECOND} or more."
-        )
+def _number(environ: Mapping[str, str], name: str, default: int, least: int) -> int:
+    text = environ.get(name) or str(default)
+    if not text.isdecimal() or int(text) < least:
+        raise Misconfigured(f"{name} is {text!r}. Set it to a whole number, {least} or more.")
     return int(text)
 
 
@@ -411,33 +402,35 @@ def _agree(tables: Mapping[str, str], wanted: Mapping[str, object]) -> None:
     if named == known:
         return
     if known == {MAIN}:
-        raise Misconfigured("TABLES is set, but the rules say `table:`. Set TABLE_NAME instead.")
+        raise Misconfigured("TABLES is set, but the rules set `table:`. Set TABLE_NAME instead.")
     if named == {MAIN}:
         raise Misconfigured(f"TABLE_NAME is set, but the rules have {', '.join(sorted(known))}. Set TABLES instead.")
     missing, unknown = ", ".join(sorted(known - named)), ", ".join(sorted(named - known))
-    raise Misconfigured(f"TABLES does not fit the rules: missing are [{missing}], unknown are [{unknown}].")
+    raise Misconfigured(
+        f"TABLES does not match the tables of the rules: missing are [{missing}], unknown are [{unknown}]."
+    )
 
 
-def _required(environ: Mapping[str, str], name: str, meaning: str) -> str:
+def _required(environ: Mapping[str, str], name: str) -> str:
     value = environ.get(name)
     if not value:
-        raise Misconfigured(f"{name} is not set. Set it to {meaning}.")
+        raise Misconfigured(f"{name} is not set. Set it to {VARIABLES[name]}.")
     return value
 
 
 def _table_name(text: str) -> str:
-    """The name in a table's or stream's ARN, or the name itself."""
+    """Return the name in the ARN of a table or stream, or the name itself."""
     return text.split("/")[1] if text.startswith("arn:") and "/" in text else text
 
 
 def _unusable(event: Any) -> str | None:
-    """Why this is no event of a stream. What is wrong with single records the engine tells."""
+    """Return why an event is not one of a stream, or None. The engine reports what is wrong with single records."""
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, list):
-        return "the event has no list of Records, so no DynamoDB stream sent it"
+        return "the event has no list of Records, so it is not from a DynamoDB stream"
     sources = {str(r.get("eventSource", "aws:dynamodb")) for r in records if isinstance(r, Mapping)}
     if sources and "aws:dynamodb" not in sources:
         return (
-            f"the event comes from {', '.join(sorted(sources))[:100]}, not from a DynamoDB stream; remove that trigger"
+            f"the event comes from {', '.join(sorted(sources))[:100]}, not from a DynamoDB stream. Remove that trigger"
         )
     return None

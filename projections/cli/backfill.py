@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import click
 
 from projections.cli.options import Tables, as_json, stack_options
@@ -81,12 +79,8 @@ def command(
       projections backfill --stack shop --dry-run
       projections backfill --stack shop --queue
     """
-    from projections.aws.wiring import at_once
     from projections.cli.printing.backfill import Reporter, report, report_dry
-    from projections.operations.backfill.backfill import Backfill
-    from projections.operations.backfill.pages import PAGE
-    from projections.operations.backfill.runner import Runner
-    from projections.operations.pacing import Pacer
+    from projections.operations.backfill.runner import Runner, backfill_with_threads
 
     if queue is not None and (dry_run or rate):
         raise UsageError(
@@ -99,18 +93,10 @@ def command(
             "no task queue: pass --queue URL or --stack, or set TASK_QUEUE_URL. `sam deploy` prints the URL"
         )
     live = there.connect(there.document(writes=not dry_run), threads=4 * segments)
-    backfill = Backfill(
-        live.program,
-        live.store,
-        now=lambda: datetime.now(UTC),
-        run=at_once(3 * segments),
-        page=min(PAGE, 12 * rate) if rate else PAGE,  # a page should take a minute at most
-        pace=Pacer(rate) if rate else (lambda writes: None),
-        dry=dry_run,
-    )
+    backfill = backfill_with_threads(live.program, live.store, segments=segments, rate=rate, dry=dry_run)
     reporter = Reporter(live, as_json=as_json)
     with reporter.bar:
-        runner = Runner(backfill, told=reporter.page, waiting=reporter.wait, reading=reporter.reading)
+        runner = Runner(backfill, report=reporter.page, report_wait=reporter.wait, report_read=reporter.reading)
         if dry_run:
             counted = runner.rehearse(backfill.rehearsed(only, segments))
             reporter.bar.end()

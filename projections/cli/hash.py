@@ -13,7 +13,7 @@ from projections.terminal import json_text, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.aws.connection import Live
-    from projections.operations.redrive.letters import Letter
+    from projections.operations.redrive.messages import FailedMessage
 
 __all__ = ["command"]
 
@@ -55,38 +55,38 @@ def command(key: str, given: Tables, as_json: bool, quarantine: str | None) -> i
         print_text(json_text({"key": encoded, "hash": made}) if as_json else made)
         return 0
     url = there.quarantine(quarantine)
-    letters: list[tuple[str, Letter]] = []
-    for letter in _quarantined(there, live, url) if url else ():
-        letters += [(text, letter) for text in map(encode_key, letter.items) if key_hash(secret, text) == key]
+    named: list[tuple[str, FailedMessage]] = []
+    for message in _quarantined(there, live, url) if url else ():
+        named += [(text, message) for text in map(encode_key, message.items) if key_hash(secret, text) == key]
     found = find(live.program, live.store, secret, key)
-    known = found.key if found is not None else letters[0][0] if letters else None
-    place = found.place if found is not None else "quarantine" if letters else None
+    known = found.key if found is not None else named[0][0] if named else None
+    place = found.place if found is not None else "quarantine" if named else None
     if as_json:
-        messages = [{"place": letter.place, "reason": letter.reason} for _, letter in letters]
+        messages = [{"place": message.place, "reason": message.reason} for _, message in named]
         print_text(json_text({"key": known, "hash": key, "place": place, "quarantined": messages}))
     else:
-        _print(live, key, known, place, [letter for _, letter in letters])
+        _print(live, key, known, place, [message for _, message in named])
     return 0 if known is not None else 1
 
 
-def _quarantined(there: Deployed, live: Live, url: str) -> list[Letter]:
+def _quarantined(there: Deployed, live: Live, url: str) -> list[FailedMessage]:
     """Return all messages of the quarantine, which stay in it."""
-    from projections.operations.redrive.boxes import Messages
-    from projections.operations.redrive.letters import Reader
+    from projections.operations.redrive.messages import Reader
+    from projections.operations.redrive.sources import QueueSource
 
-    box = Messages("quarantine", there.queue(url), Reader(live.program.tables, live.names))
-    with closing(box):
-        found: list[Letter] = []
-        while taken := box.take(1_000):
-            found += [letter for letter, _ in taken]
+    source = QueueSource("quarantine", there.queue(url), Reader(live.program.tables, live.names))
+    with closing(source):
+        found: list[FailedMessage] = []
+        while taken := source.take(1_000):
+            found += [message for message, _ in taken]
         return found
 
 
-def _print(live: Live, text: str, key: str | None, place: str | None, letters: list[Any]) -> None:
+def _print(live: Live, text: str, key: str | None, place: str | None, named: list[Any]) -> None:
     if key is None:
         print_line(f"{text}: no item of the tables, of the ledger or of the quarantine has a key with this hash")
         return
     where = {"ledger": "deleted; found in the ledger", "quarantine": "deleted; found in the quarantine"}
     print_line(f"{key} ({where.get(place or '') or f'an item of {live.names[str(place)]}'})")
-    for letter in letters:
-        print_line(f"quarantined: {letter.place}: {letter.reason}")
+    for message in named:
+        print_line(f"quarantined: {message.place}: {message.reason}")

@@ -18,9 +18,9 @@ from projections.terminal import count, json_text, print_first, print_line, prin
 
 if TYPE_CHECKING:
     from projections.aws.queues import Queue
-    from projections.operations.redrive.boxes import Box, Outcome
-    from projections.operations.redrive.letters import Reader
+    from projections.operations.redrive.messages import Reader
     from projections.operations.redrive.redrive import Answer, Redrive
+    from projections.operations.redrive.sources import MessageSource, Outcome
 
 __all__ = ["command"]
 
@@ -76,11 +76,11 @@ def command(
       projections redrive --stack shop --dry-run
       projections redrive --stack shop --dismiss 10d --because "the posts were deleted"
     """
-    from projections.aws.wiring import at_once
+    from projections.engine.running import at_once
     from projections.operations.dry import DryStore
-    from projections.operations.redrive.boxes import work_off
-    from projections.operations.redrive.letters import Reader
+    from projections.operations.redrive.messages import Reader
     from projections.operations.redrive.redrive import Redrive
+    from projections.operations.redrive.sources import redrive_all
 
     there = deployed(given)
     live = there.connect(there.document(writes=not (dry_run or listing or dismiss)), threads=THREADS)
@@ -100,7 +100,7 @@ def command(
             return dismissal.show(live, quarantine, as_json)
         return dismissal.dismiss(live, quarantine, dismiss, because, dry_run, given.region, as_json)
     reader = Reader(live.program.tables, live.names, label=os.environ.get("STREAM_LABEL", ""))
-    boxes = _boxes(files, there, sources, reader)
+    found = _message_sources(files, there, sources, reader)
     reporter = _Reporter(quiet=as_json, listing=dry_run)
     redrive = Redrive(
         live.program,
@@ -112,8 +112,8 @@ def command(
     )
     try:
         with reporter.bar:
-            outcome = work_off(
-                boxes, redrive, now=lambda: datetime.now(UTC), most=most, keep=dry_run, told=reporter.answered
+            outcome = redrive_all(
+                found, redrive, now=lambda: datetime.now(UTC), most=most, keep=dry_run, report=reporter.answered
             )
     except KeyboardInterrupt:
         print_line("Stopped. Nothing is lost: run the same command to continue.", err=True)
@@ -128,27 +128,27 @@ def _quarantine(there: Deployed, option: str | None) -> Queue:
     return there.queue(url)
 
 
-def _boxes(files: Sequence[str], there: Deployed, sources: Sources, reader: Reader) -> list[Box]:
+def _message_sources(files: Sequence[str], there: Deployed, sources: Sources, reader: Reader) -> list[MessageSource]:
     from projections.local import events
-    from projections.operations.redrive.boxes import Bucketful, Files, Messages
+    from projections.operations.redrive.sources import BucketSource, FileSource, QueueSource
 
     quarantine, dead_letters, bucket = sources.quarantine, sources.dead_letters, sources.bucket
     if not (files or quarantine or dead_letters or bucket):
         quarantine = there.quarantine(None)
         dead_letters, bucket = there.name(None, "TaskDeadLettersUrl"), there.name(None, "DiscardedBucketName")
-    boxes: list[Box] = []
+    found: list[MessageSource] = []
     for name, url in (("quarantine", quarantine), ("dead letters", dead_letters)):
         if url:
-            boxes.append(Messages(name, there.queue(url), reader))
+            found.append(QueueSource(name, there.queue(url), reader))
     if bucket:
-        boxes.append(Bucketful("bucket", there.bucket(bucket), sources.prefix, reader))
+        found.append(BucketSource("bucket", there.bucket(bucket), sources.prefix, reader))
     for file in files:  # read before anything is written: an invalid file is wrong usage
-        boxes.append(Files(file, [reader.value(value, place) for place, value in events.documents(file)]))
-    if not boxes:
+        found.append(FileSource(file, [reader.value(value, place) for place, value in events.documents(file)]))
+    if not found:
         raise UsageError(
             "nothing to redrive: pass --quarantine URL, --dead-letters URL, --bucket NAME, --stack or files"
         )
-    return boxes
+    return found
 
 
 class _Nowhere:
@@ -167,13 +167,13 @@ def _sender(there: Deployed, url: str | None, dry: bool) -> Any:
 
 
 def _report(outcome: Outcome, redrive: Redrive, reporter: _Reporter, as_json: bool, dry_run: bool) -> int:
-    left = [(name, _left(answer)) for name, one in outcome.boxes.items() for answer in one.left]
+    left = [(name, _left(answer)) for name, one in outcome.sources.items() for answer in one.left]
     if as_json:
         report: dict[str, Any] = {
             "dryRun": dry_run,
             "items": redrive.items,
             "pushes": redrive.pushes,
-            "sources": {name: {"redriven": one.done, "left": len(one.left)} for name, one in outcome.boxes.items()},
+            "sources": {name: {"redriven": one.done, "left": len(one.left)} for name, one in outcome.sources.items()},
             "left": [{"source": name, **one} for name, one in left],
             "stopped": outcome.stopped,
         }
@@ -188,8 +188,8 @@ def _report(outcome: Outcome, redrive: Redrive, reporter: _Reporter, as_json: bo
             for one in reporter.items
         )
     print_first((f"{'would stay' if dry_run else 'stays'}: {one['place']}: {_about(one)}" for _, one in left), err=True)
-    for name, box in outcome.boxes.items():
-        print_line(f"{name}: {box.done:,} {done}, {len(box.left):,} {stay}")
+    for name, source in outcome.sources.items():
+        print_line(f"{name}: {source.done:,} {done}, {len(source.left):,} {stay}")
     pushes = f", {redrive.pushes:,} to be pushed to children" if redrive.pushes else ""
     print_line(f"{count(redrive.items, 'item')} looked at{pushes}.")
     if outcome.stopped:
@@ -199,7 +199,7 @@ def _report(outcome: Outcome, redrive: Redrive, reporter: _Reporter, as_json: bo
 
 def _left(answer: Answer) -> dict[str, Any]:
     reasons = [{"about": about, "reasons": reasons} for about, reasons in answer.left.items()]
-    return {"place": answer.letter.place, "reason": answer.letter.reason or None, "now": reasons}
+    return {"place": answer.message.place, "reason": answer.message.reason or None, "now": reasons}
 
 
 def _about(left: dict[str, Any]) -> str:
@@ -215,11 +215,11 @@ class _Reporter:
         self._listing = listing
         self._done = self._left = 0
 
-    def answered(self, box: Box, answers: Sequence[Answer]) -> None:
+    def answered(self, source: MessageSource, answers: Sequence[Answer]) -> None:
         from projections.language.keys import encode_key
 
         self._left += sum(bool(answer.left) for answer in answers)
         self._done += sum(not answer.left for answer in answers)
         for answer in answers if self._listing else ():
-            self.items += [{"key": encode_key(key), "reason": answer.letter.reason} for key in answer.letter.items]
-        self.bar.update(f"{box.name}: {self._done:,} redriven, {self._left:,} rejected again")
+            self.items += [{"key": encode_key(key), "reason": answer.message.reason} for key in answer.message.items]
+        self.bar.update(f"{source.name}: {self._done:,} redriven, {self._left:,} rejected again")

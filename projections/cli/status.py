@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from projections.operations.status import Finding
 
 __all__ = ["command"]
-
-_BACKFILL = re.compile(r"(?<=`projections backfill)(?! --stack)")
-"""Where --stack is inserted into what findings advise, so that the command can be copied."""
 
 _PEEK_SECONDS = 1
 """How long messages that are read here stay invisible to other consumers."""
@@ -60,7 +56,9 @@ def command(given: Tables, as_json: bool, function: str | None, sources: Sources
     schedule, since = (
         (there.stack.parameters.get("AuditSchedule"), there.stack.created) if there.stack else (None, None)
     )
-    recorded = status.ledger(live.program, live.store, now, deployed=chosen.deployed, schedule=schedule, since=since)
+    recorded = status.ledger(
+        live.program, live.store, now, deployed=chosen.deployed, stack=given.stack, schedule=schedule, since=since
+    )
     findings: list[Finding] = []
     if chosen.note and chosen.about_option:
         todo = "Without --rules, commands use the deployed rules."
@@ -70,8 +68,6 @@ def command(given: Tables, as_json: bool, function: str | None, sources: Sources
     findings += recorded.findings
     findings += _functions(there, live, there.name(function, "StreamFunctionName"), given.stack, now)
     findings += _sources(there, live, sources, given.stack)
-    if given.stack:
-        findings = [replace(one, todo=_BACKFILL.sub(f" --stack {given.stack}", one.todo)) for one in findings]
     attention = any(finding.level in (status.LOOK, status.ACT) for finding in findings)
     if as_json:
         report = {

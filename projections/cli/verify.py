@@ -68,45 +68,37 @@ def command(
       projections verify --stack shop --sample 1%
       projections verify --stack shop --repair
     """
-    from projections.aws.wiring import at_once
     from projections.cli.printing.verify import Progress, print_json, print_table
-    from projections.engine.registry import Registry
-    from projections.operations.verify.repair import repair_found
-    from projections.operations.verify.scope import Scope
-    from projections.operations.verify.scratch import Scratch
-    from projections.operations.verify.verification import Verification
+    from projections.operations.verify.run import verified
 
     share = _share(sample)
     if allow_delete and not repair:
         raise UsageError("--allow-delete has no effect without --repair. Add --repair, or omit it")
     there = deployed(given)
     live = there.connect(there.document(writes=repair), threads=4 * segments, without_ledger=True)
-    snapshot = Registry(live.program, live.store).read() if "ledger" in live.names else None
-    scope = Scope(live.program, snapshot, only)
-    if repair and scope.offline:
-        raise UsageError(
-            "there is no ledger, so there is nothing to repair. Deploy these rules, or run `projections backfill`"
-        )
     progress = Progress(live, quiet=as_json)
-    with Scratch() as scratch, progress.bar:
-        run = at_once(3 * segments)
-        one = Verification(
-            scope, live.store, scratch, threads=segments, patience=patience, run=run, told=progress.reading
-        )
-        if share is None:
-            one.all()
-        else:
-            one.sample(share)
-        found = one.suspects.count()
-        repaired, withheld = None, list[str]()
-        if repair:
-            repaired, withheld = repair_found(one, live.store, allow_delete=allow_delete, threads=segments, run=run)
+    with (
+        progress.bar,
+        verified(
+            live.program,
+            live.store,
+            ledger="ledger" in live.names,
+            only=only,
+            sample=share,
+            repair=repair,
+            allow_delete=allow_delete,
+            patience=patience,
+            segments=segments,
+            report=progress.reading,
+        ) as done,
+    ):
         progress.bar.end()
+        one, repaired = done.verification, done.repair
         if as_json:
-            print_json(one, repaired, withheld, share)
+            print_json(one, repaired, done.withheld, share)
         else:
-            print_table(one, repaired, withheld, share, found, show)
-        left = one.suspects.count()
+            print_table(one, repaired, done.withheld, share, done.found, show)
+        left = one.candidates.count()
         return int(bool(left or (repaired is not None and (repaired.failed or repaired.rejected))))
 
 

@@ -147,7 +147,7 @@ class ActiveRules:
         try:
             run = backfill.begin(wait=0.0 if emulated else WAIT_AT_AWS, allow_delete=emulated)
             self._projector.use(program, store)
-            runner = Runner(backfill, told=self._progress(started), waiting=self._wait)
+            runner = Runner(backfill, report=self._progress(started), report_wait=self._wait)
             run = runner.work(run)
         except KeyboardInterrupt:
             stopped = "the backfill is not complete; it continues in the next session"

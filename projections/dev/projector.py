@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from projections.aws.connection import LEDGER, Live
-from projections.aws.wiring import THREADS, at_once
+from projections.aws.wiring import THREADS
 from projections.dev.delivery import Delivery, Totals, is_own
 from projections.dev.watched import WatchedStore
 from projections.engine.processor import OUTDATED, Outcome
 from projections.engine.records import decode
 from projections.engine.rejections import Rejected
-from projections.engine.running import Run
+from projections.engine.running import Run, at_once
 from projections.errors import BadInput, Misconfigured, StoreError, UsageError
 from projections.inspect.explain.records import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ from projections.engine.deadline import Deadline
 from projections.engine.store import Store, Update, rounds
 from projections.errors import StoreError, Transient
 
-__all__ = ["Run", "in_few_pieces", "one_by_one", "write_all"]
+__all__ = ["Run", "at_once", "in_few_pieces", "one_by_one", "write_all"]
 
 _AT_ONCE = 25
 """Updates in a piece of work: as many as a batch of statements takes (BatchExecuteStatement)."""
@@ -25,6 +26,20 @@ Run = Callable[[Sequence[Callable[[], T]]], list[T]]
 def one_by_one(pieces: Sequence[Callable[[], T]]) -> list[T]:
     """Runs pieces of work one after another."""
     return [piece() for piece in pieces]
+
+
+def at_once(threads: int) -> Run[Any]:
+    """Return a `run` with threads. It waits for all pieces of work, also if one raises: none may go on after an answer."""
+    pool = ThreadPoolExecutor(threads)
+
+    def run(pieces: Sequence[Callable[[], Any]]) -> list[Any]:
+        if len(pieces) < 2:
+            return [piece() for piece in pieces]
+        futures = [pool.submit(piece) for piece in pieces]
+        wait(futures)
+        return [future.result() for future in futures]
+
+    return run
 
 
 def in_few_pieces(run: Run[Any]) -> Run[Any]:

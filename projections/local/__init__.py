@@ -1,1 +1,1 @@
-"""What Lambda and SQS do with functions, done on this machine: event source mapping, queues, replay of recorded events."""
+"""Local imitations of Lambda and SQS: event source mapping, queues, replay of recorded events."""

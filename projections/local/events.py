@@ -1,4 +1,4 @@
-"""Reading event files: what Lambda gives a function, or any of the forms in which people keep stream records."""
+"""Reads event files: events of Lambda functions, and other forms of stored stream records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from projections.errors import UsageError
 __all__ = ["Recorded", "documents", "flaw", "read"]
 
 _DEEPEST = 200
-"""Levels of nesting. DynamoDB has 32, each of which is two of JSON; what comes after the reader may use recursion."""
+"""Levels of nesting. DynamoDB has 32, which are 64 in JSON; later code may use recursion."""
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity)|-?\d[\d.eE+-]*|[\[\]{}]', re.DOTALL)
 _IMAGES = {"INSERT": ("NewImage",), "MODIFY": ("OldImage", "NewImage"), "REMOVE": ("OldImage",)}
@@ -26,7 +26,7 @@ _STREAM = 'a DynamoDB stream event looks like {"Records": [{"eventName": …, "d
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One record of an event file, unchanged, and where it stands."""
+    """One record of an event file, unchanged, and its place."""
 
     record: Mapping[str, Any]
     place: str
@@ -34,7 +34,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """One JSON value of a file, which may hold several after each other, as JSON lines do."""
+    """One JSON value of a file, which may have several, like JSON lines."""
 
     file: str
     text: str
@@ -47,7 +47,7 @@ class _Document:
 
 
 class _UnusableError(ValueError):
-    """What Python's decoder accepts or stumbles over, and no event has. `_unusable` finds its place."""
+    """JSON that Python's decoder accepts or fails on, and that no event has. `_unusable` finds its place."""
 
 
 def _number(text: str) -> int | float:
@@ -73,17 +73,17 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_number, parse_
 
 
 def read(paths: Sequence[str]) -> list[Recorded]:
-    """The records of event files in order, `-` being standard input.
+    """Return the records of event files in order; `-` is standard input.
 
-    A file holds Lambda's event (`{"Records": […]}`), a list of records, one record, or several of these after each
-    other; an object that Lambda wrote to S3 on failure is read for its payload. Raises UsageError if a file is none of
-    these, or if none of its records can be used; a bad record among good ones is left for the handler to quarantine.
+    A file has Lambda's event (`{"Records": […]}`), a list of records, one record, or several of these. Of an object that
+    Lambda wrote to S3 on failure, the payload is read. Raises UsageError if a file is something else, or if none of its
+    records can be used. The handler quarantines an invalid record among valid ones.
     """
     return [recorded for path in paths for recorded in _file(path)]
 
 
 def documents(path: str) -> Iterator[tuple[str, Any]]:
-    """Every JSON value of a file, `-` being standard input, with its place. Raises UsageError if there is anything else."""
+    """Return every JSON value of a file, `-` is standard input, with its place. Raises UsageError for anything else."""
     for document in _documents(path, _text(path)):
         yield document.place(document.start), document.value
 
@@ -145,7 +145,7 @@ def _deep(value: Any) -> bool:
 
 
 def _unusable(document: _Document) -> UsageError:
-    """What no event has, with its place: the first bad number, repeated name or level of too many."""
+    """Return the first invalid number, repeated name or too deep level, with its place."""
     names: list[set[str]] = []
     for token in _TOKEN.finditer(document.text, document.start):
         text, reason = token[0], None
@@ -171,8 +171,8 @@ def _records(document: _Document) -> Iterator[Recorded]:
         payload = value.get("payload")
         if not isinstance(payload, str):
             raise UsageError(
-                f"{document.place(offset)}: says where failed records are in their stream, but does not hold them; "
-                "only the objects in an S3 destination do (payload)"
+                f"{document.place(offset)}: has the position of failed records in their stream, but not the records; "
+                "only the objects of an S3 destination have them (payload)"
             )
         (source, *_) = [*_documents(f"{document.file}: payload", payload)] or [document]
         value, offset = source.value, source.start
@@ -191,7 +191,7 @@ def _records(document: _Document) -> Iterator[Recorded]:
 
 
 def flaw(record: Mapping[str, Any]) -> str | None:
-    """Why a record cannot be used, and the way out; None if it can."""
+    """Return why a record cannot be used, and what to do; None if it can."""
     name, body = record.get("eventName"), record["dynamodb"]
     if not isinstance(name, str) or name not in _IMAGES:
         return f"eventName is {json.dumps(name)[:40]}; expected INSERT, MODIFY or REMOVE"
@@ -199,7 +199,7 @@ def flaw(record: Mapping[str, Any]) -> str | None:
         return "no SequenceNumber, the text of up to 40 digits by which versions of an item are ordered"
     for image in ("Keys", *_IMAGES[name]):
         if not isinstance(body.get(image), dict):
-            view = body.get("StreamViewType", "not said")
+            view = body.get("StreamViewType", "not given")
             return (
                 f"{name} without {image} (its StreamViewType: {view}); "
                 "set the stream's view type to NEW_AND_OLD_IMAGES and record the event again"
@@ -218,12 +218,12 @@ def _strange(element: Any) -> str:
         source = element.get("eventSource", element.get("EventSource"))
         if source:
             return f"a record of {source}, not of a DynamoDB stream"
-        return "no stream record: it has no dynamodb part"
+        return "not a stream record: it has no dynamodb part"
     return f"expected a stream record, found {json.dumps(element, ensure_ascii=False)[:40]}"
 
 
 def _starts(document: _Document, field: str) -> list[int]:
-    """Where each element of the document's list (of its field, if one is named) begins."""
+    """Return the position of each element of the document's list, or of that in a field."""
     text, position = document.text, document.start
     if field:
         position = _skip(text, position + 1)

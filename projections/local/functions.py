@@ -1,4 +1,4 @@
-"""The deployed functions in this process: the stream's handler, the worker, and the task queue between them."""
+"""The deployed functions in this process: the stream function, the worker, and the task queue between them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from projections.operations.worker import WorkerHandler
 __all__ = ["LONGEST_CHAIN", "Functions", "LocalQueue"]
 
 SECONDS = 60.0
-"""What an invocation has, as the template gives it."""
+"""The timeout of an invocation, as in the template."""
 
 WRITES_PER_SECOND = 500
 MESSAGES = 10
-"""Of one receive, as SQS gives them to a function."""
+"""The maximum number of messages in an event from SQS."""
 
 
 LONGEST_CHAIN = 16
-"""About how many invocations of one function may lead to one another by way of a queue, before Lambda ends that.
+"""The approximate length of a chain of invocations of one function through a queue at which Lambda stops it.
 
-It then drops the message, unless the function's recursive loop detection is set to "Allow". See "Use Lambda recursive loop
-detection to prevent infinite loops" in the Lambda Developer Guide.
+Lambda then drops the message, unless the function's recursive loop detection is set to "Allow". See "Use Lambda recursive
+loop detection to prevent infinite loops" in the Lambda Developer Guide.
 """
 
 
@@ -45,15 +45,15 @@ class _Message:
     body: str
     due: float
     chain: int
-    """How many invocations of the worker led to it."""
+    """The number of invocations of the worker that led to it."""
 
 
 class LocalQueue:
-    """Messages held back for as long as their sender said; `clock` gives seconds. Safe for threads.
+    """A queue of delayed messages; `clock` gives seconds. Safe for threads.
 
-    What is received is gone: there is one receiver, and it sends again what it could not do. What it sends while it works
-    on an event is sent within `caused_by`. With `recursive_loop` "Terminate", the setting of a function that receives from
-    SQS, long chains of such messages are `dropped`.
+    Received messages are removed: there is one receiver, which sends again what it could not do. Messages that it sends
+    while it works on an event are sent within `caused_by`. With `recursive_loop` "Terminate", the default of a function
+    with an SQS queue, long chains of such messages are `dropped`.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class LocalQueue:
 
     @property
     def next_due(self) -> float | None:
-        """When the next message can be received, by the clock; None if there is none."""
+        """The time by the clock at which the next message can be received, or None."""
         with self._lock:
             return min((message.due for message in self._messages.values()), default=None)
 
     def receive(self) -> dict[str, Any] | None:
-        """An event as a function gets it from SQS, None if nothing is due."""
+        """Return an event as SQS gives it to a function, None if no message is due."""
         now = self._clock()
         with self._lock:
             if self._recursive_loop != "Allow":
@@ -96,7 +96,7 @@ class LocalQueue:
 
     @contextmanager
     def caused_by(self, event: Mapping[str, Any]) -> Iterator[None]:
-        """What is sent meanwhile is sent by the invocation that an event, the one received last, led to."""
+        """Count messages that are sent in this context as sent by the invocation with the event that was received last."""
         self._chain = 1 + max((self._chains[record["messageId"]] for record in event["Records"]), default=0)
         try:
             yield
@@ -108,9 +108,9 @@ class LocalQueue:
 
 
 class Functions:
-    """What `handlers/` deploys, wired for this process: `stream` takes an event of records, `work` does a task that is due.
+    """The functions of `handlers/` in this process: `stream` processes an event of records, `work` does tasks that are due.
 
-    `tables` maps table names in stream ARNs to logical names. `quarantine` takes what rules refuse, from both functions.
+    `tables` maps table names in stream ARNs to logical names. `quarantine` gets the rejected records of both functions.
     `sleep` is used for pauses between retries and for the pace of pushes.
     """
 
@@ -164,13 +164,13 @@ class Functions:
         )
 
     def stream(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer of the stream's handler. Raises Misconfigured if the tables cannot be used at all."""
+        """Return the answer of the stream function. Raises Misconfigured if the tables cannot be used."""
         return self._stream.handle(event, self._remaining())
 
     def work(self) -> bool:
-        """Does the tasks that are due, if any; says whether there were. What cannot be done yet is queued again.
+        """Do the tasks that are due, and return whether there were any. Tasks that fail are queued again.
 
-        Raises Misconfigured if the tables cannot be used at all.
+        Raises Misconfigured if the tables cannot be used.
         """
         event = self.queue.receive()
         if event is None:
@@ -186,10 +186,10 @@ class Functions:
         return True
 
     def _remaining(self) -> Callable[[], float]:
-        """The seconds left of an invocation that begins now."""
+        """Return the seconds left of an invocation that begins now."""
         end = self._clock() + SECONDS
         return lambda: end - self._clock()
 
 
 RETRY_SECONDS = 2.0
-"""After which a task that failed is tried again. The deployed queue waits longer, for it serves more than one person."""
+"""Seconds until a failed task is repeated. The deployed queue waits longer, because it serves more than one person."""

@@ -1,4 +1,4 @@
-"""Replay: recorded events through the real handler on tables of their own, until nothing changes any more."""
+"""Replay: delivers recorded events to the real handler, on its own tables, until nothing changes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 __all__ = ["Failure", "Replay", "logical_names", "replay", "seeds"]
 
 ROUNDS = 40
-"""Rounds after which a replay is taken never to end. One round is one hop from a rule to one that reads its result."""
+"""The maximum of rounds of a replay. A round takes a change from one rule to a rule that reads its result."""
 
 RETRIES = 2
-"""Retries of a batch that fails. There is no other traffic to wait for, so few are enough."""
+"""Retries of a failed batch. There is no other traffic, so few are enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A record that the handler reported as failed each time, and why."""
+    """A record that the handler reported as failed each time, and the reason."""
 
     record: Record
     reason: str
@@ -40,7 +40,7 @@ class Failure:
 
 @dataclass
 class Replay:
-    """What a replay started from, and what it ended in."""
+    """The outcome of a replay: its items before and after, and failures."""
 
     before: dict[ItemKey, Image]
     after: dict[ItemKey, Image] = field(default_factory=dict)
@@ -61,9 +61,9 @@ def replay(
     rounds: int = ROUNDS,
     engine: Callable[..., Processing] = Processor,
 ) -> Replay:
-    """Seed `tables` with the recorded source items, deliver the records, then what the tables' own streams say.
+    """Seed `tables` with the recorded source items, deliver the records, then those of the tables' own streams.
 
-    Raises ProjectionsError if the rules never settle.
+    Raises ProjectionsError if the items do not converge.
     """
     logical = logical_names(program, records)
     images = seeds(program, records, logical)
@@ -71,15 +71,15 @@ def replay(
     result = Replay({program.tables[table].key(table, image): image for table, image in images})
     result.recorded = len(records)
     result.repeated = len(records) - len({(source_arn(record), sequence_number(record)) for record in records})
-    tables.settle(len(images))
+    tables.drain(len(images))
     newest = max([created_at(record) or 0.0 for record in records], default=0.0)
     deliver = _delivery(program, tables, logical, batch_size, result, engine, newest)
     waiting = list(records)
     while waiting:
         if result.rounds == rounds:
             raise ProjectionsError(
-                f"the items do not settle: after {rounds} rounds these still change: {_names(waiting)}. "
-                "Two writers of one attribute, or a rule that reads what depends on it, keep each other going."
+                f"the items do not converge: after {rounds} rounds these still change: {_names(waiting)}. "
+                "Check for two writers of one attribute, and for a rule that reads a value which depends on its own result."
             )
         result.rounds += 1
         deliver(waiting)
@@ -92,15 +92,15 @@ def replay(
 
 
 def seeds(program: Program, records: Sequence[Record], logical: Mapping[str, str]) -> list[tuple[str, Image]]:
-    """The application's items as the newest record of each has them, without what rules write on them.
+    """Return the application's items of their newest records, without attributes that rules write.
 
-    Items that only rules create are left to the rules, and items that no rule knows are left out.
+    Items that only rules create, and items of no entity, are left out.
     """
     newest: dict[ItemKey, Record] = {}
     for record in records:
         key = _key(program, logical[_table_name(record)], record)
         if key is None:
-            continue  # the handler will say what is wrong with it
+            continue  # the handler will report the error
         if key not in newest or _version(record) > _version(newest[key]):
             newest[key] = record
     found = []
@@ -114,7 +114,7 @@ def seeds(program: Program, records: Sequence[Record], logical: Mapping[str, str
 
 
 def _key(program: Program, table: str, record: Record) -> ItemKey | None:
-    """The key of the item that a record is about; None if the record is not sound, or not of this table."""
+    """Return the key of a record's item; None if the record is invalid, or of another table."""
     if flaw(record) is not None:
         return None
     body, schema = record["dynamodb"], program.tables[table]
@@ -126,7 +126,7 @@ def _key(program: Program, table: str, record: Record) -> ItemKey | None:
 
 
 def _own(program: Program, key: ItemKey, image: Image) -> Image | None:
-    """The application's part of an item, None if it has none."""
+    """Return the attributes of an item that the application wrote; None if there are none."""
     recognised = program.recognise(key, image)
     if recognised is None or recognised.entity.owned_by_rules:
         return None
@@ -148,7 +148,7 @@ def _delivery(
     engine: Callable[..., Processing],
     newest: float,
 ) -> Callable[[Sequence[Record]], None]:
-    """What takes records through an event source mapping to the handler, and notes what becomes of them."""
+    """Delivers records through an event source mapping to the handler, and collects failures."""
     reasons: list[str] = []
     own = {name: table for table, name in tables.names.items() if table != LEDGER}
     seen: set[tuple[str, str | None, str]] = set()
@@ -167,7 +167,7 @@ def _delivery(
         reason = str(discard.error) or type(discard.error).__name__ if discard.error else "".join(reasons)
         result.failures.extend(Failure(record, reason) for record in discard.records)
 
-    # The recorded events' own time and no chance: the same events end in the same ledger too.
+    # The time of the recorded events, and no randomness: the same events give the same ledger.
     processor = engine(
         program,
         tables.store,
@@ -198,7 +198,7 @@ def _no_wait(seconds: float) -> None:
 
 
 def logical_names(program: Program, records: Sequence[Record]) -> dict[str, str]:
-    """The logical name of each table that the records are from."""
+    """Return the logical name of each table that the records are from."""
     tables = [name for name in program.tables if name != LEDGER]
     found = {}
     for record in records:

@@ -1,4 +1,4 @@
-"""Where a replay happens: tables in memory, or tables of its own on an endpoint that it removes again."""
+"""The tables of a replay: in memory, or temporary tables at an endpoint."""
 
 from __future__ import annotations
 
@@ -24,50 +24,50 @@ LEDGER = "ledger"
 """The logical name of the ledger table."""
 
 QUIET = 0.6
-"""Seconds without a new record after which an emulator's stream is taken for read to its end."""
+"""Seconds without a new record after which an emulator's stream counts as read."""
 
 QUIET_AT_AWS = 5.0
 
 
 class Tables(Protocol):
-    """Tables that can be filled without a stream noticing, changed through `store`, and listened to."""
+    """Tables that can be seeded without stream records, changed through `store`, and whose streams can be read."""
 
     @property
     def store(self) -> Store: ...
 
     @property
     def names(self) -> Mapping[str, str]:
-        """The real name of each table by its logical one, the ledger's included."""
+        """The real name of each table by its logical name, with the ledger."""
         ...
 
     def seed(self, table: str, image: Image) -> bool:
-        """Put an item that was there before anything happened; False if no table can hold it, so that it was not."""
+        """Put an item that existed before the first record. Return False if no table can have it."""
         ...
 
-    def settle(self, seeds: int) -> None:
-        """Wait until the streams have forgotten the seeds, so many of them."""
+    def drain(self, seeds: int) -> None:
+        """Read the records of so many seeds from the streams, and drop them."""
         ...
 
     def items(self, table: str) -> list[Image]: ...
 
     def records(self) -> list[Record]:
-        """What the streams say since the last call, seeds left out."""
+        """Return the new records of the streams since the last call, without those of seeds."""
         ...
 
 
 def schemas(program: Program) -> dict[str, Schema]:
-    """The tables that rules need: the application's and the ledger."""
+    """Return the schemas of the tables that rules need: the application's and the ledger."""
     return {**program.tables, LEDGER: LEDGER_SCHEMA}
 
 
 def stream_label(record: Record) -> str:
-    """When the record's stream was switched on, as the end of its ARN says; empty if it does not."""
+    """Return the label of a record's stream, the end of its ARN: the time when it was enabled. Empty if it has none."""
     _, _, label = source_arn(record).partition("/stream/")
     return label
 
 
 class MemoryTables:
-    """Tables in memory. Their stream begins after every recorded one: its label and its numbers are greater."""
+    """Tables in memory. Their stream is newer than every recorded one: its label and its sequence numbers are greater."""
 
     def __init__(self, schemas: Mapping[str, Schema], recorded: Sequence[Record]) -> None:
         names = [name for name in schemas if name != LEDGER]
@@ -89,8 +89,8 @@ class MemoryTables:
             return False
         return True
 
-    def settle(self, seeds: int) -> None:
-        pass  # nothing of seeds appears in the stream
+    def drain(self, seeds: int) -> None:
+        pass  # seeds have no stream records
 
     def items(self, table: str) -> list[Image]:
         return self._memory.items(table)
@@ -101,7 +101,7 @@ class MemoryTables:
 
 
 def _later(label: str) -> str:
-    """A stream label that sorts after `label`; labels are times with milliseconds."""
+    """Return a stream label that sorts after `label`. Labels are times with milliseconds."""
     try:
         return (datetime.fromisoformat(label) + timedelta(seconds=1)).isoformat(timespec="milliseconds")
     except ValueError:
@@ -109,9 +109,9 @@ def _later(label: str) -> str:
 
 
 class EndpointTables:
-    """Tables with unique names at a DynamoDB endpoint, made on entering and deleted on leaving.
+    """Tables with unique names at a DynamoDB endpoint, which exist as long as the context.
 
-    Their streams are read with the streams API. A new stream's label is the present time, which is after any recorded.
+    Their streams are read with the streams API. The label of a new stream is the current time, later than any recorded one.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class EndpointTables:
         try:
             for name, schema in self._schemas.items():
                 with self._answering("making tables"):
-                    # What was recorded has expired long since: without a TTL nothing of it goes while it is replayed.
+                    # Recorded items have expired by now: without a TTL, the endpoint deletes none of them during the replay.
                     create_table(self._dynamodb, self.names[name], replace(schema, ttl=None), stream=name != LEDGER)
                     self._made.append(name)
                     if name != LEDGER:
@@ -168,7 +168,7 @@ class EndpointTables:
 
     @contextmanager
     def _answering(self, doing: str) -> Iterator[None]:
-        """Tells what was being done when the endpoint failed."""
+        """Add the current step to errors of the endpoint."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -185,7 +185,7 @@ class EndpointTables:
             return False
         return True
 
-    def settle(self, seeds: int) -> None:
+    def drain(self, seeds: int) -> None:
         heard = 0
         for _ in range(50):
             heard += len(self.records())
@@ -209,9 +209,9 @@ class EndpointTables:
         return found
 
     def _poll(self, arn: str) -> list[Record]:
-        """New records of one stream, parents before children as DescribeStream lists them.
+        """Return new records of one stream, parents before children as DescribeStream lists them.
 
-        A fresh iterator each time: moto shows phantom records on one that was open during a cancelled transaction.
+        Each call gets a new iterator: with moto, an iterator that was open during a cancelled transaction has wrong records.
         """
         from projections.aws.streams import as_lambda_has_it, describe
 

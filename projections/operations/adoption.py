@@ -1,8 +1,8 @@
-"""Values kept by hand that rules would change: what a dry run counts, with the first few of each rule.
+"""Values maintained by the application that rules would change. A dry run counts them, with examples for each rule.
 
-A value is kept by hand if the item has the attribute and no valid guard of the rule that is to write it. Nothing here
-decides what would be written: writes are those that the engine makes on a store that writes nothing, and totals are
-computed as `verify` computes them where there is no ledger.
+The application maintains a value if the item has the attribute and no valid guard of the rule that writes it. This module
+does not decide what would be written: the engine makes the writes on a store that writes nothing, and totals are computed as
+`verify` computes them without a ledger.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 __all__ = ["MOST_CHANGES", "Adoption", "ValueChange", "compute"]
 
 MOST_CHANGES = 5
-"""Examples of each rule."""
+"""Examples to keep for each rule."""
 
 _AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ValueChange:
-    """One value that a rule would change. `key` is the encoded key of the item; values are plain JSON, None where absent."""
+    """One value that a rule would change. `key` is the encoded key of the item; values are plain JSON, None if absent."""
 
     key: str
     attribute: str
@@ -42,7 +42,7 @@ class ValueChange:
 
 
 class Adoption:
-    """Counts the values kept by hand that would change, by rule. Safe for threads.
+    """Counts by rule the values of the application that would change. Safe for threads.
 
     `before` is the registry before these rules, None if there is none.
     """
@@ -57,16 +57,16 @@ class Adoption:
         self.examples: dict[str, list[ValueChange]] = {}
 
     def by_hand(self, rule: str, key: ItemKey, image: Image) -> bool:
-        """Whether what an item has of a rule's attributes is kept by hand.
+        """Return whether the application maintains a rule's attributes on an item.
 
-        Index attributes have no guard: they are taken for the rule's if a version of it was live.
+        Index attributes have no guard: they are the rule's if a version of it was live.
         """
         if rule in self._program.indexes:
             return rule not in self._known
         return rule in self._program.rules and self._guards.read(rule, key, image) is None
 
     def written(self, rule: str, key: ItemKey, before: Image, after: Image) -> None:
-        """Note what a write of a rule would change on an item."""
+        """Record what a write of a rule would change on an item."""
         if not self.by_hand(rule, key, before):
             return
         for name, old in before.items():
@@ -90,24 +90,24 @@ def compute(
     *,
     only: tuple[str, ...] = (),
     threads: int = 4,
-    told: Callable[[str, int], None] = lambda what, items: None,
+    report: Callable[[str, int], None] = lambda what, items: None,
 ) -> None:
-    """Note the values kept by hand that rules would change which publish from groups and are filling.
+    """Record which values of the application would change when filling rules publish from their groups.
 
-    Reads the tables of these rules once; `after` is the registry as the backfill would make it. Raises Transient.
+    Reads the tables of these rules once. `after` is the registry as the backfill would write it. Raises Transient.
     """
     names = [
         name for name, rule in program.recorded.items() if after.state(rule) == FILLING and (not only or name in only)
     ]
     if not names:
         return
-    # of which the worker needs nothing
+    # not above: the worker does not need them
     from projections.operations.verify.scope import Scope
     from projections.operations.verify.scratch import Scratch
     from projections.operations.verify.verification import Verification
 
     with Scratch() as scratch:
-        verification = Verification(Scope(program, None, names), store, scratch, threads=threads, told=told)
+        verification = Verification(Scope(program, None, names), store, scratch, threads=threads, report=report)
         some: list[Drift] = []
         for drift in verification.compared():
             if drift.attribute is not None and drift.actual is not None:

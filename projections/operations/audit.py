@@ -1,14 +1,14 @@
-"""The audit: on a schedule, a slice of the tables is verified, as far as the invocation's time goes.
+"""The audit: verifies a slice of the tables on a schedule, as long as the invocation has time.
 
-Each run goes on where the last one stopped, segment by segment of parallel scans, so that everything is looked at in time.
-What looks wrong is looked at again after a few seconds, and what still does in the next run; only then it is drift, and is
-remembered until it is right again. The sums of groups are not compared, which only all entries together tell: `verify`.
+Each run continues where the last one stopped, segment by segment of parallel scans, so that all items are verified in time.
+A candidate for drift is examined again after a few seconds, and again in the next run. Only then it is drift, which is kept
+until it is corrected. The sums of groups are not compared, because that takes a scan of all entries: `verify` does.
 
     pk   sk      what
-    A    .       `audit`: the last run, for people and `status`; `place`: where the next one goes on, and what it looks at
+    A    .       `audit`: the last run, for people and `status`; `place`: the position of the next one, and its candidates
 
-The partition holds nothing but that and the secret of `operations.redaction`. So the function's role can be limited to it,
-and cannot write to the registry.
+The partition has only this item and the secret of `operations.redaction`. So the function's role can be limited to it, and
+cannot write to the registry.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from projections.engine.store import Condition, Equal, Image, ItemKey, Missing, 
 from projections.errors import ConditionFailed, Transient
 from projections.language.program import Program
 from projections.operations.verify.drift import Drift
-from projections.operations.verify.examine import Examiner, Finding
-from projections.operations.verify.looks import DRIFT, FINE, Look, told_apart
+from projections.operations.verify.examine import Examiner
+from projections.operations.verify.finding import Finding
+from projections.operations.verify.observation import DRIFT, FINE, Observation, judge
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.subject import Subject, of_items, of_ledger
 
@@ -40,33 +41,33 @@ __all__ = ["AUDIT", "ITEMS", "PATIENCE", "SEGMENTS", "AuditHandler", "Audited"]
 AUDIT = ItemKey(LEDGER, "A", ".")
 
 SEGMENTS = 100
-"""Into how many segments each table is divided: they tell how far a round is."""
+"""The number of segments of each table. The progress of a round is counted in segments."""
 
 ITEMS = 10_000
-"""How many items a run reads at most, if nobody says; what belongs to them comes on top."""
+"""The default maximum of items that a run reads, without the items that it reads to compare them."""
 
 PATIENCE = 5.0
-"""Seconds before what looks wrong is looked at again, within an invocation."""
+"""Seconds before a candidate is examined again within an invocation."""
 
 MARGIN = 10.0
-"""Seconds before the end of an invocation in which no page begins any more."""
+"""Seconds before the end of an invocation. No page begins then."""
 
 _PAGE = 200
 _AT_ONCE = 100
 _MOST_NEW = 1000
-"""Suspects at which a run stops to look for more."""
+"""The number of candidates at which a run stops reading."""
 
 _MOST_BYTES = 200_000
-"""Of the suspects that are remembered, in one item; those beyond are found again when their turn comes."""
+"""The maximum size of the candidates that are kept in one item. The next round finds the others again."""
 
 _MOST_LOOKS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What a run did: items of the application that it looked at, the drift that stands, counts for metrics.
+    """The outcome of a run: items of the application that it verified, current drift, counts for metrics.
 
-    `skipped` says why it did nothing.
+    `skipped` is the reason if it did nothing.
     """
 
     items: int
@@ -76,8 +77,8 @@ class Audited:
 
 
 @dataclass(slots=True)
-class _Suspect:
-    """Something that looked wrong: how it did, how often it was looked at, and whether it is known to be drift."""
+class _Candidate:
+    """A candidate: its last observation, the number of observations, and whether it is known to be drift."""
 
     subject: str
     look: tuple[str, str, str, bool]
@@ -87,9 +88,9 @@ class _Suspect:
 
 @dataclass(slots=True)
 class _Place:
-    """Where the next run goes on: which table, which segment of it, after which item; and what it looks at again.
+    """The position of the next run: table, segment and item; and the candidates that it examines again.
 
-    `items` are those of the application since the round began, in which everything is looked at once.
+    `items` counts the application's items since the round began. A round verifies all tables once.
     """
 
     program: str
@@ -101,8 +102,8 @@ class _Place:
     size: int = 0
     """Items of the application in the last round."""
     whole: str | None = None
-    """When that ended."""
-    suspects: list[_Suspect] = field(default_factory=list)
+    """When the last round ended."""
+    suspects: list[_Candidate] = field(default_factory=list)
 
     def text(self) -> str:
         while len(text := json.dumps(asdict(self), ensure_ascii=False)) > _MOST_BYTES and self.suspects:
@@ -112,12 +113,12 @@ class _Place:
     @classmethod
     def read(cls, text: str) -> _Place:
         fields = json.loads(text)
-        suspects = [_Suspect(**{**one, "look": tuple(one["look"])}) for one in fields.pop("suspects")]
+        suspects = [_Candidate(**{**one, "look": tuple(one["look"])}) for one in fields.pop("suspects")]
         return cls(**fields, suspects=suspects)
 
 
 class AuditHandler:
-    """Takes the events of a schedule. `observe` is told what became of each. Writes nothing but its place in the ledger."""
+    """Processes the events of a schedule. `observe` is called with each outcome. Writes only its own item of the ledger."""
 
     def __init__(
         self,
@@ -147,9 +148,9 @@ class AuditHandler:
         self._margin = margin
 
     def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]:
-        """`remaining` gives the seconds left.
+        """Process one event. `remaining` gives the seconds left.
 
-        Raises Misconfigured, and Transient if not even its place, or what it remembers, can be read.
+        Raises Misconfigured, and Transient if its own item or its candidates cannot be read.
         """
         del event
         audited = self._audit(remaining)
@@ -160,7 +161,7 @@ class AuditHandler:
     def _audit(self, remaining: Callable[[], float]) -> Audited:
         snapshot = Registry(self._program, self._store).read()
         if snapshot is None:
-            return self._skip("there is nothing in the ledger yet")
+            return self._skip("the ledger is empty: no function has used it yet")
         if snapshot.program != self._program.fingerprint:
             return self._skip("other rules are active than the ones this function was deployed with")
         scope = Scope(self._program, snapshot)
@@ -170,11 +171,11 @@ class AuditHandler:
         round_.look_again()
         with suppress(Transient):  # the next run goes on
             round_.go_on()
-        round_.settle()
+        round_.confirm()
         return self._end(item, place, round_)
 
     def _skip(self, reason: str) -> Audited:
-        """Note that this run checked nothing, beside what the last one found: so `status` knows that the schedule works."""
+        """Record that this run checked nothing, in addition to the last result. `status` shows that the schedule works."""
         now = self._now().isoformat(timespec="seconds")
         item = self._store.get(AUDIT)
         last = (
@@ -182,8 +183,8 @@ class AuditHandler:
             if item and "audit" in item
             else {"time": now, "items": 0, "drift": 0, "whole": None}
         )
-        told = {**last, "skipped": {"time": now, "reason": reason}}
-        self._store.write(Update(AUDIT, set={"audit": {"S": json.dumps(told)}}))
+        report = {**last, "skipped": {"time": now, "reason": reason}}
+        self._store.write(Update(AUDIT, set={"audit": {"S": json.dumps(report)}}))
         return Audited(0, (), {"audited": 0}, reason)
 
     def _place(self, item: Image | None) -> _Place:
@@ -194,9 +195,9 @@ class AuditHandler:
         return _Place(self._program.fingerprint, self._segments)
 
     def _end(self, item: Image | None, place: _Place, round_: _Round) -> Audited:
-        """Notes where the next run goes on, unless another run did so meanwhile."""
+        """Record the position of the next run, unless another run did."""
         drift = len(round_.drifts)
-        told = {
+        report = {
             "time": self._now().isoformat(timespec="seconds"),
             "items": round_.items,
             "drift": drift,
@@ -206,7 +207,7 @@ class AuditHandler:
         }
         known = item["place"] if item is not None and "place" in item else None
         condition: Condition = Missing(("place",)) if known is None else Equal(("place",), known)
-        values = {"audit": {"S": json.dumps(told)}, "place": {"S": place.text()}}
+        values = {"audit": {"S": json.dumps(report)}, "place": {"S": place.text()}}
         try:
             self._store.write(Update(AUDIT, set=values, condition=condition))
         except ConditionFailed:
@@ -217,7 +218,7 @@ class AuditHandler:
 
 
 class _Round:
-    """One run through a slice: it changes the place as it goes."""
+    """One run through a slice. It advances the position."""
 
     def __init__(self, handler: AuditHandler, scope: Scope, place: _Place, left: Callable[[], float]) -> None:
         self._handler = handler
@@ -225,30 +226,30 @@ class _Round:
         self._place = place
         self._left = left
         self._examiner = Examiner(scope, handler._store, handler._sleep)
-        self._new: list[_Suspect] = []
+        self._new: list[_Candidate] = []
         self.tables = [*scope.tables, *([LEDGER] if scope.ledger else [])]
         self.drifts: list[Drift] = []
         self.items = 0
         self._read = 0
 
     def look_again(self) -> None:
-        """At what looked wrong in earlier runs: now it is drift, or fine, or comes again."""
+        """Examine the candidates of earlier runs: each is drift, or fine, or examined again."""
         old, self._place.suspects = self._place.suspects, []
         for suspect, finding in self._examined(old):
-            verdict, look = told_apart(Look(*suspect.look), finding)
+            verdict, look = judge(Observation(*suspect.look), finding)
             if verdict == FINE:
                 continue
             drift = suspect.drift or verdict == DRIFT or (look.steady and suspect.looks >= _MOST_LOOKS)
             if drift:
                 self.drifts += finding.drifts
             elif suspect.looks >= _MOST_LOOKS:
-                continue  # it never comes to rest; its turn comes again
-            self._place.suspects.append(_Suspect(suspect.subject, _kept(look), suspect.looks + 1, drift))
+                continue  # it changes constantly; the next round finds it again
+            self._place.suspects.append(_Candidate(suspect.subject, _kept(look), suspect.looks + 1, drift))
 
     def go_on(self) -> None:
-        """Looks at page after page while there is time to look at what is wrong once more; at most at everything once."""
+        """Examine pages while there is time to examine candidates once more; at most all items once."""
         place, handler = self._place, self._handler
-        if place.table >= len(self.tables):  # the rules name fewer tables now, or the last run ended a round
+        if place.table >= len(self.tables):  # the last run ended a round, or the rules have fewer tables now
             place.table, place.segment, place.after, place.items = 0, 0, None, 0
         while self._left() > handler._patience and len(self._new) < _MOST_NEW and self._read < handler._items:
             table = self.tables[place.table]
@@ -268,31 +269,31 @@ class _Round:
                     place.whole, place.size = handler._now().isoformat(timespec="seconds"), place.items
                     return
 
-    def settle(self) -> None:
-        """Looks at what is wrong once more: what still is, or cannot be read now, the next run looks at."""
+    def confirm(self) -> None:
+        """Examine new candidates once more. Those that are not fine, or cannot be read, are left to the next run."""
         if self._new:
             self._handler._sleep(self._handler._patience)
         try:
             for suspect, finding in self._examined(self._new):
-                verdict, look = told_apart(Look(*suspect.look), finding)
+                verdict, look = judge(Observation(*suspect.look), finding)
                 if verdict != FINE:
-                    self._place.suspects.append(_Suspect(suspect.subject, _kept(look)))
+                    self._place.suspects.append(_Candidate(suspect.subject, _kept(look)))
         except Transient:
             self._place.suspects += self._new
 
     def _page(self, table: str, images: Sequence[Image]) -> None:
         known = {suspect.subject for suspect in (*self._place.suspects, *self._new)}
         subjects = of_ledger(self._scope, images) if table == LEDGER else of_items(self._scope, table, images)
-        fresh = [_Suspect(text, ("", "", "", True)) for one in subjects if (text := one.text()) not in known]
+        fresh = [_Candidate(text, ("", "", "", True)) for one in subjects if (text := one.text()) not in known]
         for suspect, finding in self._examined(fresh):
             if finding.drifts:
-                self._new.append(_Suspect(suspect.subject, _kept(told_apart(None, finding)[1])))
+                self._new.append(_Candidate(suspect.subject, _kept(judge(None, finding)[1])))
         if table != LEDGER:
             self.items += len(images)
             self._place.items += len(images)
 
-    def _examined(self, suspects: Sequence[_Suspect]) -> Iterator[tuple[_Suspect, Finding]]:
-        """Suspects with what they look like now; states as short as they are remembered.
+    def _examined(self, suspects: Sequence[_Candidate]) -> Iterator[tuple[_Candidate, Finding]]:
+        """Yield candidates with their findings, whose states are as short as they are kept.
 
         Raises Transient, before the first.
         """
@@ -309,5 +310,5 @@ def _short(finding: Finding) -> Finding:
     return Finding(state, finding.drifts, finding.image, finding.reached, finding.known, finding.push)
 
 
-def _kept(look: Look) -> tuple[str, str, str, bool]:
+def _kept(look: Observation) -> tuple[str, str, str, bool]:
     return look.state, look.known, look.image, look.steady

@@ -1,4 +1,4 @@
-"""A store that does not delete the application's items unless it is allowed to, and counts what is written by rule."""
+"""A store that deletes items of the application only if that is allowed, and counts writes by rule."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _LEDGER = {"E": "entries", "G": "groups", "M": "members"}
 
 
 class Effects:
-    """Says what writes are about: which items of the ledger, or which rule writes to an item of the application."""
+    """Classifies writes: the kind of an item of the ledger, or the rule that writes to an item of the application."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
 
     def of(self, write: Action) -> str:
-        """`entries`, `groups` or `members`; else the name of a rule, which may be gone; empty if it cannot be told."""
+        """Return `entries`, `groups` or `members`; else the name of a rule, which may be removed; empty if it is unknown."""
         if write.key.table == LEDGER:
             return _LEDGER.get(write.key.partition.partition("|")[0], "")
         if isinstance(write, Check):
@@ -36,7 +36,7 @@ class Effects:
         prefix = self._program.guard_prefix
         names = [*write.set, *write.remove] if isinstance(write, Update) else []
         for name in [*names, *(path[0] for path in paths(write.condition))]:
-            if name.startswith(prefix) and name != prefix:  # that is the mark of created items
+            if name.startswith(prefix) and name != prefix:  # the prefix alone is the mark of created items
                 return name.removeprefix(prefix)
         for entity in self._program.entities_at(write.key):
             for rule in self._program.index_rules.get(entity.name, ()):
@@ -46,11 +46,11 @@ class Effects:
 
 
 class Cautious(WrappedStore):
-    """Wraps a store. Without `deletes` no item of the application is deleted: whoever asks is told that it was.
+    """Wraps a store. Without `deletes`, no item of the application is deleted, and deletions return as if they were made.
 
-    `done` counts what was written: `entries`, `groups`, `members`, and by rule as `written|<rule>`, `deleted|<rule>`.
-    `withheld` counts the deletions that were not made by rule, `examples` has the first few encoded keys with their rules.
-    `pace` is told of every few writes before they are made, and may wait. Safe for threads.
+    `done` counts writes: `entries`, `groups`, `members`, and by rule `written|<rule>`, `deleted|<rule>`. `withheld` counts
+    by rule the deletions that were not made, `examples` has the first encoded keys with their rules. `pace` is called before
+    writes with their number, and may wait. Safe for threads.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Cautious(WrappedStore):
             self.withhold(write.key, self._effects.of(write))
 
     def withhold(self, key: ItemKey, rule: str) -> None:
-        """Notes that something of a rule was not removed from an item."""
+        """Record that values of a rule were not removed from an item."""
         with self._lock:
             self.withheld[rule] += 1
             if len(self.examples) < MOST_EXAMPLES:

@@ -1,4 +1,4 @@
-"""A store on which nothing is written: it shows what it would show, and counts what that would change and cost."""
+"""A store that writes nothing: reads show what would be written, and changes and their cost are counted."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ __all__ = ["DryStore"]
 
 
 class DryStore:
-    """Wraps a store for the time of a page. Items of the application are shown as they would be; of the ledger, as they are.
+    """Wraps a store for one page. Reads return items of the application as they would be, items of the ledger as they are.
 
-    `done` counts what would be written: `entries`, `groups`, `members`, and by rule as `created|<rule>`, `changed|<rule>`,
-    `deleted|<rule>`; beside that `write units` (by the size of the items, twice that in a transaction, and for each index
-    that an item is or would be in, as if it held all attributes) and `read units`. `examples` has the first few encoded keys
-    of items that would be deleted, with their rules. `adoption` is told of changes to items.
-    Safe for threads.
+    `done` counts what would be written: `entries`, `groups`, `members`, and by rule `created|<rule>`, `changed|<rule>`,
+    `deleted|<rule>`; also `write units` (by the size of items, twice that in a transaction, and for each index that an item
+    is or would be in, as if it had all attributes) and `read units`. `examples` has the first encoded keys of items that
+    would be deleted, with their rules. `adoption` records changes to items. Safe for threads.
     """
 
     def __init__(self, store: Store, program: Program, adoption: Adoption | None = None) -> None:
@@ -95,7 +94,7 @@ class DryStore:
         return None
 
     def withhold(self, key: ItemKey, rule: str) -> None:
-        """Notes what would be removed from an item where deletions are allowed."""
+        """Record what would be removed from an item if deletions are allowed."""
         with self._lock:
             self.withheld[rule] += 1
             if len(self.examples) < MOST_EXAMPLES:

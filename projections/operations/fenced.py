@@ -1,10 +1,10 @@
-"""A store for operators' processes: it writes only as long as the rules are in force under which the process began.
+"""A store for operators' processes: it writes only while the rules are active under which the process began.
 
-Every write to the ledger is a transaction with a condition check on a lease of this process, so that none is made after the
-lease was closed. An item of the application is never part of a transaction. Before it is written the lease is read, unless
-that was done at most one request of writes and one second ago. So a write to an application item may still be made if the
-lease is closed between that read and the write: at most one request of each thread, and each of its writes only under the
-condition of its guard. The backfill that put the new rules in force corrects it.
+Every write to the ledger is a transaction with a condition check on a lease of this process, so none is made after the lease
+was closed. Items of the application are never part of a transaction. Before a write to them the lease is read, unless it was
+read at most one request of writes and one second ago. If the lease is closed between that read and the write, the write is
+still made: at most one request of each thread, and each of its writes only under the condition of its guard. The backfill
+that activated the new rules corrects it.
 """
 
 from __future__ import annotations
@@ -26,32 +26,31 @@ from projections.stores.wrapped import WrappedStore
 __all__ = ["RESERVED", "Fenced"]
 
 RESERVED = 1
-"""Actions that each transaction has beside those of the engine: the check of the lease."""
+"""Actions that each transaction has in addition to those of the engine: the check of the lease."""
 
 _AT_ONCE = 25
-"""Writes to application items for which one look at the lease is enough: as many as one request has."""
+"""Writes to application items after one read of the lease: as many as one request has."""
 
 _LEASES = 12
-"""Leases opened at once: as many as a backfill of four segments has requests under way."""
+"""Leases opened at once: as many as a backfill of four segments has concurrent requests."""
 
 _FRESH_SECONDS = 1.0
-"""How long one look at the lease is enough."""
+"""How long one read of the lease is valid."""
 
 _RENEW_SECONDS = LEASE_SECONDS / 2
-"""After so long another lease is opened."""
+"""The age at which a lease is replaced."""
 
 _CLOSED = (
-    "the rules in force, or the state of one of them, changed meanwhile, or another backfill began. This process stopped. "
-    "`projections status` shows what is in force; run the same command again"
+    "the active rules, or the state of one of them, changed, or another backfill began. This process stopped. Check "
+    "`projections status`, then run the same command again"
 )
 
 
 class Fenced(WrappedStore):
-    """Wraps a store. Writes under leases of the epoch of `snapshot`, which are opened by `open` or when they are
-    needed.
+    """Wraps a store. Writes under leases of the epoch of `snapshot`, which are opened by `open` or when they are needed.
 
-    Threads have leases of their own: transactions that check the same item would conflict. `run` names the process that the
-    leases are for. Raises `Replaced` from every write once a lease was found closed. Safe for threads.
+    Each thread has its own lease, because transactions that check the same item would conflict. `run` names the process.
+    Once a lease was found closed, every write raises Replaced. Safe for threads.
     """
 
     def __init__(
@@ -72,8 +71,8 @@ class Fenced(WrappedStore):
         self._opening = threading.Lock()
         self._opened: dict[str, float] = {}
         self._free: list[str] = []
-        self._looked = 0.0
-        self._unlooked = 0
+        self._checked = 0.0
+        self._unchecked = 0
         self._replaced = False
         self._deleted: set[ItemKey] = set()
 
@@ -88,17 +87,17 @@ class Fenced(WrappedStore):
             self.close()
 
     def open(self) -> None:
-        """Open leases for some threads at once, if there are none: threads that open their own one by one may conflict."""
-        if self._opening.acquire(blocking=False):  # never waited for: in a simulation nobody else would go on
+        """Open leases for some threads at once, if there are none: threads that each open one may conflict."""
+        if self._opening.acquire(blocking=False):  # without a wait: in a simulation no other thread would run
             try:
                 if not self._opened:
-                    with suppress(Transient):  # then they are opened when they are needed
+                    with suppress(Transient):  # they are opened when they are needed
                         self._open(_LEASES)
             finally:
                 self._opening.release()
 
     def close(self) -> None:
-        """Delete the leases. Those that cannot be deleted now expire."""
+        """Delete the leases. Those that cannot be deleted expire."""
         with self._lock:
             names, self._opened, self._free = list(self._opened), {}, []
         for name in names:
@@ -121,8 +120,8 @@ class Fenced(WrappedStore):
         with self._lock:
             restores = isinstance(write, Update) and write.key in self._deleted
             self._deleted.discard(write.key)
-        if not restores:  # attributes of the application that a deletion took with it are put back in any case
-            self._look(1)
+        if not restores:  # attributes of the application that a deletion removed are put back in any case
+            self._check_lease(1)
         removed = self._store.write(write)
         if removed is not None:
             with self._lock:
@@ -146,7 +145,7 @@ class Fenced(WrappedStore):
             if any(write.key.table == LEDGER for write in some):
                 answers += [self._answer(write) for write in some]
             else:
-                self._look(len(some))
+                self._check_lease(len(some))
                 answers += self._store.write_each(some)
         return answers
 
@@ -161,24 +160,24 @@ class Fenced(WrappedStore):
 
     # Leases
 
-    def _look(self, writes: int) -> None:
-        """Find the lease open, before so many writes to application items."""
+    def _check_lease(self, writes: int) -> None:
+        """Check that the lease is open, before so many writes to application items."""
         now = self._clock()
         with self._lock:
             if self._replaced:
                 raise Replaced(_CLOSED)
-            if self._unlooked + writes <= _AT_ONCE and now - self._looked < _FRESH_SECONDS and self._opened:
-                self._unlooked += writes
+            if self._unchecked + writes <= _AT_ONCE and now - self._checked < _FRESH_SECONDS and self._opened:
+                self._unchecked += writes
                 return
         with self._lease() as lease:
             if self._store.get(lease_key(lease), ("epoch",)) is None:
                 raise self._stopped()
         with self._lock:
-            self._looked, self._unlooked = now, writes
+            self._checked, self._unchecked = now, writes
 
     @contextmanager
     def _lease(self) -> Iterator[str]:
-        """A lease that no other thread uses meanwhile."""
+        """Take a lease that no other thread uses."""
         lease = self._take()
         while lease is None:
             self._open(1)
@@ -198,11 +197,11 @@ class Fenced(WrappedStore):
                 lease = self._free.pop()
                 if self._clock() - self._opened[lease] < _RENEW_SECONDS:
                     return lease
-                del self._opened[lease]  # DynamoDB deletes it
+                del self._opened[lease]  # it expires, and DynamoDB deletes it
         return None
 
     def _open(self, number: int) -> None:
-        """Open leases, if the registry is as it was when the process began."""
+        """Open leases, if the registry has not changed since the process began."""
         now, snapshot = self._clock(), self.snapshot
         names = [self._named() for _ in range(number)]
         in_force = AllOf((Equal(("epoch",), {"N": str(snapshot.epoch)}), Equal(("program",), {"S": snapshot.program})))
@@ -226,7 +225,7 @@ class Fenced(WrappedStore):
 
 
 def _single(cancelled: TransactionCancelled) -> StoreError:
-    """What a cancelled transaction says of its only write, as the answer to a single write would."""
+    """Return the error of a cancelled transaction with one write, as a single write would raise it."""
     reason = cancelled.reasons[0]
     if reason is None or reason.kind in ("conflict", "throttled"):
         return Transient(str(cancelled))

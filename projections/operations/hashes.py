@@ -1,4 +1,4 @@
-"""Hashed keys, as logs show them under `REDACT`: the hash of a key, and the key of a hash."""
+"""Hashed keys, which logs have under `REDACT`: finds the key of a hash."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from projections.operations.redaction import HASH, key_hash, read_secret
 
 __all__ = ["NO_HASHES", "Found", "find", "is_hash", "key_of"]
 
-NO_HASHES = "no function has hashed a key so far: the ledger has no secret. Hashes are made with the parameter Redact"
+NO_HASHES = "no function has hashed a key: the ledger has no secret. Functions hash keys if the parameter Redact is set"
 
 _WHOLE = "key"
-"""The attribute of ledger items whose partition key does not hold the whole key."""
+"""The attribute of ledger items whose partition key does not have the whole key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An encoded key, and where it was found: the logical name of a table, or `ledger` for an item that is gone."""
+    """An encoded key, and where it was found: the logical name of a table, or `ledger` for an item that was deleted."""
 
     key: str
     place: str
 
 
 def is_hash(text: str) -> bool:
-    """Whether a text is the hash of a key."""
+    """Return whether a text is the hash of a key."""
     digits = text.removeprefix(HASH)
     return text.startswith(HASH) and len(digits) == 24 and set(digits) <= set("0123456789abcdef")
 
 
 def find(program: Program, store: Store, secret: str, text: str) -> Found | None:
-    """Return the key that has a hash, None if neither the tables nor the ledger hold it. It reads all of them at worst."""
+    """Return the key that has a hash; None if neither the tables nor the ledger have it. May read all of them."""
     made = partial(key_hash, secret)
     for table, schema in program.tables.items():
         for image in all_items(partial(store.scan, table, attributes=schema.key_attributes)):
@@ -51,7 +51,7 @@ def find(program: Program, store: Store, secret: str, text: str) -> Found | None
 
 
 def _named(item: Mapping[str, Mapping[str, str]]) -> str:
-    """The encoded key that an item of the ledger is about, empty if it is about none."""
+    """Return the encoded key that an item of the ledger is about; empty if there is none."""
     if _WHOLE in item:
         return item[_WHOLE].get("S", "")
     kind, _, rest = item["pk"]["S"].partition("|")
@@ -65,5 +65,5 @@ def key_of(program: Program, store: Store, text: str) -> ItemKey:
         raise UsageError(NO_HASHES)
     found = find(program, store, secret, text)
     if found is None:
-        raise UsageError(f"{text}: no item of the tables, and nothing in the ledger, has a key with this hash")
+        raise UsageError(f"{text}: no item of the tables or of the ledger has a key with this hash")
     return decode_key(found.key)

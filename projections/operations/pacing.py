@@ -1,4 +1,4 @@
-"""The pace of pushes: a writer of millions must leave the application its share of a partition."""
+"""The pace of pushes: a push to millions of children must leave capacity of a partition to the application."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Pacer"]
 
 
 class Pacer:
-    """Keeps writes to a rate: writes that begin now make the next ones wait until so many may have been made.
+    """Limits the rate of writes: writes that begin now delay the next ones by the time that the rate allows for them.
 
-    Whoever comes first does not wait, so that a small push is done at once. The rate is that of one function instance;
-    a push is one chain of pages, so it is also the most that one push writes. Safe for threads.
+    The first caller does not wait, so a small push is done at once. The rate is that of one function instance. A push is
+    one chain of pages, so it is also the maximum of one push. Safe for threads.
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class Pacer:
         self._lock = threading.Lock()
 
     def within(self, left: Callable[[], float]) -> None:
-        """From now on nobody waits longer than `left` gives in seconds."""
+        """Limit all waits from now on to the seconds that `left` returns."""
         self._left = left
 
     def __call__(self, writes: int) -> None:
-        """Waits until so many writes may be made. Raises OutOfTime, without a wait, if that is too late."""
+        """Wait until so many writes may be made. Raises OutOfTime, without a wait, if there is not enough time."""
         if not writes:
             return
         with self._lock:

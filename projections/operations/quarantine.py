@@ -1,7 +1,7 @@
-"""The quarantine: records a rule could not use, kept with rule, reason and keys until somebody redrives them.
+"""The quarantine: records that a rule could not use, with rule, reason and keys, until they are redriven.
 
-Keys are told, and of contents no more than the value a reason is about, up to 40 characters: a quarantine is read by more
-people than the table is.
+More people read a quarantine than the table. So a message has keys, and of an item's contents only the value that the reason
+is about, up to 40 characters.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["MOST_TRIGGERS", "Quarantine", "Sender", "complaint", "message"]
 
 MOST_TRIGGERS = 10
-"""Source items that a message or a log names. There may be a whole batch of them."""
+"""Source items to name in a message or a log. A whole batch can lead to one."""
 
 _LONGEST_REASON = 2_000
-"""Characters. With the longest keys a message then stays far below what SQS takes."""
+"""Characters. With the longest keys, a message is still much smaller than the limit of SQS."""
 
 
 class Sender(Protocol):
-    """What takes messages: `stores.queues.Queue`, or a list in tests."""
+    """A queue to send messages to: `aws.queues.Queue`, or a fake in tests."""
 
     def send(self, bodies: Sequence[str]) -> None: ...
 
 
 class Quarantine:
-    """Sends what was rejected to a queue. Called by the engine; what it raises makes the records be retried.
+    """Sends rejected records to a queue. The engine calls it; if it raises, the records are retried.
 
-    `stream_arns` gives the stream of each logical table, as far as it is known. `connect` is called when there is
-    something to send for the first time, which in most lives of a function is never. `redaction` redacts the reasons.
+    `stream_arns` has the stream of each logical table, as far as it is known. `connect` is called before the first message:
+    most instances of a function never send one. `redaction` redacts the reasons.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Quarantine:
 def message(
     rejected: Rejected, now: datetime, stream_arn: str | None, redaction: Redaction | None = None
 ) -> dict[str, Any]:
-    """The message about one rejected record. `now` is when it was rejected, with its zone.
+    """Return the message about one rejected record. `now` is the time of rejection, with its zone.
 
-    It has the key also where keys are redacted, because a redrive needs it; then with its hash.
+    It has the key also if keys are redacted, because a redrive needs it; then it also has its hash.
     """
     shown = rejected if redaction is None else redaction.rejected(rejected)
     reason = shown.reason
@@ -88,6 +88,6 @@ def message(
 
 
 def complaint(rule: object, reason: object, *, key: object, target: object = None, fault: object = ITEM) -> str:
-    """Return what is wrong in one line: the rule, the target if the cause is there and not in the item `key`, the reason."""
+    """Return the problem in one line: the rule, the target if the cause is there and not in the item `key`, the reason."""
     where = f"group of {target}" if fault == GROUP else f"target {target}" if target not in (None, key) else ""
     return ": ".join(str(part) for part in (rule, where, reason) if part)

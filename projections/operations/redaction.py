@@ -1,17 +1,17 @@
-"""Redaction: what functions report of items, without their keys, their values, or both (`REDACT`).
+"""Redaction: removes keys, values, or both from the reports of functions (`REDACT`).
 
-It is applied where logs, quarantine messages and errors leave a function, not where they are made. A text is not searched
-for what must be removed. Instead, what may stay is known, and everything else becomes `…`. The text of this package's own
-messages, the texts of the rules and the names of tables may stay.
+It is applied where logs, quarantine messages and errors leave a function, not where they are made. Texts are not searched
+for what must be removed. Instead, only known texts may stay, and everything else becomes `…`. Known are the texts of this
+package's own messages, the texts of the rules and the names of tables.
 
 Keys become hashes, as `key:5f2a…`: HMAC-SHA256 of the encoded key, cut to 96 bits, with a secret of 256 bits in the ledger:
 
     pk   sk       what
     A    secret   `secret`: made by the first function that needs it, and never changed
 
-Everybody who can read the secret there can read the keys of all items there, so a separate store for secrets would protect
-nothing more. It is in the audit's partition, because the audit may need it first and can write no other. The ledger's id
-cannot be the secret: it has 32 bits and can be guessed.
+Everyone who can read the secret in the ledger can also read the keys of all items there, so a separate store for secrets
+would not protect more. It is in the audit's partition, because the audit may need it first and cannot write to others. The
+ledger's id cannot be the secret: it has 32 bits and can be guessed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["HASH", "SECRET", "Handler", "Redaction", "key_hash", "read_secret"]
 
 HASH = "key:"
-"""What the hash of a key begins with."""
+"""The prefix of the hash of a key."""
 
 SECRET = ItemKey(LEDGER, "A", "secret")
 
@@ -50,17 +50,17 @@ _DIGITS = 24
 _GONE = "…"
 
 _OPERATIONS = ("Query", "Scan")
-"""Of DynamoDB, with names of one word."""
+"""Operations of DynamoDB whose names are one word."""
 
 _SAFE = " ()[]{}'\":;,./|=-_"
 """Characters that may stay around what is removed."""
 
 _SHOWN = re.compile(r"""a (?:string|number), ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
-"""A value as `language.values.shown` writes it."""
+"""A value as `language.values.shown` prints it."""
 
 
 class Handler(Protocol):
-    """What a function calls with each event."""
+    """The handler of a function's events."""
 
     def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]: ...
 
@@ -72,13 +72,13 @@ def key_hash(secret: str, key: str) -> str:
 
 
 def read_secret(store: Store) -> str | None:
-    """Return the secret of a ledger's hashes, None if none was made so far. Raises what the store raises."""
+    """Return the secret of a ledger's hashes, None if there is none yet. Raises what the store raises."""
     item = store.get(SECRET)
     return item["secret"]["S"] if item is not None else None
 
 
 class Redaction:
-    """Removes keys, values or both. `names` are those of tables, `document` the rules. It never raises."""
+    """Removes keys, values or both. `names` are the names of tables, `document` the rules. It never raises."""
 
     def __init__(self, mode: str, document: Mapping[str, Any], names: Collection[str], store: Store) -> None:
         self._keys, self._values = mode in ("keys", "all"), mode in ("values", "all")
@@ -101,7 +101,7 @@ class Redaction:
         return self.key(key) if self._keys and key is not None else None
 
     def _made(self) -> str | None:
-        """The secret; None while the ledger can neither be read nor written."""
+        """Return the secret, which is made if needed; None if the ledger cannot be read or written."""
         with suppress(StoreError):
             self._secret = self._secret or read_secret(self._store)
             if self._secret is None:
@@ -139,12 +139,14 @@ class Redaction:
 
     @cached_property
     def _own(self) -> frozenset[str]:
-        """The texts of the rules and the names of tables."""
+        """Return the texts of the rules and the names of tables."""
         return frozenset({*_texts(self._document), *self._names})
 
     @cached_property
     def _may_stay(self) -> re.Pattern[str]:
-        """Phrases of messages; words of messages, rules and tables where they stand alone. The longest first."""
+        """Return a pattern of texts that may stay: phrases of messages, and whole words of messages, rules and tables.
+        The longest come first.
+        """
         phrases, names = set[str](), set(_OPERATIONS)
         for constant in _constants():
             for piece in re.split(r"\{[^{}]*\}", constant):
@@ -159,7 +161,7 @@ class Redaction:
         alone = [rf"(?<!\w){re.escape(name)}(?!\w)" for name in sorted(names, key=len, reverse=True)]
         return re.compile("|".join([*map(re.escape, sorted(phrases, key=len, reverse=True)), *alone]))
 
-    # What leaves a function
+    # Reports of a function
 
     def rejected(self, one: Rejected) -> Rejected:
         """Return a rejected record as it may be logged."""
@@ -168,17 +170,17 @@ class Redaction:
         return replace(one, key=key, reason=self.text(one.reason, one.key), target=target, triggered_by=triggered_by)
 
     def outcome(self, outcome: Outcome) -> Outcome:
-        """Return what became of a batch as it may be logged."""
+        """Return the outcome of a batch as it may be logged."""
         reason = self.text(outcome.failed_reason) if outcome.failed_reason is not None else None
         return replace(outcome, failed_reason=reason, rejected=tuple(map(self.rejected, outcome.rejected)))
 
     def work(self, work: Work) -> Work:
-        """Return what became of tasks as it may be logged."""
+        """Return the outcome of tasks as it may be logged."""
         failed = {message: self.text(reason) for message, reason in work.failed.items()}
         return replace(work, failed=failed, rejected=tuple(map(self.rejected, work.rejected)))
 
     def audited(self, audited: Audited) -> Audited:
-        """Return what an audit found as it may be logged: drift by kind, rule, attribute and keys."""
+        """Return the outcome of an audit as it may be logged: drift by kind, rule, attribute and keys."""
         return replace(
             audited,
             drifts=tuple(
@@ -194,10 +196,10 @@ class Redaction:
         )
 
     def error(self, error: Exception) -> Exception:
-        """Return an error as Lambda may log it, with the places in the code and without the errors that led to it."""
-        said = self.text(str(error))
+        """Return an error as Lambda may log it, with its traceback and without the errors that caused it."""
+        text = self.text(str(error))
         known = isinstance(error, Misconfigured)
-        shown = Misconfigured(said) if known else RuntimeError(f"{type(error).__name__}: {said}")
+        shown = Misconfigured(text) if known else RuntimeError(f"{type(error).__name__}: {text}")
         return shown.with_traceback(error.__traceback__)
 
     def guarding(self, handler: Handler) -> Handler:
@@ -215,7 +217,7 @@ class _Guarded:
             return self._handler.handle(event, remaining)
         except Exception as error:
             redacted = self._redaction.error(error)
-        raise redacted  # here, so that it does not carry the error as its context
+        raise redacted  # outside the handler, so that the original error is not its context
 
 
 def _words(text: str) -> Iterable[str]:
@@ -223,7 +225,7 @@ def _words(text: str) -> Iterable[str]:
 
 
 def _without(text: str) -> str:
-    """What is left of a text that may not stay: the punctuation around it."""
+    """Return what remains of a text that must not stay: the punctuation around it."""
     inner = text.strip(_SAFE)
     if not inner:
         return text
@@ -232,7 +234,7 @@ def _without(text: str) -> str:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """All strings of a document, and the names that they consist of."""
+    """Yield all strings of a document, and the names in them."""
     if isinstance(value, str):
         yield value
         yield from re.findall(r"[A-Za-z_]\w+(?:\([^()]*\))?", value)
@@ -247,7 +249,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _constants() -> Iterator[str]:
-    """The strings in the code of all modules of this package that are loaded: the parts of its messages are among them."""
+    """Yield the strings in the code of all loaded modules of this package, with the parts of its messages."""
     for name, module in list(sys.modules.items()):
         if (
             name.partition(".")[0] in ("projections", "handlers")

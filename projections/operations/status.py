@@ -1,6 +1,7 @@
-"""Status: what is in force, how far things are, what waits, and what somebody should do about it.
+"""Status: the state of rules, backfills, the audit, queues and the stream, and what an operator should do.
 
-Facts are gathered by whoever has the connections; here they are judged.
+The functions here judge facts that their caller has gathered. `stack` is the deployed stack, if one is named: the commands
+in advice include it, so that they can be copied.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ __all__ = [
 ]
 
 FINE, LOOK, ACT, UNKNOWN = "fine", "look", "act", "unknown"
-"""Nothing to do; somebody should look, or wait, and come back; something is wrong or lost until somebody acts; not told."""
+"""Levels: nothing to do; look at it, or wait and look again; act, because something fails until you do; not known."""
 
 _LATE, _VERY_LATE = 60.0, 300.0
-"""Seconds. The second is what the template's alarm takes."""
+"""Seconds of lag. The second is the threshold of the template's alarm."""
 
 _LATE_AUDIT = 900.0
 """Seconds after two intervals of the audit's schedule, by which it should have run."""
@@ -68,7 +69,7 @@ _DAY = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing: how it is, and what to do. `value` is the number it is judged by: seconds, messages, drift."""
+    """The state of one subject, and what to do. `value` is the number that was judged: seconds, messages, drift."""
 
     subject: str
     level: str
@@ -94,6 +95,7 @@ def ledger(
     now: datetime,
     *,
     deployed: bool = False,
+    stack: str | None = None,
     schedule: str | None = None,
     since: datetime | None = None,
 ) -> LedgerStatus:
@@ -103,12 +105,18 @@ def ledger(
     found = states(program, snapshot, registry.definition) if snapshot is not None else {}
     run = Progress(store).run()
     findings = [
-        *rules(program, snapshot, found, deployed=deployed),
-        backfill(run, noted(store, run) if run is not None else None, snapshot, now),
-        *rebuilds(list(notes(store)), now),
-        audit(store.get(AUDIT), now, schedule=schedule, since=since),
+        *rules(program, snapshot, found, deployed=deployed, stack=stack),
+        backfill(run, noted(store, run) if run is not None else None, snapshot, now, stack=stack),
+        *rebuilds(list(notes(store)), now, stack=stack),
+        audit(store.get(AUDIT), now, stack=stack, schedule=schedule, since=since),
     ]
     return LedgerStatus(snapshot.epoch if snapshot is not None else None, found, tuple(findings))
+
+
+def _command(text: str, stack: str | None) -> str:
+    """Return a command to run, as Markdown code."""
+    name, _, options = text.partition(" ")
+    return f"`projections {' '.join(filter(None, (name, stack and f'--stack {stack}', options)))}`"
 
 
 # Rules
@@ -136,66 +144,72 @@ def states(
 
 
 def rules(
-    program: Program, snapshot: RegistrySnapshot | None, states: Mapping[str, str], *, deployed: bool = False
+    program: Program,
+    snapshot: RegistrySnapshot | None,
+    states: Mapping[str, str],
+    *,
+    deployed: bool = False,
+    stack: str | None = None,
 ) -> Iterator[Finding]:
     """Compare the registry with rules: those that functions run (`deployed`), or those of a file."""
+    backfill = _command("backfill", stack)
     if snapshot is None:
         yield Finding(
             "rules",
             LOOK,
-            "the ledger knows of no rules: no function has worked with it yet",
+            "the ledger has no rules: no function has used it yet",
             "Deploy, and write an item; or name the right table with --ledger.",
         )
         return
-    numbers = Counter(state for state in states.values() if state != PROVISIONAL)  # those are told below
-    said = ", ".join(f"{number} {state}" for state, number in sorted(numbers.items())) or "no rules"
-    yield Finding("rules", FINE, f"epoch {snapshot.epoch}: {said}")
+    numbers = Counter(state for state in states.values() if state != PROVISIONAL)  # those are reported below
+    counted = ", ".join(f"{number} {state}" for state, number in sorted(numbers.items())) or "no rules"
+    yield Finding("rules", FINE, f"epoch {snapshot.epoch}: {counted}")
     if snapshot.outdated(program) and deployed:
         yield Finding(
             "deployed rules",
             ACT,
             "are older than the active rules: the functions refuse every batch",
-            "Deploy the newer rules, or run `projections backfill` to activate the deployed ones again.",
+            f"Deploy the newer rules, or run {backfill} to activate the deployed ones again.",
         )
     elif snapshot.outdated(program):
         yield Finding(
             "rule file",
             LOOK,
-            "these rules are older than those in force",
-            "Name the file that is deployed with --rules. `projections backfill` with these would put them in force again.",
+            "these rules are older than the active rules",
+            f"Name the deployed rule file with --rules. Or run {backfill} to activate these rules again.",
         )
     elif snapshot.program != program.fingerprint:
-        yield from _not_in_force(program, snapshot, deployed)
+        yield from _not_active(program, snapshot, deployed, backfill)
     for name, known in sorted(snapshot.rules.items()):
         rule = program.rules.get(name)
         plain, _, former = name.partition("@")
         if known.state == FILLING:
-            yield Finding(f"rule {name}", LOOK, f"filling: {_filling(snapshot, rule)}", "Run `projections backfill`.")
+            yield Finding(f"rule {name}", LOOK, f"filling: {_filling(snapshot, rule)}", f"Run {backfill}.")
         elif known.state == RETIRING:
-            says = f"{'what another version of it wrote' if former else 'retired: what it wrote'} is not removed yet"
+            says = f"{'values of its former version' if former else 'retired: its values'} are not removed yet"
             if known.fingerprint == WITHOUT:
-                says = "what functions missed that worked without it is not caught up yet"
-            todo = "Run `projections backfill`; with --allow-delete if it says that deletions were withheld."
+                says = "records that functions without this rule processed are not corrected yet"
+            todo = f"Run {backfill}; with --allow-delete if it reports withheld deletions."
             yield Finding(f"rule {plain}", LOOK, says, todo)
     for name, tried in sorted(snapshot.provisional(program).items()):
-        worked = "without it" if tried.fingerprint == WITHOUT else "with another version of it"
+        worked = "without this rule" if tried.fingerprint == WITHOUT else "with another version of this rule"
         yield Finding(
             f"rule {name}",
             ACT,
-            f"functions have worked {worked}, which is not in force",
-            "Run `projections backfill` with the rules that are to stay: it undoes what others did.",
+            f"functions have worked {worked}, which is not active",
+            f"Run {backfill} with the rules that you want to keep: it corrects what the others wrote.",
         )
 
 
 def _filling(snapshot: RegistrySnapshot, rule: Rule | None) -> str:
     if rule is not None and rule.mode == SHADOW:
-        return "its books lack what was there before it"
+        return "the ledger lacks the items that existed before this rule"
     if rule is not None and snapshot.publishes(rule):
-        return "what was there before it is not projected yet"
+        return "items that existed before this rule are not projected yet"
     return "it publishes nothing until its backfill is complete"
 
 
-def _not_in_force(program: Program, snapshot: RegistrySnapshot, deployed: bool) -> Iterator[Finding]:
+def _not_active(program: Program, snapshot: RegistrySnapshot, deployed: bool, backfill: str) -> Iterator[Finding]:
     subject = "deployed rules" if deployed else "rule file"
     known = snapshot.active
     kinds = {
@@ -203,22 +217,18 @@ def _not_in_force(program: Program, snapshot: RegistrySnapshot, deployed: bool) 
         "changed": [n for n, rule in program.rules.items() if n in known and known[n].fingerprint != rule.fingerprint],
         "retired": [name for name in program.retired if name in known],
     }
-    said = "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in kinds.items() if names)
-    if deployed:
-        says = f"are not active ({said or 'other definitions'})"
-        todo = "Run `projections backfill` to activate them."
-    else:
-        says = f"not in force ({said or 'other definitions'})"
-        todo = "Deploy these rules, then run `projections backfill`. Or name the file that is deployed with --rules."
+    differs = "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in kinds.items() if names)
+    says = f"{'are' if deployed else 'these rules are'} not active ({differs or 'other definitions'})"
+    todo = f"Run {backfill} to activate them."
+    if not deployed:
+        todo = f"Deploy these rules, then run {backfill}. Or name the deployed rule file with --rules."
     yield Finding(subject, LOOK, says, todo)
-    vanished = [name for name in known if name not in program.rules and name not in program.retired]
-    if vanished:
+    if missing := sorted(name for name in known if name not in program.rules and name not in program.retired):
         yield Finding(
             subject,
             ACT,
-            f"{'do not name' if deployed else 'says nothing of'} {', '.join(sorted(vanished))}, "
-            f"{'which is active' if deployed else 'in force'}",
-            f"Write what becomes of what it wrote: `retired: {{{sorted(vanished)[0]}: keep}}`, or `remove`.",
+            f"{'lack' if deployed else 'lacks'} active rules: {', '.join(missing)}",
+            f"Add `retired: {{{missing[0]}: keep}}` to keep its values, or `remove` instead of `keep` to remove them.",
         )
 
 
@@ -227,16 +237,15 @@ def _not_in_force(program: Program, snapshot: RegistrySnapshot, deployed: bool) 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What is noted of a run's present phase (segments done) and of all its phases (counts)."""
+    """The recorded progress of a run: segments `done` and `items` read in the current phase, `counts` of all phases."""
 
     done: int
     counts: Mapping[str, int]
     items: int
-    """Read in the present phase."""
 
 
 def noted(store: Store, run: Run) -> Noted:
-    """Reads the notes of a run. Raises Transient and Misconfigured."""
+    """Read the recorded progress of a run. Raises Transient and Misconfigured."""
     counts: Counter[str] = Counter()
     done = items = 0
     prefix = f"backfill|{run.name}|"
@@ -249,37 +258,44 @@ def noted(store: Store, run: Run) -> Noted:
     return Noted(done, counts, items)
 
 
-def backfill(run: Run | None, notes: Noted | None, snapshot: RegistrySnapshot | None, now: datetime) -> Finding:
-    """The newest backfill. `notes` are its own."""
+def backfill(
+    run: Run | None,
+    notes: Noted | None,
+    snapshot: RegistrySnapshot | None,
+    now: datetime,
+    *,
+    stack: str | None = None,
+) -> Finding:
+    """Judge the newest backfill by its notes."""
     if run is None or notes is None:
-        return Finding("backfill", FINE, "none so far; needed only for what was there before the rules")
+        return Finding("backfill", FINE, "none so far; needed only for items that existed before the rules")
     which = f"of {', '.join(run.rules)}, " if run.rules else ""
     if run.done:
         left = _left(notes.counts)
         ended = f"{which}completed {_ago(run.ended, now)}"
         if not left:
             return Finding("backfill", FINE, ended)
-        todo = "Run it again: it says which; with --allow-delete it deletes what it withheld."
+        todo = f"Run {_command('backfill', stack)} again to list them; --allow-delete makes withheld deletions."
         return Finding("backfill", LOOK, f"{ended}; {left}", todo)
     if snapshot is not None and run.program != snapshot.program:
-        return Finding("backfill", FINE, f"{which}begun {_ago(run.began, now)}, was given up for other rules")
+        return Finding(
+            "backfill", FINE, f"{which}started {_ago(run.began, now)}, abandoned because other rules are active"
+        )
     age = (now - datetime.fromisoformat(run.began)).total_seconds()
     if age > MOST_SECONDS:
-        says = f"{which}begun {_ago(run.began, now)}, phase {run.phase}, not complete"
-        todo = "Run `projections backfill`: it begins a new one, because this one is older than 24 hours."
+        says = f"{which}started {_ago(run.began, now)}, phase {run.phase}, not complete"
+        todo = f"Run {_command('backfill', stack)}: it starts a new one, because this one is older than 24 hours."
         return Finding("backfill", LOOK, says, todo, age)
     if run.ready > now.timestamp():
-        said = f"waits {run.ready - now.timestamp():.0f} s until functions that know less have ended"
+        progress = f"waits {run.ready - now.timestamp():.0f} s until functions with the former rules have ended"
     else:
-        said = f"phase {run.phase}: {notes.items:,} items read, {notes.done} segments done"
-    todo = (
-        "Nothing, if it runs: the worker's task queue, or a terminal somewhere. Else the same command goes on with it."
-    )
-    return Finding("backfill", LOOK, f"{which}begun {_ago(run.began, now)}, {said}", todo)
+        progress = f"phase {run.phase}: {notes.items:,} items read, {notes.done} segments done"
+    todo = "Wait if it runs, in the worker or in a terminal. Otherwise run the same command again: it continues."
+    return Finding("backfill", LOOK, f"{which}started {_ago(run.began, now)}, {progress}", todo)
 
 
-def rebuilds(found: Sequence[Note], now: datetime) -> Iterator[Finding]:
-    """Rebuilds of groups that were begun and have not ended. Nothing if there are none."""
+def rebuilds(found: Sequence[Note], now: datetime, *, stack: str | None = None) -> Iterator[Finding]:
+    """Yield a finding if rebuilds of groups were started and have not ended."""
     if not found:
         return
     oldest = max(0.0, now.timestamp() - min(note.at for note in found))
@@ -288,9 +304,9 @@ def rebuilds(found: Sequence[Note], now: datetime) -> Iterator[Finding]:
     yield Finding(
         "rebuilds",
         LOOK if oldest < _VERY_LATE else ACT,
-        f"the rebuild of {groups} has not ended, of {target} (rule {rule}) for one; begun {_duration(oldest)} ago. "
+        f"the rebuild of {groups} has not ended, such as {target} (rule {rule}), started {_duration(oldest)} ago. "
         "These values are not updated until it ends",
-        "Wait, if `projections verify --repair` or a backfill runs. Else run `projections verify --repair`, or a backfill.",
+        f"Wait if a repair or a backfill runs. Otherwise run {_command('verify --repair', stack)}.",
         oldest,
     )
 
@@ -307,14 +323,14 @@ def _left(counts: Mapping[str, int]) -> str:
 
 
 def lag(seconds: float | None) -> Finding:
-    """The iterator age."""
+    """Judge the iterator age."""
     if seconds is None:
         return Finding("lag", FINE, "no records in the last 15 minutes")
-    said = f"records are {_duration(seconds)} old when they are projected"
+    says = f"records are {_duration(seconds)} old when they are projected"
     if seconds < _LATE:
-        return Finding("lag", FINE, said, value=seconds)
-    todo = "Look at the function's log for throttling or a batch that keeps failing; raise ParallelizationFactor."
-    return Finding("lag", ACT if seconds > _VERY_LATE else LOOK, said, todo, seconds)
+        return Finding("lag", FINE, says, value=seconds)
+    todo = "Check the function's log for throttling or a batch that keeps failing; raise ParallelizationFactor."
+    return Finding("lag", ACT if seconds > _VERY_LATE else LOOK, says, todo, seconds)
 
 
 _TODO = {
@@ -326,63 +342,67 @@ _TODO = {
 
 
 def throttling(events: Mapping[str, int]) -> Finding:
-    """Return what the tables throttled, by the reasons that DynamoDB gives, the most frequent first."""
+    """Judge throttled requests by reason, the most frequent first."""
     if not events:
         return Finding("throttling", FINE, "no throttled requests in the last 15 minutes", value=0)
-    said = ", ".join(f"{number:,} × {reason}" for reason, number in events.items())
+    reasons = ", ".join(f"{number:,} × {reason}" for reason, number in events.items())
     todo = next((text for limit, text in _TODO.items() if limit in next(iter(events))), "")
-    return Finding("throttling", LOOK, f"in the last 15 minutes: {said}", todo, sum(events.values()))
+    return Finding("throttling", LOOK, f"in the last 15 minutes: {reasons}", todo, sum(events.values()))
 
 
 def queue(subject: str, number: int, kind: str, what: str, todo: str = "", *, most: bool = False) -> Finding:
-    """Letters of a kind that wait, and need somebody if there is something `todo`. `most`: there may be more."""
+    """Judge messages that wait in a queue: an operator has to act if there is `todo`. With `most`, there may be more."""
     if not number:
         return Finding(subject, FINE, "empty", value=0)
     kinds = kind if number == 1 else f"{kind}es" if kind.endswith("ch") else f"{kind}s"
-    said = f"{number:,}{' or more' if most else ''} {kinds} {what}"
-    return Finding(subject, ACT if todo else FINE, said, todo, number)
+    return Finding(
+        subject, ACT if todo else FINE, f"{number:,}{' or more' if most else ''} {kinds} {what}", todo, number
+    )
 
 
 def audit(
-    item: Mapping[str, Any] | None, now: datetime, *, schedule: str | None = None, since: datetime | None = None
+    item: Mapping[str, Any] | None,
+    now: datetime,
+    *,
+    stack: str | None = None,
+    schedule: str | None = None,
+    since: datetime | None = None,
 ) -> Finding:
-    """Judge when the audit last ran, as the ledger has it, and what it found.
+    """Judge the audit by its record in the ledger.
 
     `schedule` is the parameter AuditSchedule, `since` when the stack was created; both are None without a stack.
     """
     if schedule == "off" and item is None:
-        return Finding("audit", FINE, "off (AuditSchedule); `projections verify` checks everything")
+        return Finding("audit", FINE, f"off (AuditSchedule); {_command('verify', stack)} checks everything")
     late = 2 * _interval(schedule) + _LATE_AUDIT
-    todo = "Look at the audit function's log, and whether its schedule is enabled."
+    todo = "Check the audit function's log, and that its schedule is enabled."
     if item is None:
         if since is None:
-            says = "has never run; with --stack, status says whether it should have"
-            return Finding("audit", UNKNOWN, says)
+            return Finding("audit", UNKNOWN, "has never run; with --stack, status checks whether it should have")
         says = "has not run yet" + (f" ({schedule})" if schedule else "")
         if (now - since).total_seconds() <= late:
             return Finding("audit", FINE, says)
         ago = _duration((now - since).total_seconds())
         return Finding("audit", LOOK, f"{says}; the stack was created {ago} ago", todo)
-    told = json.loads(item["audit"]["S"])
-    items, drift, at = int(told["items"]), int(told["drift"]), str(told["time"])
-    said = f"{items:,} items {_ago(at, now)}: {drift:,} not as they should be"
-    whole = told.get("whole")
-    said += f"; the last whole round ended {_ago(str(whole), now)}" if whole else ""
-    segment, segments = told.get("segment", 0), told.get("segments", 1)
-    said += f"; {segment / segments:.0%} of the present round is done" if 0 < segment < segments else ""
-    if skipped := told.get("skipped"):
-        said += f"; ran {_ago(skipped['time'], now)} and checked nothing, because {skipped['reason']}"
+    last = json.loads(item["audit"]["S"])
+    items, drift, at = int(last["items"]), int(last["drift"]), str(last["time"])
+    says = f"verified {items:,} items {_ago(at, now)}: {f'{drift:,} with drift' if drift else 'no drift'}"
+    if whole := last.get("whole"):
+        says += f"; the last complete round ended {_ago(str(whole), now)}"
+    segment, segments = last.get("segment", 0), last.get("segments", 1)
+    says += f"; {segment / segments:.0%} of the current round is done" if 0 < segment < segments else ""
+    if skipped := last.get("skipped"):
+        says += f"; ran {_ago(skipped['time'], now)} and checked nothing: {skipped['reason']}"
     if drift:
-        return Finding(
-            "audit", ACT, said, "Run `projections verify` to see which and why, with --repair to correct them."
-        )
+        verify = _command("verify", stack)
+        return Finding("audit", ACT, says, f"Run {verify} to list the differences, with --repair to correct them.")
     if schedule != "off" and (now - datetime.fromisoformat(at)).total_seconds() > late:
-        return Finding("audit", LOOK, said, todo, drift)
-    return Finding("audit", FINE, said, value=drift)
+        return Finding("audit", LOOK, says, todo, drift)
+    return Finding("audit", FINE, says, value=drift)
 
 
 def _interval(schedule: str | None) -> float:
-    """Return about how many seconds are between two runs at most; a day if that is not known."""
+    """Return the maximum seconds between two runs, roughly; a day if it is not known."""
     if schedule and (rate := re.fullmatch(r"rate\((\d+) (minute|hour|day)s?\)", schedule)):
         return int(rate[1]) * {"minute": 60.0, "hour": 3600.0, "day": _DAY}[rate[2]]
     fields = schedule.removeprefix("cron(").split() if schedule and schedule.startswith("cron(") else []
@@ -405,18 +425,18 @@ def stream(
     counts: Mapping[str, float] | None,
     stack: str | None = None,
 ) -> Finding:
-    """Judge whether what is written to a table reaches the function.
+    """Judge whether the changes of a table reach the function.
 
-    `table` is as DescribeTable returns it, `mappings` are those of the function (ListEventSourceMappings), None if there is
-    nobody to ask, `counts` what CloudWatch counted of the mapping in the last 15 minutes: `writes` to the table, events
-    `polled`, `invoked` and `failed`; a count that it does not have is missing.
+    `table` is as DescribeTable returns it, `mappings` are those of the function (ListEventSourceMappings), None if the
+    function is not known. `counts` are CloudWatch's for the mapping in the last 15 minutes: `writes` to the table, events
+    `polled`, `invoked` and `failed`, as far as CloudWatch has them.
     """
     name, latest = table["TableName"], table.get("LatestStreamArn")
     specification = table.get("StreamSpecification") or {}
-    backfill = f"run `projections backfill{f' --stack {stack}' if stack else ''} --restart`"
+    backfill = f"run {_command('backfill --restart', stack)}"
     enable = f"aws dynamodb update-table --table-name {name} --stream-specification StreamEnabled="
     if not specification.get("StreamEnabled"):
-        says = f"table {name} has no stream: no change of an item reaches a projection"
+        says = f"table {name} has no stream, so changes of items are not projected"
         todo = (
             f"Run `{enable}true,StreamViewType=NEW_AND_OLD_IMAGES`, deploy with the new stream's ARN, then {backfill}."
         )
@@ -429,7 +449,7 @@ def stream(
         )
         return Finding(subject, ACT, says, todo)
     if mappings is None:
-        return Finding(subject, UNKNOWN, "whether a function reads it was not checked: neither --function nor --stack")
+        return Finding(subject, UNKNOWN, "not checked: use --stack or --function to check whether a function reads it")
     prefix = str(latest).partition("/stream/")[0] + "/stream/"
     ours = [one for one in mappings if str(one.get("EventSourceArn")).startswith(prefix)]
     if not ours:
@@ -444,30 +464,30 @@ def stream(
 
 
 def _mapping(subject: str, table: str, mapping: Mapping[str, Any], counts: Mapping[str, float]) -> Finding:
-    """Judge a mapping that reads the right stream."""
+    """Judge a mapping that reads the current stream."""
     state, result = str(mapping.get("State")), str(mapping.get("LastProcessingResult") or "")
-    log = "Look at the function's log for the reason. Records wait in the stream for up to 24 hours."
+    log = "Check the function's log for the reason. Records wait in the stream for up to 24 hours."
     reason = f" ({mapping['StateTransitionReason']})" if mapping.get("StateTransitionReason") else ""
-    said = f"{state}, last result: {result or 'none'}"
+    text = f"{state}, last result: {result or 'none'}"
     if state in ("Disabled", "Disabling"):
         todo = f"Run `aws lambda update-event-source-mapping --uuid {mapping['UUID']} --enabled`."
-        says = f"the event source mapping is {state}{reason}: no change of table {table} is projected"
+        says = f"the event source mapping is {state}{reason}, so changes of table {table} are not projected"
         return Finding(subject, ACT, f"{says}; last result: {result or 'none'}", todo)
     if state == "Deleting":
         return Finding(subject, ACT, f"the event source mapping is {state}{reason}", "Deploy the stack again.")
     if result and not result.startswith(("OK", "No records processed")):
-        return Finding(subject, ACT, said, log)
+        return Finding(subject, ACT, text, log)
     invoked, failed = counts.get("invoked", 0), counts.get("failed", 0)
     if invoked and failed >= invoked:
-        says = f"the function refused all {invoked:,.0f} records that it was given in the last 15 minutes"
-        return Finding(subject, ACT, f"{said}; {says}", log, failed)
+        says = f"the function failed with all {invoked:,.0f} records of the last 15 minutes"
+        return Finding(subject, ACT, f"{text}; {says}", log, failed)
     if state != "Enabled":
-        return Finding(subject, LOOK, f"{said}{reason}", "Wait until the event source mapping is Enabled.")
+        return Finding(subject, LOOK, f"{text}{reason}", "Wait until the event source mapping is Enabled.")
     if counts.get("writes") and not counts.get("polled"):
-        says = f"table {table} had writes in the last 15 minutes, and Lambda read no record of it"
-        todo = "If these writes changed items, deploy the stack again, or switch the event source mapping off and on."
-        return Finding(subject, LOOK, f"{said}; {says}", todo)
-    return Finding(subject, FINE, said)
+        says = f"table {table} had writes in the last 15 minutes, and Lambda read no records"
+        todo = "If these writes changed items, deploy the stack again, or disable and enable the event source mapping."
+        return Finding(subject, LOOK, f"{text}; {says}", todo)
+    return Finding(subject, FINE, text)
 
 
 def _ago(time: str, now: datetime) -> str:

@@ -1,13 +1,13 @@
-"""Tasks: work that is left for later, as messages of a queue. There are two kinds: the page of a push, and of a backfill.
+"""Tasks: work for the worker, as messages of a queue. A task is a page of a push or a page of a backfill.
 
     {"push": {"rule": …, "parent": …, "version": …, "after": …, "again": …}}
     {"backfill": {"run": …, "phase": …, "table": …, "number": …}}
 
-A worker that has no time left sends the rest of a task as a new message. Each message of such a chain but the first has its
-place in it: `"hop": 3`.
+A worker that has no time left sends the rest of a task as a new message. The messages of such a chain are numbered, except
+for the first: `"hop": 3`.
 
-The queue may deliver a task twice, late, or before an older one: a push is done against the fence of its parent, a segment
-of a backfill from where the ledger says it has come.
+The queue may deliver a task twice, late, or before an older one. A push checks the fence of its parent, and a page of a
+backfill continues at the position that the ledger has.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from projections.language.keys import decode_key
 __all__ = ["MOST_HOPS", "BackfillTask", "DelayedSender", "Task", "Tasks", "hop_of", "read", "write"]
 
 MOST_HOPS = 10_000
-"""How many messages one task may become, one after the other, before it fails. At the least pace (25 children a second for a
-minute at a time) they update 15 million children. AWS has no bound for functions that are allowed to call themselves.
+"""The maximum length of a chain of messages. At the slowest pace (25 children a second, one minute for each message) it
+updates 15 million children. AWS has no limit for functions that are allowed to call themselves.
 """
 
-_NO_TASK = "the message is no task; only this package writes to its task queue"
+_NO_TASK = "the message is not a task. Only this package writes to its task queue"
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillTask:
-    """The next page of a segment of a scan, in one phase of a run. Where it goes on, the ledger knows."""
+    """The next page of a segment of a scan, in one phase of a run. The ledger has its position."""
 
     run: str
     phase: str
@@ -46,15 +46,15 @@ Task: TypeAlias = Push | BackfillTask
 
 
 class DelayedSender(Protocol):
-    """What takes messages and holds them back: `stores.queues.Queue`, or a list in tests."""
+    """A queue that can delay messages: `aws.queues.Queue`, or a fake in tests."""
 
     def send(self, bodies: Sequence[str], delays: Sequence[float]) -> None: ...
 
 
 class Tasks:
-    """Sends tasks to the task queue. What it raises makes the sender do its part again.
+    """Sends tasks to the task queue. If it raises, the sender has to repeat its work.
 
-    `connect` is called when there is something to send for the first time. Safe for threads.
+    `connect` is called before the first task. Safe for threads.
     """
 
     def __init__(self, connect: Callable[[], DelayedSender]) -> None:
@@ -66,7 +66,7 @@ class Tasks:
         self.send([(push, seconds)])
 
     def send(self, tasks: Sequence[tuple[Task, float]], hops: Sequence[int] = ()) -> None:
-        """All of them, each with the seconds it should wait; `hops` has their places in their chains, if they begin none.
+        """Send tasks, each with its delay in seconds; `hops` has their positions in their chains, if they do not begin one.
 
         Raises what `DelayedSender.send` raises.
         """
@@ -79,7 +79,7 @@ class Tasks:
 
 
 def write(task: Task, hop: int = 0) -> str:
-    """The body of a message. In ASCII: SQS refuses some characters that keys may hold."""
+    """Return the body of a message. It is ASCII, because SQS refuses some characters that keys can have."""
     content: dict[str, Any] = (
         {"push": json.loads(task.text())} if isinstance(task, Push) else {"backfill": asdict(task)}
     )
@@ -89,7 +89,7 @@ def write(task: Task, hop: int = 0) -> str:
 
 
 def hop_of(body: object) -> int:
-    """The place of a message in its chain; 0 if it begins one, or is no task."""
+    """Return the position of a message in its chain; 0 if it begins one, or is not a task."""
     content = _content(body)
     hop = content.get("hop") if isinstance(content, dict) else None
     return hop if type(hop) is int and hop > 0 else 0
@@ -103,7 +103,7 @@ def _content(body: object) -> object:
 
 
 def read(body: object) -> Task:
-    """What `write` wrote. Raises BadInput, saying what is wrong."""
+    """Return the task that `write` wrote. Raises BadInput with the reason."""
     content = _content(body)
     if isinstance(content, dict):
         content.pop("hop", None)
@@ -115,7 +115,7 @@ def read(body: object) -> Task:
     try:
         decode_key(push.parent)
     except ValueError as error:
-        raise BadInput(f"the task names no parent: {error}") from None
+        raise BadInput(f"the task has no valid parent: {error}") from None
     return push
 
 

@@ -1,7 +1,7 @@
-"""The worker: takes tasks from the queue and does them, page by page, as far as the invocation's time goes.
+"""The worker: does tasks page by page, as long as the invocation has time.
 
-What is left is sent back to the queue before success is reported, so a crash at any point only repeats pages, and a page
-that is repeated writes what is missing. Tasks of one invocation take turns: a push to millions does not hold up small ones.
+It sends the rest back to the queue before it reports success. A crash at any point only repeats pages, and a repeated page
+writes only what is missing. The tasks of one invocation take turns, so a push to millions does not delay small ones.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 __all__ = ["MARGIN_SECONDS", "Work", "WorkerHandler"]
 
 MARGIN_SECONDS = 10.0
-"""Before the invocation ends no page begins any more: enough to end the last one and to send what is left."""
+"""Before the end of the invocation: enough to finish the last page and to send the rest. No page begins then."""
 
 _MOST_TRIES = 8
-"""Of a page, with pauses that grow to 2 seconds. Then its message fails, and comes back after its visibility timeout."""
+"""For one page, with pauses that grow to 2 seconds. Then its message fails, and SQS delivers it again later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What became of an invocation's tasks: by message id why it failed, what can never be written, counts for metrics.
+    """The outcome of an invocation: reasons of failed messages by id, rejected children, counts for metrics.
 
-    Counted are tasks received, pages done, pushes that came to their end, children updated and children rejected.
+    The counts are of tasks received, pages done, pushes finished, children updated and children rejected.
     """
 
     failed: Mapping[str, str]
@@ -57,10 +57,10 @@ class Work:
 
 
 class WorkerHandler:
-    """Takes the events Lambda makes of the task queue's messages; answers with those that have to come again.
+    """Processes events of the task queue; returns the messages that SQS has to deliver again.
 
-    `quarantine` takes the children that can never be written. `observe` is told what became of every event. `run`
-    runs the requests of a page. `named` gives the names of leases, which no other has.
+    `quarantine` takes the children that can never be written. `observe` is called with the outcome of each event. `run`
+    runs the requests of a page. `named` returns unique names of leases.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class WorkerHandler:
 
     @cached_property
     def _backfill(self) -> Backfill:
-        from projections.operations.backfill.backfill import Backfill  # most functions never do one
+        from projections.operations.backfill.backfill import Backfill  # most instances never do one
         from projections.operations.backfill.pages import PAGE
 
         return Backfill(
@@ -121,12 +121,12 @@ class WorkerHandler:
         return work(self._backfill, task, deadline, self._tasks)
 
     def _reject(self, rejected: Sequence[Rejected]) -> None:
-        """Into quarantine, and into the account of this invocation."""
+        """Quarantine children, and add them to the outcome of this invocation."""
         self._quarantine(rejected)
         self._rejected += rejected
 
     def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]:
-        """`remaining` gives the seconds left. Raises `Misconfigured`, never for the sake of a message."""
+        """Process one event. `remaining` gives the seconds left. Raises Misconfigured, but never because of a message."""
         deadline = Deadline(remaining, margin=MARGIN_SECONDS, sleep=self._sleep, chance=self._chance)
         self._pacer.within(lambda: deadline.left)
         self._rejected = []
@@ -145,16 +145,16 @@ class WorkerHandler:
 
 @dataclass(slots=True)
 class _Task:
-    """A page to be done next, and the message that led to it. `own` as long as it is what the message asks for itself."""
+    """A page to do next, and its message. `own` if the page is the one that the message names."""
 
     message: str
     work: Task
     own: bool = True
     hop: int = 0
-    """The place of the message in its chain."""
+    """The position of the message in its chain."""
     tries: int = 0
     trouble: str = ""
-    """Why it was not done when the time was up."""
+    """Why it was not done before the time was up."""
 
 
 class _Invocation:
@@ -168,7 +168,7 @@ class _Invocation:
         self.failed: dict[str, str] = {}
 
     def admitted(self) -> bool:
-        """Whether the rules are in force; if not, or if that cannot be told now, all tasks are to come again."""
+        """Return whether the rules are active. If not, or if that cannot be read, all tasks fail and are repeated."""
         if not self._waiting:
             return False
         try:
@@ -221,7 +221,7 @@ class _Invocation:
     def receive(self, event: Any) -> None:
         messages = event.get("Records") if isinstance(event, Mapping) else None
         if not isinstance(messages, list) or not all(isinstance(m, Mapping) and m.get("messageId") for m in messages):
-            self.failed[WHOLE_BATCH] = "the event has no messages, so no SQS queue sent it; remove that trigger"
+            self.failed[WHOLE_BATCH] = "the event has no messages, so it is not from an SQS queue. Remove that trigger"
             return
         self._counts["tasks"] = len(messages)
         for message in messages:
@@ -232,7 +232,7 @@ class _Invocation:
                 self.failed[message["messageId"]] = str(reason)
 
     def _page(self, task: Task) -> Task | None:
-        """Does one page; the page that is to be done next. One that has to wait is sent at once."""
+        """Do one page, and return the next one. A next page that has to wait is sent at once."""
         if isinstance(task, BackfillTask):
             following = self._handler._backfill_page(task, self._deadline)
             self._counts["pages"] += 1
@@ -240,7 +240,7 @@ class _Invocation:
         return self._push_page(task)
 
     def _push_page(self, push: Push) -> Push | None:
-        assert self._embedder is not None  # pages are done once the rules are admitted
+        assert self._embedder is not None  # pages begin after the rules are admitted
         more, hopeless = self._embedder.push_page(push, self._deadline)
         if hopeless:
             rejected = [of_child(push, key, reason) for key, reason in hopeless]
@@ -264,7 +264,7 @@ class _Invocation:
             return
 
     def _give_up(self, task: _Task, reason: str) -> None:
-        """The message failed. If it came further than it asked, only the page where it stopped is to come again."""
+        """Fail a message. If pages of it were done, send the page where it stopped instead of repeating the message."""
         if not task.own:
             task.tries = 0
             self._send([task], SETTLE_SECONDS)
@@ -272,7 +272,7 @@ class _Invocation:
             self.failed[task.message] = reason
 
     def _hand_on(self) -> None:
-        """Sends what there was no time for. A message that nothing was done for fails, lest it goes round for ever."""
+        """Send the pages that are left. A message without a page done fails: sent again, it could go round for ever."""
         left = list(self._waiting)
         idle = [task for task in left if task.own and (task.tries or not self._counts["pages"])]
         for task in idle:
@@ -284,8 +284,8 @@ class _Invocation:
         for task in left:
             if task.hop >= tasks.MOST_HOPS:
                 self.failed[task.message] = (
-                    f"the task has gone on for {task.hop:,} messages and is stopped; it goes on where it is when it is sent "
-                    "again: `projections redrive`. Is PushWritesPerSecond too low for so many children?"
+                    f"the task was stopped after {task.hop:,} messages. Run `projections redrive` to continue it, and raise "
+                    "PushWritesPerSecond if it is too low for so many children"
                 )
         left = [task for task in left if task.hop < tasks.MOST_HOPS]
         try:
@@ -294,7 +294,7 @@ class _Invocation:
             raise
         except StoreError as error:
             for task in left:
-                self.failed[task.message] = f"what is left of the task could not be sent: {error}"
+                self.failed[task.message] = f"the rest of the task could not be sent: {error}"
 
     def outcome(self) -> Work:
         rejected = tuple(self._handler._rejected)

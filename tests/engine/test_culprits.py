@@ -128,7 +128,7 @@ def test_redriven_after_the_repair_of_its_group_an_item_counts() -> None:
     (left, *_) = [one for one in empty(world, queue).boxes["quarantine"].left if "LIKE" in str(one.left)]
     ((reason,),) = left.left.values()
     assert reason.startswith(f"total: group of {POST}: the group in the ledger is damaged")
-    assert left.letter.reason.startswith(f"total: group of {POST}: ")
+    assert left.message.reason.startswith(f"total: group of {POST}: ")
     repaired(world)
     assert not empty(world, queue).remains
     assert world.post()["total"] == 2

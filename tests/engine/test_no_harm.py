@@ -350,11 +350,11 @@ def test_backfill_and_repair_do_not_write_to_items_of_another_kind(settled: bool
 def repair_as_far_as_possible(w: Scene) -> list[Any]:
     with verified(w) as one:
         store = Cautious(w.store, w.program, deletes=True)
-        repair = Repair(one.scope, store, one.suspects, threads=1)
+        repair = Repair(one.scope, store, one.candidates, threads=1)
         groups = repair.all()
         assert all(reason.startswith("occupied:") for reason in repair.rejected.values())
-        one.suspects.again()
-        one.suspect_groups(groups)
+        one.candidates.reset()
+        one.add_groups(groups)
         one.examine()
         return list(one.drifts())
 

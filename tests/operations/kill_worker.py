@@ -1,7 +1,7 @@
 """A worker to be killed: the real handler on a table's stream, with a checkpoint in a file, as Lambda keeps one.
 
 Started by test_kill.py. It wires the handler once and then forks a worker for each line of standard input, so that a new
-one starts in a millisecond and knows nothing of the one before but the checkpoint:
+one starts in a millisecond and has only the checkpoint of the previous one:
 
     {"after": 0.2}                                          killed after 0.2 s
     {"call": 7, "when": "after-call", "operation": "…"}     kills itself at its 7th answer of an operation ("" is any)

@@ -57,7 +57,7 @@ class Context:
 
 
 class Refusing:
-    """Answers requests in DynamoDB's place as long as it is told to."""
+    """Answers requests instead of DynamoDB while it is switched on."""
 
     def __init__(self) -> None:
         self.code = self.message = self.of = ""
@@ -160,7 +160,7 @@ def refused_by_dynamodb(stream: Stream, refusing: Refusing) -> None:
 
 
 def unexpected(stream: Stream) -> None:
-    """What must not happen: an error of ours that has the item in its text."""
+    """Raise an internal error that has the item in its text."""
     from projections.language import rules
 
     known = rules.AggregateRule.contributions
@@ -194,7 +194,7 @@ def tasks(stream: Stream, refusing: Refusing) -> None:
 
 
 def drift(stream: Stream) -> None:
-    """Items of which nobody hears, and a value that somebody else wrote."""
+    """Items without stream records, and a value that the application wrote."""
     stream.put(f"USER#{MAIL}", "LIKE#p1", weight={"N": "1"}, name={"S": NAME})
     stream.put(f"PHONE#{PHONE}", "OWNER", type={"S": "ByPhone"}, name={"S": NAME})
     for _ in range(3):

@@ -47,7 +47,7 @@ def repair(stage: Stage) -> None:
         one = Verification(scope, stage.store, scratch, patience=0, threads=1, sleep=lambda seconds: None)
         one.all()
         store = Cautious(stage.store, stage.program, deletes=True)
-        mended = Repair(one.scope, store, one.suspects, threads=1, sleep=lambda seconds: None, clock=stage.clock)
+        mended = Repair(one.scope, store, one.candidates, threads=1, sleep=lambda seconds: None, clock=stage.clock)
         mended.all()
         assert (mended.failed, mended.rejected) == ({}, {})
 
@@ -222,7 +222,7 @@ def test_a_run_is_not_continued_after_24_hours(seconds: float, goes_on: bool) ->
     assert (stage.backfill().begin(segments=1).name == run.name) is goes_on
 
 
-def test_what_changed_while_a_run_lay_idle_is_found_by_the_next_one() -> None:
+def test_changes_during_an_idle_run_are_found_by_the_next_one() -> None:
     stage = Stage(new_rules="filling")
     stage.fill()
     backfill = stage.backfill()
@@ -251,7 +251,7 @@ def test_status_names_what_was_abandoned_its_age_and_what_to_run() -> None:
     later = datetime.fromtimestamp(stage.clock.now + 2 * DAY, UTC)
     (finding,) = status.rebuilds(found, later)
     assert finding.level == ACT
-    assert "begun 2 d ago" in finding.says
+    assert "started 2 d ago" in finding.says
     assert "projections verify --repair" in finding.todo
     assert next(status.rebuilds(found, datetime.fromtimestamp(stage.clock.now + 10, UTC))).level == LOOK
     assert list(status.rebuilds([], later)) == []
@@ -259,7 +259,7 @@ def test_status_names_what_was_abandoned_its_age_and_what_to_run() -> None:
     assert run is not None
     said = status.backfill(run, status.noted(stage.store, run), Registry(stage.program, stage.store).read(), later)
     assert said.level == LOOK
-    assert "begun 2 d ago" in said.says
+    assert "started 2 d ago" in said.says
     assert "begins a new one" in said.todo
 
 

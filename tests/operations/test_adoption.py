@@ -70,7 +70,7 @@ def test_totals_are_computed_from_the_items() -> None:
     }
 
 
-def test_what_is_listed_is_what_the_backfill_changes() -> None:
+def test_a_dry_run_lists_the_values_that_the_backfill_changes() -> None:
     stage = by_hand(LIKES + LATEST)
     listed = rehearsed(stage)
     before = {(item["PK"]["S"], item["SK"]["S"]): item for item in stage.store.items("main")}
@@ -137,7 +137,7 @@ def test_a_live_rule_changes_what_was_put_back_without_its_guard() -> None:
     assert rehearsed(stage) == {"likes": [change("POST#0|METADATA", "likeCount", 7, 2)]}
 
 
-def test_index_attributes_of_a_rule_that_was_in_force_are_not_kept_by_hand() -> None:
+def test_index_attributes_of_a_rule_that_was_active_are_not_kept_by_hand() -> None:
     stage = by_hand(LISTED)
     stage.filled()
     assert rehearsed(stage.under(LISTED.replace("BY#", "OF#"))) == {}

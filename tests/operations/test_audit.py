@@ -1,4 +1,4 @@
-"""The scheduled audit: everything is looked at in time, drift is told when it is certain, and until it is repaired."""
+"""The audit verifies all items in time, and reports drift once it is certain and until it is repaired."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 class Scheduled:
-    """An audit of a world, run after run. Each has time for so many pages, and pauses as told."""
+    """An audit of a world, run after run. Each has time for so many pages, and records its pauses."""
 
     def __init__(self, world: World, pause: Callable[[], None] = lambda: None, **settings: Any) -> None:
         self.world = world
@@ -58,7 +58,7 @@ class Scheduled:
         return told
 
 
-def test_the_whole_table_is_looked_at_in_time() -> None:
+def test_the_whole_table_is_examined_in_time() -> None:
     world = filled()
     audit = Scheduled(world)
     runs = 0
@@ -78,7 +78,7 @@ def test_one_run_looks_at_everything_at_most_once() -> None:
     assert Scheduled(world).run().items == len(world.store.items("main"))
 
 
-def test_drift_is_told_when_two_runs_have_seen_it_and_until_it_is_right() -> None:
+def test_drift_is_reported_when_two_runs_have_seen_it_and_until_it_is_right() -> None:
     world = filled()
     edit(world, "POST#1", "METADATA", likeCount=99)
     audit = Scheduled(world)
@@ -97,7 +97,7 @@ def test_drift_is_told_when_two_runs_have_seen_it_and_until_it_is_right() -> Non
     assert finding(world.store.get(AUDIT), audit.time).level == FINE
 
 
-def test_the_function_tells_it_by_metrics_and_keys(
+def test_the_function_reports_it_by_metrics_and_keys(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rules = str(ROOT / "projections/rules/social.yaml")
@@ -127,7 +127,7 @@ def test_the_function_tells_it_by_metrics_and_keys(
     assert "99" not in line.values()
 
 
-def test_what_is_missing_is_found_from_the_ledger() -> None:
+def test_missing_items_are_found_from_the_ledger() -> None:
     world = filled()
     lost(world, lambda: world.remove("USER#3", "LIKE#1"))
     lost(world, lambda: world.remove("TAG#t1", "STATS"))
@@ -143,7 +143,7 @@ def test_what_is_missing_is_found_from_the_ledger() -> None:
     }
 
 
-def test_what_is_late_is_dropped_after_a_pause_or_in_the_next_run() -> None:
+def test_late_values_are_dropped_after_a_pause_or_in_the_next_run() -> None:
     world = filled()
     audit = Scheduled(world, pause=world.settle)
     world.like(7, 1, stars=70)
@@ -206,7 +206,7 @@ def test_a_run_that_checks_nothing_keeps_what_the_last_one_found() -> None:
 def test_without_a_ledger_nothing_is_audited() -> None:
     world = filled()
     world.store.remove(REGISTRY)
-    assert Scheduled(world).run().skipped == "there is nothing in the ledger yet"
+    assert Scheduled(world).run().skipped == "the ledger is empty: no function has used it yet"
 
 
 def test_two_audits_at_once_do_not_undo_each_other() -> None:
@@ -223,7 +223,7 @@ def test_two_audits_at_once_do_not_undo_each_other() -> None:
     assert item["place"] == {"S": "elsewhere"}
 
 
-def test_throttling_ends_a_run_early_and_the_next_one_goes_on() -> None:
+def test_throttling_ends_a_run_early_and_the_next_one_continues() -> None:
     world = filled()
     audit = Scheduled(world)
     scans = iter([None, Transient("throttled")])
@@ -241,7 +241,7 @@ def test_throttling_ends_a_run_early_and_the_next_one_goes_on() -> None:
     assert first.items + rest.items == len(world.store.items("main"))
 
 
-def test_what_cannot_be_remembered_is_found_again() -> None:
+def test_candidates_beyond_the_limit_are_found_again() -> None:
     """One item of the ledger holds no more than so much."""
     world = filled(names=["likes"])
     for user in range(1000):
@@ -286,7 +286,7 @@ def test_known_drift_is_not_forgotten_because_it_cannot_be_read() -> None:
     assert audit.run().counts["drift"] == 1
 
 
-def test_what_cannot_be_looked_at_again_now_is_by_the_next_run() -> None:
+def test_candidates_that_cannot_be_read_are_left_to_the_next_run() -> None:
     world = filled()
     edit(world, "POST#1", "METADATA", likeCount=99)
     read = world.store.get_many

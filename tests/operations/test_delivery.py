@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 from cfnlint.decode import decode
 
-from projections.aws.wiring import StreamHandler, at_once
+from projections.aws.wiring import StreamHandler
 from projections.engine.counters import COUNTS
 from projections.engine.processor import Outcome
 from projections.engine.registry import REGISTRY
 from projections.engine.rejections import Rejected
+from projections.engine.running import at_once
 from projections.engine.store import ItemKey, Update, Write
 from projections.errors import (
     ConditionFailed,
@@ -66,7 +67,7 @@ RULES = """
     index: {GSI1PK: PUBLISHED, GSI1SK: "{likeCount|pad(6)}#{postId}"}
 """
 READS = {"listed": {"postById", "likes"}, "tags": {"postById"}}
-"""What a rule reads that other rules write."""
+"""Return the attributes that a rule reads and other rules write."""
 
 
 class FaultyStore(MemoryStore):
@@ -293,7 +294,7 @@ def touched() -> Iterator[ItemKey]:
 
 
 def test_a_batch_in_which_everything_happens_is_exactly_right() -> None:
-    """What the others sweep over is enough: it has all kinds of calls, and it counts all kinds of work."""
+    """The batch of the other tests has all kinds of calls, and counts all kinds of work."""
     delivery, names = Delivery(), set[str]()
     delivery.store.fault = lambda number, name, keys: names.add(name)
     outcome = delivery.first()
@@ -340,7 +341,7 @@ def test_transactions_that_keep_being_cancelled_are_reported(kind: str) -> None:
         assert not delivery.rejected, number
 
 
-def test_what_failed_is_the_lowest_number_and_what_came_before_is_done() -> None:
+def test_a_failed_batch_returns_the_lowest_number_and_earlier_records_are_done() -> None:
     """An outage of one target: the records before its first one are not delivered again, and are effective."""
     delivery = Delivery()
     target = ItemKey("main", "POST#2", "METADATA")
@@ -358,7 +359,7 @@ def test_what_failed_is_the_lowest_number_and_what_came_before_is_done() -> None
     "error", [Transient("throttled"), LOST, InvalidRequest("refused")], ids=["throttled", "answer lost", "refused"]
 )
 def test_without_the_registry_nothing_is_done_and_nothing_is_lost(error: StoreError) -> None:
-    """Whether these rules are in force is not known: the batch comes again, and no record is told to be bad."""
+    """It is not known whether these rules are active: the batch fails, and no record is rejected."""
     delivery = Delivery()
     before = delivery.store.items("main"), delivery.store.items("ledger")
     delivery.store.fault = lambda number, name, keys: error if REGISTRY in keys else None
@@ -373,7 +374,7 @@ def test_without_the_registry_nothing_is_done_and_nothing_is_lost(error: StoreEr
     assert not delivery.rejected
 
 
-def test_a_batch_that_means_nothing_to_the_rules_is_not_acknowledged_before_they_are_known_to_be_in_force() -> None:
+def test_a_batch_that_means_nothing_to_the_rules_is_not_acknowledged_before_they_are_known_to_be_active() -> None:
     delivery = Delivery()
     delivery.store.fault = from_then_on(1, Transient("throttled"))
     unknown = [record for record in delivery.batch if record["dynamodb"]["Keys"]["PK"]["S"] == "UNKNOWN"]
@@ -387,7 +388,7 @@ def test_a_batch_that_means_nothing_to_the_rules_is_not_acknowledged_before_they
 
 
 def concerned(key: ItemKey) -> set[str | None]:
-    """The rules that an item stands for: what is wrong with it may be laid at their door, and at no other's."""
+    """Return the rules that an item affects: only they may reject it or differ because of it."""
     program = Delivery().program
     if key.table == "ledger":
         named = {rule for rule in program.rules if f"|{rule}|" in f"{key.partition.replace('#', '|')}|"}
@@ -401,14 +402,14 @@ def entity_of(key: ItemKey) -> object:
 
 
 def explained(difference: Difference, rejected: Sequence[Rejected]) -> bool:
-    """Whether something in quarantine tells of a difference: its rule, or one that its rule reads."""
+    """Return whether a rejection explains a difference: by its rule, or by one that its rule reads."""
     rules = {name for one in rejected for name in (one.rule or "*").split(", ")}
     return bool(rules & {"*", difference.rule, *READS.get(difference.rule or "", ())})
 
 
 @pytest.mark.parametrize("reads", [False, True], ids=["its writes", "whatever names it"])
 def test_an_item_that_dynamodb_refuses_is_quarantined_and_all_else_is_applied(reads: bool) -> None:
-    """For each item that the batch touches: the shard moves on, and what is not right is told, of the rules concerned."""
+    """For each item of the batch: the shard advances, and each difference is reported under a rule that the item affects."""
     for key in touched():
         delivery = Delivery()
         delivery.store.fault = poisoned(key, reads=reads)
@@ -425,7 +426,7 @@ def test_an_item_that_dynamodb_refuses_is_quarantined_and_all_else_is_applied(re
 
 
 def test_one_refusal_of_any_call_loses_nothing() -> None:
-    """A call that DynamoDB refuses once, as no call of ours should be: what comes of it is applied or told."""
+    """If DynamoDB refuses a call once, its effects are applied later or reported."""
     for number in range(1, calls() + 1):
         delivery = Delivery()
         delivery.store.fault = once(number, InvalidRequest("refused"))
@@ -488,7 +489,7 @@ def test_a_batch_ends_cleanly_whenever_its_time_is_up() -> None:
         delivery = Delivery()
         delivery.each_call = 1.0
         outcome = delivery.first(seconds=seconds)
-        if seconds > calls() + 1:  # whether there is time is asked before a look that needs no call, too
+        if seconds > calls() + 1:  # the time is checked before reads that need no call, too
             assert outcome.failed is None, seconds
         if outcome.failed is None:
             assert seconds >= delivery.store.calls - 3, seconds
@@ -510,7 +511,7 @@ def test_a_store_that_is_throttled_to_the_end_does_not_outlast_the_invocation() 
 
 @pytest.fixture
 def measure(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], Mapping[str, Any]]:
-    """What the function that Lambda loads says of an outcome to CloudWatch."""
+    """Return the metrics that the deployed function writes for an outcome."""
     for name, value in {
         "TABLE_NAME": "app",
         "LEDGER_TABLE_NAME": "ledger",
@@ -533,7 +534,7 @@ def measure(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], Mapping[str,
 def test_each_outcome_is_a_metric(measure: Callable[[Outcome], Mapping[str, Any]]) -> None:
     """Applied, duplicate, failed, rejected, reported: each by a number that is there from the start."""
     fine, slow, poison = Delivery(), Delivery(), Delivery()
-    slow.store.fault = from_then_on(2, Transient("throttled"))  # the rules are known to be in force
+    slow.store.fault = from_then_on(2, Transient("throttled"))  # the rules are known to be active
     poison.store.fault = poisoned(ItemKey("main", "POST#2", "METADATA"), reads=False)
 
     def numbers(outcome: Outcome) -> Mapping[str, float]:

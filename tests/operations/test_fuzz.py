@@ -160,7 +160,7 @@ JUNK = [
 """JSON that is neither a value nor a record."""
 
 READS = {"twin": {"indexed"}, "listed": {"postById", "engagement"}, "leaderboard": {"postById", "engagement"}}
-"""What a rule reads that others write: where those may not write, it has nothing to read."""
+"""Return the attributes that a rule reads and other rules write: they are absent if those may not write."""
 
 ARNS = [
     "",
@@ -245,7 +245,7 @@ class Table:
         self.handler = StreamHandler(processor, quarantine=sink, observe=self.outcomes.append)
 
     def send(self, bodies: Sequence[str]) -> None:
-        """What takes the quarantine's messages: as SQS does, texts of a limited size."""
+        """Receives the quarantine's messages. Like SQS, it limits their size."""
         if self.fails:
             raise Transient("the queue does not answer")
         for body in bodies:
@@ -254,7 +254,7 @@ class Table:
         self.messages.extend(bodies)
 
     def handle(self, event: Any) -> Outcome:
-        """The answer has Lambda's form, and says what the outcome says."""
+        """The answer has Lambda's form, and agrees with the outcome."""
         answer = self.handler.handle(event, lambda: 900.0)
         outcome = self.outcomes[-1]
         expected = [] if outcome.failed is None else [{"itemIdentifier": outcome.failed}]
@@ -363,7 +363,7 @@ def writes(table: Table, prefix: str, chance: random.Random, name: str, number: 
 
 
 def replayable(test: Callable[[random.Random], Any], count: int, offset: int) -> list[Any]:
-    """Runs a test `count` times, each with its own seed. A failure says how to see it alone."""
+    """Run a test `count` times, each with its own seed. A failure prints how to repeat it."""
     results = []
     only = os.environ.get("FUZZ_ONLY")
     for seed in [int(only)] if only else range(SEED * 1_000_000 + offset, SEED * 1_000_000 + offset + count):
@@ -413,7 +413,7 @@ def strange_event(chance: random.Random) -> tuple[int, int, int]:
 
 
 def told(table: Table, records: Sequence[Any], outcome: Outcome) -> int:
-    """Whether all that cannot be read is among the rejected; how many there are. Equal complaints are told once."""
+    """Return whether all unreadable values are rejected, and their number. Equal rejections are reported once."""
     unreadable = set()
     number = 0
     for record in records:
@@ -428,7 +428,7 @@ def told(table: Table, records: Sequence[Any], outcome: Outcome) -> int:
 
 
 def from_failed(records: Sequence[Any], failed: str | None) -> list[Any]:
-    """What Lambda delivers again: from the first record of this number, all if there is none."""
+    """Return the records that Lambda delivers again: from the first with this number; all if it is not there."""
     if failed is None:
         return []
     for number, record in enumerate(records):
@@ -456,7 +456,7 @@ def test_strange_events_are_answered_and_the_sound_records_between_them_applied(
 
 
 def promised(item: dict[str, Any]) -> None:
-    """What the application says in the rules that it keeps: the index key by which an author's comments are found."""
+    """Set the attribute that the application maintains: the index key of an author's comments."""
     sort = item.get("SK", {}).get("S")
     if isinstance(sort, str) and sort.startswith("COMMENT#"):
         author = item.get("userId", {}).get("S")
@@ -503,7 +503,7 @@ def strange_items(chance: random.Random) -> tuple[int, int, int]:
     return written, rejected, 0
 
 
-def test_strange_items_end_as_the_oracle_says(capsys: Any) -> None:
+def test_strange_items_converge_to_the_oracle(capsys: Any) -> None:
     started = time.monotonic()
     results = replayable(strange_items, EVENTS - EVENTS * 2 // 3, 500_000)
     written, rejected, _ = map(sum, zip(*results, strict=True))
@@ -516,8 +516,8 @@ def test_strange_items_end_as_the_oracle_says(capsys: Any) -> None:
         assert min(written, rejected) > len(results) / 2
 
 
-def test_a_parent_that_has_become_unusable_is_told_by_its_own_record() -> None:
-    """A push looks at the parent as it is now; what is wrong there gives the children nothing, and its record tells."""
+def test_a_parent_that_has_become_unusable_is_reported_by_its_own_record() -> None:
+    """A push reads the current parent. An invalid value there gives the children nothing, and its record is rejected."""
     table = Table("social", random.Random(SEED))
     profile = {"PK": {"S": "USER#ben"}, "SK": {"S": "PROFILE"}, "name": {"S": "Ben"}}
     table.store.put("main", profile)

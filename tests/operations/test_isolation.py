@@ -13,9 +13,9 @@ from projections.engine.store import ItemKey
 from projections.language.program import Program
 from projections.operations import audit
 from projections.operations.audit import AuditHandler
-from projections.operations.redrive.letters import Letter
+from projections.operations.redrive.messages import FailedMessage
 from projections.operations.redrive.redrive import Redrive
-from projections.operations.verify import examine, reading, subject
+from projections.operations.verify import examine, examine_children, examine_copies, reading, subject
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.verification import Verification
@@ -47,7 +47,7 @@ def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         case "contributions":
             monkeypatch.setattr(Program, "contributions", _breaking(Program.contributions, second))
         case "copies":
-            for module in (copies, copier, copy_refresh, refresh, examine, reading, subject):
+            for module in (copies, copier, copy_refresh, refresh, examine_copies, reading, subject):
                 monkeypatch.setattr(module, "copies_of", _breaking(copies.copies_of, second))
         case "indexes":
             original = indexes.index_attributes
@@ -55,7 +55,7 @@ def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
                 monkeypatch.setattr(module, "index_attributes", _breaking(original, second))
         case "children":
             original = embeds.reference_of
-            for module in (embeds, examine, reading):
+            for module in (embeds, examine_children, reading):
                 monkeypatch.setattr(module, "reference_of", _breaking(original, second))
     return str(request.param)
 
@@ -110,7 +110,7 @@ def test_verify_names_the_item_and_compares_the_others(broken: str) -> None:
     assert errors
     assert all("KeyError" in drift.actual for drift in errors)
     others = {drift.rule for drift in found if drift.kind != "error"}
-    assert len(others) >= 4, "nothing was projected, which is told of the others"
+    assert len(others) >= 4, "nothing was projected, and the others are reported as failed"
 
 
 def test_a_sample_and_the_audit_name_the_item(broken: str) -> None:
@@ -129,15 +129,15 @@ def test_a_sample_and_the_audit_name_the_item(broken: str) -> None:
     assert any(drift.kind == "error" for drift in seen[-1].drifts)
 
 
-def test_a_redrive_keeps_the_letter_of_the_item_and_answers_the_others(broken: str) -> None:
+def test_a_redrive_keeps_the_message_of_the_item_and_answers_the_others(broken: str) -> None:
     stage = stage_with_poison()
     stage.registry().read_or_create()
     stage.registry().complete(stage.program.rules)
     keys = [ItemKey("main", "USER#77", "LIKE#1"), ItemKey("main", "POST#77", "METADATA")]
     keys += [ItemKey("main", "USER#3", "LIKE#1"), ItemKey("main", "POST#2", "METADATA")]
-    letters = [Letter(str(number), {key: []}) for number, key in enumerate(keys)]
+    messages = [FailedMessage(str(number), {key: []}) for number, key in enumerate(keys)]
     redrive = Redrive(stage.program, stage.store, sleep=lambda seconds: None, now=stage.clock)
-    answers = redrive.work(letters)
+    answers = redrive.work(messages)
     assert [bool(answer.left) for answer in answers[2:]] == [False, False]
     left = [reason for answer in answers[:2] for reasons in answer.left.values() for reason in reasons]
     assert any("KeyError" in reason for reason in left)

@@ -72,7 +72,7 @@ class Application(threading.Thread):
         self._over = threading.Event()
         self.error: Exception | None = None
         self.phase = 0
-        """Most writes are about the posts of the present phase: what a killed worker left must not be mended by chance."""
+        """Most writes are about the posts of the current phase, so later ones do not correct what a killed worker left."""
         self.writes: Counter[str] = Counter()
 
     def run(self) -> None:
@@ -186,7 +186,7 @@ def workers(environment: dict[str, str]) -> Iterator[Workers]:
 
 
 def orders(chance: random.Random) -> Iterator[dict[str, Any]]:
-    """Ways to die, the first few of which are one of each kind."""
+    """Yield points at which to kill the worker; the first few are one of each kind."""
     first: list[dict[str, Any]] = [
         {"call": 1, "when": "after-call", "operation": "TransactWriteItems"},  # committed, not published
         {"call": 2, "when": "before-call", "operation": "UpdateItem"},

@@ -1,4 +1,4 @@
-"""Operators' processes stop when the rules in force, or the state of one of them, change: their leases are closed."""
+"""Operators' processes stop when the active rules, or the state of one of them, change: their leases are closed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from projections.engine.store import Check, Delete, Equal, Exists, Image, ItemKe
 from projections.errors import ConditionFailed, InvalidRequest, Reason, TransactionCancelled, Transient
 from projections.operations.caution import Cautious
 from projections.operations.fenced import Fenced
-from projections.operations.redrive.letters import Letter
+from projections.operations.redrive.messages import FailedMessage
 from projections.operations.redrive.redrive import Redrive
 from projections.operations.verify.repair import Repair
 from projections.operations.verify.scope import Scope
@@ -40,7 +40,7 @@ def stage_of(rules: str = LIKES, **settings: Any) -> Stage:
 
 
 def liked() -> Stage:
-    """Two posts with four likes, of which rules want those of 5 stars and more by and by."""
+    """Two posts with four likes. Later rules count only likes with 5 stars or more."""
     stage = Stage(LIKES)
     for post in range(2):
         stage.put(f"POST#{post}", "METADATA")
@@ -132,7 +132,7 @@ def test_a_lease_that_was_opened_while_rules_changed_is_closed_after_the_change(
         store.write(Update(X, set={"a": {"S": "2"}}))
 
 
-def test_what_a_dead_process_left_when_it_changed_the_rules_is_closed_by_the_next() -> None:
+def test_leases_of_a_process_that_died_while_it_changed_the_rules_are_closed_by_the_next() -> None:
     stage = stage_of()
     fenced(stage).write(Update(X, set={"a": {"S": "1"}}))
     other, (lease,) = Registry(stage.under(STARRED).program, stage.store), leases(stage)
@@ -163,7 +163,7 @@ def test_items_of_the_application_are_never_part_of_a_transaction_and_the_lease_
         store.write_each([touch] * 25)
 
 
-def test_what_a_deletion_took_with_it_is_put_back_though_the_lease_was_closed_in_between() -> None:
+def test_attributes_lost_in_a_deletion_are_put_back_although_the_lease_was_closed() -> None:
     stage = stage_of()
     store, post = fenced(stage), ItemKey("main", "POST#0", "METADATA")
     assert store.write(Delete(post)) is not None
@@ -256,7 +256,9 @@ def test_a_repair_under_way_stops_when_other_rules_come_into_force(method: str, 
     after = stage.under(STARRED)
 
     def repair(one: Verification) -> None:
-        Repair(one.scope, Cautious(stage.store, stage.program, deletes=True), one.suspects, sleep=lambda s: None).all()
+        Repair(
+            one.scope, Cautious(stage.store, stage.program, deletes=True), one.candidates, sleep=lambda s: None
+        ).all()
 
     with Scratch() as scratch:
         scope = Scope(stage.program, stage.read_or_create())
@@ -282,10 +284,10 @@ def test_a_redrive_under_way_stops_when_other_rules_come_into_force() -> None:
     stage.lose()
     after = stage.under(STARRED)
     redrive = Redrive(stage.program, stage.store, sleep=lambda seconds: None, now=stage.clock)
-    letter = Letter("here", {ItemKey("main", "USER#3", "LIKE#0"): []})
+    message = FailedMessage("here", {ItemKey("main", "USER#3", "LIKE#0"): []})
     before(stage, "get_many", after.filled)
     with pytest.raises(Replaced):
-        redrive.work([letter])
+        redrive.work([message])
     right(after)
 
 
@@ -310,7 +312,7 @@ def test_leases_of_dead_processes_are_deleted_by_the_next_run_after_a_day() -> N
     assert leases(stage) == []
 
 
-def test_a_run_goes_on_after_it_has_made_rules_live() -> None:
+def test_a_run_continues_after_it_has_made_rules_live() -> None:
     """That raises the epoch, and the run is still the one of these rules."""
     stage = Stage(LIKES, new_rules="filling")
     stage.fill()
@@ -328,7 +330,7 @@ def test_a_run_goes_on_after_it_has_made_rules_live() -> None:
     stage.right()
 
 
-def test_a_run_that_died_between_making_rules_live_and_noting_it_goes_on() -> None:
+def test_a_run_that_died_between_making_rules_live_and_noting_it_continues() -> None:
     stage = Stage(LIKES, new_rules="filling")
     stage.fill()
     backfill = stage.backfill()

@@ -1,4 +1,4 @@
-"""What no rule could use is told to a queue, with keys and without contents."""
+"""Rejected records are sent to a queue, with keys and without contents."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Sent(list[str]):
         self.extend(bodies)
 
 
-def test_a_message_says_what_was_rejected_why_and_when() -> None:
+def test_a_message_has_the_rejected_item_the_reason_and_the_time() -> None:
     sent = Sent()
     Quarantine(lambda: sent, lambda: NOON, {"main": ARN})([rejected()])
     assert [json.loads(body) for body in sent] == [
@@ -104,7 +104,7 @@ def test_a_queue_that_is_not_there_is_misconfigured(sqs: Any) -> None:
 
 
 class Answers:
-    """An SQS that answers as told: for each request the number of messages it fails, or an error. A refusal inside an
+    """An SQS with given answers: for each request the number of messages it fails, or an error. A refusal inside an
     answer is something emulators cannot be made to give."""
 
     def __init__(self, *answers: int | Exception, sender_fault: bool = False) -> None:
@@ -140,8 +140,8 @@ def test_only_what_failed_is_sent_again() -> None:
     assert sqs.requests == [["a", "b", "c"], ["a", "b"], ["a"]]
 
 
-def test_what_keeps_failing_is_told_as_transient() -> None:
-    with pytest.raises(Transient, match="1 of 2 messages: InternalError"):
+def test_messages_that_keep_failing_raise_transient() -> None:
+    with pytest.raises(Transient, match="1 message: InternalError"):
         queue(Answers(1, 1, 1, 1)).send(["a", "b"])
 
 
@@ -159,12 +159,12 @@ def test_what_keeps_failing_is_told_as_transient() -> None:
         (ClientError({"Error": {"Code": "InvalidMessageContents"}}, "SendMessageBatch"), InvalidRequest),
     ],
 )
-def test_errors_are_told_in_our_words(failure: Exception, expected: type[Exception]) -> None:
+def test_errors_are_reported_in_our_words(failure: Exception, expected: type[Exception]) -> None:
     with pytest.raises(expected):
         queue(Answers(failure)).send(["a"])
 
 
-def test_what_sqs_will_never_take_is_not_tried_again() -> None:
+def test_messages_that_sqs_refuses_are_not_retried() -> None:
     sqs = Answers(1, sender_fault=True)
     with pytest.raises(InvalidRequest, match="InvalidMessageContents"):
         queue(sqs).send(["a"])

@@ -1,6 +1,6 @@
 """REDACT: personal data in every kind of failure, and no piece of it in logs, metrics, errors or reasons of messages.
 
-What is printed and sent comes from the real functions, see `redacted_functions`.
+The output and messages are those of the real functions, see `redacted_functions`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DOCUMENT = loads(RULES).canonical()
 
 
 class Said:
-    """What the functions printed and sent under a mode."""
+    """The output and messages of the functions in one mode."""
 
     def __init__(self, mode: str) -> None:
         with TemporaryDirectory() as directory:
@@ -107,7 +107,7 @@ def test_nothing_of_it_is_printed_or_in_reasons(mode: str, hidden: Sequence[str]
 
 @pytest.mark.parametrize("mode", ["keys", "values", "all"])
 def test_the_same_things_are_logged_as_without(mode: str) -> None:
-    """Each kind of failure is still told, by rule and by its own words."""
+    """Each kind of failure is still reported, with its rule and its fixed text."""
 
     def kinds(what: Said) -> list[tuple[Any, ...]]:
         shapes = [(one.get("level"), one.get("errorType"), one.get("rule"), one.get("table")) for one in what.lines]
@@ -124,7 +124,7 @@ def test_the_same_things_are_logged_as_without(mode: str) -> None:
         "rejected: the key says email = ",
         "to be retried: TransactWriteItems on ledger: ThrottlingException: ",
         "to be retried: Query on app: ValidationException: ",
-        "to be retried: the task names no parent",
+        "to be retried: the task has no valid parent",
         "throttled: ThrottlingException of ledger",
         "drift: entry missing",
     ):
@@ -239,6 +239,6 @@ def test_without_the_ledger_keys_are_unknown_and_never_shown(monkeypatch: pytest
     assert lost.key("main|a|b") == key_hash(str(read_secret(store)), "main|a|b")
 
 
-def test_a_mode_that_is_none_is_refused() -> None:
+def test_an_invalid_mode_is_refused() -> None:
     with pytest.raises(Misconfigured, match=r"REDACT is 'yes'\. Set it to none, keys, values or all"):
         Settings.read({"TABLE_NAME": "app", "LEDGER_TABLE_NAME": "ledger", "RULES_FILE": "r", "REDACT": "yes"})

@@ -1,4 +1,4 @@
-"""Status: what there is to be known is judged, and what to do is said."""
+"""Status judges rules, backfills, the audit, queues and the stream, and gives advice."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_rules_that_are_live_as_in_the_file_are_fine() -> None:
     assert list(judged(memory(), program(BOTH)).values()) == [Finding("rules", FINE, "epoch 1: 2 live")]
 
 
-def test_a_ledger_that_nobody_used_is_looked_at() -> None:
+def test_a_ledger_that_no_function_used_is_reported() -> None:
     ((finding),) = status.rules(program(BOTH), None, {})
-    assert (finding.level, "knows of no rules" in finding.says, "--ledger" in finding.todo) == (LOOK, True, True)
+    assert (finding.level, "has no rules" in finding.says, "--ledger" in finding.todo) == (LOOK, True, True)
 
 
-def test_each_kind_of_filling_says_what_it_means() -> None:
+def test_each_kind_of_filling_rule_has_its_message() -> None:
     shadow = LIKES.replace("likes", "shade").replace("likeCount", "shadeCount").replace("MODE", "mode: shadow, ")
     rules = program(BOTH + shadow)
     store = MemoryStore({**rules.tables, "ledger": LEDGER_SCHEMA})
@@ -73,62 +73,62 @@ def test_each_kind_of_filling_says_what_it_means() -> None:
     found = judged(store, rules)
     assert found["rules"].says == "epoch 1: 3 filling"
     assert found["rule likes"].says == "filling: it publishes nothing until its backfill is complete"
-    assert found["rule listed"].says == "filling: what was there before it is not projected yet"
-    assert found["rule shade"].says == "filling: its books lack what was there before it"
+    assert found["rule listed"].says == "filling: items that existed before this rule are not projected yet"
+    assert found["rule shade"].says == "filling: the ledger lacks the items that existed before this rule"
     assert {one.todo for one in found.values() if one.level == LOOK} == {"Run `projections backfill`."}
     Registry(rules, store).complete(rules.rules)
     assert judged(store, rules) == {"rules": Finding("rules", FINE, "epoch 2: 2 live, 1 shadow")}
 
 
-def test_a_file_that_is_not_in_force_says_how_it_differs() -> None:
+def test_differences_of_a_rule_file_that_is_not_active_are_reported() -> None:
     new = LISTED.replace("listed", "more").replace("GSI1PK", "GSI2PK").replace("GSI1SK", "GSI2SK")
     head = HEAD.replace("GSI1: [GSI1PK, GSI1SK]", "GSI1: [GSI1PK, GSI1SK], GSI2: [GSI2PK, GSI2SK]")
     changed = LISTED.replace("x}", "y}")
     document = loads(head + changed + new + "retired: {likes: remove}\n").canonical()
     found = judged(memory(), Program.from_document(document))
-    assert found["rule file"].says == "not in force (new: more; changed: listed; retired: likes)"
+    assert found["rule file"].says == "these rules are not active (new: more; changed: listed; retired: likes)"
     assert found["rule file"].level == LOOK
     assert "projections backfill" in found["rule file"].todo
 
 
-def test_a_file_that_forgets_a_rule_is_wrong() -> None:
+def test_a_rule_file_without_an_active_rule_needs_action() -> None:
     findings = findings_of(memory(), program(LISTED))
-    assert [(one.level, one.says) for one in findings[-1:]] == [(ACT, "says nothing of likes, in force")]
+    assert [(one.level, one.says) for one in findings[-1:]] == [(ACT, "lacks active rules: likes")]
     assert "`retired: {likes: keep}`" in findings[-1].todo
 
 
-def test_a_file_that_was_replaced_is_told_as_older() -> None:
+def test_a_rule_file_that_was_replaced_is_reported_as_older() -> None:
     store = memory()
     newer = program(LISTED, "retired: {likes: remove}\n")
     Registry(newer, store).activate()
-    assert judged(store, program(BOTH))["rule file"].says == "these rules are older than those in force"
+    assert judged(store, program(BOTH))["rule file"].says == "these rules are older than the active rules"
     retiring = judged(store, newer)["rule likes"]
-    assert (retiring.level, retiring.says) == (LOOK, "retired: what it wrote is not removed yet")
+    assert (retiring.level, retiring.says) == (LOOK, "retired: its values are not removed yet")
 
 
-def test_what_a_rule_was_before_it_changed_is_told_beside_what_it_is() -> None:
+def test_values_of_the_former_version_of_a_rule_are_reported() -> None:
     store, changed = memory(LISTED), program(LISTED.replace("x}", "y}"))
     Registry(changed, store).activate()
     findings = findings_of(store, changed)
     assert findings[0].says == "epoch 2: 1 filling, 1 retiring"
     assert [(one.subject, one.says) for one in findings[1:]] == [
-        ("rule listed", "filling: what was there before it is not projected yet"),
-        ("rule listed", "what another version of it wrote is not removed yet"),
+        ("rule listed", "filling: items that existed before this rule are not projected yet"),
+        ("rule listed", "values of its former version are not removed yet"),
     ]
 
 
-def test_rules_that_functions_have_worked_with_and_that_are_not_in_force_need_somebody() -> None:
+def test_provisional_rules_need_action() -> None:
     store, other = memory(BOTH), program(LISTED.replace("x}", "y}"), "retired: {likes: remove}\n")
     Registry(other, store).admit()
     found = judged(store, program(BOTH))
     assert found["rules"].says == "epoch 1: 2 live"
     assert (found["rule listed"].level, found["rule likes"].level) == (ACT, ACT)
-    assert found["rule listed"].says == "functions have worked with another version of it, which is not in force"
-    assert found["rule likes"].says == "functions have worked without it, which is not in force"
+    assert found["rule listed"].says == "functions have worked with another version of this rule, which is not active"
+    assert found["rule likes"].says == "functions have worked without this rule, which is not active"
     assert "projections backfill" in found["rule listed"].todo
     theirs = judged(store, other)
-    assert theirs.keys() == {"rules", "rule file"}, "of the file that is deployed it is known already"
-    assert theirs["rule file"].says == "not in force (changed: listed; retired: likes)"
+    assert theirs.keys() == {"rules", "rule file"}, "the provisional rules are those of the file"
+    assert theirs["rule file"].says == "these rules are not active (changed: listed; retired: likes)"
 
 
 # Backfills.
@@ -152,11 +152,11 @@ def filled(likes: int = 20) -> World:
     return world
 
 
-def test_without_a_backfill_nothing_is_missed() -> None:
+def test_a_table_without_a_backfill_is_fine() -> None:
     assert backfilled(memory(), program(BOTH)).level == FINE
 
 
-def test_a_backfill_that_stopped_says_how_far_it_came_and_how_to_go_on() -> None:
+def test_progress_of_a_stopped_backfill_and_how_to_continue_are_reported() -> None:
     class Stopped(Exception):
         pass
 
@@ -170,22 +170,22 @@ def test_a_backfill_that_stopped_says_how_far_it_came_and_how_to_go_on() -> None
     backfill = backfill_of(world)
     run = backfill.begin(segments=1)
     with pytest.raises(Stopped):
-        Runner(backfill, told=told, sleep=lambda seconds: None).work(run)
+        Runner(backfill, report=told, sleep=lambda seconds: None).work(run)
     finding = backfilled(world.store, world.program)
     assert finding.level == LOOK
-    assert finding.says.startswith("begun 3 h ago, phase items: ")
+    assert finding.says.startswith("started 3 h ago, phase items: ")
     assert "items read, " in finding.says
-    assert "the same command goes on" in finding.todo
+    assert "run the same command again" in finding.todo
 
 
-def test_a_backfill_that_is_complete_is_fine_and_says_since_when() -> None:
+def test_a_complete_backfill_is_fine_and_has_its_age() -> None:
     world = filled()
     backfill = backfill_of(world)
     Runner(backfill, sleep=lambda seconds: None).work(backfill.begin(segments=2))
     assert backfilled(world.store, world.program) == Finding("backfill", FINE, "completed 3 h ago")
 
 
-def test_what_a_backfill_left_is_told() -> None:
+def test_rejected_items_of_a_backfill_are_reported() -> None:
     world = filled(3)
     world.put("USER#x", "LIKE#1", postId="2")  # bad input
     backfill = backfill_of(world)
@@ -194,13 +194,13 @@ def test_what_a_backfill_left_is_told() -> None:
     assert (finding.level, "1 rejected" in finding.says) == (LOOK, True)
 
 
-def test_a_backfill_of_rules_that_were_replaced_is_over() -> None:
+def test_a_backfill_of_replaced_rules_is_abandoned() -> None:
     world = filled()
     backfill_of(world).begin(segments=1)
     other = program(LISTED, "retired: {likes: remove}\n")
     Registry(other, world.store).activate()
     finding = backfilled(world.store, other)
-    assert (finding.level, "given up for other rules" in finding.says) == (FINE, True)
+    assert (finding.level, "abandoned because other rules are active" in finding.says) == (FINE, True)
 
 
 # What waits.
@@ -217,12 +217,12 @@ def test_a_backfill_of_rules_that_were_replaced_is_over() -> None:
         (500_000.0, ACT, "6 d old"),
     ],
 )
-def test_lag_is_judged_as_the_alarm_judges_it(seconds: float | None, level: str, says: str) -> None:
+def test_lag_has_the_threshold_of_the_alarm(seconds: float | None, level: str, says: str) -> None:
     finding = status.lag(seconds)
     assert (finding.level, says in finding.says, bool(finding.todo)) == (level, True, level != FINE)
 
 
-def test_a_queue_is_empty_or_waits_or_needs_somebody() -> None:
+def test_messages_in_a_queue_need_action_only_with_advice() -> None:
     assert status.queue("q", 0, "record", "of old", "Act.") == Finding("q", FINE, "empty", value=0)
     assert status.queue("q", 1234, "record", "of old", "Act.") == Finding(
         "q", ACT, "1,234 records of old", "Act.", 1234
@@ -240,21 +240,21 @@ def test_a_queue_is_empty_or_waits_or_needs_somebody() -> None:
             FINE,
             "5,000 items 60 min ago",
         ),
-        ({"time": "2026-01-05T11:00:00+00:00", "items": 5000, "drift": 3}, ACT, "3 not as they should be"),
+        ({"time": "2026-01-05T11:00:00+00:00", "items": 5000, "drift": 3}, ACT, "3 with drift"),
         ({"time": "2026-01-01T11:00:00+00:00", "items": 5000, "drift": 0}, LOOK, "5,000 items 4 d ago"),
         (
             {"time": "2026-01-05T11:00:00+00:00", "items": 1, "drift": 0, "whole": "2026-01-03T12:00:00+00:00"},
             FINE,
-            "the last whole round ended 2 d ago",
+            "the last complete round ended 2 d ago",
         ),
         (
             {"time": "2026-01-05T11:00:00+00:00", "items": 1, "drift": 0, "whole": None, "segment": 3, "segments": 200},
             FINE,
-            "; 2% of the present round is done",
+            "; 2% of the current round is done",
         ),
     ],
 )
-def test_the_last_audit_is_told(told: Any, level: str, says: str) -> None:
+def test_the_last_audit_is_reported(told: Any, level: str, says: str) -> None:
     item = None if told is None else {"audit": {"S": json.dumps(told)}}
     finding = status.audit(item, NOW)
     assert (finding.level, says in finding.says) == (level, True), finding
@@ -285,18 +285,18 @@ def test_an_audit_is_late_after_two_intervals_of_its_schedule(schedule: str | No
             assert (never.level, f"has not run yet ({schedule})" in never.says) == (level, True)
 
 
-def test_an_audit_that_is_off_is_not_missed() -> None:
+def test_a_disabled_audit_is_fine() -> None:
     assert status.audit(None, NOW, schedule="off", since=NOW - timedelta(days=9)).level == FINE
     assert status.audit(audited(9 * 24 * 60), NOW, schedule="off", since=NOW).level == FINE
 
 
-def test_a_run_of_the_audit_that_checked_nothing_is_told() -> None:
+def test_a_run_of_the_audit_that_checked_nothing_is_reported() -> None:
     skipped = {"time": (NOW - timedelta(minutes=4)).isoformat(), "reason": "other rules are active"}
     finding = status.audit(audited(60, skipped=skipped), NOW, schedule="rate(1 hour)", since=NOW)
-    assert finding.says.endswith("; ran 4 min ago and checked nothing, because other rules are active")
+    assert finding.says.endswith("; ran 4 min ago and checked nothing: other rules are active")
     assert finding.level == FINE
     finding = status.audit(audited(200, skipped=skipped), NOW, schedule="rate(1 hour)", since=NOW)
-    assert finding.level == LOOK, "it runs, and checks nothing"
+    assert finding.level == LOOK, "it runs and checks nothing"
 
 
 # The stream.
@@ -340,7 +340,7 @@ def test_a_mapping_that_is_enabled_and_succeeds_is_fine(result: str) -> None:
         (
             {"state": "Disabled"},
             ACT,
-            "the event source mapping is Disabled (User action): no change",
+            "the event source mapping is Disabled (User action), so changes",
             "--uuid u-1 --en",
         ),
         ({"state": "Disabling"}, ACT, "the event source mapping is Disabling", "--uuid u-1 --enabled"),
@@ -363,21 +363,21 @@ def test_a_mapping_that_is_enabled_and_succeeds_is_fine(result: str) -> None:
         ),
         ({"arn": LATEST.replace("app/", "apples/")}, ACT, "no event source mapping of the function reads", "Deploy"),
         ({"view": "NEW_IMAGE"}, ACT, "has NEW_IMAGE, not NEW_AND_OLD_IMAGES", "StreamEnabled=false"),
-        ({"counts": {"invoked": 7, "failed": 7}}, ACT, "refused all 7 records", "log"),
-        ({"counts": {"invoked": 7, "failed": 9}}, ACT, "refused all 7 records", "log"),
-        ({"counts": {"writes": 3, "polled": 0}}, LOOK, "had writes in the last 15 minutes", "off and on"),
-        ({"counts": {"writes": 3}}, LOOK, "had writes in the last 15 minutes", "off and on"),
+        ({"counts": {"invoked": 7, "failed": 7}}, ACT, "failed with all 7 records", "log"),
+        ({"counts": {"invoked": 7, "failed": 9}}, ACT, "failed with all 7 records", "log"),
+        ({"counts": {"writes": 3, "polled": 0}}, LOOK, "had writes in the last 15 minutes", "disable and enable"),
+        ({"counts": {"writes": 3}}, LOOK, "had writes in the last 15 minutes", "disable and enable"),
         ({"counts": {"polled": 0}}, FINE, "Enabled, last result: OK", ""),
     ],
 )
-def test_a_stream_that_does_not_reach_the_function_says_why(
+def test_why_a_stream_does_not_reach_the_function_is_reported(
     facts: dict[str, Any], level: str, says: str, todo: str
 ) -> None:
     finding = streamed(**facts)
     assert (finding.level, says in finding.says, todo in finding.todo) == (level, True, True), finding
 
 
-def test_nobody_to_ask_is_not_fine_and_one_right_mapping_among_several_is() -> None:
+def test_an_unknown_function_is_not_fine_and_one_current_mapping_is_enough() -> None:
     table = {"TableName": "app", "LatestStreamArn": LATEST, "StreamSpecification": BOTH_IMAGES}
     assert status.stream("stream", table, None, None).level == UNKNOWN
     assert status.stream("stream", table, [], None).level == ACT
@@ -386,3 +386,13 @@ def test_nobody_to_ask_is_not_fine_and_one_right_mapping_among_several_is() -> N
         for arn in (FORMER, LATEST)
     )
     assert status.stream("stream", table, [former, right], None).level == FINE
+
+
+def test_commands_in_advice_name_the_stack() -> None:
+    rules = program(BOTH)
+    found = status.ledger(rules, memory(state=FILLING), NOW, stack="shop").findings
+    assert {one.todo for one in found if one.subject.startswith("rule ")} == {
+        "Run `projections backfill --stack shop`."
+    }
+    audit = status.audit(audited(60, drift=3), NOW, stack="shop")
+    assert audit.todo.startswith("Run `projections verify --stack shop` to list the differences")

@@ -50,7 +50,7 @@ def plant(name: str, *found: Brief) -> Callable[[Damage], Damage]:
 
 
 def in_likes(stars: int) -> dict[str, Any]:
-    """What a like contributes under one rule."""
+    """Return the contributions of a like under one rule."""
     return {"contributions": 1, "mean": stars, "mean (number of values)": 1, "best": [stars]}
 
 
@@ -72,7 +72,7 @@ HELD = "0fad5349e36083aa"
 
 
 @plant(
-    "a like nobody heard of",
+    "a like without a stream record",
     of("entry missing", "likes", POST, None, None, in_likes(91), "USER#9|LIKE#1"),
     of("entry missing", "sharded", POST, None, None, {"contributions": 1, "starSum": 91}, "USER#9|LIKE#1"),
     of(
@@ -85,7 +85,7 @@ def _(world: World) -> None:
 
 
 @plant(
-    "an unlike nobody heard of",
+    "an unlike without a stream record",
     of("entry extra", "likes", POST, None, in_likes(31), None, LIKE),
     of("entry extra", "sharded", POST, None, {"contributions": 1, "starSum": 31}, None, LIKE),
     of("entry extra", "newest", POST, None, {"contributions": 1, "members": [picked(31, H31)]}, None, LIKE),
@@ -96,7 +96,7 @@ def _(world: World) -> None:
 
 
 @plant(
-    "an edit nobody heard of",
+    "an edit without a stream record",
     of("entry extra", "tags", "TAG#t1|STATS", None, {"contributions": 1}, None, POST),
     of("entry missing", "tags", "TAG#new|STATS", None, None, {"contributions": 1}, POST),
 )
@@ -222,7 +222,7 @@ def _(world: World) -> None:
 
 
 @plant(
-    "a member of nobody",
+    "a member without an entry",
     of("member extra", "likes", POST, "best", 77, None, "USER#7|LIKE#1"),
     of("value", "likes", POST, "best", 41, 41),
 )
@@ -332,7 +332,7 @@ def _(world: World) -> None:
     world.store.seed("main", {**(world.store.get(key) or {}), "~seen": foreign})
 
 
-@plant("what is no guard at all", of("guard", "likes", POST, "~likes", None, FIRST))
+@plant("an attribute that is not a guard", of("guard", "likes", POST, "~likes", None, FIRST))
 def _(world: World) -> None:
     edit(world, "POST#1", "METADATA", **{"~likes": "by hand"})
 
@@ -372,7 +372,7 @@ def _(world: World) -> None:
     lost(world, lambda: world.remove("SEEN#3#1", "X"))
 
 
-@plant("a copy that shows something else", of("copy stale", "seen", "SEEN#3#1|X", "stars", 5, 31, LIKE))
+@plant("a copy with another value", of("copy stale", "seen", "SEEN#3#1|X", "stars", 5, 31, LIKE))
 def _(world: World) -> None:
     edit(world, "SEEN#3#1", "X", stars=5)
 
@@ -423,7 +423,7 @@ def _(world: World) -> None:
 
 
 @plant(
-    "a claimed copy that nobody claims",
+    "a claimed copy without a claim",
     of("value", "names", "NAME#zzz|USER", "userId", "7", None),
     of("guard", "names", "NAME#zzz|USER", "~names", FIRST, "0000.000000000000000"),
     of("target extra", "names", "NAME#zzz|USER", None, {"userId": "7"}, None, "USER#7|PROFILE"),
@@ -451,7 +451,7 @@ def _(world: World) -> None:
 
 
 @plant(
-    "a parent whose change nobody heard of",
+    "a parent whose change has no stream record",
     of("embed", "author", "USER#3|LIKE#0", "userCity", "c3", "moved", USER),
     of("embed", "author", "USER#3|LIKE#1", "userCity", "c3", "moved", USER),
     of("embed", "author", "USER#3|LIKE#2", "userCity", "c3", "moved", USER),
@@ -501,7 +501,7 @@ DAMAGED_LEDGER = [
     "a group that is lost",
     "a damaged entry",
     "an entry that is lost",
-    "a member of nobody",
+    "a member without an entry",
 ]
 
 
@@ -523,7 +523,7 @@ def test_a_damaged_ledger_never_changes_an_item_that_is_right(name: str) -> None
 
 
 @pytest.mark.parametrize(("before", "after"), [("Post", "Hour"), ("Day", "Hour"), ("Hour", "Post")])
-def test_what_has_settled_under_targets_of_another_version_is_no_drift(before: str, after: str) -> None:
+def test_settled_amounts_under_targets_of_another_version_are_not_drift(before: str, after: str) -> None:
     head = """
 table: {key: [PK, SK], ttl: expiresAt}
 entities:
@@ -645,13 +645,13 @@ def test_keys_that_are_occupied_are_reported_and_not_written() -> None:
         found = brief(list(one.drifts()))
         known = {drift for drift in found if drift[0] == "occupied"}
         assert known == {label}, "the others are known when the ledger has their entries"
-        repair = Repair(one.scope, world.store, one.suspects, threads=1)
+        repair = Repair(one.scope, world.store, one.candidates, threads=1)
         repair.all()
         assert repair.failed == {}
         assert {reason.partition(":")[0] for reason in repair.rejected.values()} == {"occupied"}
     assert brief(drifts(world)) == expected
     with verified(world) as one:
-        repair = Repair(one.scope, world.store, one.suspects, threads=1)
+        repair = Repair(one.scope, world.store, one.candidates, threads=1)
         repair.all()
         assert repair.rejected.keys() == {"main|LABEL#1|L", "main|TITLE#Air|T", "main|GENRE#slow|G"}
     for at, item in shown.items():
@@ -665,7 +665,7 @@ def test_keys_that_are_occupied_are_reported_and_not_written() -> None:
 def test_keys_that_are_free_again_are_no_finding_after_the_stream() -> None:
     world = songs()
     with verified(world) as one:
-        Repair(one.scope, world.store, one.suspects, threads=1).all()
+        Repair(one.scope, world.store, one.candidates, threads=1).all()
     world.settle()
     for at in FOREIGN:
         world.remove(*at)
@@ -698,7 +698,7 @@ def test_of_an_item_and_a_ledger_that_are_both_wrong_what_should_be_is_computed(
 
 
 def left_over(world: World) -> set[tuple[str, str, str]]:
-    """What is reported as left over: rule, item, attributes. It is no drift."""
+    """Return what is reported as left over: rule, item, attributes. It is not drift."""
     with verified(world) as one:
         assert list(one.drifts()) == []
         return {(one.rule, one.target, str(one.actual)) for one in one.left_over()}
@@ -737,7 +737,7 @@ def test_values_that_stay_are_reported_only_for_rules_that_are_verified() -> Non
 
 @pytest.mark.parametrize("lost_too", [(), ("type",)])
 def test_a_copy_that_lost_its_guard_and_its_source_is_reported(lost_too: tuple[str, ...]) -> None:
-    """With the attribute that `match` reads or without it: only the mark says that a rule created it."""
+    """With the attribute that `match` reads or without it: only the mark shows that a rule created it."""
     world = healthy_songs()
     edit(world, "LABEL#1", "L", remove=["~labels", *lost_too])
     lost(world, lambda: world.remove("SONG#1", "S"))

@@ -19,8 +19,8 @@ from tests.operations.test_verify import PLANTS
 from tests.operations.verify_scene import brief, drifts, filled, repaired
 
 CHOSEN = [
-    "an unlike nobody heard of",
-    "a member of nobody",
+    "an unlike without a stream record",
+    "a member without an entry",
     "a shard of a group",
     "a total beside what has settled",
     "a group that holds text",
@@ -30,7 +30,7 @@ CHOSEN = [
     "a copy that names another source",
     "a claimed copy of the wrong source",
     "index attributes",
-    "a parent whose change nobody heard of",
+    "a parent whose change has no stream record",
 ]
 
 
@@ -68,7 +68,7 @@ def moved(dynamodb_local_url: str) -> Iterator[list[Moved]]:
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_what_is_planted_is_found_and_repaired(name: str, moved: list[Moved], dynamodb_local_url: str) -> None:
+def test_planted_damage_is_found_and_repaired(name: str, moved: list[Moved], dynamodb_local_url: str) -> None:
     world = filled()
     damage, expected = PLANTS[name]
     damage(world)

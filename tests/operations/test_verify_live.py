@@ -1,4 +1,4 @@
-"""Verification beside an application that goes on writing: what is merely late is never reported, repair is right."""
+"""Verification while the application writes: late values are not reported, and a repair is correct."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Traffic:
                     world.store.put("main", {**held, "likeCount": {"N": "77"}, "edits": {"N": str(self.writes)}})
 
     def pause(self, seconds: float) -> None:
-        """What was late has come; and the application goes on."""
+        """Deliver late records, and let the application write."""
         self.world.settle()
         for _ in range(3):
             self.step()

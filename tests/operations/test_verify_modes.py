@@ -1,4 +1,4 @@
-"""Verification of rules in the shadow, before there is a ledger, while rules fill, of some rules only, and of a sample."""
+"""Verification of rules in shadow mode, without a ledger, of filling rules, of some rules, and of a sample."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ POST = "POST#1|METADATA"
 
 
 def by_hand(world: World) -> None:
-    """What an application would have kept itself, rightly."""
+    """Set the correct values as if the application maintained them."""
     for post in range(4):
         likes = [user for user in range(6) if post < user % 5]
         stars = [user * 10 + post for user in likes]
@@ -89,7 +89,7 @@ WRONG = {
 
 
 def in_shadow() -> World:
-    """A table whose values are kept by hand, and rules that only keep books."""
+    """A table whose values the application maintains, and rules in shadow mode."""
     world = world_of(shadow=RULES)
     fill(world)
     world.settle()
@@ -106,7 +106,7 @@ def test_rules_in_the_shadow_are_compared_with_what_is_there() -> None:
     assert {drift.shadow for drift in found} == {True}
 
 
-def test_what_rules_in_the_shadow_find_wrong_is_not_repaired_but_their_books_are() -> None:
+def test_repair_corrects_the_ledger_of_shadow_rules_but_not_the_items() -> None:
     world = in_shadow()
     wrong_by_hand(world)
     lost(world, lambda: world.remove("USER#4", "LIKE#3"))
@@ -153,8 +153,8 @@ def test_without_a_ledger_a_value_that_is_being_changed_by_hand_is_not_reported(
 def test_nothing_is_repaired_without_a_ledger() -> None:
     world = world_of(["likes"])
     world.store.remove(REGISTRY)
-    with verified(world) as one, pytest.raises(UsageError, match="not in force"):
-        Repair(one.scope, Cautious(world.store, world.program, deletes=False), one.suspects)
+    with verified(world) as one, pytest.raises(UsageError, match="not active"):
+        Repair(one.scope, Cautious(world.store, world.program, deletes=False), one.candidates)
 
 
 def test_of_rules_that_fill_only_the_books_are_compared() -> None:
@@ -169,7 +169,7 @@ def test_of_rules_that_fill_only_the_books_are_compared() -> None:
     assert drifts(world) == []
 
 
-def test_rules_that_are_not_in_force_yet_are_filling() -> None:
+def test_rules_that_are_not_active_yet_are_filling() -> None:
     world, other = filled(["likes", "seen"]), world_of(["likes", "seen", "listed"])
     other.store = world.store
     scope = Scope(other.program, Registry(other.program, world.store).read())
@@ -178,8 +178,8 @@ def test_rules_that_are_not_in_force_yet_are_filling() -> None:
         one = Verification(scope, world.store, scratch, threads=1)
         one.all()
         assert list(one.drifts()) == []
-        with pytest.raises(UsageError, match="not in force"):
-            Repair(scope, Cautious(world.store, other.program, deletes=False), one.suspects)
+        with pytest.raises(UsageError, match="not active"):
+            Repair(scope, Cautious(world.store, other.program, deletes=False), one.candidates)
 
 
 def test_only_the_rules_that_are_named_are_verified_and_repaired() -> None:

@@ -16,9 +16,9 @@ from tests.operations.test_verify_live import Live, Traffic
 from tests.operations.verify_scene import brief, drifts, filled, mend, verified
 
 CHOSEN = [
-    "a like nobody heard of",
+    "a like without a stream record",
     "a member that is lost",
-    "a member of nobody",
+    "a member without an entry",
     "a member with other attributes",
     "a rebuild in shards that was not ended",
     "a total beside what has settled",
@@ -26,7 +26,7 @@ CHOSEN = [
     "a derived item of nothing",
     "a copy of nothing",
     "index attributes",
-    "an unlike nobody heard of",
+    "an unlike without a stream record",
     "an embedded attribute",
     "a copy without a guard",
 ]
@@ -58,7 +58,7 @@ class Streamed:
     def seed(self, table: str, image: Image) -> None:
         self.stream(table)
         self._put(table, image)
-        self._tables.records()  # nobody hears of it
+        self._tables.records()  # without a stream record
 
     def remove(self, key: ItemKey, by_ttl: bool = False) -> None:
         assert not by_ttl, "that takes a service"

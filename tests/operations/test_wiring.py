@@ -1,4 +1,4 @@
-"""Settings are checked once and told plainly; events become batches, and outcomes become Lambda's answer."""
+"""Settings are checked once, with clear errors; events become batches, and outcomes become Lambda's answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def without(name: str) -> dict[str, str]:
     return {key: value for key, value in FINE.items() if key != name}
 
 
-def test_what_is_needed_is_little() -> None:
+def test_permissions_are_minimal() -> None:
     settings = Settings.read(FINE)
     assert (settings.tables, settings.ledger, settings.new_rules) == ({"main": "app"}, "ledger", "live")
     assert (settings.stream_arns, settings.quarantine_url, settings.task_url) == ({}, None, None)
@@ -65,13 +65,13 @@ def test_streams_belong_to_the_tables_they_name() -> None:
         ({**without("TABLE_NAME"), "TABLES": "app"}, "TABLES is 'app'. Set it to a JSON object"),
         ({**without("TABLE_NAME"), "TABLES": "{}"}, "TABLES is '{}'. Set it to a JSON object"),
         ({**without("TABLE_NAME"), "TABLES": '{"a": 1}'}, "Set it to a JSON object"),
-        ({**without("TABLE_NAME"), "TABLES": '{"a": "x", "b": "x"}'}, "one table two names"),
+        ({**without("TABLE_NAME"), "TABLES": '{"a": "x", "b": "x"}'}, "one table under two names"),
         ({**FINE, "LEDGER_TABLE_NAME": "app"}, "LEDGER_TABLE_NAME is 'app', an application table"),
         ({**FINE, "NEW_RULES": "maybe"}, "NEW_RULES is 'maybe'"),
         ({**FINE, "PUSH_WRITES_PER_SECOND": "many"}, "PUSH_WRITES_PER_SECOND is 'many'. Set it to a whole number"),
         ({**FINE, "PUSH_WRITES_PER_SECOND": "24"}, "25 or more"),
-        ({**FINE, "STREAM_ARN": ARN.replace("app", "other")}, "is no stream of app"),
-        ({**FINE, "STREAM_ARN": ARN.partition("/stream/")[0]}, "is no stream of app"),
+        ({**FINE, "STREAM_ARN": ARN.replace("app", "other")}, "is not the ARN of a stream of app"),
+        ({**FINE, "STREAM_ARN": ARN.partition("/stream/")[0]}, "is not the ARN of a stream of app"),
     ],
 )
 def test_a_setting_that_is_wrong_is_named_with_the_way_out(environ: Mapping[str, str], message: str) -> None:
@@ -80,7 +80,7 @@ def test_a_setting_that_is_wrong_is_named_with_the_way_out(environ: Mapping[str,
     assert message in str(caught.value)
 
 
-def test_rules_that_are_not_in_the_package_are_told() -> None:
+def test_rules_that_are_not_in_the_package_are_reported() -> None:
     with pytest.raises(Misconfigured, match=r"RULES_FILE is 'rules\.json', but there is no such file"):
         stream_from_environment(FINE)
 
@@ -95,12 +95,12 @@ def test_the_worker_needs_both_queues(queue: str) -> None:
 
 def test_tables_must_be_those_of_the_rules(tmp_path: Path) -> None:
     rules = compiled(tmp_path)
-    with pytest.raises(Misconfigured, match=r"the rules say `table:`\. Set TABLE_NAME"):
+    with pytest.raises(Misconfigured, match=r"the rules set `table:`\. Set TABLE_NAME"):
         stream_from_environment({**without("TABLE_NAME"), "TABLES": '{"orders": "app"}', "RULES_FILE": rules})
 
 
 def test_compiled_rules_are_wired_without_pydantic_or_yaml(tmp_path: Path) -> None:
-    """What only people who write rules need would be half of a cold start."""
+    """Libraries that only authors of rules need would take half of a cold start."""
     program = (
         "import os, sys; from projections.aws import wiring; "
         "wiring.stream_from_environment(os.environ); wiring.worker_from_environment(os.environ); "
@@ -132,7 +132,7 @@ def compiled(directory: Path) -> str:
 
 
 class Engine:
-    """Answers as told, and remembers the records it was given."""
+    """Gives fixed answers, and keeps the records that it got."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
@@ -186,7 +186,7 @@ def test_an_event_that_no_stream_sent_is_quarantined_with_one_message(event: Any
 
 @pytest.mark.parametrize("event", STRANGE)
 def test_without_a_quarantine_such_an_event_has_failed(event: Any) -> None:
-    """An empty identifier is how Lambda is told that a whole batch failed."""
+    """An empty identifier reports to Lambda that the whole batch failed."""
     seen: list[Outcome] = []
     answer = StreamHandler(Engine(DONE), observe=seen.append).handle(event, lambda: 60)
     assert answer == {"batchItemFailures": [{"itemIdentifier": ""}]}
@@ -202,7 +202,7 @@ def test_a_quarantine_that_cannot_be_reached_makes_it_come_again() -> None:
 
 
 def test_pushes_of_a_batch_end_before_the_invocation_does() -> None:
-    """The pacer is told of the time there is, less what a page takes."""
+    """The pacer gets the time that is left, less that of a page."""
     told: list[Callable[[], float]] = []
 
     class Told(Pacer):
@@ -232,7 +232,7 @@ def test_independent_work_is_done_at_once_and_answers_in_order() -> None:
     assert at_once(3)([partial(piece, number) for number in range(3)]) == [0, 1, 2]
 
 
-def test_what_was_begun_is_finished_before_a_failure_is_told() -> None:
+def test_pieces_of_work_in_progress_end_before_a_failure_is_raised() -> None:
     """Lambda freezes a function that has answered; work left behind would wake up in the middle of another batch."""
     done: list[str] = []
 

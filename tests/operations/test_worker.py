@@ -42,7 +42,7 @@ class Stopped(BaseException):
 
 
 class Clock:
-    """Seconds that pass when somebody sleeps, or as told."""
+    """A clock that advances with sleeps, or by hand."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -133,7 +133,7 @@ def event(*bodies: str) -> dict[str, Any]:
 
 
 def failing(scene: Scene, method: str, fault: Callable[[int], BaseException | None]) -> None:
-    """Makes a method of the store fail where `fault`, given the number of the call, says so."""
+    """Make a method of the store fail for the numbers of calls for which `fault` returns an error."""
     calls = iter(range(1_000_000))
     original = getattr(scene.world.store, method)
 
@@ -159,7 +159,7 @@ def test_a_page_travels_through_the_queue_as_ascii() -> None:
     "body", ["", "x", "null", "[]", "{}", '{"push": 1}', '{"push": {}}', '{"push": {"rule": "r"}}', None, 5,
              '{"push": {"rule": "a", "parent": "b", "version": "c"}}', '{"other": {}}'],
 )  # fmt: skip
-def test_what_is_no_task_is_told(body: object) -> None:
+def test_an_invalid_task_is_reported(body: object) -> None:
     with pytest.raises(BadInput, match="task"):
         read(body)
 
@@ -214,7 +214,7 @@ def test_the_second_pass_reaches_what_the_index_did_not_show() -> None:
     assert scene.names("ada") == ["new", "new"]
 
 
-def test_what_there_is_no_time_for_goes_back_to_the_queue_and_the_message_is_done() -> None:
+def test_pages_without_time_go_back_to_the_queue_and_the_message_is_done() -> None:
     """Each page takes its time here, so one invocation does some pages and another goes on where it ended."""
     scene = Scene(ada=10)
     push = scene.rename("ada")
@@ -251,7 +251,7 @@ def test_a_push_of_many_messages_needs_a_function_that_may_call_itself(allowed: 
     assert set(scene.names("ada")) == ({"new"} if allowed else {"new", "old"})
 
 
-def test_a_chain_of_messages_is_bounded_and_goes_on_when_it_is_redriven(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_of_messages_is_bounded_and_continues_when_it_is_redriven(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "MOST_HOPS", 4)
     scene = Scene(ada=40)
     slow = Pacer(1, clock=scene.clock, sleep=scene.clock.sleep)
@@ -262,7 +262,7 @@ def test_a_chain_of_messages_is_bounded_and_goes_on_when_it_is_redriven(monkeypa
         ((body, _),) = scene.queue
         scene.queue.clear()
     assert scene.handle(body, seconds=MARGIN_SECONDS + 4, pacer=slow) == ["1"]
-    assert "gone on for 4 messages" in scene.seen[-1].failed["1"]
+    assert "stopped after 4 messages" in scene.seen[-1].failed["1"]
     assert tasks.hop_of(write(read(body))) == 0
     scene.queue.append((write(read(body)), 0.0))
     monkeypatch.undo()
@@ -397,7 +397,7 @@ def test_a_message_that_is_no_task_fails_with_a_reason_and_others_are_done(body:
 def test_an_event_that_no_queue_sent_has_failed(nothing: Any) -> None:
     scene = Scene()
     assert scene.worker().handle(nothing, lambda: 60.0) == {"batchItemFailures": [{"itemIdentifier": ""}]}
-    assert "no SQS queue sent it" in scene.seen[-1].failed[""]
+    assert "not from an SQS queue" in scene.seen[-1].failed[""]
 
 
 def test_what_is_left_but_cannot_be_sent_makes_the_message_come_again() -> None:
@@ -464,7 +464,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_whoever_comes_first_does_not_wait_and_all_together_keep_the_rate(clock: Clock) -> None:
+def test_the_first_caller_does_not_wait_and_all_callers_keep_the_rate(clock: Clock) -> None:
     pacer = Pacer(100, clock=clock, sleep=clock.sleep)
     began = []
     for writes in (50, 100, 0, 25, 25):
@@ -473,7 +473,7 @@ def test_whoever_comes_first_does_not_wait_and_all_together_keep_the_rate(clock:
     assert began == [0.0, 0.5, 0.5, 1.5, 1.75]
 
 
-def test_what_was_not_written_meanwhile_is_not_made_up_for(clock: Clock) -> None:
+def test_unused_capacity_is_not_saved(clock: Clock) -> None:
     pacer = Pacer(100, clock=clock, sleep=clock.sleep)
     clock.now = 1000.0
     pacer(100)
@@ -481,7 +481,7 @@ def test_what_was_not_written_meanwhile_is_not_made_up_for(clock: Clock) -> None
     assert clock.now == 1001.0
 
 
-def test_nobody_waits_longer_than_there_is_time(clock: Clock) -> None:
+def test_a_wait_longer_than_the_time_left_raises(clock: Clock) -> None:
     pacer = Pacer(100, clock=clock, sleep=clock.sleep)
     pacer.within(lambda: 2.0 - clock.now)
     pacer(150)

@@ -78,7 +78,7 @@ def fill(world: World) -> None:
         world.put(f"VISIT#{visit}", "V", postId="1", seconds=visit)
 
 
-# Damage: what no record tells
+# Damage without stream records
 
 
 def lost(world: World, change: Callable[[], Any]) -> None:
@@ -89,7 +89,7 @@ def lost(world: World, change: Callable[[], Any]) -> None:
 
 
 def edit(world: World, partition: str, sort: str, remove: Collection[str] = (), **attributes: Any) -> None:
-    """Changes attributes of an item, and nobody hears of it."""
+    """Change attributes of an item without a stream record."""
     key = ItemKey("main", partition, sort)
     image = {name: value for name, value in (world.store.get(key) or {}).items() if name not in remove}
     world.store.seed("main", {**world.program.tables["main"].wire(key), **image, **wires(attributes)})
@@ -168,14 +168,14 @@ def mend(one: Verification, world: World, store: Store, *, deletes: bool = True)
     repair = Repair(
         one.scope,
         Cautious(store, world.program, deletes=deletes),
-        one.suspects,
+        one.candidates,
         threads=1,
         clock=time.time,  # DynamoDB Local deletes expired leases
     )
     groups = repair.all()
     assert (repair.failed, repair.rejected) == ({}, {})
-    one.suspects.again()
-    one.suspect_groups(groups)
+    one.candidates.reset()
+    one.add_groups(groups)
     one.examine()
     return repair
 

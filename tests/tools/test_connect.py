@@ -93,11 +93,11 @@ def test_names_come_from_the_environment_as_in_the_functions(tables: Tables, mon
 @pytest.mark.parametrize(
     ("rules", "given", "message"),
     [
-        (RULES, (), "which table? Name it with --table NAME or TABLE_NAME"),
+        (RULES, (), "no table: pass --table NAME, --stack NAME or TABLE_NAME"),
         (RULES, ("other=x",), "the rules have no table 'other'; they have main"),
-        (RULES, ("x", "y"), "--table y: main is x already"),
-        (SEVERAL, ("x",), "--table x: which of posts, likes? Write --table LOGICAL=x"),
-        (SEVERAL, ("posts=x",), "which table is likes? Name it with --table likes=NAME or TABLES"),
+        (RULES, ("x", "y"), "--table y: main is already set to x"),
+        (SEVERAL, ("x",), "--table x: the rules have posts, likes. Write --table LOGICAL=x"),
+        (SEVERAL, ("posts=x",), "no table likes: pass --table likes=NAME, --stack NAME or TABLES"),
     ],
 )
 def test_a_name_that_is_missing_or_unknown_is_asked_for(
@@ -109,7 +109,7 @@ def test_a_name_that_is_missing_or_unknown_is_asked_for(
 
 
 def test_the_ledger_is_asked_for(tables: Tables) -> None:
-    with pytest.raises(UsageError, match="which ledger table"):
+    with pytest.raises(UsageError, match="no ledger table"):
         tables.connect(RULES, "x", ledger=None)
 
 
@@ -118,12 +118,12 @@ def test_invalid_names_in_the_environment_are_errors(
     tables: Tables, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setenv("TABLES", text)
-    with pytest.raises(UsageError, match=r"TABLES is .* no JSON object"):
+    with pytest.raises(UsageError, match=r"TABLES is .*\. Set it to a JSON object"):
         tables.connect(SEVERAL)
 
 
 def test_a_table_that_does_not_exist_is_named_with_its_place(tables: Tables) -> None:
-    with pytest.raises(UsageError, match=rf"there is no table nowhere at {tables.url}, us-east-1; check name"):
+    with pytest.raises(UsageError, match=rf"there is no table nowhere at {tables.url}, us-east-1. Check name"):
         tables.connect(RULES, "nowhere")
 
 
@@ -133,11 +133,13 @@ def test_all_mismatches_are_reported_at_once(tables: Tables) -> None:
     with pytest.raises(UsageError) as error:
         tables.connect(RULES, name, ledger=name)
     said = str(error.value).splitlines()
-    assert [line for line in said if "the rules say PK (S), SK (S)" in line]
-    assert [line for line in said if "has the key GSI1PK (S), GSI1SK (S), the rules say GSI1PK (S), GSI1SK (N)" in line]
+    assert [line for line in said if "the rules have PK (S), SK (S)" in line]
+    assert [
+        line for line in said if "has the key GSI1PK (S), GSI1SK (S), the rules have GSI1PK (S), GSI1SK (N)" in line
+    ]
     assert [line for line in said if "has no index Other with the key a (S), b (S); it has GSI1" in line]
-    assert [line for line in said if "the rules say pk (S), sk (S)" in line]
-    assert [line for line in said if "the ledger is a table of its own" in line]
+    assert [line for line in said if "the rules have pk (S), sk (S)" in line]
+    assert [line for line in said if "The ledger is a separate table" in line]
     assert len(said) == 5
 
 

@@ -353,7 +353,7 @@ def test_a_setting_that_the_function_itself_would_refuse() -> None:
     template["Globals"]["Function"]["Environment"]["Variables"].update(
         PUSH_WRITES_PER_SECOND=100, LEDGER_TABLE_NAME={"Ref": "ApplicationTable"}
     )
-    assert any("Give the ledger its own" in reason for _, _, reason in wrong(template))
+    assert any("Use a table of its own" in reason for _, _, reason in wrong(template))
 
 
 def test_a_worker_or_an_audit_that_is_missing_is_a_warning_and_a_stream_function_an_error() -> None:

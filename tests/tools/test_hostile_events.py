@@ -21,7 +21,7 @@ from projections.errors import UsageError
 from projections.language.loader import load
 from projections.language.program import Program
 from projections.local.events import documents
-from projections.operations.redrive.letters import Reader
+from projections.operations.redrive.messages import Reader
 from projections.printable import printable
 from projections.testing.cases import read_cases
 
@@ -268,14 +268,14 @@ def test_redrive_reads_any_content_of_queues_buckets_and_files(folder: Path, see
     if rng.random() < 0.3:
         data = damaged(data, rng)
     reader = Reader(SOCIAL.tables, dict.fromkeys(SOCIAL.tables, "app"))
-    letter = reader.text(data, "s3://bucket/key")
-    assert letter.place == "s3://bucket/key"
-    assert letter.items or letter.task or letter.useless
-    path = folder / "letters.json"
+    message = reader.text(data, "s3://bucket/key")
+    assert message.place == "s3://bucket/key"
+    assert message.items or message.task or message.unusable
+    path = folder / "messages.json"
     path.write_bytes(data)
     found, lines = tried(lambda: [reader.value(value, place) for place, value in documents(str(path))])
     assert all(re.match(rf"{re.escape(str(path))}(:\d+(:\d+)?)?: .{{10,}}", line) for line in lines)
-    assert all(one.place.startswith(f"{path}:") and (one.items or one.task or one.useless) for one in found or ())
+    assert all(one.place.startswith(f"{path}:") and (one.items or one.task or one.unusable) for one in found or ())
 
 
 def _payload(event: Any) -> str:
@@ -325,7 +325,7 @@ def test_a_case_file_is_read_or_refused_with_its_place(folder: Path, seed: int) 
         ('{"a": 1,\n "a": 2}', ':2:2: the name "a" comes twice in one object; remove one'),
         ("[" * 9_999, ":1:"),
         ("[" * 250 + "]" * 250, ":1:201: nested in more than 200 levels"),
-        ('{"a": 1}\nnot json', ":1:1: no stream record"),
+        ('{"a": 1}\nnot json', ":1:1: not a stream record"),
         (r'"\ud800"', ":1:1: expected a stream record"),
         (gzip.compress(b"{}")[:9], ": is compressed by gzip; decompress it first"),
         (b"{}\n\xff", ":2: not UTF-8 at byte 3"),

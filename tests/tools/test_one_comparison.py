@@ -42,10 +42,10 @@ def verified(program: Program, store: MemoryStore, *, repair: bool = False) -> t
         one = Verification(scope, store, scratch, threads=1, patience=0.0, page=7)
         one.all()
         if repair:
-            repaired = Repair(scope, store, one.suspects, threads=1, sleep=lambda seconds: None)
+            repaired = Repair(scope, store, one.candidates, threads=1, sleep=lambda seconds: None)
             groups = repaired.all()
-            one.suspects.again()
-            one.suspect_groups(groups)
+            one.candidates.reset()
+            one.add_groups(groups)
             one.examine()
         return list(one.drifts()), list(one.busy())
 

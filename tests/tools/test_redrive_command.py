@@ -119,7 +119,7 @@ Wrong = Callable[[Place], list[str]]
         (lambda place: ["none.json"], "none.json: cannot be read"),
         (lambda place: ["--quarantine", place.quarantine + "-not"], "Check the queue's URL"),
         (lambda place: ["--bucket", "not-" + place.bucket], "Check the bucket's name"),
-        (lambda place: ["--ledger", place.table], "an application's table"),
+        (lambda place: ["--ledger", place.table], "this is a table of the application"),
     ],
 )
 def test_invalid_sources_are_errors_before_anything_is_written(place: Place, arguments: Wrong, message: str) -> None:

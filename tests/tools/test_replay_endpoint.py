@@ -38,7 +38,7 @@ def test_seeds_stay_out_of_the_stream_and_changes_are_in_it_as_lambda_has_them(u
     with EndpointTables(url, schemas(program)) as tables:
         seed = {"PK": {"S": "USER#a"}, "SK": {"S": "PROFILE"}, "photo": {"B": "aGk="}, "n": {"N": "1"}}
         assert tables.seed("main", seed)
-        tables.settle(1)
+        tables.drain(1)
         assert tables.records() == []
         tables.store.write(Update(key, set={"n": {"N": "2"}}))
         (record,) = tables.records()

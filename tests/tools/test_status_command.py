@@ -28,7 +28,7 @@ def finding(said: dict[str, Any], subject: str) -> dict[str, Any]:
 def test_unused_deployment_has_a_warning(place: Place) -> None:
     code, said = place.run("status")
     assert (code, said["attention"]) == (1, True)
-    assert "knows of no rules" in finding(said, "rules")["says"]
+    assert "the ledger has no rules" in finding(said, "rules")["says"]
     assert levels(said) == {
         "rules": "look", "backfill": "fine", "audit": "unknown", "stream": "unknown", "quarantine": "fine",
         "lag": "unknown", "throttling": "unknown", "tasks": "unknown", "dead letters": "unknown", "discarded": "unknown",
@@ -71,7 +71,7 @@ def test_rules_that_are_not_active_are_reported(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     place.deploy(MENDED)
     code, said = place.run("status")
-    assert (code, finding(said, "rule file")["says"]) == (1, "not in force (changed: likes)")
+    assert (code, finding(said, "rule file")["says"]) == (1, "these rules are not active (changed: likes)")
     place.activate()
     code, said = place.run("status")
     assert (code, finding(said, "rules")["says"]) == (0, "epoch 4: 3 live")
@@ -178,7 +178,7 @@ def test_disabled_or_missing_mapping_needs_action(place: Place) -> None:
     code, said = place.run("status", "--stack", name)
     told = finding(said, "stream")
     assert (code, told["level"]) == (1, "act")
-    assert told["says"].startswith("the event source mapping is Disabled (USER_INITIATED): no change of table")
+    assert told["says"].startswith("the event source mapping is Disabled (USER_INITIATED), so changes of table")
     assert told["todo"] == f"Run `aws lambda update-event-source-mapping --uuid {place.mapping} --enabled`."
     client("lambda").delete_event_source_mapping(UUID=place.mapping)
     code, said = place.run("status", "--stack", name)
@@ -251,7 +251,7 @@ def test_records_that_the_function_refuses_are_counted(place: Place) -> None:
     code, said = place.run("status", "--stack", name)
     told = finding(said, "stream")
     assert (code, told["level"], told["value"]) == (1, "act", 1200)
-    assert "the function refused all 1,200 records that it was given in the last 15 minutes" in told["says"]
+    assert "the function failed with all 1,200 records of the last 15 minutes" in told["says"]
 
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)

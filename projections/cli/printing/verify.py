@@ -99,7 +99,7 @@ def print_table(
         shown = ", ".join(_key(text, several) for text in withheld)
         print_line(f"Not deleted without --allow-delete: {shown}.")
     read = ", ".join(f"{number:,} of {table}" for table, number in sorted(one.counts.items()))
-    left = one.suspects.count()
+    left = one.candidates.count()
     if repair is not None:
         text = f"{count(found, 'difference')} found, {left:,} left."
     elif left:

@@ -1,9 +1,8 @@
-"""Lambda's event source mapping for DynamoDB Streams, imitated: no emulator has its checkpoints, retries and filters.
+"""An imitation of Lambda's event source mapping for DynamoDB Streams, with its checkpoints, retries and filters.
 
-One implementation serves replay, the simulation and local development. It has no thread, clock or randomness of its
-own: a scheduler asks what is `runnable`, takes the `next_batch`, calls the function itself and says how it ended
-(`finish`). Time comes from the `clock` it is given, and wherever AWS may do one thing or another the `choose` it is
-given decides.
+Emulators do not imitate these. Replay, the simulation and local development use it. It has no thread, clock or randomness of
+its own: a scheduler asks what is `runnable`, takes the `next_batch`, calls the function and reports the outcome (`finish`).
+Time comes from `clock`, and where AWS may do one thing or another, `choose` decides.
 
     stream = Stream("arn:aws:dynamodb:eu-west-1:111122223333:table/app/stream/2026-01-01T00:00:00.000")
     mapping = Mapping(stream, Settings(batch_size=10))

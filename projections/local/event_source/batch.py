@@ -1,4 +1,4 @@
-"""What is delivered in one invocation, and what the function's answer says about it."""
+"""The records of one invocation, and the meaning of the function's answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Batch", "Lane", "first_failed"]
 
 
 class Lane(NamedTuple):
-    """One of the concurrent readers of a shard, as many as ParallelizationFactor says: one batch at a time."""
+    """One of the concurrent readers of a shard. ParallelizationFactor is their number; each has one batch at a time."""
 
     shard: str
     number: int = 0
@@ -20,7 +20,7 @@ class Lane(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """The records of one delivery. `attempt` is 1 for the first; partial progress starts the count anew."""
+    """The records of one delivery. `attempt` begins with 1, and again after partial progress."""
 
     lane: Lane
     records: tuple[Record, ...]
@@ -28,15 +28,16 @@ class Batch:
     redelivery: bool = False
 
     def event(self) -> dict[str, Any]:
-        """The event that the function gets. It holds no shard id, as Lambda's does not."""
+        """Return the event for the function. Like Lambda's, it has no shard ID."""
         return {"Records": list(self.records)}
 
 
 def first_failed(batch: Batch, response: Any) -> int:
-    """Where a batch failed by its answer with ReportBatchItemFailures: an index into its records, or their number.
+    """Return the index of the first failed record by the answer of ReportBatchItemFailures; the number of records if none
+    failed.
 
-    Nothing, and an empty list of failures, are success. The lowest sequence number returned is the checkpoint. An
-    identifier that is empty, of no record of this batch, or under another key makes the whole batch fail.
+    No answer and an empty list of failures are success. The lowest sequence number is the checkpoint. With an identifier
+    that is empty, of no record of this batch, or under another key, the whole batch has failed.
     """
     everything = len(batch.records)
     if response is None or response == {}:

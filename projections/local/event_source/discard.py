@@ -1,4 +1,4 @@
-"""What a mapping gave up on, in the words of its on-failure destination."""
+"""Batches that a mapping discarded, as its on-failure destination gets them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Discard"]
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """A batch that the function will not see again.
+    """A batch that is not delivered again.
 
-    `condition` is RetryAttemptsExhausted or RecordAgeExceeded; `error` is what the last invocation raised, None where
-    it answered with failures or was never made.
+    `condition` is RetryAttemptsExhausted or RecordAgeExceeded; `error` is the error of the last invocation, None if it
+    returned failures or did not take place.
     """
 
     stream_arn: str
@@ -31,7 +31,7 @@ class Discard:
     request: int = 1
 
     def metadata(self) -> dict[str, Any]:
-        """The message that SQS and SNS get: where the records are in the stream, not the records."""
+        """Return the message for SQS and SNS: the position of the records in the stream, without the records."""
         first, last = self.records[0], self.records[-1]
         message: dict[str, Any] = {
             "requestContext": {
@@ -61,7 +61,9 @@ class Discard:
         }
 
     def with_payload(self) -> dict[str, Any]:
-        """The object that S3 gets: the same, with the event as escaped JSON, which outlives the stream's 24 hours."""
+        """Return the object for S3: the same, with the event as escaped JSON, which stays longer than the stream's 24
+        hours.
+        """
         return self.metadata() | {"payload": json.dumps({"Records": list(self.records)}, separators=(",", ":"))}
 
 

@@ -1,8 +1,8 @@
 """Lambda's event filters, as Lambda evaluates them on a stream record.
 
-A pattern names leaves: only a value that is not an object has something to compare. Hence its two surprises, both kept
-here: `exists` never sees `NewImage.status`, only `NewImage.status.S`, and `numeric` compares JSON numbers only, so it
-never matches an attribute of type N, which the event holds as text.
+A pattern names leaves: only values that are not objects are compared. This has two consequences, which are the same here:
+`exists` does not match `NewImage.status`, only `NewImage.status.S`; and `numeric` compares JSON numbers only, so it never
+matches an attribute of type N, which is text in the event.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["Filter", "FilterError"]
 
 LONGEST = 4096
-"""The most characters of a pattern."""
+"""The maximum number of characters of a pattern."""
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "=": lambda a, b: a == b,
@@ -98,7 +98,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _object(pattern: Mapping[str, Any], event: Any) -> bool:
-    """Every field of the pattern holds. Of a list of objects, one element must satisfy them together."""
+    """Return whether every field of the pattern matches. In a list of objects, one element must match all of them."""
     if isinstance(event, list):
         return any(_object(pattern, element) for element in event if isinstance(element, Mapping | list))
     fields = event if isinstance(event, Mapping) else {}
@@ -115,7 +115,7 @@ def _object(pattern: Mapping[str, Any], event: Any) -> bool:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """The values at a path that are no objects; none for an object or an empty list, as if the field were absent."""
+    """Return the values at a path that are not objects; none for an object or an empty list, as if the field were absent."""
     if isinstance(value, list):
         for element in value:
             yield from _leaves(element)
@@ -149,7 +149,7 @@ def _compare(rule: Any, leaf: Any) -> bool:
 
 
 def _equal(expected: Any, leaf: Any) -> bool:
-    """Equality of JSON values: no number is a boolean and no text a number."""
+    """Return whether JSON values are equal. A number never equals a boolean or a text."""
     if _is_number(expected) and _is_number(leaf):
         return bool(expected == leaf)
     return type(expected) is type(leaf) and bool(expected == leaf)

@@ -1,4 +1,4 @@
-"""The mapping itself: which records a function gets next, and what happens to them afterwards."""
+"""The mapping: selects the next records of the function, and evaluates its answers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from projections.local.event_source.stream import (
 __all__ = ["Choose", "Mapping", "steadily"]
 
 Choose: TypeAlias = Callable[[str, int], int]
-"""`choose(question, n)` picks one of n possible courses, 0 … n - 1; 0 is the usual one."""
+"""`choose(question, n)` returns one of n possible behaviours, 0 … n - 1; 0 is the usual one."""
 
 
 def steadily(question: str, courses: int) -> int:
-    """The usual course: full batches, exact retries, no needless redelivery."""
+    """Choose the usual behaviour: full batches, exact retries, no needless redelivery."""
     return 0
 
 
 @dataclass
 class _Work:
-    """Records that are delivered together until they succeed or are given up; `span` places of the lane's queue."""
+    """Records that are delivered together until they succeed or are discarded; `span` places of the lane's queue."""
 
     places: list[int]
     failures: int = 0
@@ -42,7 +42,7 @@ class _Work:
 
 @dataclass
 class _Reader:
-    """The progress of one lane: places in its shard's records, those to retry first, and the batch in flight."""
+    """The progress of one lane: places in its shard's records, those to retry first, and the batch in progress."""
 
     position: int = 0
     retries: deque[_Work] = field(default_factory=deque)
@@ -52,10 +52,10 @@ class _Reader:
 
 
 class Mapping:
-    """One event source mapping. Between `next_batch` and `finish` a lane is busy; different lanes may overlap freely.
+    """An event source mapping. Between `next_batch` and `finish` a lane is busy; different lanes may overlap.
 
-    LATEST starts where the stream is when the mapping is first asked, not where it was when the mapping was made: what
-    is appended between is missed, as it is at Lambda's.
+    LATEST starts at the end of the stream when the mapping is first used, not when it was made: records in between are
+    missed, as in Lambda.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Mapping:
         self.on_failure = on_failure
         self.discarded: list[Discard] = []
         self.lost: list[Record] = []
-        """Records that the stream dropped, its retention being over, before they were delivered: nobody is told."""
+        """Records that the stream deleted after its retention, before they were delivered. Lambda does not report them."""
         self._readers: dict[Lane, _Reader] = {}
         self._requests = 0
         self._started = False
 
     def runnable(self) -> tuple[Lane, ...]:
-        """The lanes that have a batch to deliver now."""
+        """Return the lanes that have a batch to deliver now."""
         self._start()
         ready = []
         for shard in list(self.stream.shards.values()):
@@ -112,7 +112,7 @@ class Mapping:
         return reader.flying
 
     def finish(self, batch: Batch, response: Any = None, error: BaseException | None = None) -> None:
-        """Say how an invocation ended. A time-out is an error; an answer that comes after it must not be given here."""
+        """Report the outcome of an invocation. A timeout is an error; do not report an answer that comes after it."""
         reader = self._reader(batch.lane)
         if reader.flying is not batch or reader.work is None:
             raise ValueError("this batch is not in flight")
@@ -133,9 +133,9 @@ class Mapping:
             self._failed(batch, reader, work, error)
 
     def rewind(self, shard_id: str, to: int | None = None) -> None:
-        """Forget what was read of a shard from sequence number `to` on (None: all); Lambda promises at least once.
+        """Deliver a shard again from sequence number `to` on (None: all), since Lambda delivers at least once.
 
-        Batches in flight stay with their callers, who may not `finish` them: overlapping workers look like this too.
+        Batches in progress stay with their callers, who must not `finish` them. Overlapping pollers behave like this, too.
         """
         shard = self.stream.shards[shard_id]
         places = [p for p, record in enumerate(shard.records) if to is None or sequence_number(record) >= to]
@@ -146,13 +146,13 @@ class Mapping:
                     self._readers[Lane(shard_id, number)] = _Reader(min(places[0], self._low(reader)))
 
     def checkpoint(self, shard_id: str) -> int:
-        """How many records of a shard are done with, counted from its beginning up to the first that is not."""
+        """Return the number of records of a shard that are done, from its beginning up to the first that is not."""
         shard = self.stream.shards[shard_id]
         lows = [self._low(self._reader(Lane(shard_id, n))) for n in range(self.settings.parallelization)]
         return min([len(shard.records), *lows])
 
     def run_until_idle(self, function: Callable[[dict[str, Any]], Any], *, limit: int | None = None) -> int:
-        """Deliver until nothing is left, lanes in the order that `choose` picks. Returns the number of invocations.
+        """Deliver until nothing is left, with lanes in the order of `choose`. Return the number of invocations.
 
         Raises RuntimeError after `limit` of them: a mapping without MaximumRetryAttempts may retry forever.
         """
@@ -186,7 +186,7 @@ class Mapping:
         return min([reader.position, *(work.places[0] for work in waiting)])
 
     def _consumed(self, shard_id: str) -> bool:
-        """Whether a shard is closed and all of it was read, and its parent's before. A shard that is gone is."""
+        """Return whether a shard is closed and all of it was read, and before that its parent; also for a deleted shard."""
         shard = self.stream.shards.get(shard_id)
         if shard is None:
             return True
@@ -207,7 +207,7 @@ class Mapping:
         return not self.settings.filters or any(pattern.matches(record) for pattern in self.settings.filters)
 
     def _settle(self, lane: Lane, reader: _Reader) -> bool:
-        """Pass over what need not be delivered: filtered out, expired, too old. Says whether anything is left."""
+        """Skip records that are filtered out, expired or too old. Return whether any are left."""
         shard = self.stream.shards[lane.shard]
         while reader.retries:
             work = reader.retries[0]
@@ -224,7 +224,7 @@ class Mapping:
         return False
 
     def _drop_old(self, lane: Lane, shard: Shard, places: list[int], invocations: int) -> list[int]:
-        """The places left when the oldest are gone: those that the stream dropped, those past the mapping's age."""
+        """Return the places without records that the stream deleted, or that are too old for the mapping."""
         now, settings = self.clock(), self.settings
         ages = [now - created if (created := created_at(shard.records[p])) is not None else 0.0 for p in places]
         gone = next((n for n, age in enumerate(ages) if age <= settings.retention), len(ages))
@@ -240,10 +240,10 @@ class Mapping:
         return places
 
     def _fill(self, work: _Work, lane: Lane, reader: _Reader) -> None:
-        """Add the records that follow, up to the batch size or to what happens to be there already.
+        """Add the next records, up to the batch size or to the records that exist already.
 
-        A batch comes from one stream, in ascending order. Recorded events may hold what no shard can (records of two
-        streams, a second delivery of a record): such a record begins a batch of its own.
+        A batch is from one stream, in ascending order. Recorded events may have what no shard can have (records of two
+        streams, a second delivery of a record): such a record begins another batch.
         """
         shard = self.stream.shards[lane.shard]
         chosen: list[int] = list(work.places)
@@ -279,10 +279,10 @@ class Mapping:
             reader.redelivered = False
 
     def _failed(self, batch: Batch, reader: _Reader, work: _Work, error: BaseException | None) -> None:
-        """Nothing of the batch succeeded. Splitting does not count as a retry.
+        """Retry a batch of which no record succeeded. Splitting does not count as a retry.
 
-        What Lambda does with bisect when the answer names the very first record is not documented ("cut at that number"
-        leaves everything): halving it and retrying it whole are both possible.
+        AWS does not document what Lambda does with bisect if the answer names the first record ("cut at that number" leaves
+        all records): halving the batch and retrying the whole are both possible.
         """
         reader.redelivered = False
         count = len(work.places)

@@ -12,12 +12,12 @@ from projections.local.event_source.filters import Filter
 __all__ = ["Settings"]
 
 RETENTION = 24 * 3600
-"""Seconds that DynamoDB keeps a stream record."""
+"""The seconds for which DynamoDB keeps a stream record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a mapping reads its stream. The defaults are Lambda's: retry for as long as the stream keeps a record."""
+    """The settings of a mapping. The defaults are Lambda's: retry as long as the stream keeps a record."""
 
     batch_size: int = 100
     starting_position: str = "TRIM_HORIZON"
@@ -46,7 +46,7 @@ class Settings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> Settings:
-        """From the properties of a SAM `DynamoDB` event or an `AWS::Lambda::EventSourceMapping`, all resolved."""
+        """Read the resolved properties of a SAM `DynamoDB` event or an `AWS::Lambda::EventSourceMapping`."""
         criteria = properties.get("FilterCriteria") or {}
         patterns = [entry["Pattern"] for entry in criteria.get("Filters") or ()]
         return cls(

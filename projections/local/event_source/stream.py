@@ -1,4 +1,4 @@
-"""A stream and its shards: records stay in order per shard, and a closed shard is read before its children."""
+"""A stream and its shards. Records are ordered within a shard, and a closed shard is read before its children."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _LATEST = 253_402_300_800.0
 
 
 def sequence_number(record: Record) -> int:
-    """The sequence number of a record: an integer, since the digits vary in number (21-40). 0 if it has none."""
+    """Return the sequence number of a record as an integer, because it has 21 to 40 digits; 0 if it has none."""
     body = record.get("dynamodb")
     text = body.get("SequenceNumber") if isinstance(body, Mapping) else None
     return int(text) if is_sequence(text) else 0
 
 
 def source_arn(record: Record) -> str:
-    """The ARN of the stream that a record comes from, empty if it does not say."""
+    """Return the ARN of a record's stream; empty if the record does not have it."""
     return str(record.get("eventSourceARN", ""))
 
 
 def created_at(record: Record) -> float | None:
-    """When the change happened, in epoch seconds; None if the record does not say.
+    """Return the time of a change in epoch seconds; None if the record does not have it.
 
-    Events carry whole seconds as a number; files written by the AWS CLI have ISO 8601 text instead.
+    Events have whole seconds as a number; files written by the AWS CLI have ISO 8601 text.
     """
     body = record.get("dynamodb")
     value = body.get("ApproximateCreationDateTime") if isinstance(body, Mapping) else None
@@ -58,7 +58,7 @@ def _is_number(text: str) -> bool:
 
 
 def item_hash(record: Record) -> int:
-    """A stable number in [0, 2³²) for the item that a record is about."""
+    """Return a stable number in [0, 2³²) for a record's item."""
     body = record.get("dynamodb")
     keys = body.get("Keys") if isinstance(body, Mapping) else None
     return zlib.crc32(json.dumps([source_arn(record), keys], sort_keys=True, default=str).encode())
@@ -77,7 +77,7 @@ class Shard:
 
 
 class Stream:
-    """The records of one stream. Its shards are split (or rolled over, as DynamoDB does every few hours) on request."""
+    """The records of a stream. Its shards are split (or rolled over, as DynamoDB does every few hours) on request."""
 
     def __init__(self, arn: str, *, shards: int = 1) -> None:
         if shards < 1:
@@ -89,19 +89,19 @@ class Stream:
 
     @classmethod
     def followed(cls, arn: str) -> Stream:
-        """A stream that exists elsewhere: whoever reads it tells its shards (`adopt`) and puts records into them."""
+        """Return a copy of a stream that exists elsewhere: its reader adds shards (`adopt`) and records."""
         stream = cls(arn)
         stream.shards.clear()
         return stream
 
     def adopt(self, shard: Shard) -> None:
-        """A shard of a stream that exists elsewhere."""
+        """Add a shard of a stream that exists elsewhere."""
         if shard.id in self.shards:
             raise ValueError(f"{shard.id} is known already")
         self.shards[shard.id] = shard
 
     def append(self, record: Record) -> Shard:
-        """Put a record at the end of the open shard of its item; the order of calls is the order of the stream."""
+        """Append a record to the open shard of its item. The order of calls is the order of the stream."""
         place = item_hash(record)
         shard = next(s for s in self.shards.values() if not s.closed and s.low <= place < s.high)
         shard.records.append(record)

@@ -1,1 +1,1 @@
-"""Backfill: projections for items that were there before the rules were, or before they changed, while traffic runs."""
+"""Backfill: projects items that existed before the rules, or before the rules changed, while the application writes."""

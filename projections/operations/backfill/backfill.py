@@ -1,8 +1,8 @@
-"""A backfill from beginning to end: runs, their phases and waits. What a page does is in `pages`.
+"""A backfill from beginning to end: runs, their phases and waits. `pages` has the work of a page.
 
-A phase begins when all segments of the one before are done. Before the first, and between `live` and `groups`, all
-invocations that knew less have to end, so that there is a wait of one function time-out. Everything here may be done twice,
-and by several at once; what decides is in the ledger.
+A phase begins when all segments of the previous phase are done. Before the first, and between `live` and `groups`, the
+backfill waits for one function timeout, so that all invocations with older state have ended. Everything here may be done
+twice, and by several processes at once: the state in the ledger decides.
 """
 
 from __future__ import annotations
@@ -39,27 +39,25 @@ from projections.operations.fenced import Fenced
 __all__ = ["Backfill", "Done", "Overtaken"]
 
 _SECONDS = 300.0
-"""How long is tried what is done between phases."""
+"""How long throttled work between phases is retried."""
 
 _MOST_TRIES = 20
-"""To take the place of a run that goes on meanwhile."""
+"""Attempts to replace a run that makes progress at the same time."""
 
 
 class Overtaken(Replaced):
-    """Another backfill began, or other rules were put in force."""
+    """Another backfill began, or other rules became active."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "another backfill, or other rules, took the place of this one; `projections status` says which"
-        )
+        super().__init__("another backfill, or other rules, replaced this backfill. `projections status` shows which")
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a page: the segment after it, what has to be tried again by key, what was rejected, what not deleted.
+    """The outcome of a page: the segment after it, failed, rejected and withheld keys.
 
-    Where anything is to be tried again the segment has not come further. `ours` tells whether the segment came this far by
-    this page; else somebody else works on it, and came further meanwhile.
+    If any key failed, the segment has not advanced. `ours` if this page advanced the segment; otherwise another process
+    works on the segment, and has advanced it.
     """
 
     segment: Segment
@@ -72,9 +70,9 @@ class Done:
 class Backfill:
     """The backfill of one program on the tables of a store. Safe for threads.
 
-    `now` gives the time with its zone. `run` runs the requests of a page, `page` is the items it reads. `pace` is told of
-    every few writes before they are made, and may wait. `quarantine` takes what is rejected, before the page is done. A
-    `dry` one writes nothing at all. `named` gives the name of a run, which no other has.
+    `now` gives the time with its zone. `run` runs the requests of a page, `page` is the number of items that it reads.
+    `pace` is called before writes with their number, and may wait. `quarantine` gets rejected records before the page is
+    done. A `dry` backfill writes nothing. `named` returns unique names of runs.
     """
 
     def __init__(
@@ -121,7 +119,7 @@ class Backfill:
 
     @property
     def fingerprint(self) -> str:
-        """Of the rules."""
+        """The fingerprint of the rules."""
         return self._program.fingerprint
 
     # Runs
@@ -135,31 +133,31 @@ class Backfill:
         allow_delete: bool = False,
         restart: bool = False,
     ) -> Run:
-        """Puts the rules in force and begins a run, or goes on with one like it that has not ended and is not a day old.
+        """Activate the rules and start a run, or continue an equal one that has not ended and is less than 24 hours old.
 
-        Its first page may be done at `ready`. Raises UsageError and Misconfigured.
+        Its first page may begin at `ready`. Raises UsageError and Misconfigured.
         """
         names = self._named(rules)
         known = self.progress.run()
         if names and (now := self.registry.read()) is not None and now.provisional(self._program):
             raise UsageError(
-                "functions have worked with rules that are not in force (`projections status` says which), and may have "
-                "done so to items of all rules: run the backfill of all rules first"
+                "functions have worked with rules that are not active (`projections status` shows which), perhaps on items "
+                "of all rules. Run the backfill of all rules first"
             )
         snapshot = self.registry.activate()
         wanted = (self.fingerprint, snapshot.active_since, names, allow_delete)
         going = known if known is not None and not known.done and not restart and not self._expired(known) else None
         if going is not None and (going.program, going.epoch, going.rules, going.allow_delete) == wanted:
             return going
-        # In the first epoch nobody ever knew other rules. Later somebody may still: also where the epoch was raised by a
-        # backfill that died before it noted its run.
+        # In the first epoch no function had other rules. Later a function may still have them, also if the epoch was raised
+        # by a backfill that died before it recorded its run.
         others = snapshot.active_since > 1 and any(one.state in (FILLING, RETIRING) for one in snapshot.rules.values())
         ready = self.now().timestamp() + wait if others else 0.0
         run = self._run(
             self._named_next(), snapshot, names, segments, allow_delete=allow_delete, wait=wait, ready=ready
         )
         run = self._instead(run, known, snapshot)
-        # those of the run before, and of processes that died
+        # those of the previous run, and of processes that died
         close_leases(
             self._store,
             run=known.name if known is not None else None,
@@ -168,7 +166,7 @@ class Backfill:
         return run
 
     def _instead(self, run: Run, known: Run | None, snapshot: RegistrySnapshot) -> Run:
-        """Make a run the newest, instead of the one known, which may go on to other phases meanwhile."""
+        """Make a run the newest one, instead of the known run, which may advance to other phases at the same time."""
         newest = known
         for _ in range(_MOST_TRIES):
             run = replace(run, replaces=known.name if known is not None else "")
@@ -180,17 +178,17 @@ class Backfill:
             if newest is None or known is None or newest.name != known.name:
                 break
         self.release()
-        raise UsageError("another backfill began at the same time; `projections status` says how far it is")
+        raise UsageError("another backfill began at the same time. `projections status` shows its progress")
 
     def _expired(self, run: Run) -> bool:
-        """Whether a run is older than the records of a stream: what it did no longer holds."""
+        """Return whether a run is older than the records of a stream: its results may be outdated."""
         return (self.now() - datetime.fromisoformat(run.began)).total_seconds() > MOST_SECONDS
 
     def _adopt(self, run: Run, newest: Run | None, snapshot: RegistrySnapshot) -> None:
-        """Take over the rebuilds that were begun and not ended: close their groups, so that pages can move the entries.
+        """Take over the rebuilds that have not ended: close their groups, so that pages can move the entries.
 
-        Of several backfills that begin at the same time, the one that does begin ends the rebuilds that any of them took
-        over. Raises ConditionFailed if another one did.
+        If several backfills start at the same time, the one that succeeds ends the rebuilds that any of them took over.
+        Raises ConditionFailed if another one succeeded.
         """
         found = list(rebuild.notes(self._store))
         if not found:
@@ -198,29 +196,29 @@ class Backfill:
         store = self._fenced(run, snapshot)
         store.open()
         claim = rebuild.Claim(run.replaces, self.progress.unchanged(newest))
-        for note in found:  # one after the other: transactions that check the same item conflict
+        for note in found:  # one after another: transactions that check the same item conflict
             if note.target[0] in self._program.rules:
                 rebuild.close(store, self._program, note.target, Generations(), self._deadline(), self._clock, claim)
-            else:  # its entries go with it
+            else:  # its entries are removed with it
                 with suppress(ConditionFailed):
                     store.write(rebuild.forgotten(note))
 
     def rehearsed(self, rules: Iterable[str], segments: int) -> Run:
-        """A run that is noted nowhere, for a dry backfill. Raises UsageError and Misconfigured."""
+        """Return a run that is not recorded, for a dry backfill. Raises UsageError and Misconfigured."""
         self._pages.adoption = Adoption(self._program, self.registry.read())
         return self._run("dry", self.registry.preview(), self._named(rules), segments)
 
     @property
     def adoption(self) -> Adoption | None:
-        """Of a dry backfill: the values kept by hand that would change."""
+        """For a dry backfill: the values of the application that would change."""
         return self._pages.adoption
 
-    def compute(self, run: Run, told: Callable[[str, int], None] = lambda what, items: None) -> Counter[str]:
-        """Note in `adoption` what rules would change that publish only when this run is complete. Gives the cost."""
+    def compute(self, run: Run, report: Callable[[str, int], None] = lambda what, items: None) -> Counter[str]:
+        """Record in `adoption` what filling rules would change when this run is complete. Return the cost."""
         store = DryStore(self._store, self._program)
         assert self.adoption is not None
         after = self.registry.preview()
-        compute(self._program, store, after, self.adoption, only=run.rules, threads=run.segments, told=told)
+        compute(self._program, store, after, self.adoption, only=run.rules, threads=run.segments, report=report)
         return store.done
 
     def _run(
@@ -248,7 +246,7 @@ class Backfill:
         return names
 
     def _tables(self, rules: Sequence[str]) -> list[str]:
-        """The application's tables with items that these rules, or all, read or write."""
+        """Return the application's tables with items that these rules, or all, read or write."""
         if not rules:
             return list(self._program.tables)
         chosen = [self._program.rules[name] for name in rules]
@@ -256,7 +254,7 @@ class Backfill:
         return [name for name in self._program.tables if name in found]
 
     def tables_of(self, run: Run, phase: str) -> Sequence[str]:
-        """What a phase scans."""
+        """Return the tables that a phase scans."""
         if phase == "items":
             return run.tables
         if phase == "entries":
@@ -270,11 +268,11 @@ class Backfill:
         return ()
 
     def segments(self, run: Run) -> list[Segment]:
-        """The segments of the run's phase, as far as each has come."""
+        """Return the segments of the run's phase with their progress."""
         return self.progress.segments(run, run.phase, self.tables_of(run, run.phase))
 
     def forward(self, run: Run) -> tuple[Run, bool]:
-        """Moves a run whose phase is done to the next, which may begin when it is `ready`; False if somebody else did."""
+        """Advance a run whose phase is done. The next phase may begin at `ready`. Return False if another process did it."""
         following = PHASES[PHASES.index(run.phase) + 1]
         if following == "live":
             snapshot = self._snapshot(run)
@@ -296,13 +294,13 @@ class Backfill:
         return self.progress.move(run, phase=following)
 
     def _retired(self, run: Run) -> list[str]:
-        """What is gone with all its traces. A deletion that was withheld is counted for one rule, and may concern others."""
+        """Return the rules whose traces are all removed. A withheld deletion counts for one rule, but may concern others."""
         counts = self.report(run).get("targets", Counter())
         kept = ["withheld"] if run.allow_delete else ["withheld", "unmade"]
         return [name for name in run.retiring if not any(counts[f"{why}|{name.partition('@')[0]}"] for why in kept)]
 
     def report(self, run: Run) -> dict[str, Counter[str]]:
-        """What was counted so far, by phase; see `pages`."""
+        """Return the counts so far by phase; see `pages`."""
         found: dict[str, Counter[str]] = {}
         for phase in PHASES:
             if tables := self.tables_of(run, phase):
@@ -314,7 +312,7 @@ class Backfill:
     # Pages
 
     def page(self, run: Run, segment: Segment, deadline: Deadline) -> Done:
-        """Does the next page of a segment. Raises Transient if it cannot be read, and Overtaken."""
+        """Do the next page of a segment. Raises Transient if it cannot be read, and Overtaken."""
         snapshot = self._snapshot(run)
         fenced = self._fenced(run, snapshot) if not self._dry else None
         if fenced is not None:
@@ -331,7 +329,7 @@ class Backfill:
         return Done(after, {}, page.rejected, page.withheld, ours=False)
 
     def _snapshot(self, run: Run) -> RegistrySnapshot:
-        """The registry as it is now: what is not live by then publishes nothing."""
+        """Return the current registry. Rules that are not live in it publish nothing."""
         if self._dry:
             return self.registry.preview()
         snapshot, newest = self.registry.read(), self.progress.run()
@@ -344,7 +342,7 @@ class Backfill:
     # Leases
 
     def _fenced(self, run: Run, snapshot: RegistrySnapshot) -> Fenced:
-        """The store as this run writes to it: only as long as the registry is as in `snapshot`."""
+        """Return the store for this run, which writes only while the registry is as in `snapshot`."""
         with self._fences:
             if self._fence is not None:
                 name, fenced = self._fence
@@ -355,7 +353,7 @@ class Backfill:
             return fenced
 
     def release(self) -> None:
-        """Close the leases of this process, which has nothing more to do now. It may go on later."""
+        """Close the leases of this process, which has no more work now. It may continue later."""
         with self._fences:
             held, self._fence = self._fence, None
         if held is not None:

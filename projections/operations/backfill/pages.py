@@ -1,10 +1,9 @@
-"""The work of a backfill, page by page: every page may be done twice, by anybody, in any order within its phase.
-
+"""The work of a backfill by pages. A page may be done twice, by any process, in any order within its phase.
 items     scan of the application's tables: entries, copies, index attributes, children; copies without a source
-entries   scan of the ledger: entries of items that are gone, or that no rule wants any more
-live      what was filling goes live
+entries   scan of the ledger: entries of deleted items, or that no rule needs any more
+live      filling rules become live
 groups    scan of the ledger: items that rules create and that do not exist, or are not recognised
-targets   scan of the application's tables: what groups say of the items that exist; traces of rules that are gone
+targets   scan of the application's tables: values of groups on existing items; traces of removed rules
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from projections.operations.fenced import RESERVED
 __all__ = ["Page", "Pages", "creates", "rebuilds"]
 
 PAGE = 500
-"""Items read at a time: five requests for their entries, and at most as many transactions' worth of writes."""
+"""Items of a page: five requests for their entries, and at most as many transactions of writes."""
 
 _GROUP_ATTRIBUTES = ("pk", "sk", "key", CLOSED)
 
@@ -54,9 +53,9 @@ def creates(rule: Rule) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What became of a page: where the scan goes on, what was done, what is to be tried again by key, what is hopeless.
+    """The outcome of a page: where the scan continues, counts, failed keys, rejected records.
 
-    With anything in `failed` the page is not done. `withheld` has the keys of the first few items that were not deleted.
+    If any key failed, the page is not done. `withheld` has the keys of the first few items that were not deleted.
     """
 
     after: Any
@@ -67,7 +66,7 @@ class Page:
 
 
 class Pages:
-    """Does pages. Safe for threads. A `dry` one writes nothing, and counts what it would write."""
+    """Does pages. Safe for threads. With `dry` it writes nothing, and counts what it would write."""
 
     def __init__(
         self,
@@ -94,13 +93,13 @@ class Pages:
         self._generations = Generations()
         self._learned = ""
         self.adoption: Adoption | None = None
-        """Of a dry one: the values kept by hand that would change."""
+        """With `dry`: the values of the application that would change."""
         self._past: dict[str, Past | None] = {}
 
     def do(
         self, run: Run, segment: Segment, snapshot: RegistrySnapshot, deadline: Deadline, fenced: Store | None = None
     ) -> Page:
-        """Does the next page of a segment, under the rules as the registry has them now, and writes to `fenced`.
+        """Do the next page of a segment under the rules as they are in the registry now, and write to `fenced`.
 
         Raises Transient if the page cannot be read, and Replaced.
         """
@@ -121,7 +120,7 @@ class Pages:
         )
         work = _Work(self, run, snapshot, store, deadline)
         work.do(segment, page.items)
-        # what an entry's item is rejected for was told when the item was read
+        # rejections of an entry's item were reported when the item was read
         rejected = list(work.refresher.rejected) if segment.phase != "entries" else []
         counts = Counter({"items": len(page.items), "rejected": len(rejected)})
         counts.update(work.counts)
@@ -132,14 +131,14 @@ class Pages:
         return Page(page.after, counts, dict(work.refresher.failed), rejected, examples)
 
     def _learn(self, run: Run) -> None:
-        """Know the generations of groups whose rebuild this run ends: every page moves the entries it reads into them."""
+        """Set the generations of groups whose rebuild this run ends: each page moves the entries that it reads into them."""
         if self._learned != run.name:
             for note in rebuilds(self._store, run):
                 self._generations.at_least(note.target, note.generation)
             self._learned = run.name
 
     def rebuilt(self, run: Run, snapshot: RegistrySnapshot, deadline: Deadline, fenced: Store) -> None:
-        """Publish the groups whose rebuild this run ends, and end it. What fails is left to the next backfill or repair."""
+        """Publish the groups whose rebuild this run ends, and end it. The next backfill or repair repeats failures."""
         ended = [note for note in rebuilds(self._store, run) if note.target[0] in self._program.rules]
         store = Cautious(fenced, self._program, deletes=run.allow_delete, pace=self._pace)
         failed = self._refresher(store, snapshot).publish([note.target for note in ended], deadline)
@@ -160,7 +159,7 @@ class Pages:
         )
 
     def _told(self, segment: Segment) -> Callable[[str], bool]:
-        """Of which rules this phase tells that items were not deleted: each such item is met in one of them, at least."""
+        """Return the rules for which this phase reports withheld deletions: each such item is read in at least one phase."""
 
         def told(name: str) -> bool:
             return segment.phase == "targets" or name in self._program.guarded_copies
@@ -168,18 +167,18 @@ class Pages:
         return told
 
     def past(self, names: Sequence[str]) -> list[Past]:
-        """Rules that are gone, as far as the registry remembers them."""
+        """Return removed rules, as far as the registry has their definitions."""
         for name in names:
             if name not in self._past:
                 definition = self._registry.definition(name)
-                if definition is None and self._dry:  # what a rule was is not written down before it has changed
+                if definition is None and self._dry:  # the definition of a rule is recorded when it changes
                     definition = self._registry.definition(name.partition("@")[0])
                 self._past[name] = Past(name, definition, self._program) if definition is not None else None
         return [one for name in names if (one := self._past[name]) is not None]
 
 
 class _Work:
-    """One page: what is to be done with its items, by phase."""
+    """One page: the work on its items, by phase."""
 
     def __init__(
         self, pages: Pages, run: Run, snapshot: RegistrySnapshot, store: Cautious | DryStore, deadline: Deadline
@@ -211,7 +210,7 @@ class _Work:
         self.refresher.sources(dict.fromkeys(self._sources(items)), self._deadline)
 
     def _sources(self, items: Sequence[Image]) -> list[ItemKey]:
-        """The items whose entries these are, but for entries that say nothing and expire."""
+        """Return the keys of the items of entries, except for empty entries that expire."""
         found = []
         for item in items:
             partition = item["pk"]["S"]
@@ -227,12 +226,14 @@ class _Work:
                     None
                 )
                 continue
-            if key.table in self._program.tables:  # else nobody can say what became of it
+            if key.table in self._program.tables:  # otherwise its outcome is unknown
                 found.append(key)
         return found
 
     def _create(self, items: Sequence[Image]) -> None:
-        """The items that rules create and that do not exist, or are not recognised; the others are seen where they stand."""
+        """Refresh the items that rules create and that do not exist or are not recognised. The phase `targets` reads the
+        others.
+        """
         wanted = [target for target in _groups(items) if self._creates(target)]
         keys = {target: decode_key(target[1]) for target in wanted}
         there = self._store.get_many(list(dict.fromkeys(keys.values())))
@@ -262,7 +263,7 @@ class _Work:
         self._publish_targets(targets)
 
     def _strange(self, image: Image, item: Item | None) -> Sequence[LedgerRule]:
-        """The rules whose guards are on an item of another kind than theirs: publishing takes away what they set on it."""
+        """Return the rules whose guards are on an item of another kind: publishing removes what they set on it."""
         prefix = self._program.guard_prefix
         names = {name.removeprefix(prefix) for name in image if name.startswith(prefix)}
         return [
@@ -275,7 +276,7 @@ class _Work:
 
     def _publish_targets(self, targets: Sequence[Target]) -> None:
         self.counts["targets"] += len(targets)
-        if self._dry:  # what the groups of filling rules will say nobody knows
+        if self._dry:  # the totals of filling rules are not known yet
             filling = [t for t in targets if self._snapshot.state(self._program.rules[t[0]]) == FILLING]
             self.counts["publishable"] += len(filling)
             self.counts["write units"] += len(filling)
@@ -305,7 +306,7 @@ def rebuilds(store: Store, run: Run) -> list[rebuild.Note]:
 
 
 def _groups(items: Sequence[Image]) -> list[Target]:
-    """The groups that these items are the open first shards of."""
+    """Return the groups of which these items are the open first shards."""
     found = []
     for item in items:
         kind, _, rest = item["pk"]["S"].partition("|")

@@ -1,8 +1,8 @@
-"""How far a backfill has come: kept in the ledger, so that it goes on after a crash, here or elsewhere.
+"""The progress of a backfill in the ledger, so that any process can continue it after a crash.
 
 pk   sk                                               what
 R    backfill                                         the run: its rules, its phase, when it began and ended
-R    backfill|<run>|<phase>|<table>|<segment>         how far one segment of a scan has come
+R    backfill|<run>|<phase>|<table>|<segment>         the progress of one segment of a scan
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from projections.errors import ConditionFailed
 __all__ = ["DONE", "MOST_SECONDS", "PHASES", "RUN", "Progress", "Run", "Segment"]
 
 PHASES = ("items", "entries", "live", "groups", "targets", "done")
-"""In this order. `live` scans nothing: it is where filled rules go live."""
+"""In order. `live` scans nothing: filled rules become live."""
 
 DONE = PHASES[-1]
 
 MOST_SECONDS = 24 * 3600.0
-"""A run that began longer ago is not continued: a stream holds its records, which tell what changed since, for so long."""
+"""Older runs are not continued: a stream keeps the records of changes since then only for this time."""
 
 RUN = ItemKey(LEDGER, "R", "backfill")
 
@@ -50,8 +50,8 @@ _PREFIX = "backfill|"
 class Run:
     """One backfill. `program` is the fingerprint of the rules and `epoch` the registry's; times are ISO 8601.
 
-    `rules` names those it is limited to, empty for all; `filled` those that go live in it, `retiring` those that are gone
-    and whose traces it removes.
+    `rules` names the rules that it is limited to, empty for all; `filled` those that become live in it, `retiring` the
+    removed rules whose traces it removes.
     """
 
     name: str
@@ -67,11 +67,11 @@ class Run:
     filled: tuple[str, ...] = ()
     allow_delete: bool = False
     wait: float = 0.0
-    """Seconds an invocation takes at most."""
+    """The maximum seconds of an invocation."""
     ready: float = 0.0
-    """When the phase may begin, in seconds since 1970: when all invocations that knew less have ended."""
+    """When the phase may begin, in seconds since 1970: all invocations with older state have ended then."""
     replaces: str = ""
-    """The run before it, empty if there was none."""
+    """The previous run, empty if there was none."""
 
     @property
     def done(self) -> bool:
@@ -90,7 +90,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One segment of the scan of one table in one phase. `after` continues it; `counts` say what was done in it."""
+    """One segment of the scan of one table in one phase. `after` continues it; `counts` has what was done in it."""
 
     phase: str
     table: str
@@ -101,7 +101,7 @@ class Segment:
     counts: Mapping[str, int] = field(default_factory=dict)
 
     def advanced(self, after: Any, counts: Mapping[str, int]) -> Segment:
-        """The segment after one more page."""
+        """Return the segment after one more page."""
         total = {name: self.counts.get(name, 0) + counts.get(name, 0) for name in {**self.counts, **counts}}
         return replace(self, after=after, done=after is None, counts={name: n for name, n in total.items() if n})
 
@@ -113,19 +113,19 @@ class Progress:
         self._store = store
 
     def run(self) -> Run | None:
-        """The newest run, ended or not."""
+        """Return the newest run, whether it has ended or not."""
         item = self._store.get(RUN)
         return Run.read(item) if item is not None else None
 
     def begin(self, run: Run, instead_of: Run | None) -> bool:
-        """Makes this the newest run, and forgets how far others came. False if another one began meanwhile."""
+        """Make this the newest run, and delete the progress of others. Return False if another run began."""
         if not self._put(run, instead_of):
             return False
         self._clear(run)
         return True
 
     def move(self, run: Run, **changes: Any) -> tuple[Run, bool]:
-        """Changes the run, unless somebody did; gives what it is then, and whether it was this call that changed it."""
+        """Change the run, unless another process did. Return the run, and whether this call changed it."""
         after = replace(run, **changes)
         if self._put(after, run):
             return after, True
@@ -133,7 +133,7 @@ class Progress:
 
     @staticmethod
     def unchanged(run: Run | None) -> Check:
-        """The check that this is the newest run, as it is here."""
+        """Return the check that this is the newest run, unchanged."""
         return Check(RUN, Missing(("pk",)) if run is None else Equal(("run",), {"S": run.text()}))
 
     def _put(self, run: Run, before: Run | None) -> bool:
@@ -145,7 +145,7 @@ class Progress:
         return True
 
     def segments(self, run: Run, phase: str, tables: Iterable[str]) -> list[Segment]:
-        """All segments of a phase, as far as each has come."""
+        """Return all segments of a phase with their progress."""
         found = [Segment(phase, table, number, run.segments) for table in tables for number in range(run.segments)]
         items = self._store.get_many([_key(run, segment) for segment in found])
         return [self._read(segment, items.get(_key(run, segment))) for segment in found]
@@ -162,7 +162,7 @@ class Progress:
         return replace(segment, after=json.loads(item["after"]["S"]), done=item["done"]["BOOL"], counts=counts)
 
     def keep(self, run: Run, before: Segment, after: Segment) -> bool:
-        """Notes how far a segment has come. False if it was somewhere else: somebody works on it too, and came further."""
+        """Record the progress of a segment. Return False if another process has advanced it."""
         values: dict[str, Value] = {
             "after": {"S": _cursor(after)},
             "done": {"BOOL": after.done},
@@ -173,12 +173,12 @@ class Progress:
             condition = AllOf((Equal(("after",), {"S": _cursor(before)}), Equal(("done",), {"BOOL": False})))
         try:
             self._store.write(Update(_key(run, before), set=values, condition=condition))
-        except ConditionFailed as failed:  # by this very note, perhaps, whose answer was lost
+        except ConditionFailed as failed:  # this write may have succeeded, and its answer was lost
             return failed.item is not None and self._read(before, failed.item) == after
         return True
 
     def _clear(self, run: Run) -> None:
-        """Deletes what is noted of the segments of other runs."""
+        """Delete the progress of other runs."""
         read = partial(self._store.query, LEDGER, [{"S": "R"}], prefix=_PREFIX, attributes=("pk", "sk"))
         for item in all_items(read):
             if not item["sk"]["S"].startswith(f"{_PREFIX}{run.name}|"):

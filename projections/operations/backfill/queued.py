@@ -1,8 +1,8 @@
-"""A backfill left to the worker function: each message names a segment, whose progress the ledger knows.
+"""A backfill done by the worker function: each message names a segment, whose progress is in the ledger.
 
-Messages may come twice, late, or never be acknowledged. Whoever brought a segment further, or the run to its next phase, has
-a message that is not acknowledged until it has sent what follows; so what finds somebody else ahead may be dropped, and what
-finds a phase over sends the messages of the one that is on.
+Messages may be delivered twice, late, or after they were done. The process that advances a segment, or the run to its next
+phase, acknowledges its message only after it has sent the next one. So a message that finds its segment advanced may be
+dropped, and a message that finds its phase done sends the messages of the current phase.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TaskSender(Protocol):
 
 
 def start(backfill: Backfill, run: Run, send: TaskSender) -> None:
-    """Sends the messages of a run's phase: those of segments that are not done."""
+    """Send the messages of a run's phase: one for each segment that is not done."""
     name = run.name
     while run.name == name and not run.done:
         segments = [segment for segment in backfill.segments(run) if not segment.done]
@@ -37,22 +37,22 @@ def start(backfill: Backfill, run: Run, send: TaskSender) -> None:
 
 
 def work(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: TaskSender) -> BackfillTask | None:
-    """Does one page of a segment. Gives the task of the next page, None if there is none.
+    """Do one page of a segment. Return the task of the next page, None if there is none.
 
-    Raises Transient if the page has to be done again.
+    Raises Transient if the page has to be repeated.
     """
     try:
         return _work(backfill, task, deadline, send)
-    except Replaced:  # another backfill, or other rules, have messages of their own
+    except Replaced:  # another backfill, or other rules, sends its own messages
         return None
 
 
 def _work(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: TaskSender) -> BackfillTask | None:
     run = backfill.progress.run()
     if run is None or run.name != task.run:
-        return None  # given up for another
+        return None  # replaced by another
     if run.program != backfill.fingerprint:
-        raise Transient("this function has other rules than the backfill; deploy those that it was begun with")
+        raise Transient("this function has other rules than the backfill. Deploy the rules that it was started with")
     if run.phase != task.phase:
         start(backfill, run, send)
         return None
@@ -75,7 +75,7 @@ def _work(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: Task
 
 
 def _early(backfill: Backfill, run: Run) -> float:
-    """Seconds until the phase may begin."""
+    """Return the seconds until the phase may begin."""
     return max(0.0, run.ready - backfill.now().timestamp())
 
 

@@ -1,13 +1,13 @@
-"""Retirement: removing what rules that are gone have written, and what others wrote before they changed.
+"""Retirement: removes what former rules, and former versions of rules, have written.
 
-The registry remembers these rules as they were. An item that bears a rule's guard loses it, and the attributes that the rule
-wrote and no rule of today owns; if the rule made the item and no rule of today holds it, it is deleted. Index attributes
-have no guard: they are taken for the rule's on items of its source entity.
+The registry has the definitions of former rules. An item with the guard of a former rule loses the guard, and the attributes
+that the rule wrote and that no current rule owns. If the rule created the item and no current rule needs it, it is deleted.
+Index attributes have no guard: on items of the rule's source entity they are the rule's.
 
-Done when all rules of today have written: what was renamed is then held by its new name, and never gone in between.
+Retirement comes after all current rules have written, so an attribute of a renamed rule is never absent in between.
 
-Of a version that was only tried nobody has said that its attributes are a rule's: the application may have written them, on
-items that this version never touched. So what it may have left is removed only where deletions are allowed.
+The attributes of a provisional version may be the application's, on items that this version never wrote. So they are removed
+only if deletions are allowed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_TRIES = 20
 
 
 class Past:
-    """A rule that is gone, or a former version of one. `definition` is what `Registry.definition` gives."""
+    """A former rule, or a former version of a rule. `definition` is from `Registry.definition`."""
 
     def __init__(self, name: str, definition: Mapping[str, Any], today: Program) -> None:
         self.name = name
@@ -42,12 +42,12 @@ class Past:
         rule = then.rules[self.rule]
         self._guarded = not isinstance(rule, Index)
         self.tried: bool = definition.get("tried", False)
-        """Whether it was never in force."""
+        """Whether it was provisional: never active."""
         self.guard: str = definition["guard_prefix"] + self.rule
         self._makes = creates(then, rule)
         whole = isinstance(rule, Copy) and rule.attributes is None
         self.attributes = None if whole else frozenset(rule.written)
-        """What it wrote; None for everything an item holds."""
+        """The attributes that it wrote; None for all."""
         self._idle = rule.mode == "shadow"
         self._table = then.entities[rule.into].table
         self._entity = rule.into
@@ -55,29 +55,29 @@ class Past:
         self._today = today
         self._then = Program.from_document({**document, "projections": {}})
         self.into = self._then.entities[self._entity]
-        """The entity that it wrote to, as it was."""
+        """The entity that it wrote to, as it was then."""
 
     def wrote(self, key: ItemKey, image: Image, guards: Guards) -> bool:
-        """Whether an item may bear traces of it. A guard that was cloned or edited is none."""
+        """Return whether an item may have traces of the rule. A cloned or edited guard does not count."""
         if self._idle or key.table != self._table:
             return False
         if self._guarded and (self.guard not in image or guards.parse(image[self.guard], key) is None):
             return False
-        # The guard alone may be that of the rule as it is now, also on an item that has left the rule's entity: the record
-        # of that tells what the rule had set on it, and takes it away if the guard is there.
+        # The guard alone may be that of the current version, also on an item that has left the rule's entity: the record of
+        # that change removes what the rule had set, if the guard is there.
         return self._is_its(key, image) or (self._guarded and not (self._changed and self._writes_at(key)))
 
     def _is_its(self, key: ItemKey, image: Image) -> bool:
-        """Whether an item is of the entity that it wrote to."""
+        """Return whether an item is of the entity that the rule wrote to."""
         if self._fits(key, image):
             return True
         if not self._makes or not self.into.at(key):
             return False
-        item = self._today.recognise(key, image)  # its constants are others by now, if the entity's `match` has changed
+        item = self._today.recognise(key, image)  # its constants differ now if the entity's `match` has changed
         return item is not None and item.entity.name == self._entity
 
     def made(self, key: ItemKey, image: Image) -> bool:
-        """Whether it brought an item to life: its guard alone may be that of a version that wrote on other items."""
+        """Return whether the rule created an item: its guard alone may be that of a version that wrote to other items."""
         return self._makes and self._fits(key, image)
 
     def _fits(self, key: ItemKey, image: Image) -> bool:
@@ -85,20 +85,20 @@ class Past:
         return item is not None and item.entity.name == self._entity
 
     def writes_still(self, item: Item | None) -> bool:
-        """Whether the rule as it is now writes to the item: then the guard is that rule's."""
+        """Return whether the current version of the rule writes to the item: then the guard belongs to that."""
         rule = self._today.rules.get(self.rule)
         return rule is not None and item is not None and rule.into is item.entity
 
     def _writes_at(self, key: ItemKey) -> bool:
-        """Whether the rule as it is now writes to an entity that items under this key may be of."""
+        """Return whether the current version of the rule writes to an entity that items under this key may be of."""
         rule = self._today.rules.get(self.rule)
         return rule is not None and rule.into.at(key)
 
     def left(self, key: ItemKey, image: Image, item: Item | None, guards: Guards) -> frozenset[str]:
-        """The attributes on an item that it wrote, and no rule of today owns.
+        """Return the attributes on an item that the rule wrote and that no current rule owns.
 
-        None of an item that is of another kind by now: its values may be the application's. Nor does a copy of all
-        attributes know which of those on an adopted item it wrote.
+        There are none if the item is of another kind by now, because its values may be the application's, and none of a copy
+        of all attributes on an adopted item, because it is not known which of them the copy wrote.
         """
         owned = _owned(item, self._today)
         if owned is None or not self._is_its(key, image):
@@ -117,11 +117,10 @@ def retire(
     guards: Guards,
     withhold: Callable[[ItemKey, str], None] | None = None,
 ) -> Counter[str]:
-    """Removes the traces of rules from items as they were read just now. Counts the items changed, as `retired|<rule>`, and
-    as `unmade|<rule>` those to be deleted, where the store allows it.
+    """Remove the traces of rules from items that were just read. Count changed items as `retired|<rule>`, and items to
+    delete, if the store allows it, as `unmade|<rule>`.
 
-    With `withhold` those of versions that were only tried stay, and it is told of them: the item and the rule. Raises
-    StoreError.
+    With `withhold`, traces of provisional versions stay, and it is called with the item and the rule. Raises StoreError.
     """
     counts: Counter[str] = Counter()
     for key, image in images.items():
@@ -149,7 +148,7 @@ def _free(
             return _remove(key, image, traces, today, store, guards)
         except ConditionFailed:  # changed since it was read
             image = store.get(key)
-    raise Transient("an item kept changing while the traces of retired rules were removed")
+    raise Transient("an item kept changing while the values of retired rules were removed")
 
 
 def _remove(
@@ -172,10 +171,12 @@ def _remove(
     if not names:
         return ()
     if gone and not makers and guards.created(key, image):
-        names |= {guards.mark}  # no rule of today makes such items
+        names |= {guards.mark}  # no current rule creates such items
     guarded = {one.guard for one in traces}
     items.remove(key, sorted(names), image, {one.into for one in traces}, guarded, [one.rule for one in traces])
-    if item is not None and makers:  # what kept a created item there, to which nothing contributes, may just have gone
+    if (
+        item is not None and makers
+    ):  # a created item without contributions may have stayed only for what was just removed
         left = {name: value for name, value in image.items() if name not in names}
         created_by_rules = items.created(key, left) and not _held(left, set(), makers, today)
         if created_by_rules and not items.foreign(item.entity, left):
@@ -185,7 +186,7 @@ def _remove(
 
 
 def _makers(entity: Entity, today: Program) -> frozenset[str]:
-    """The guards of the rules that bring items of an entity to life."""
+    """Return the guards of the rules that create items of an entity."""
     rules = [rule for rule in today.ledger_rules_into.get(entity.name, ()) if rule.mode != "shadow"]
     names = [rule.name for rule in rules if rule.creates]
     if copier := today.copy_rule_into.get(entity.name):
@@ -194,7 +195,9 @@ def _makers(entity: Entity, today: Program) -> frozenset[str]:
 
 
 def _held(image: Image, guards: set[str], makers: frozenset[str], today: Program) -> bool:
-    """Whether a rule holds an item, other than those whose guards go: one of today that makes it, or one that was kept."""
+    """Return whether a rule needs an item, other than those whose guards are removed: a current rule that creates it, or a
+    retired rule whose values are kept.
+    """
     known = {today.guard(name) for name in today.rules}
     for name in image.keys() - guards:
         if name in makers and image[name].get("M", {}).get("n") != {"N": "0"}:
@@ -205,7 +208,7 @@ def _held(image: Image, guards: set[str], makers: frozenset[str], today: Program
 
 
 def _owned(item: Item | None, today: Program) -> frozenset[str] | None:
-    """What rules write on an item today; None if everything."""
+    """Return the attributes that current rules write on an item; None for all."""
     if item is None:
         return frozenset()
     rules = [today.copy_rule_into.get(item.entity.name), *today.ledger_rules_into.get(item.entity.name, ())]

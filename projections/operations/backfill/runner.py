@@ -1,4 +1,4 @@
-"""A backfill in this process: the segments of a phase at once, one thread each, and the phases one after another."""
+"""Runs a backfill in this process: the segments of a phase in threads, and the phases one after another."""
 
 from __future__ import annotations
 
@@ -8,46 +8,67 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from projections.engine.deadline import Deadline
 from projections.engine.rejections import Rejected
+from projections.engine.running import at_once
+from projections.engine.store import Store
 from projections.errors import Transient
+from projections.language.program import Program
 from projections.operations.backfill.backfill import Backfill, Done
+from projections.operations.backfill.pages import PAGE
 from projections.operations.backfill.progress import Run, Segment
 from projections.operations.caution import MOST_EXAMPLES
+from projections.operations.pacing import Pacer
 
-__all__ = ["Runner"]
+__all__ = ["Runner", "backfill_with_threads"]
 
 _PAGE_SECONDS = 300.0
-"""After so long what is not done of a page has failed, and the page is tried again."""
+"""The time for a page. If it is not done then, it has failed and is repeated."""
 
 _MOST_TRIES = 8
-"""Of a page, with pauses that grow to 10 seconds; then its segment is left for the next time."""
+"""Attempts for a page, with pauses that grow to 10 seconds. Then its segment is left for the next run of the command."""
+
+
+def backfill_with_threads(
+    program: Program, store: Store, *, segments: int, rate: int | None = None, dry: bool = False
+) -> Backfill:
+    """Return a backfill for a Runner with so many segments, and at most `rate` writes per second."""
+    return Backfill(
+        program,
+        store,
+        now=lambda: datetime.now(UTC),
+        run=at_once(3 * segments),
+        page=min(PAGE, 12 * rate) if rate else PAGE,  # a page should take a minute at most
+        pace=Pacer(rate) if rate else (lambda writes: None),
+        dry=dry,
+    )
 
 
 class Runner:
-    """Works off a run. `told` hears of every page, `waiting` of seconds in which nothing is done, `reading` of pages
-    that a dry one reads to compute totals.
+    """Runs a backfill. `report` is called with every page, `report_wait` with the seconds of a wait, `report_read` with
+    pages that a dry backfill reads to compute totals.
 
-    Stopping is safe at any point, and another runner goes on from there. `failed` and `rejected` have the first few items
-    that could not be done, by key, and `withheld` those that were not deleted; the counts of segments say how many.
+    It can be stopped at any point, and another runner continues. `failed` and `rejected` have the first few items that could
+    not be done, by key, and `withheld` those that were not deleted; the counts of segments have all.
     """
 
     def __init__(
         self,
         backfill: Backfill,
         *,
-        told: Callable[[Run, Done], None] = lambda run, done: None,
-        waiting: Callable[[float], None] = lambda seconds: None,
-        reading: Callable[[str, int], None] = lambda what, items: None,
+        report: Callable[[Run, Done], None] = lambda run, done: None,
+        report_wait: Callable[[float], None] = lambda seconds: None,
+        report_read: Callable[[str, int], None] = lambda what, items: None,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._backfill = backfill
-        self._told = told
-        self._waiting = waiting
-        self._reading = reading
+        self._report = report
+        self._report_wait = report_wait
+        self._report_read = report_read
         self._clock = clock
         self._sleep = sleep
         self.failed: dict[str, str] = {}
@@ -55,9 +76,9 @@ class Runner:
         self.withheld: dict[str, None] = {}
 
     def work(self, run: Run) -> Run:
-        """All that is left of a run, as far as it can be done: see whether it is `done`.
+        """Do the rest of a run as far as possible, and return it: it may be `done` or not.
 
-        Raises Misconfigured, and KeyboardInterrupt after the pages under way.
+        Raises Misconfigured, and KeyboardInterrupt after the pages in progress.
         """
         try:
             return self._work(run)
@@ -67,7 +88,7 @@ class Runner:
     def _work(self, run: Run) -> Run:
         while not run.done:
             if (seconds := run.ready - self._clock()) > 0:
-                self._waiting(seconds)
+                self._report_wait(seconds)
                 self._sleep(seconds)
             if not all(segment.done for segment in self._phase(run, self._backfill.segments(run))):
                 return run
@@ -75,7 +96,7 @@ class Runner:
         return run
 
     def rehearse(self, run: Run) -> dict[str, Counter[str]]:
-        """The pages of a dry backfill; gives what was counted by phase. `Backfill.adoption` has what was kept by hand."""
+        """Do the pages of a dry backfill. Return the counts by phase. `Backfill.adoption` has values that would change."""
         counted: dict[str, Counter[str]] = {}
         for phase in ("items", "entries", "groups", "targets"):
             segments = [
@@ -86,7 +107,7 @@ class Runner:
             counted[phase] = Counter()
             for segment in self._phase(replace(run, phase=phase), segments):
                 counted[phase].update(segment.counts)
-        counted["targets"].update(self._backfill.compute(run, self._reading))
+        counted["targets"].update(self._backfill.compute(run, self._report_read))
         return counted
 
     def _phase(self, run: Run, segments: Sequence[Segment]) -> list[Segment]:
@@ -103,7 +124,7 @@ class Runner:
             return [future.result() for future in futures]
 
     def _segment(self, run: Run, segment: Segment, stop: threading.Event) -> Segment:
-        """Works a segment off, as far as it can be done."""
+        """Do the pages of a segment as far as possible."""
         attempt = 0
         while not segment.done and not stop.is_set():
             failed = {}
@@ -120,7 +141,7 @@ class Runner:
                 for key in done.withheld:
                     _keep(self.withheld, key, None)
                 if not failed:
-                    self._told(run, done)
+                    self._report(run, done)
             attempt = attempt + 1 if failed else 0
             if attempt == _MOST_TRIES:
                 for key, reason in failed.items():

@@ -1,1 +1,1 @@
-"""Redrive: what was given up (quarantined, discarded, dead) becomes refreshes of the items it was about."""
+"""Redrive: refreshes the items of quarantined records and discarded batches, and retries dead tasks."""

@@ -1,10 +1,10 @@
-"""Dismissing quarantined messages: nobody will redrive them. Who decided that, and why, is recorded first.
+"""Dismissing quarantined messages that are not needed. Who dismissed a message, and why, is recorded first.
 
     pk   sk            what
-    D    <message id>  a message that was dismissed: what it was about, why, by whom, when; kept for 90 days
+    D    <message id>  a dismissed message: its item, the reason, by whom, when; kept for 90 days
 
-The record is written before the message is deleted. Whoever dies in between leaves both: the message is still in the queue,
-and the same command dismisses it again under the same key.
+The record is written before the message is deleted. If the process dies in between, both exist: the message is still in the
+queue, and the same command dismisses it again under the same key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from projections.engine.store import Image, ItemKey, Store, Update, Value, all_i
 from projections.language.keys import ItemKey as Key
 from projections.language.keys import encode_key
 from projections.operations.quarantine import complaint
-from projections.operations.redrive.boxes import HELD_SECONDS, Inbox
+from projections.operations.redrive.sources import HELD_SECONDS, MessageQueue
 
 __all__ = ["Decision", "Dismissed", "Quarantined", "Wanted", "age", "dismiss", "dismissed", "quarantined"]
 
@@ -35,14 +35,14 @@ _NAMES = ("rule", "key", "target", "fault", "reason")
 
 
 def age(text: str) -> timedelta | None:
-    """Return the age that a text such as `36h` names, None if it names none. Units are s, min, h and d."""
+    """Return the age that a text such as `36h` gives, or None. Units are s, min, h and d."""
     found = _AGE.fullmatch(text)
     return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A message of the quarantine: its id, and what it says, None where an attribute is missing or no text."""
+    """A message of the quarantine: its id and contents. An attribute that is missing or not text is None."""
 
     id: str
     rule: str | None
@@ -52,23 +52,23 @@ class Quarantined:
     reason: str | None
     time: datetime | None
     triggered_by: tuple[str, ...] = ()
-    """Up to ten source items whose records led to the target or group at fault; `triggers` says how many there were."""
+    """Up to ten source items whose records led to the target or group at fault; `triggers` is their number."""
     triggers: int = 0
 
     @classmethod
     def read(cls, message: Any) -> Quarantined:
-        """Return a message as received from the queue; whatever its body is."""
+        """Read a message as received from the queue, with any body."""
         try:
             body = json.loads(message.body)
         except (ValueError, RecursionError):
             body = None
         held = body if isinstance(body, dict) else {}
-        told = {name: held[name] if isinstance(held.get(name), str) else None for name in _NAMES}
+        texts = {name: held[name] if isinstance(held.get(name), str) else None for name in _NAMES}
         led = held.get("triggeredBy")
         sources = tuple(one for one in led if isinstance(one, str)) if isinstance(led, list) else ()
         number = held.get("triggeredByCount")
         triggers = number if isinstance(number, int) else len(sources)
-        return cls(message.id, **told, time=_time(held.get("time")), triggered_by=sources, triggers=triggers)
+        return cls(message.id, **texts, time=_time(held.get("time")), triggered_by=sources, triggers=triggers)
 
     @property
     def cause(self) -> str:
@@ -79,14 +79,14 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which messages: those of an item (as their `key` or `target`), of a rule, or older than an age. One of the three."""
+    """Selects messages: those of an item (`key` or `target`), of a rule, or older than an age. One of the three is set."""
 
     item: Key | None = None
     rule: str | None = None
     older: timedelta | None = None
 
     def takes(self, message: Quarantined, now: datetime) -> bool:
-        """Return whether a message is one of them. One without a readable time is never old enough."""
+        """Return whether a message is selected. A message without a valid time is never old enough."""
         if self.item is not None:
             return encode_key(self.item) in (message.key, message.target)
         if self.older is not None:
@@ -113,16 +113,16 @@ class Dismissed:
 
 @dataclass(slots=True)
 class _Opened:
-    """A quarantine that is looked through: what is received stays hidden from others until it is released."""
+    """A quarantine that is being read: received messages stay invisible to other receivers until they are released."""
 
-    queue: Inbox
+    queue: MessageQueue
     held: dict[str, Any] = field(default_factory=dict)
 
     def pages(self) -> Iterator[list[Quarantined]]:
         while messages := self.queue.receive(HELD_SECONDS, wait=0 if self.held else 2):
             new = [message for message in messages if message.id not in self.held]
             self.held.update((message.id, message) for message in messages)
-            if not new:  # their time was over: all have been seen
+            if not new:  # their visibility timeout is over: all have been received
                 return
             yield [Quarantined.read(message) for message in new]
 
@@ -135,8 +135,8 @@ class _Opened:
         self.queue.release(list(self.held.values()))
 
 
-def quarantined(queue: Inbox) -> Iterator[Quarantined]:
-    """Yield the messages of a quarantine, which others may receive again afterwards."""
+def quarantined(queue: MessageQueue) -> Iterator[Quarantined]:
+    """Yield the messages of a quarantine, and release them afterwards."""
     opened = _Opened(queue)
     try:
         for page in opened.pages():
@@ -146,17 +146,17 @@ def quarantined(queue: Inbox) -> Iterator[Quarantined]:
 
 
 def dismiss(
-    queue: Inbox,
+    queue: MessageQueue,
     store: Store,
     wanted: Wanted,
     decision: Decision | None,
     now: datetime,
-    told: Callable[[Quarantined], None] = lambda message: None,
+    report: Callable[[Quarantined], None] = lambda message: None,
 ) -> tuple[int, int]:
-    """Record and delete the messages that are wanted. Without a decision nothing is written and nothing deleted.
+    """Record and delete the selected messages. Without a decision, write and delete nothing.
 
-    Return how many are wanted and how many others there are. Each is `told` once it is done. Raise what queue and store
-    raise: what is deleted then is recorded, and everything else may be received by others.
+    Return the number of selected and of other messages. `report` is called with each message that is done. Raise what queue
+    and store raise: deleted messages are recorded then, and all others are released.
     """
     opened = _Opened(queue)
     done = others = 0
@@ -170,14 +170,14 @@ def dismiss(
                 opened.delete(chosen)
             done += len(chosen)
             for message in chosen:
-                told(message)
+                report(message)
     finally:
         opened.release()
     return done, others
 
 
 def dismissed(store: Store) -> list[Dismissed]:
-    """Return what was dismissed in the last 90 days, the newest first. Raise what a read raises."""
+    """Return the messages dismissed in the last 90 days, the newest first. Raise what a read raises."""
     found = map(_read, all_items(partial(store.query, LEDGER, [{"S": _PARTITION}])))
     return sorted(found, key=lambda one: one.decision.at, reverse=True)
 
@@ -189,17 +189,17 @@ def _record(message: Quarantined, decision: Decision) -> Update:
         "at": {"S": decision.at.isoformat()},
         "ttl": {"N": str(int((decision.at + _KEPT).timestamp()))},
     }
-    values |= {name: {"S": said} for name in _NAMES if (said := getattr(message, name)) is not None}
+    values |= {name: {"S": text} for name in _NAMES if (text := getattr(message, name)) is not None}
     if message.time is not None:
         values["quarantined"] = {"S": message.time.isoformat()}
     return Update(ItemKey(LEDGER, _PARTITION, message.id), set=values)
 
 
 def _read(item: Image) -> Dismissed:
-    said: Mapping[str, Any] = {name: value["S"] for name, value in item.items() if "S" in value}
-    told: Mapping[str, Any] = {name: said.get(name) for name in _NAMES}
-    message = Quarantined(said["sk"], **told, time=_time(said.get("quarantined")))
-    return Dismissed(message, Decision(said["because"], said["by"], datetime.fromisoformat(said["at"])))
+    fields: Mapping[str, Any] = {name: value["S"] for name, value in item.items() if "S" in value}
+    texts: Mapping[str, Any] = {name: fields.get(name) for name in _NAMES}
+    message = Quarantined(fields["sk"], **texts, time=_time(fields.get("quarantined")))
+    return Dismissed(message, Decision(fields["because"], fields["by"], datetime.fromisoformat(fields["at"])))
 
 
 def _time(text: Any) -> datetime | None:

@@ -1,7 +1,7 @@
-"""Redriving letters: the items they are about are refreshed; nothing of what they say is believed but keys and expiries.
+"""Redrives failed messages: refreshes the items that they are about. Only their keys and expiries are used.
 
-A letter is answered once everything about it is done and stored, the pushes it led to in the task queue included: whoever
-gave it may then delete it. It may be redriven twice, or by two at once.
+A message is answered when all of it is done and stored, with the pushes that it led to in the task queue: then it can be
+deleted. It may be redriven twice, also by two processes at once.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.operations.fenced import RESERVED, Fenced
 from projections.operations.quarantine import complaint
-from projections.operations.redrive.letters import Letter
+from projections.operations.redrive.messages import FailedMessage
 from projections.operations.tasks import Task
 
-__all__ = ["Answer", "Redrive", "TaskSender", "in_force"]
+__all__ = ["Answer", "Redrive", "TaskSender", "active_rules"]
 
 _AT_ONCE = 100
-"""Items refreshed together: as many as one request reads."""
+"""Items refreshed together: as many as one request can read."""
 
 _SECONDS = 120.0
-"""How long is tried what is throttled, for the items refreshed together, and for each page of a push."""
+"""How long throttled requests are retried for the items refreshed together, and for each page of a push."""
 
 
 class TaskSender(Protocol):
-    """What takes tasks: `operations.tasks.Tasks`."""
+    """The task queue: `operations.tasks.Tasks`."""
 
     def send(self, tasks: Sequence[tuple[Task, float]]) -> None: ...
 
 
 @dataclass(slots=True)
 class Answer:
-    """What became of a letter: done if nothing is `left`, reasons by the item (or task) they are about."""
+    """The outcome of a message: done if nothing is `left`, which has reasons by item or task."""
 
-    letter: Letter
+    message: FailedMessage
     left: dict[str, list[str]] = field(default_factory=dict)
 
     def keep(self, about: str, reason: str) -> None:
@@ -58,26 +58,26 @@ class Answer:
             reasons.append(reason)
 
 
-def in_force(program: Program, store: Store) -> RegistrySnapshot:
-    """The registry, if these rules are in force in it. Raises UsageError, with what to do, if they are not."""
+def active_rules(program: Program, store: Store) -> RegistrySnapshot:
+    """Return the registry if these rules are active. Raises UsageError if they are not."""
     snapshot = Registry(program, store).read()
     if snapshot is None:
-        raise UsageError("the ledger knows of no rules: no function has worked with it. Is it the right one?")
+        raise UsageError("the ledger has no rules: no function has used it. Check that --ledger names the right table")
     if snapshot.program != program.fingerprint:
-        older = "older than" if snapshot.outdated(program) else "not"
+        older = "older than the active ones" if snapshot.outdated(program) else "not active"
         raise UsageError(
-            f"these rules are {older} those in force. Name the file that is deployed with --rules, or put these in force "
-            "first: deploy them, and run `projections backfill`"
+            f"these rules are {older}. Name the deployed rule file with --rules, or deploy these rules and activate them "
+            "with `projections backfill`"
         )
     return snapshot
 
 
 class Redrive:
-    """Redrives letters. `send` takes pushes and dead tasks; without it pushes are made here, as long as they take.
+    """Redrives messages. `send` gets pushes and dead tasks; without it, pushes are made here, however long they take.
 
-    `run` runs refreshes of single items at once, `pace` is told of writes to children before they are made. `items` counts
-    what was refreshed, `pushes` what was pushed or sent. It writes under leases, unless it is
-    `dry`: then its store writes nothing.
+    `run` runs refreshes of single items, `pace` is called before writes to children with their number. `items` counts
+    refreshed items, `pushes` the pushes made or sent. It writes under leases, unless it is `dry`: then its store writes
+    nothing.
     """
 
     def __init__(
@@ -108,61 +108,65 @@ class Redrive:
         self.items = 0
         self.pushes = 0
 
-    def work(self, letters: Iterable[Letter]) -> list[Answer]:
-        """Redrives letters. Raises UsageError if other rules are in force, Replaced if they change, and Misconfigured."""
-        snapshot = in_force(self._program, self._store)
+    def work(self, messages: Iterable[FailedMessage]) -> list[Answer]:
+        """Redrive messages. Raises UsageError if other rules are active, Replaced if they change, and Misconfigured."""
+        snapshot = active_rules(self._program, self._store)
         if self._dry:
-            return self._work(letters, snapshot)
+            return self._work(messages, snapshot)
         with Fenced(self._store, snapshot, "redrive", clock=self._now) as self._fenced:
-            return self._work(letters, snapshot)
+            return self._work(messages, snapshot)
 
-    def _work(self, letters: Iterable[Letter], snapshot: RegistrySnapshot) -> list[Answer]:
-        answers = [Answer(letter) for letter in letters]
-        told = _together(letter for letter in (answer.letter for answer in answers) if not letter.useless)
+    def _work(self, messages: Iterable[FailedMessage], snapshot: RegistrySnapshot) -> list[Answer]:
+        answers = [Answer(message) for message in messages]
+        contents = _together(message for message in (answer.message for answer in answers) if not message.unusable)
         problems: dict[ItemKey, list[str]] = {}
-        keys = list(told.known)
+        keys = list(contents.known)
         for start in range(0, len(keys), _AT_ONCE):
-            problems |= self._items(keys[start : start + _AT_ONCE], told, snapshot)
+            problems |= self._items(keys[start : start + _AT_ONCE], contents, snapshot)
         for answer in answers:
-            letter = answer.letter
-            if letter.useless:
-                answer.keep("", letter.useless)
-            elif letter.task is not None:
-                self._task(letter.task, answer, snapshot)
-            for key in letter.items:
+            message = answer.message
+            if message.unusable:
+                answer.keep("", message.unusable)
+            elif message.task is not None:
+                self._task(message.task, answer, snapshot)
+            for key in message.items:
                 for reason in problems.get(key, ()):
                     answer.keep(encode_key(key), reason)
         return answers
 
     # Items
 
-    def _items(self, keys: Sequence[ItemKey], told: _Told, snapshot: RegistrySnapshot) -> dict[ItemKey, list[str]]:
-        """Refreshes items together. If anything fails, each for itself, so that it is known whose failure it is."""
+    def _items(
+        self, keys: Sequence[ItemKey], contents: _Contents, snapshot: RegistrySnapshot
+    ) -> dict[ItemKey, list[str]]:
+        """Refresh items together. If that fails, refresh each alone, to find out which one fails."""
         self.items += len(keys)
         refresher = self._refresher(snapshot, self._run)
         try:
-            pushes = self._refreshed(refresher, keys, told)
+            pushes = self._refreshed(refresher, keys, contents)
         except Misconfigured:
             raise
         except Exception:
             pushes = None
         problems: dict[ItemKey, list[str]] = {}
         if pushes is None or refresher.failed or refresher.rejected:
-            singly = self._run([partial(self._item, key, told, snapshot) for key in keys])
+            singly = self._run([partial(self._item, key, contents, snapshot) for key in keys])
             pushes = [push for _, found, _ in singly for push in found]
             problems = {key: reasons for key, _, reasons in singly if reasons}
         for push, reason in self._pushed(pushes, refresher):
             problems.setdefault(decode_key(push.parent), []).append(reason)
         return problems
 
-    def _refreshed(self, refresher: Refresher, keys: Sequence[ItemKey], told: _Told) -> list[Push]:
-        known = {key: told.known[key] for key in keys}
-        return refresher.keys(keys, self._deadline(), known, told.removed, told.records)
+    def _refreshed(self, refresher: Refresher, keys: Sequence[ItemKey], contents: _Contents) -> list[Push]:
+        known = {key: contents.known[key] for key in keys}
+        return refresher.keys(keys, self._deadline(), known, contents.removed, contents.records)
 
-    def _item(self, key: ItemKey, told: _Told, snapshot: RegistrySnapshot) -> tuple[ItemKey, list[Push], list[str]]:
+    def _item(
+        self, key: ItemKey, contents: _Contents, snapshot: RegistrySnapshot
+    ) -> tuple[ItemKey, list[Push], list[str]]:
         refresher = self._refresher(snapshot, one_by_one)
         try:
-            pushes = self._refreshed(refresher, [key], told)
+            pushes = self._refreshed(refresher, [key], contents)
         except Misconfigured:
             raise
         except Exception as error:
@@ -191,7 +195,7 @@ class Redrive:
     # Pushes
 
     def _pushed(self, pushes: Sequence[Push], refresher: Refresher) -> Iterator[tuple[Push, str]]:
-        """Makes pushes, or sends them. Gives those that failed, with the reason, and children that can never be written."""
+        """Make or send pushes. Yield those that failed, with the reason, and children that can never be written."""
         again: list[Push] = []
         for push in pushes:
             try:
@@ -208,7 +212,7 @@ class Redrive:
         yield from self._second_passes(again, refresher)
 
     def _second_passes(self, again: Sequence[Push], refresher: Refresher) -> Iterator[tuple[Push, str]]:
-        """An index may not have shown all children: it is looked through once more when it has settled."""
+        """Push again once the index has caught up: the first pass may not have seen all children."""
         if again:
             self._sleep(SETTLE_SECONDS)
         for push in again:
@@ -220,7 +224,7 @@ class Redrive:
                 yield push, _reason(error)
 
     def _pages(self, push: Push, refresher: Refresher, again: list[Push]) -> Iterator[tuple[Push, str]]:
-        """All pages of one pass; the second one goes to `again`."""
+        """Push all pages of one pass. Add the second pass to `again`."""
         page: Push | None = push
         while page is not None:
             more, hopeless = self._deadline().retry(partial(self._page, page, refresher))
@@ -236,7 +240,7 @@ class Redrive:
     def _page(self, push: Push, refresher: Refresher) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
         return refresher.embedder.push_page(push, self._deadline())
 
-    # Dead letters of the task queue
+    # Dead tasks
 
     def _task(self, task: Task, answer: Answer, snapshot: RegistrySnapshot) -> None:
         if self._send is not None:
@@ -249,8 +253,8 @@ class Redrive:
         if not isinstance(task, Push):
             answer.keep(
                 _name(task),
-                "a page of a backfill is for the worker: name its queue with --queue, or run `projections backfill`, which "
-                "goes on where that one stopped, and delete this by hand",
+                "only the worker does pages of a backfill: name its queue with --queue. Or run `projections backfill`, "
+                "which continues that one, and delete this message by hand",
             )
             return
         refresher = self._refresher(snapshot, self._run)
@@ -273,26 +277,24 @@ def _name(task: Task) -> str:
     return task.parent if isinstance(task, Push) else f"backfill {task.run}"
 
 
-class _Told(NamedTuple):
-    """What letters say: all items with all their images, those that the newest record says were removed, and what Lambda
-    discarded.
-    """
+class _Contents(NamedTuple):
+    """All items of some messages with their images, those whose newest record is a removal, and the discarded records."""
 
     known: Mapping[ItemKey, Sequence[Image]]
     removed: frozenset[ItemKey]
     records: Mapping[ItemKey, Sequence[DiscardedRecord]]
 
 
-def _together(letters: Iterable[Letter]) -> _Told:
+def _together(messages: Iterable[FailedMessage]) -> _Contents:
     known: dict[ItemKey, list[Image]] = {}
     records: dict[ItemKey, list[DiscardedRecord]] = {}
     newest: dict[ItemKey, tuple[tuple[int, str], bool]] = {}
-    for letter in letters:
-        for key, images in letter.items.items():
+    for message in messages:
+        for key, images in message.items.items():
             held = known.setdefault(key, [])
             held += [image for image in images if image not in held]
-        for key, told in letter.told.items():
-            records.setdefault(key, []).extend(told)
-        for key, last in letter.newest.items():
+        for key, discarded in message.records.items():
+            records.setdefault(key, []).extend(discarded)
+        for key, last in message.newest.items():
             newest[key] = max(last, newest.get(key, last))
-    return _Told(known, frozenset(key for key, (_, removed) in newest.items() if removed), records)
+    return _Contents(known, frozenset(key for key, (_, removed) in newest.items() if removed), records)

@@ -1,6 +1,6 @@
-"""Verification: is what is stored what the rules say? Reads only; `repair` is apart.
+"""Verification: compares the stored values with what the rules give. It only reads; `repair` writes.
 
-Tables are read once, by scans, and reduced to `facts` in a temporary file; what does not fit together there is a suspect.
-Suspects are examined one by one, in the order in which the protocols read, and looked at again after a pause: what is
-merely late is not drift. Sums of groups are told by the version that every commit raises.
+Scans read each table once, and reduce it to `facts` in a temporary file. Differences there are candidates, which are
+examined one by one, in the order in which the engine reads, and again after a pause, because late values are not drift. Sums
+of groups are compared under the version that every commit raises.
 """

@@ -1,9 +1,9 @@
-"""Drift: one thing that is not stored as the rules say, with everything needed to understand it.
+"""Drift: a stored value that differs from what the rules give, with everything needed to understand it.
 
 A value is stored in up to three places, its *sides*: the `item` that shows it, the `group` in the ledger that it is
 published from, and the `entry` of each source item in the ledger, which the group sums up. A fourth side, `source`, is
-computed from the source items as they are now. Only that one says what the value should be: where it was not computed, a
-drift says that two sides differ, and not which of them is wrong.
+computed from the current source items. Only that side is the expected value: if it was not computed, a drift reports that
+two sides differ, but not which of them is wrong.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ SIDES = (ITEM, GROUP, ENTRY, SOURCE)
 """The sides of a value."""
 
 LEFT_OVER = "left over"
-"""The kind that is no drift: it is reported, and not counted."""
+"""A kind that is not drift: it is reported, but not counted."""
 
 KINDS = {
-    "entry missing": "the ledger does not know what an item contributes",
-    "entry extra": "the ledger says that an item contributes what it does not",
-    "entry stale": "the ledger says that an item contributes something else",
+    "entry missing": "the ledger has no entry for what an item contributes",
+    "entry extra": "the ledger has a contribution that the item does not make",
+    "entry stale": "the ledger has another contribution than the item makes",
     "copy missing": "an item has no copy",
-    "copy extra": "a copy of what is not there",
-    "copy stale": "a copy shows something else than its source",
-    "index": "an index attribute is not what the item's other attributes say",
-    "embed": "a child shows something else than its parent",
+    "copy extra": "a copy has no source",
+    "copy stale": "a copy has other values than its source",
+    "index": "an index attribute does not match the item's other attributes",
+    "embed": "a child has other values than its parent",
     "value": "an item does not have the value of its group in the ledger",
-    "guard": "a guard is missing, names another source, or is from the future and locks out what comes",
-    "target missing": "an item that a rule creates is not there, though something contributes to it",
-    "target extra": "an item that a rule creates is there, though nothing contributes to it",
+    "guard": "a guard is missing, names another source, or has a future version, which blocks updates",
+    "target missing": "an item that a rule creates does not exist, although it has contributions",
+    "target extra": "an item that a rule creates exists, although it has no contributions",
     "occupied": "an item of another kind is under the key of an item that a rule creates",
     "group": "a total is not the sum of what the entries contribute",
     "member missing": "a group lacks a member that an entry contributes",
     "member extra": "a group has a member that no entry contributes",
-    "member stale": "a group's member holds something else than the entry says",
-    "error": "the rules cannot be evaluated on an item, so that it cannot be compared",
-    "rebuilding": "a rebuild of a group was begun and not ended, so that nothing of it is published",
-    "left over": "a rule wrote these attributes, and no rule corrects or removes them now: it is not known whose they are",
+    "member stale": "a member of a group has other values than its entry",
+    "error": "the rules cannot be evaluated on an item, so it cannot be compared",
+    "rebuilding": "a rebuild of a group was started and has not ended, so the group is not published",
+    "left over": "a rule wrote these attributes, and no rule corrects or removes them now: the application may use them",
 }
-"""Every kind, with what it means."""
+"""All kinds, with their meanings."""
 
 REPAIRS = {
     "entry missing": "writes the entry from the source item and publishes its targets",
@@ -79,20 +79,20 @@ REPAIRS = {
     "rebuilding": "ends the rebuild and publishes the group",
     "left over": "changes nothing. A backfill removes values that are still the rule's; remove the others yourself",
 }
-"""By kind, what `verify --repair` does: it follows "--repair"."""
+"""What `verify --repair` does, by kind. The text follows "--repair"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One difference. Values are plain JSON, None where there is nothing.
+    """One difference. Values are plain JSON, None if absent.
 
-    `target` is the encoded key of the item that a rule writes to, `attribute` what is wrong of it, None if it is the whole;
-    of a group, the measure. `source` is the encoded key of the item that is responsible, where one is. `at` is the version
-    with which the rule wrote there last, None if it never did.
+    `target` is the encoded key of the item that a rule writes to, `attribute` the attribute that differs, None for the whole
+    item; for a group, the measure. `source` is the encoded key of the item that causes it, if there is one. `at` is the
+    version of the rule's last write there, None if there was none.
 
     `sides` has the value of each side that was compared; the first is `actual`. `wrong` names those that disagree with the
     source items, None if these were not compared. `expected` is what the source items give. If they were not compared, it is
-    what the group has; if the group is known to be wrong and the right value was not computed, it is None.
+    the group's value; if the group is known to be wrong and the correct value was not computed, it is None.
     """
 
     kind: str
@@ -104,25 +104,26 @@ class Drift:
     source: str | None = None
     at: str | None = None
     shadow: bool = False
-    """Of a rule that publishes nothing: the value is someone else's."""
+    """Whether the rule is in shadow mode: the value is the application's."""
     sides: Mapping[str, Any] = field(default_factory=dict, hash=False)
     wrong: tuple[str, ...] | None = None
     raw: Any = field(default=None, hash=False)
-    """In the ledger's slots: of an entry what it holds and should hold, of a published value the amounts of its group."""
+    """In the ledger's slots: for an entry its actual and expected contributions, for a published value the group's amounts.
+    """
 
     def text(self) -> str:
-        """As JSON, for `read`."""
+        """Return the drift as JSON, for `read`."""
         return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True)
 
     def document(self) -> dict[str, Any]:
-        """For programs: with what a repair does."""
+        """Return the drift for programs, with what a repair does."""
         found = asdict(self)
         del found["raw"]
         return {**found, "repair": REPAIRS[self.kind]}
 
     @classmethod
     def read(cls, text: str) -> Drift:
-        """What `text` wrote."""
+        """Read what `text` wrote."""
         fields = json.loads(text)
         fields["sides"] = {side: fields["sides"][side] for side in SIDES if side in fields["sides"]}
         fields["wrong"] = tuple(fields["wrong"]) if fields["wrong"] is not None else None
@@ -130,12 +131,12 @@ class Drift:
 
 
 def with_sides(drift: Drift, *, grouped: bool) -> Drift:
-    """A drift with the sides that its kind compares. `grouped` says whether its rule publishes from groups of the ledger."""
+    """Return a drift with the sides that its kind compares. `grouped` if its rule publishes from groups of the ledger."""
     if drift.kind in ("error", "rebuilding", "occupied", LEFT_OVER):
         return drift
     if (
         drift.kind == "copy extra"
-    ):  # its guard names no item that makes it; whether another one does takes all items to know
+    ):  # the item that its guard names does not make it; only a scan of all items shows whether another one does
         return replace(drift, sides={ITEM: drift.actual})
     first = ENTRY if drift.kind.startswith("entry") else ITEM
     if grouped and first == ITEM:
@@ -144,7 +145,7 @@ def with_sides(drift: Drift, *, grouped: bool) -> Drift:
 
 
 def with_all_sources(drift: Drift) -> Drift:
-    """The drift of a copy after all items that may be its source were compared."""
+    """Return the drift of a copy after all items that may be its source were compared."""
     if drift.kind != "copy extra":
         return drift
     return replace(drift, sides={**drift.sides, SOURCE: None}, wrong=(ITEM,))

@@ -1,59 +1,39 @@
-"""Examining subjects: everything is read again, in the order in which the protocols read, and compared exactly.
+"""Examines subjects: reads everything again, in the order in which the engine reads, and compares it exactly.
 
-An entry before its item; a copy before its source; a child's guard before the fence, and that before the parent; a target's
-guard before its group. So what is read later is at least as new, and what seems to be wrong is wrong, or late.
+An entry is read before its item, a copy before its source, a child's guard before the fence and the fence before the parent,
+a target's guard before its group. What is read later is at least as new, so a difference is drift or lag.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
 
 from projections.engine.application import ApplicationItems
-from projections.engine.copies import copies_of
 from projections.engine.delta import unmarked
-from projections.engine.embeds import Embedder, Fence, reference_of
 from projections.engine.goals import goal_of
-from projections.engine.groups import Generations, read_groups, read_members
 from projections.engine.indexes import index_attributes
-from projections.engine.ledger_items import Entry, entry_key, fence_key
+from projections.engine.ledger_items import Entry, entry_key
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import Misconfigured, Transient
 from projections.language.contribution import Contributions, canonical_text
-from projections.language.embeds import EmbedRule
 from projections.language.entity import Item
-from projections.language.keys import decode_key, encode_key
-from projections.language.rules import CopyRule, LedgerRule
+from projections.language.keys import decode_key
 from projections.operations.verify import published, showing
-from projections.operations.verify.drift import LEFT_OVER, Drift
+from projections.operations.verify.drift import Drift
+from projections.operations.verify.examine_children import ChildExaminer
+from projections.operations.verify.examine_copies import CopyExaminer
+from projections.operations.verify.examine_targets import TargetExaminer
+from projections.operations.verify.finding import Finding, image_digest, recognised, state_text
 from projections.operations.verify.left import left_on
 from projections.operations.verify.reading import Reading, bare
 from projections.operations.verify.scanning import patiently
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.subject import CHILD, COPY, INDEX, ITEM, LEFT, REBUILD, SOURCE, TARGET, Subject
 
-__all__ = ["Examiner", "Finding", "contributions_goal"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What examining a subject showed: nothing wrong if there are no `drifts`.
-
-    `state` is all that was compared, `image` stands for the whole item that is wrong: equal ones say that nothing happened
-    in between. `reached` and `known` are versions: the one that is shown, and the one that should be; whoever shows by now
-    what was known before is late, and not wrong. `push` names the push that a child may be waiting for.
-    """
-
-    state: str = ""
-    drifts: tuple[Drift, ...] = ()
-    image: str = ""
-    reached: str = ""
-    known: str = ""
-    push: str = ""
+__all__ = ["Examiner", "contributions_goal"]
 
 
 class Examiner:
@@ -64,22 +44,21 @@ class Examiner:
         self._sleep = sleep
         self._program = scope.program
         self._store = store
-        self._guards = scope.guards
         self._items = ApplicationItems(scope.program, store, scope.guards)
-        self._embedder = Embedder(scope.program, store, scope.guards)
+        targets = TargetExaminer(scope, store, self._items)
         self._kinds: dict[str, Callable[[Sequence[Subject]], Mapping[Subject, Finding]]] = {
             SOURCE: self._sources,
-            COPY: self._copies,
+            COPY: CopyExaminer(scope, store, self._items).examine,
             INDEX: self._indexes,
-            CHILD: self._children,
-            TARGET: self._targets,
-            REBUILD: self._rebuilds,
+            CHILD: ChildExaminer(scope, store).examine,
+            TARGET: targets.examine,
+            REBUILD: targets.examine_rebuilds,
             ITEM: self._failing,
             LEFT: self._left,
         }
 
     def examine(self, subjects: Iterable[Subject]) -> dict[Subject, Finding]:
-        """What is wrong with each subject as it is now."""
+        """Return the finding for each subject as it is now."""
         by_kind: dict[str, list[Subject]] = {}
         for subject in dict.fromkeys(subjects):
             by_kind.setdefault(subject.kind, []).append(subject)
@@ -96,7 +75,7 @@ class Examiner:
     def _apart(
         self, examine: Callable[[Sequence[Subject]], Mapping[Subject, Finding]], subjects: Sequence[Subject]
     ) -> dict[Subject, Finding]:
-        """Examine many subjects, fewer at a time where it fails unexpectedly. One that fails alone is a finding."""
+        """Examine many subjects, and fewer at a time if that fails unexpectedly. One that fails alone is a finding."""
         try:
             return dict(patiently(partial(examine, subjects), self._sleep))
         except (Misconfigured, Transient):
@@ -110,7 +89,7 @@ class Examiner:
     # Items that cannot be compared
 
     def _failing(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
-        """Subjects again, each for itself: whatever it raises becomes a finding."""
+        """Examine each subject alone. An error becomes a finding."""
         keys = {subject: decode_key(subject.key) for subject in subjects}
         images = self._store.get_many(list(keys.values()))
         found = dict.fromkeys(subjects, Finding())
@@ -124,18 +103,15 @@ class Examiner:
                 found[subject] = _failed(subject, error, image)
         return found
 
-    def _recognised(self, key: ItemKey, image: Image | None) -> Item | None:
-        return self._program.recognise(key, image) if image is not None else None
-
     def _left(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
-        """Items with what rules left on them."""
+        """Examine items for values that rules left on them."""
         keys = {subject: decode_key(subject.key) for subject in subjects}
         images = self._store.get_many(list(keys.values()))
         found = dict.fromkeys(subjects, Finding())
         for subject, key in keys.items():
             if (image := images.get(key)) is not None:
-                drifts = left_on(self._scope, self._items, key, image, self._recognised(key, image))
-                found[subject] = Finding("", tuple(drifts), _image(image))
+                drifts = left_on(self._scope, self._items, key, image, recognised(self._program, key, image))
+                found[subject] = Finding("", tuple(drifts), image_digest(image))
         return found
 
     # Entries
@@ -153,9 +129,9 @@ class Examiner:
 
     def _source(self, source: str, entry: Entry | None, key: ItemKey, image: Image | None) -> Finding:
         held = entry.contributions if entry is not None else {}
-        goal = contributions_goal(self._scope, entry, self._recognised(key, image), gone=image is None)
+        goal = contributions_goal(self._scope, entry, recognised(self._program, key, image), gone=image is None)
         drifts: list[Drift] = []
-        for rule in sorted(self._scope.booked & (held.keys() | goal.keys())):
+        for rule in sorted(self._scope.recorded & (held.keys() | goal.keys())):
             shown = partial(showing.contributed, self._program.rules[rule])
             olds, news = bare(unmarked(held.get(rule, {}))), bare(unmarked(goal.get(rule, {})))
             for target in sorted(olds.keys() | news.keys()):
@@ -168,59 +144,6 @@ class Examiner:
         revision = entry.revision if entry is not None else None
         return Finding(f"{revision} {canonical_text(goal)}", tuple(drifts))
 
-    # Guarded copies
-
-    def _copies(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
-        targets = {subject: decode_key(subject.key) for subject in subjects}
-        items = self._store.get_many(list(dict.fromkeys(targets.values())))
-        sources: dict[Subject, list[str]] = {}
-        for subject in subjects:
-            guard = self._guards.read(subject.rule, targets[subject], items.get(targets[subject]))
-            held = guard.by if guard is not None else ""
-            sources[subject] = sorted({*subject.sources, held} - {""})
-        keys = {source: decode_key(source) for some in sources.values() for source in some}
-        images = self._store.get_many(list(keys.values()))
-        found = {}
-        for subject in subjects:
-            rule = self._program.guarded_copies[subject.rule]
-            made: tuple[str, Image] | None = None
-            for source in sources[subject]:
-                copies = copies_of(rule, self._recognised(keys[source], images.get(keys[source])))
-                if targets[subject] in copies:
-                    made = source, copies[targets[subject]]
-                    break
-            found[subject] = self._copy(rule, subject.key, items.get(targets[subject]), made)
-        return found
-
-    def _copy(self, rule: CopyRule, target: str, item: Image | None, made: tuple[str, Image] | None) -> Finding:
-        shadow, name, key = self._scope.shadow(rule), self._program.guard(rule.name), decode_key(target)
-        guard = self._guards.read(rule.name, key, item)
-        held = item.get(name) if item is not None else None
-        common = Drift("", rule.name, target, at=guard.at or None if guard is not None else None, shadow=shadow)
-        drifts: list[Drift] = []
-        names = rule.owned(item) if guard is None else self._guards.owned(rule, key, item)
-        may_write = item is not None and self._items.may_write(rule, rule.into, key, item)
-        if made is None:
-            if item is not None and guard is not None and guard.by and guard.n != 0 and not shadow and may_write:
-                drifts = [replace(common, kind="copy extra", actual=showing.item(item, names), source=guard.by)]
-            elif item is not None and guard is None and not shadow and self._items.created(key, item):
-                drifts = [replace(common, kind=LEFT_OVER, actual=showing.item(item, names))]
-        elif item is not None and not may_write:
-            drifts = [_occupied(replace(common, source=made[0]), item)]
-        elif item is None:
-            drifts = [replace(common, kind="copy missing", expected=showing.item(made[1]), source=made[0])]
-        else:
-            source, wanted = made
-            common = replace(common, source=source)
-            common = replace(common, kind="copy stale")
-            drifts = published.wrong_values(
-                common, item, {name: wanted.get(name) for name in sorted(names | wanted.keys())}
-            )
-            by = guard.by if guard is not None else None
-            if not drifts and not shadow and by != source:
-                drifts = [replace(common, kind="guard", attribute=name, actual=by, expected=source)]
-        return Finding(_state(held, showing.item(item or {}, names), made), tuple(drifts), _image(item))
-
     # Index attributes
 
     def _indexes(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
@@ -228,144 +151,21 @@ class Examiner:
         images = self._store.get_many(list(keys.values()))
         found = {}
         for subject, key in keys.items():
-            item = self._recognised(key, images.get(key))
+            item = recognised(self._program, key, images.get(key))
             drifts: list[Drift] = []
             for rule in self._scope.indexes.get(item.entity.name, ()) if item is not None else ():
                 assert item is not None
                 common = Drift("index", rule.name, subject.key, source=subject.key, shadow=self._scope.shadow(rule))
                 drifts += published.wrong_values(common, item.image, index_attributes(rule, item)[0])
-            found[subject] = Finding(_state([drift.text() for drift in drifts]), tuple(drifts), _image(images.get(key)))
-        return found
-
-    # Children
-
-    def _children(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
-        keys = {subject: decode_key(subject.key) for subject in subjects}
-        images = self._store.get_many(list(keys.values()))
-        children = {subject: self._recognised(key, images.get(key)) for subject, key in keys.items()}
-        pairs = [
-            (subject, child, rule, reference_of(rule, child)[0])
-            for subject, child in children.items()
-            if child is not None
-            for rule in self._scope.embeds_into.get(child.entity.name, ())
-        ]
-        fences = {(rule.name, key): fence_key(rule.name, encode_key(key)) for _, _, rule, key in pairs if key}
-        raised = {} if self._scope.offline else self._store.get_many(list(dict.fromkeys(fences.values())))
-        parents = self._store.get_many(list(dict.fromkeys(key for _, _, _, key in pairs if key)))
-        found = dict.fromkeys(subjects, Finding())
-        for subject, child, rule, key in pairs:
-            fence = raised.get(fences[rule.name, key]) if key is not None else None
-            one = self._child(rule, child, key, Fence.read(fence), parents.get(key) if key is not None else None)
-            if one.drifts or not found[subject].drifts:
-                found[subject] = _both(found[subject], one)
-        return found
-
-    def _child(
-        self, rule: EmbedRule, child: Item, parent: ItemKey | None, fence: Fence, image: Image | None
-    ) -> Finding:
-        name, shadow = self._program.guard(rule.name), self._scope.shadow(rule)
-        guard, by = (
-            self._guards.read(rule.name, child.key, child.image),
-            encode_key(parent) if parent is not None else None,
-        )
-        held, at = child.image.get(name), guard.at if guard is not None else ""
-        own = guard is not None and guard.by == by
-        if shadow and image is None and parent is not None and rule.on_delete == "keep":
-            return Finding()
-        wanted = self._embedder.wanted(rule, child, parent, fence, image)
-        common = Drift("embed", rule.name, encode_key(child.key), at=at or None, source=by, shadow=shadow)
-        drifts = published.wrong_values(
-            common, child.image, {each: wanted[each] for each in rule.owned() if each in wanted}
-        )
-        state = _state(held, [drift.text() for drift in drifts], fence.version)
-        late = bool(drifts) and own and at < fence.version
-        if not shadow:
-            common = replace(common, kind="guard", attribute=name)
-            if by is None:
-                if held is not None and not drifts:
-                    drifts.append(replace(common, actual=guard.by if guard is not None else None))
-            elif own and at > fence.version:
-                drifts.append(replace(common, actual=at, expected=fence.version))
-            elif not own and not drifts and name in wanted:
-                drifts.append(replace(common, actual=guard.by if guard is not None else None, expected=by))
-        if late:
-            return Finding(state, tuple(drifts), _image(child.image), at, fence.version, f"{rule.name}|{by}")
-        return Finding(state, tuple(drifts), _image(child.image))
-
-    # Targets of groups
-
-    def _targets(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
-        keys = {subject: decode_key(subject.key) for subject in subjects}
-        images = self._store.get_many(list(dict.fromkeys(keys.values())))
-        generations = Generations()
-        groups = read_groups(self._store, [(subject.rule, subject.key) for subject in subjects], generations)
-        found = {}
-        for subject, key in keys.items():
-            rule = self._scope.rule(subject.rule)
-            assert rule is not None
-            item, group = images.get(key), groups[subject.rule, subject.key]
-            if not rule.into.at(key):
-                found[subject] = Finding()  # recorded by another version of the rule, in another entity
-                continue
-            if item is not None and not rule.creates:
-                known = self._recognised(key, item)
-                if known is None or known.entity is not rule.into:
-                    found[subject] = Finding()  # not an item that the rule writes to
-                    continue
-            if item is None and not rule.creates:
-                found[subject] = Finding()
-                continue
-            members = read_members(self._store, rule, subject.key, group)
-            guard = self._guards.read(rule.name, key, item)
-            if item is not None and not self._items.may_write(rule, rule.into, key, item):
-                drifts = []
-                if group.totals.n and not group.withheld:
-                    common = Drift("", rule.name, subject.key, shadow=self._scope.shadow(rule))
-                    drifts = [_occupied(common, item)]
-            else:
-                drifts = published.differences(self._scope, rule, key, item, group, members)
-                empty = item is not None and rule.creates and group.totals.n == 0 and not self._scope.shadow(rule)
-                if item is not None and empty and (drifts or self._scope.empty(rule.into.name, key, item)):
-                    drifts += self._unwanted(rule, key, item, generations)
-            held = item.get(self._program.guard(rule.name)) if item is not None else None
-            state = _state(held, [drift.text() for drift in drifts], group.at)
-            at = guard.at if guard is not None else ""
-            versions = (at, group.at) if drifts and at < group.at else ("", "")
-            found[subject] = Finding(state, tuple(drifts), _image(item), *versions)
-        return found
-
-    def _unwanted(self, rule: LedgerRule, key: ItemKey, item: Image, generations: Generations) -> list[Drift]:
-        """An item that rules created is too much if nothing contributes to it under any rule, and nothing else is on it."""
-        target, rules = encode_key(key), self._scope.all_live_into(rule.into.name)
-        if rules is None or self._items.foreign(rule.into, item):
-            return []
-        if not self._items.created(key, item):
-            return []
-        if rule.claimed:
-            rules = (rule,)
-        groups = read_groups(self._store, [(one.name, target) for one in rules], generations)
-        if any(group.totals.n or group.withheld for group in groups.values()):
-            return []
-        names = rule.owned(item)
-        guard = self._guards.read(rule.name, key, item)
-        source, at = (guard.by or None, guard.at or None) if guard is not None else (None, None)
-        return [Drift("target extra", rule.name, target, None, showing.item(item, names), None, source, at)]
-
-    # Groups that are being rebuilt
-
-    def _rebuilds(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
-        groups = read_groups(self._store, [(subject.rule, subject.key) for subject in subjects], Generations())
-        found = {}
-        for subject in subjects:
-            group = groups[subject.rule, subject.key]
-            drift = Drift("rebuilding", subject.rule, subject.key, at=group.at)
-            found[subject] = Finding(group.at, (drift,) if group.rebuilding else ())
+            state = state_text([drift.text() for drift in drifts])
+            found[subject] = Finding(state, tuple(drifts), image_digest(images.get(key)))
         return found
 
 
 def contributions_goal(scope: Scope, entry: Entry | None, item: Item | None, *, gone: bool) -> Contributions:
-    """What the entry of a source item should hold. `gone` says that there is no item; None for `item` also if it is of no
-    entity.
+    """Return the contributions that the entry of a source item should have.
+
+    `gone` if the item does not exist; `item` is also None if it is of no entity.
     """
     held = entry.contributions if entry is not None else {}
     evaluated = scope.program.contributions(item)
@@ -375,36 +175,4 @@ def contributions_goal(scope: Scope, entry: Entry | None, item: Item | None, *, 
 
 def _failed(subject: Subject, error: Exception, image: Image | None = None) -> Finding:
     text = f"{type(error).__name__}: {error}"
-    return Finding(text, (Drift("error", subject.rule, subject.key, actual=text),), _image(image))
-
-
-def _occupied(common: Drift, item: Image) -> Drift:
-    """An item of another kind under the key of an item that a rule would create."""
-    return replace(common, kind="occupied", actual=showing.item(item))
-
-
-def _image(item: Image | None) -> str:
-    """What stands for a whole item."""
-    text = "" if item is None else json.dumps(item, sort_keys=True)
-    return blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def _both(one: Finding, other: Finding) -> Finding:
-    """What two rules say of one child."""
-    if not one.drifts:
-        return other
-    if not other.drifts:
-        return one
-    late = one.push and other.push
-    return Finding(
-        f"{one.state} {other.state}",
-        one.drifts + other.drifts,
-        other.image,
-        other.reached if late else "",
-        other.known if late else "",
-        other.push if late else "",
-    )
-
-
-def _state(*parts: object) -> str:
-    return json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
+    return Finding(text, (Drift("error", subject.rule, subject.key, actual=text),), image_digest(image))

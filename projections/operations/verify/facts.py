@@ -1,13 +1,13 @@
-"""Facts: what a scan found, reduced to what comparing needs, and how they are compared.
+"""Facts: the result of a scan, reduced to what a comparison needs.
 
-*Postings* are sums that must come to nothing, as in double-entry books: an item posts what it contributes, its entry
-takes it off; entries post what they add up to, groups and members take it off; sources post their copies, copies take
-themselves off. What is posted is a residue by two primes: of a number itself, or of a hash, so that sums of numbers can be
-compared without adding them up. An account that does not come to nothing is suspected, with everyone who posted to it; one
-that does is right, but for a chance of 2⁻⁶².
+*Postings* are sums that must be zero, as in double-entry bookkeeping: an item posts its contributions, and its entry
+subtracts them; entries post their sums, and groups and members subtract them; sources post their copies, and copies subtract
+themselves. A posting has residues modulo two primes, of a number or of a hash, so that sums of numbers can be compared
+without computing them. All subjects that posted to an account that is not zero are candidates for drift. An account that is
+zero is correct, except with a probability of 2⁻⁶².
 
-*Views* are what a plain sum cannot tell: the parts of a group and its target, a parent and its children. They are brought
-together by sorting.
+*Views* are for comparisons that a sum cannot make: the parts of a group with its target, a parent with its children. Sorting
+brings their rows together.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ __all__ = ["Facts", "Page", "Residues", "account_of", "digest", "residues", "slo
 Residues = tuple[int, int]
 
 _P, _Q = 2_147_483_629, 2_147_483_587
-"""Primes below 2³¹: 2³² of them can be added up in SQLite's 64 bits."""
+"""Primes below 2³¹: SQLite's 64 bits can hold the sum of 2³² residues."""
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 
 
 def digest(text: str) -> Residues:
-    """The residues of a text's hash."""
+    """Return the residues of a text's hash."""
     number = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
     return number % _P, (number >> 31) % _Q
 
 
 def residues(slot: Residues, amount: int | str) -> Residues:
-    """The residues of an amount (a decimal number as text, or a whole one) of something, which has residues itself."""
+    """Return the residues of an amount (a decimal number as text, or an integer) of something that has residues itself."""
     try:
         whole = int(amount)
     except ValueError:
@@ -53,32 +53,32 @@ def residues(slot: Residues, amount: int | str) -> Residues:
 
 @lru_cache(maxsize=4096)
 def slot_residues(generation: int, slot: str) -> Residues:
-    """The residues that stand for a slot of a group."""
+    """Return the residues of a slot of a group."""
     return digest(f"{generation}|{slot}")
 
 
 def account_of(text: str) -> int:
-    """The number of an account, by what it is of."""
+    """Return the number of an account by its name."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 class Page:
-    """What one page of a scan says: added up as far as possible, then kept in one go."""
+    """The facts of one page of a scan: summed as far as possible, then stored at once."""
 
     __slots__ = ("postings", "views")
 
     def __init__(self) -> None:
         self.postings: dict[tuple[str, str], Residues] = {}
-        """By account and subject: several subjects of one account are all examined, such as two sources of one copy."""
+        """By account and subject: all subjects of an account are examined, such as two sources of one copy."""
         self.views: list[tuple[str, int, str, str]] = []
 
     def post(self, account: str, subject: str, amount: Residues, sign: int) -> None:
-        """Posts to an account, under the text of a subject that is to be examined if the account does not balance."""
+        """Post to an account, under the text of a subject that is examined if the account is not zero."""
         a, b = self.postings.get((account, subject), (0, 0))
         self.postings[account, subject] = a + sign * amount[0], b + sign * amount[1]
 
     def view(self, account: str, role: int, subject: str, content: Any) -> None:
-        """Adds to a view; roles say in which order the rows of an account come."""
+        """Add a row to a view. Rows of an account are sorted by role."""
         self.views.append((account, role, subject, _encode(content)))
 
 
@@ -91,7 +91,7 @@ class Facts:
         scratch.run("CREATE TABLE sight (account INTEGER, role INTEGER, subject TEXT, content TEXT)")
 
     def keep(self, page: Page) -> None:
-        """Keeps what a page says."""
+        """Store the facts of a page."""
         if page.postings:
             self._scratch.fill(
                 "INSERT INTO posting VALUES (?, ?, ?, ?)",
@@ -107,7 +107,7 @@ class Facts:
             )
 
     def unbalanced(self) -> Iterator[list[str]]:
-        """The accounts that do not come to nothing: of each, the texts of the subjects that posted to it."""
+        """Yield the accounts that are not zero: for each, the texts of the subjects that posted to it."""
         self._scratch.run("CREATE TEMP TABLE unbalanced (account INTEGER PRIMARY KEY)")
         self._scratch.run(
             "INSERT INTO unbalanced SELECT account FROM posting GROUP BY account "
@@ -123,12 +123,12 @@ class Facts:
         self._scratch.run("DROP TABLE unbalanced")
 
     def views(self) -> Iterator[Iterator[tuple[int, str, Any]]]:
-        """The rows of each account (role, subject, content), in the order of roles, to be read before the next account's."""
+        """Yield the rows (role, subject, content) of each account by role. Read them before those of the next account."""
         query = "SELECT account, role, subject, content FROM sight ORDER BY account, role"
         for _, rows in itertools.groupby(self._scratch.rows(query), key=lambda row: row[0]):
             yield ((role, subject, json.loads(content)) for _, role, subject, content in rows)
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Delete all facts."""
         self._scratch.run("DELETE FROM posting")
         self._scratch.run("DELETE FROM sight")

@@ -1,11 +1,11 @@
-"""Groups against entries, exactly: the sums, and the members.
+"""Compares groups with their entries exactly: sums and members.
 
-Every commit raises the version of the groups it touches. So the versions of the suspected groups are read, then all
-entries, then the versions again: of a group whose version is the same, no entry has changed meanwhile, and what its entries
-add up to can be compared with what it says. The others are tried again, a few times.
+Every commit raises the version of the groups that it changes. So the versions of the groups are read, then all entries, then
+the versions again: if the version of a group is the same, none of its entries has changed, and their sum can be compared
+with the group. The other groups are compared again, a few times.
 
-What the source items give is what the entries hold, corrected by the drift of entries that was found before: so a wrong
-entry is not taken for what its group should be, and neither is a wrong group for what its target should show.
+The values that the source items give are those of the entries, corrected by the drift of entries that was found before. So
+neither a wrong entry nor a wrong group is reported as the expected value.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from projections.language.ordering import decode_order
 from projections.language.rules import LedgerRule, Member, MemberQuery, Totals
 from projections.language.values import number_text
 from projections.operations.verify import showing
+from projections.operations.verify.candidates import BUSY, Candidates
 from projections.operations.verify.drift import ENTRY, ITEM, Drift
 from projections.operations.verify.drift import GROUP as GROUP_SIDE
 from projections.operations.verify.drift import SOURCE as SOURCE_SIDE
@@ -39,61 +40,60 @@ from projections.operations.verify.scanning import Scanner, patiently
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.subject import GROUP, SOURCE, TARGET, Subject, source_of
-from projections.operations.verify.suspects import BUSY, Suspects
 
 __all__ = ["Groups"]
 
 _MOST_ROUNDS = 3
 _AT_ONCE = 100
 _MOST = 1_000_000
-"""Groups compared in one scan: what is kept of them in memory is 16 bytes each."""
+"""Groups compared in one scan: each takes 16 bytes of memory."""
 
 
 class Groups:
-    """The groups that are suspected to disagree with the entries."""
+    """The groups that may differ from their entries."""
 
-    def __init__(self, scope: Scope, store: Store, scratch: Scratch, suspects: Suspects, scanner: Scanner) -> None:
+    def __init__(self, scope: Scope, store: Store, scratch: Scratch, candidates: Candidates, scanner: Scanner) -> None:
         self._scope = scope
         self._store = store
         self._scratch = scratch
-        self._suspects = suspects
+        self._candidates = candidates
         self._scanner = scanner
         self._accounts = array("q")
         self._generations = array("q")
         scratch.run(
-            "CREATE TABLE suspected (account INTEGER PRIMARY KEY, rule TEXT, target TEXT, generation INTEGER, at TEXT)"
+            "CREATE TABLE compared (account INTEGER PRIMARY KEY, rule TEXT, target TEXT, generation INTEGER, at TEXT)"
         )
         scratch.run("CREATE TABLE amount (account INTEGER, slot TEXT, amount TEXT)")
-        scratch.run("CREATE TABLE member (account INTEGER, sort TEXT, side INTEGER, digest INTEGER, told TEXT)")
+        scratch.run("CREATE TABLE member (account INTEGER, sort TEXT, side INTEGER, digest INTEGER, content TEXT)")
         scratch.run("CREATE TABLE sourced (rule TEXT, target TEXT, n INTEGER, shown TEXT, PRIMARY KEY (rule, target))")
         self._sources = False
 
     def add(self, subjects: Sequence[Subject]) -> None:
-        """Groups to be compared."""
+        """Add groups to compare."""
         rows = [(account_of(members_key(s.rule, s.key)), s.rule, s.key) for s in subjects]
-        self._scratch.fill("INSERT OR IGNORE INTO suspected (account, rule, target) VALUES (?, ?, ?)", rows)
+        self._scratch.fill("INSERT OR IGNORE INTO compared (account, rule, target) VALUES (?, ?, ?)", rows)
 
-    def settle(self, *, sources: bool) -> None:
-        """Compares them. What differs becomes drift, what keeps changing is busy.
+    def compare(self, *, sources: bool) -> None:
+        """Compare the groups. Differences are drift; groups that keep changing are busy.
 
-        `sources` says that all entries were compared with their source items before.
+        `sources` if all entries were compared with their source items before.
         """
         self._sources = sources
         for _ in range(_MOST_ROUNDS):
-            self._scratch.run("UPDATE suspected SET at = NULL")
+            self._scratch.run("UPDATE compared SET at = NULL")
             while self._round():
                 pass
-            if not self._scratch.one("SELECT 1 FROM suspected LIMIT 1"):
+            if not self._scratch.one("SELECT 1 FROM compared LIMIT 1"):
                 return
-        for rule, target, at in self._scratch.rows("SELECT rule, target, at FROM suspected"):
+        for rule, target, at in self._scratch.rows("SELECT rule, target, at FROM compared"):
             busy = Drift("group", rule, target, at=at)
-            self._suspects.drift(Subject(GROUP, rule, target).text(), [busy], BUSY)
-        self._scratch.run("DELETE FROM suspected")
+            self._candidates.drift(Subject(GROUP, rule, target).text(), [busy], BUSY)
+        self._scratch.run("DELETE FROM compared")
 
     def _round(self) -> bool:
-        """Compares as many as one scan allows; whether there were any."""
+        """Compare as many groups as one scan allows. Return whether there were any."""
         self._accounts, self._generations = array("q"), array("q")
-        query = "SELECT account, rule, target FROM suspected WHERE at IS NULL ORDER BY account LIMIT ?"
+        query = "SELECT account, rule, target FROM compared WHERE at IS NULL ORDER BY account LIMIT ?"
         for rows in self._batches(query, _MOST):
             groups = self._read(rows)
             for account, rule, target in rows:
@@ -101,7 +101,7 @@ class Groups:
                 self._accounts.append(account)
                 self._generations.append(group.generation)
             self._scratch.fill(
-                "UPDATE suspected SET generation = ?, at = ? WHERE account = ?",
+                "UPDATE compared SET generation = ?, at = ? WHERE account = ?",
                 [(groups[rule, target].generation, groups[rule, target].at, account) for account, rule, target in rows],
             )
         if not self._accounts:
@@ -111,13 +111,13 @@ class Groups:
         self._scratch.run("CREATE INDEX member_of ON member (account, sort)")
         first, last = self._accounts[0], self._accounts[-1]
         query = (
-            f"SELECT account, rule, target, at FROM suspected WHERE account BETWEEN {first} AND {last} "
+            f"SELECT account, rule, target, at FROM compared WHERE account BETWEEN {first} AND {last} "
             "AND at IS NOT NULL ORDER BY account LIMIT ?"
         )
         for rows in self._batches(query, _MOST):
             groups = self._read(rows)
             done = [(row[0],) for row in rows if self._compared(row, groups[row[1], row[2]])]
-            self._scratch.fill("DELETE FROM suspected WHERE account = ?", done)
+            self._scratch.fill("DELETE FROM compared WHERE account = ?", done)
         for index, table in (("amount_of", "amount"), ("member_of", "member")):
             self._scratch.run(f"DROP INDEX {index}")
             self._scratch.run(f"DELETE FROM {table}")
@@ -132,7 +132,7 @@ class Groups:
         targets = [(row[1], row[2]) for row in rows]
         return patiently(lambda: read_groups(self._store, targets, Generations()))
 
-    # What the ledger holds of them
+    # The ledger
 
     def _place(self, account: int) -> int | None:
         place = bisect_left(self._accounts, account)
@@ -148,9 +148,9 @@ class Groups:
             elif kind == "M|" and (account := account_of(image["pk"]["S"])) and self._place(account) is not None:
                 payload = payload_digest(image["a"]["M"]) if "a" in image else ""
                 order = image["o"]["S"] if "o" in image else ""
-                told = [image["s"]["S"], showing.member(order, payload), order]
+                content = [image["s"]["S"], showing.member(order, payload), order]
                 number = digest_number(member_digest(image))
-                members.append((account, image["sk"]["S"], -1, number, json.dumps(told, ensure_ascii=False)))
+                members.append((account, image["sk"]["S"], -1, number, json.dumps(content, ensure_ascii=False)))
         rows = [(account, slot, number_text(amount)) for (account, slot), amount in amounts.items()]
         if rows:
             self._scratch.fill("INSERT INTO amount VALUES (?, ?, ?)", rows)
@@ -182,10 +182,10 @@ class Groups:
     # The comparison
 
     def _compared(self, row: tuple[Any, ...], now: Group) -> bool:
-        """Whether the group has not changed since its version was read: then what differs is drift."""
+        """Return whether the group has not changed since its version was read: then differences are drift."""
         account, rule, target, at = row
         if now.rebuilding:
-            return True  # it is told as that, and nothing of it is published
+            return True  # reported as `rebuilding`, and not published
         if now.at != at:
             return False
         known = self._scope.rule(rule)
@@ -200,15 +200,15 @@ class Groups:
         for slot in sorted(sums.keys() | now.live.keys() | now.damaged.keys() | (wanted or {}).keys()):
             summed = showing.number(sums.get(slot, Decimal(0)))
             held = showing.number(now.live.get(slot, Decimal(0)))
-            if slot in now.damaged:  # no number
+            if slot in now.damaged:  # not a number
                 held = showing.value(now.damaged[slot])
             if held != summed:
                 drift = replace(common, attribute=showing.measure(known, slot), actual=held)
                 source = (showing.number(wanted.get(slot, Decimal(0))),) if wanted is not None else ()
                 drifts.append(_sided(drift, summed, *source))
         drifts += self._members(account, known, target, at, corrections)
-        self._suspects.drift(Subject(GROUP, rule, target).text(), drifts)
-        if corrections is not None and any(kind == TARGET for kind, _ in self._suspects.about(rule, target)):
+        self._candidates.drift(Subject(GROUP, rule, target).text(), drifts)
+        if corrections is not None and any(kind == TARGET for kind, _ in self._candidates.about(rule, target)):
             self._compute(account, known, target, now, corrections, corrections.sums(sums))
         return True
 
@@ -216,29 +216,29 @@ class Groups:
         self, account: int, rule: LedgerRule, target: str, at: str, corrections: _Corrections | None
     ) -> Iterator[Drift]:
         query = (
-            "SELECT sort, sum(side), max(CASE WHEN side < 0 THEN told END), "
-            "max(CASE WHEN side > 0 THEN told END) FROM member WHERE account = ? "
+            "SELECT sort, sum(side), max(CASE WHEN side < 0 THEN content END), "
+            "max(CASE WHEN side > 0 THEN content END) FROM member WHERE account = ? "
             "GROUP BY sort HAVING sum(side * digest) <> 0 OR sum(side) <> 0"
         )
-        for sort, side, *told in self._scratch.rows(query, (account,)):
-            held, entered = (json.loads(one) if one is not None else None for one in told)
+        for sort, side, *content in self._scratch.rows(query, (account,)):
+            held, entered = (json.loads(one) if one is not None else None for one in content)
             kind = "member stale" if side == 0 else "member missing" if side > 0 else "member extra"
-            source = json.loads(told[1] or told[0])[0]
+            source = json.loads(content[1] or content[0])[0]
             slot = showing.measure(rule, sort.split("|", 2)[1])
             drift = Drift(kind, rule.name, target, slot, held and held[1], None, source, at)
             wanted = [corrections.members.get(sort, entered)] if corrections is not None else []
             yield _sided(drift, entered and entered[1], *(one and one[1] for one in wanted))
 
-    # What the source items give
+    # The source items
 
     def _corrections(self, rule: str, target: str, generation: int) -> _Corrections | None:
-        """What is wrong in the entries of a group; None if that is not known."""
-        if not self._sources or rule not in self._scope.booked:
+        """Return the corrections of a group's entries; None if they are not known."""
+        if not self._sources or rule not in self._scope.recorded:
             return None
-        if any(kind == SOURCE for kind, _ in self._suspects.about(rule, target, BUSY)):
+        if any(kind == SOURCE for kind, _ in self._candidates.about(rule, target, BUSY)):
             return None
         found = _Corrections()
-        for kind, drift in self._suspects.about(rule, target):
+        for kind, drift in self._candidates.about(rule, target):
             if kind == SOURCE:
                 found.add(rule, target, generation, drift)
         return found
@@ -252,7 +252,7 @@ class Groups:
         corrections: _Corrections,
         sums: Mapping[str, Decimal],
     ) -> None:
-        """Computes what a target should show. It reads the source items of the members that are shown with attributes."""
+        """Compute the expected values of a target. Reads the source items of members that are shown with attributes."""
         amounts = dict(sums)
         for slot, amount in (*group.totals.amounts.items(), ("n", Decimal(group.totals.n))):
             settled = WIDE.subtract(amount, group.live.get(slot, Decimal(0)))
@@ -263,7 +263,7 @@ class Groups:
         }
         carried = self._payloads(rule, target, group.generation, first) if rule.carries else {}
         members = {
-            query.name: first_members(query, [_image(sort, told, carried) for sort, told in first[query.name]], group)
+            query.name: first_members(query, [_image(*member, carried) for member in first[query.name]], group)
             for query in rule.member_queries
         }
         shown = showing.item(_published(rule, Totals(n, amounts), members))
@@ -273,26 +273,25 @@ class Groups:
     def _first(
         self, account: int, query: MemberQuery, generation: int, corrections: _Corrections
     ) -> list[tuple[str, list[Any]]]:
-        """The first members of a query, by the entries as they should be: sort key, and source, value and order."""
+        """Return the first members of a query by the corrected entries: sort key, and source, value and order."""
         prefix = f"{generation:04d}|{escape(query.slot)}|"
         order = "DESC" if query.descending else "ASC"
         statement = (
-            "SELECT sort, told FROM member WHERE account = ? AND side > 0 AND substr(sort, 1, ?) = ? "
+            "SELECT sort, content FROM member WHERE account = ? AND side > 0 AND substr(sort, 1, ?) = ? "
             f"ORDER BY sort {order} LIMIT ?"
         )
         most = query.limit + len(corrections.members)
-        found = {
-            sort: json.loads(told) for sort, told in self._scratch.rows(statement, (account, len(prefix), prefix, most))
-        }
-        found |= {sort: told for sort, told in corrections.members.items() if sort.startswith(prefix)}
-        right = [(sort, told) for sort, told in found.items() if told is not None]
-        return sorted(right, key=lambda one: one[0], reverse=query.descending)[: query.limit]
+        rows = self._scratch.rows(statement, (account, len(prefix), prefix, most))
+        found = {sort: json.loads(content) for sort, content in rows}
+        found |= {sort: content for sort, content in corrections.members.items() if sort.startswith(prefix)}
+        expected = [(sort, content) for sort, content in found.items() if content is not None]
+        return sorted(expected, key=lambda one: one[0], reverse=query.descending)[: query.limit]
 
     def _payloads(
         self, rule: LedgerRule, target: str, generation: int, first: Mapping[str, Sequence[tuple[str, list[Any]]]]
     ) -> dict[str, Image]:
-        """The attributes that members carry, from their source items as they are now, by sort key."""
-        sources = {told[0]: decode_key(told[0]) for members in first.values() for _, told in members}
+        """Return the attributes of members from their current source items, by sort key."""
+        sources = {content[0]: decode_key(content[0]) for members in first.values() for _, content in members}
         images = patiently(lambda: self._store.get_many(list(sources.values())))
         found: dict[str, Image] = {}
         for source, key in sources.items():
@@ -304,12 +303,12 @@ class Groups:
         return found
 
     def judged(self, drift: Drift) -> Drift:
-        """The drift of a target with what the source items give: its group says that, if nothing of the group is wrong."""
+        """Return the drift of a target with what the source items give: the values of its group, if the group is correct."""
         if drift.kind not in ("value", "guard", "target missing", "target extra") or SOURCE_SIDE in drift.sides:
             return drift
         rule, target, guard = drift.rule, drift.target, drift.kind == "guard"
-        ledger = [one for kind, one in self._suspects.about(rule, target) if kind != TARGET]
-        busy = any(True for _ in self._suspects.about(rule, target, BUSY))
+        ledger = [one for kind, one in self._candidates.about(rule, target) if kind != TARGET]
+        busy = any(True for _ in self._candidates.about(rule, target, BUSY))
         if not ledger and not busy:
             source = {} if guard else {SOURCE_SIDE: drift.expected}
             return replace(drift, sides={**drift.sides, **source}, wrong=(ITEM,))
@@ -324,7 +323,7 @@ class Groups:
         return replace(drift, expected=wanted, sides={**drift.sides, SOURCE_SIDE: wanted}, wrong=wrong)
 
     def _values(self, drift: Drift, ledger: Sequence[Drift]) -> dict[str, Any] | None:
-        """The attributes of a target by its source items, None if they were not computed; empty if nothing contributes."""
+        """Return the attributes of a target by its source items, None if not computed, empty without contributions."""
         rule = self._scope.rule(drift.rule)
         assert rule is not None
         query = "SELECT n, shown FROM sourced WHERE rule = ? AND target = ?"
@@ -333,7 +332,7 @@ class Groups:
             return json.loads(shown) if n or drift.attribute is not None else {}
         if drift.raw is None or any(one.kind == "group" or one.raw is None for one in ledger):
             return None
-        corrections = _Corrections()  # the group holds what the entries do, and these are wrong
+        corrections = _Corrections()  # the group has the sums of the entries, and these are wrong
         for one in ledger:
             corrections.add(drift.rule, drift.target, 0, one)
         amounts = corrections.sums({slot: Decimal(amount) for slot, amount in drift.raw.items()})
@@ -342,15 +341,15 @@ class Groups:
 
 
 class _Corrections:
-    """What the entries of a group hold too much or too little, as their source items tell."""
+    """The differences between the entries of a group and their source items."""
 
     def __init__(self) -> None:
         self._amounts: dict[str, Decimal] = {}
         self.members: dict[str, list[Any] | None] = {}
-        """By sort key: source, value and order of a member as it should be; None for one that should not be."""
+        """By sort key: source, value and order of an expected member; None for a member that should not exist."""
 
     def add(self, rule: str, target: str, generation: int, drift: Drift) -> None:
-        """Takes the drift of one entry."""
+        """Add the drift of one entry."""
         for contributed, sign in zip(drift.raw, (-1, 1), strict=True):
             for slot, amount in contributed.items():
                 if slot != "+":
@@ -358,11 +357,11 @@ class _Corrections:
                     self._amounts[slot] = WIDE.add(self._amounts.get(slot, Decimal(0)), change)
                     continue
                 for member, payload in amount.items():
-                    _, sort, _, _, told = _expected(0, rule, target, generation, member, drift.source or "", payload)
-                    self.members[sort] = json.loads(told) if sign > 0 else None
+                    _, sort, _, _, content = _expected(0, rule, target, generation, member, drift.source or "", payload)
+                    self.members[sort] = json.loads(content) if sign > 0 else None
 
     def sums(self, amounts: Mapping[str, Decimal]) -> dict[str, Decimal]:
-        """Sums of entries as they would be if nothing were wrong."""
+        """Return the corrected sums of entries."""
         names = amounts.keys() | self._amounts.keys()
         return {name: WIDE.add(amounts.get(name, Decimal(0)), self._amounts.get(name, Decimal(0))) for name in names}
 
@@ -371,15 +370,15 @@ def _published(rule: LedgerRule, totals: Totals, members: Mapping[str, Sequence[
     return {**rule.created_with, **rule.published(totals, members)}
 
 
-def _image(sort: str, told: Sequence[Any], payloads: Mapping[str, Image]) -> Image:
-    """A member as the ledger would store it."""
-    source, _, order = told
+def _image(sort: str, content: Sequence[Any], payloads: Mapping[str, Image]) -> Image:
+    """Return a member as the ledger would store it."""
+    source, _, order = content
     image: dict[str, Any] = {"s": {"S": source}, "a": {"M": payloads.get(sort, {})}}
     return image | ({"o": {"S": order}, "v": decode_order(order)} if order else {})
 
 
 def _sided(drift: Drift, entered: Any, *source: Any) -> Drift:
-    """The drift of a group beside what its entries hold and, if that is known, what the source items give."""
+    """Return the drift of a group with the value of its entries and, if known, what the source items give."""
     sides = {GROUP_SIDE: drift.actual, ENTRY: entered}
     if not source:
         return replace(drift, expected=entered, sides=sides)
@@ -390,14 +389,14 @@ def _sided(drift: Drift, entered: Any, *source: Any) -> Drift:
 def _expected(
     account: int, rule: str, target: str, generation: int, member: str, source: str, payload: str
 ) -> tuple[int, str, int, int, str]:
-    """A member as the entry says it should be, in the open generation."""
+    """Return the member that an entry expects in the open generation."""
     sort = member_key(rule, target, generation, member, source).sort or ""
     order = member.partition("|")[2].partition(" ")[0]
     said = digest(f"{sort}\n{source}\n{order}\n{payload}")
-    told = [source, showing.member(order, payload), order]
-    return account, sort, 1, digest_number(said), json.dumps(told, ensure_ascii=False)
+    content = [source, showing.member(order, payload), order]
+    return account, sort, 1, digest_number(said), json.dumps(content, ensure_ascii=False)
 
 
 def digest_number(residues: tuple[int, int]) -> int:
-    """Residues as one number, of which a few can be added."""
+    """Return residues as one number. A few such numbers can be added."""
     return (residues[0] << 30) ^ residues[1]

@@ -1,8 +1,8 @@
-"""What rules left on items that they do not write to any more, as an item alone shows it.
+"""Finds values that rules left on items that they no longer write to. One item shows them alone.
 
-An item whose kind changed loses what rules set on it when its record is delivered. If the stream did not tell of the change,
-or the attributes have other values by now, they stay, with the guard of the rule. An item that a rule created and that lost
-its guards and what `match` reads stays as well. In both cases nobody can tell whether the application needs what is there.
+When an item changes its kind, the record of the change makes the engine remove what rules set on it. If the record was lost,
+or the attributes have other values by then, they stay, with the guard of the rule. An item that a rule created and that lost
+its guards and what `match` reads stays as well. In both cases it is not known whether the application uses these values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["left_on"]
 
 
 def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, item: Item | None) -> list[Drift]:
-    """What rules that publish left on an item of another kind."""
+    """Return a drift for each rule that publishes and that left values on an item of another kind."""
     prefix, program = scope.program.guard_prefix, scope.program
     entity = item.entity if item is not None else None
     names = [
@@ -52,6 +52,6 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
 
 
 def _writes_to(program: Program, guard: str, entity: Entity) -> bool:
-    """Whether the rule of a guard writes to an entity."""
+    """Return whether the rule of a guard writes to an entity."""
     rule = program.rules.get(guard[len(program.guard_prefix) :])
     return rule is not None and rule.into is entity

@@ -1,4 +1,4 @@
-"""What a group says against what its target shows."""
+"""Compares groups with their targets."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def differences(
     group: Group,
     members: Mapping[str, Sequence[Member]],
 ) -> list[Drift]:
-    """Where an item, read before its group, is not what the group says. It is of the rule's target entity, or missing.
+    """Return the differences between an item and its group, which was read later. The item is of the target entity, or None.
 
-    Whether an item should not be there at all is not among it: that depends on other rules' groups too.
+    An item that should not exist is not reported here, because that depends on the groups of other rules, too.
     """
     if group.withheld:
         return []
@@ -43,7 +43,7 @@ def differences(
         return []
     unclaimed = rule.claimed and rule.claimant(members) is None
     if unclaimed and (guard is None or guard.n == 0):
-        return []  # not the rule's, or what is left of it
+        return []  # not the rule's item, or the rest of one
     if item is None:
         return [replace(common, kind="target missing", expected=showing.item(values))] if makes else []
     if rule.claimed:
@@ -59,7 +59,7 @@ def differences(
 
 
 def wrong_values(common: Drift, item: Image, desired: Mapping[str, Value | None]) -> list[Drift]:
-    """Return a drift for each attribute that is not as desired; `common` has what they have in common."""
+    """Return a drift for each attribute that differs from the desired value; `common` has their common fields."""
     return [
         replace(common, attribute=name, actual=showing.value(item.get(name)), expected=showing.value(value))
         for name, value in differing(item, desired).items()
@@ -75,7 +75,9 @@ def _guard(
     members: Mapping[str, Sequence[Member]],
     wrong: bool,
 ) -> Iterator[Drift]:
-    """A guard from the future is told beside wrong values, another one only if the values are right."""
+    """A guard with a future version is reported in addition to wrong values, another guard only if the values are
+    correct.
+    """
     common = replace(common, kind="guard", attribute=name)
     if guard is not None and guard.at > group.at:
         yield replace(common, actual=guard.at, expected=group.at)
@@ -129,7 +131,7 @@ def gathered(
 
 
 def lacks_first_part(parts: Sequence[Image]) -> bool:
-    """Whether a group has shards, and the item is lost that says so: then nobody reads them."""
+    """Return whether a group has shards but lost its first part, so that its shards are not read."""
     opened = max(part["sk"]["S"].partition("|")[0] for part in parts) if parts else ""
     return not _has_first([part for part in parts if part["sk"]["S"].startswith(opened)])
 

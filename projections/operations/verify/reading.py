@@ -1,4 +1,4 @@
-"""From pages of scans to facts: what every item of the application, and every item of the ledger, says."""
+"""Reduces pages of scans to facts, for every item of the application and of the ledger."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ from projections.operations.verify.subject import (
 __all__ = ["CHILD_ROW", "FENCE_ROW", "GROUP_ROW", "MEMBERS_ROW", "PARENT_ROW", "TARGET_ROW", "Reading", "bare"]
 
 GROUP_ROW, MEMBERS_ROW, TARGET_ROW, PARENT_ROW, FENCE_ROW, CHILD_ROW = range(6)
-"""The roles of rows in views, in their order: of a published target, then of a parent's children."""
+"""The roles of rows in views, in order: of a published target, then of a parent's children."""
 
 _SUCCESSOR, _AMISS, _UNGUARDED, _DAMAGED = "successor", "amiss", "unguarded", "damaged"
 
 
 class Reading:
-    """Reads pages into facts. Safe for threads, since it keeps nothing.
+    """Reads pages into facts. Safe for threads, because it has no state.
 
-    What one item alone shows to be wrong comes back as the texts of subjects to be examined.
+    If an item alone shows drift, the text of its subject is returned, to be examined.
     """
 
     def __init__(self, scope: Scope, judge: ApplicationItems) -> None:
@@ -64,20 +64,20 @@ class Reading:
     # The application's items
 
     def items(self, table: str, images: Sequence[Image]) -> tuple[Page, list[str]]:
-        """What a page of an application's table says."""
+        """Return the facts of a page of an application's table, and the texts of subjects to examine."""
         page, wrong, groups = Page(), list[str](), _Groups()
         schema = self._program.tables[table]
         for image in images:
             key = schema.key(table, image)
             try:
                 self._read(key, image, page, wrong, groups)
-            except Exception:  # what it posted until then is suspected, too
+            except Exception:  # what it has posted makes its other subjects candidates
                 wrong.append(subject_text(ITEM, "", encode_key(key)))
         groups.view(self._scope, page)
         return page, wrong
 
     def one(self, key: ItemKey, image: Image) -> None:
-        """Read one item in all its roles. Raises whatever its content causes."""
+        """Read one item in all its roles. Raises any error that its content causes."""
         self._read(key, image, Page(), [], _Groups())
 
     def _read(self, key: ItemKey, image: Image, page: Page, wrong: list[str], groups: _Groups) -> None:
@@ -93,9 +93,9 @@ class Reading:
 
     def _item(self, item: Item, page: Page, wrong: list[str], groups: _Groups) -> None:
         scope, entity, key = self._scope, item.entity.name, encode_key(item.key)
-        if entity in scope.booked_from:
+        if entity in scope.recorded_from:
             evaluated = self._program.contributions(item)
-            mine = {rule: given for rule, given in evaluated.contributions.items() if rule in scope.booked}
+            mine = {rule: given for rule, given in evaluated.contributions.items() if rule in scope.recorded}
             if mine and scope.offline:
                 groups.add(key, mine, evaluated)
             elif mine:
@@ -134,13 +134,13 @@ class Reading:
             self._copy(rule, key, by, shown, page, -1)
 
     def _unguarded(self, rule: CopyRule, key: ItemKey, image: Image, page: Page) -> None:
-        """An item that the rule created and that has no valid guard: only all sources tell whose copy it is."""
+        """Post an item that the rule created and that has no valid guard: only a scan of all sources finds its source."""
         if self._scope.writes(rule) and self._scope.guards.created(key, image):
             text = encode_key(key)
             page.post(f"C|{rule.name}|{text}", subject_text(COPY, rule.name, text), facts.digest(_UNGUARDED), -1)
 
     def _lost(self, key: ItemKey, image: Image, page: Page) -> None:
-        """An item of no entity that a rule created, perhaps a copy."""
+        """Post an item of no entity that a rule created: it may be a copy."""
         for rule in self._scope.copy_into.values():
             if not rule.into.at(key) or not self._scope.writes(rule):
                 continue
@@ -152,7 +152,7 @@ class Reading:
                 page.post(f"C|{rule.name}|{text}", subject, facts.digest(_UNGUARDED), -1)
 
     def _published(self, rule: LedgerRule, item: Item, key: str, page: Page) -> None:
-        """What an item shows of a rule's; where several rules create it, whether all say that nothing contributes."""
+        """View what an item shows of a rule, and whether all rules that create the item have no contributions."""
         names = rule.owned(item.image)
         guards = self._program.guard(rule.name), self._scope.guards.mark
         shown = {name: item.image[name] for name in (*names, *guards) if name in item.image}
@@ -169,7 +169,7 @@ class Reading:
             except BadInput:
                 given, match = {}, []
             content = [_image_text(given) if given else "", match]
-        elif rule.partition_of(key):  # it is there, but no parent
+        elif rule.partition_of(key):  # it exists, but is not a parent
             content = ["", []]
         else:
             return
@@ -195,7 +195,7 @@ class Reading:
     # The ledger
 
     def ledger(self, images: Sequence[Image]) -> tuple[Page, list[str]]:
-        """What a page of the ledger says."""
+        """Return the facts of a page of the ledger, and the texts of subjects to examine."""
         page, wrong = Page(), list[str]()
         members: dict[str, list[Image]] = {}
         for image in images:
@@ -219,11 +219,11 @@ class Reading:
     def _entry(self, source: str, text: str, page: Page) -> None:
         scope = self._scope
         contributions: Contributions = json.loads(text)
-        if contributions.keys() <= scope.booked and '"~":' not in text and '"g":' not in text:
+        if contributions.keys() <= scope.recorded and '"~":' not in text and '"g":' not in text:
             said = text
         else:
             mine = {
-                rule: told for rule, given in contributions.items() if rule in scope.booked and (told := bare(given))
+                rule: told for rule, given in contributions.items() if rule in scope.recorded and (told := bare(given))
             }
             said = canonical_text(mine) if mine else ""
         if said:
@@ -234,7 +234,7 @@ class Reading:
                     self._sums(rule, target, contributed, source, page)
 
     def _sums(self, rule: str, target: str, contributed: Contributed, source: str, page: Page) -> None:
-        """What a contribution adds to its group, and the members it has there."""
+        """Post what a contribution adds to its group, and its members."""
         generation = generation_of(contributed)
         a = b = 0
         for slot, amount in contributed.items():
@@ -251,7 +251,7 @@ class Reading:
 
     def _group(self, image: Image, page: Page, wrong: list[str]) -> None:
         rule, target = group_of(image)
-        if rule in self._scope.booked:
+        if rule in self._scope.recorded:
             kept = {name: value for name, value in image.items() if name not in ("pk", "key")}
             page.view(_view(rule, target), GROUP_ROW, subject_text(TARGET, rule, target), kept)
         if rule not in self._scope.grouped or "order" in image:
@@ -278,13 +278,13 @@ class Reading:
         page.post(account, text, (a, b), -1)
 
     def _members(self, partition: str, held: Sequence[Image], page: Page) -> None:
-        """The members of a group that are on this page; for views the first ones of each query."""
+        """Post the members of a group on this page, and view the first ones of each query."""
         name, _, target = partition[2:].partition("|")
         text = subject_text(GROUP, name, target)
         for image in held:
             page.post(partition, text, member_digest(image), -1)
         rule = self._scope.rule(name)
-        if rule is not None and name in self._scope.booked:
+        if rule is not None and name in self._scope.recorded:
             first = [_shortened(image) for image in _first(rule, held)]
             page.view("P" + partition[1:], MEMBERS_ROW, "", first)
 
@@ -294,14 +294,14 @@ class Reading:
 
 
 class _Groups:
-    """Where there is no ledger: what its groups would say, of the items of one page."""
+    """The groups that the items of one page would have, if there is no ledger."""
 
     def __init__(self) -> None:
         self._amounts: dict[tuple[str, str], dict[str, Decimal]] = {}
         self._members: dict[tuple[str, str], list[Image]] = {}
 
     def add(self, source: str, contributions: Contributions, evaluated: Evaluated) -> None:
-        """What one item contributes."""
+        """Add the contributions of one item."""
         for rule, targets in contributions.items():
             for target, contributed in targets.items():
                 amounts = self._amounts.setdefault((rule, target), {})
@@ -315,7 +315,7 @@ class _Groups:
                         amounts[slot] = WIDE.add(amounts.get(slot, Decimal(0)), Decimal(amount))
 
     def view(self, scope: Scope, page: Page) -> None:
-        """Adds it to a page's views, as if it had been read from a ledger."""
+        """Add the groups to a page's views, as if they had been read from a ledger."""
         for (name, target), amounts in self._amounts.items():
             part = {"sk": {"S": "0000|00"}, **{slot: {"N": number_text(amount)} for slot, amount in amounts.items()}}
             page.view(_view(name, target), GROUP_ROW, subject_text(TARGET, name, target), part)
@@ -326,7 +326,7 @@ class _Groups:
 
 
 def member_digest(image: Image) -> facts.Residues:
-    """The residues of a member as it is stored; those of what its entry says are the same."""
+    """Return the residues of a stored member, which are equal to those that its entry posts."""
     order = image["o"]["S"] if "o" in image else ""
     payload = digest(image["a"]["M"]) if "a" in image else ""
     if order and not _says(image.get("v"), order):
@@ -335,7 +335,7 @@ def member_digest(image: Image) -> facts.Residues:
 
 
 def _says(value: Value | None, order: str) -> bool:
-    """Whether a member's value is what it is ordered by."""
+    """Return whether a member's value is the one that it is ordered by."""
     try:
         return value is not None and encode_order(value) == order
     except (BadInput, ArithmeticError):
@@ -343,7 +343,7 @@ def _says(value: Value | None, order: str) -> bool:
 
 
 def _member(rule: str, target: str, member: str, source: str, payload: Image | None) -> Image:
-    """A member as a commit would store it."""
+    """Return a member as a commit would store it."""
     order = member.partition("|")[2].partition(" ")[0]
     image: dict[str, Any] = {
         "sk": {"S": member_key(rule, target, 0, member, source).sort},
@@ -357,7 +357,7 @@ def _member(rule: str, target: str, member: str, source: str, payload: Image | N
 
 
 def _first(rule: LedgerRule, held: Sequence[Image]) -> list[Image]:
-    """Of members in any order, those that any query of a rule may ask for."""
+    """Return those members that a query of the rule can return. The members may be in any order."""
     ordered = sorted(held, key=lambda image: image["sk"]["S"])
     found: dict[str, Image] = {}
     for query in rule.member_queries:
@@ -377,7 +377,7 @@ def _shortened(image: Image) -> Image:
 
 
 def bare(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
-    """What an entry says of a rule's targets, without marks of what settled and of generations."""
+    """Return an entry's contributions to a rule's targets, without marks of settled amounts and of generations."""
     bare = {
         target: {slot: amount for slot, amount in contributed.items() if slot not in (SETTLED, GENERATION)}
         for target, contributed in targets.items()
@@ -393,12 +393,12 @@ _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 
 
 def _image_text(image: Image) -> str:
-    """One text for equal attributes."""
+    """Return a text that is the same for equal attributes."""
     return _encode({name: canonical(image[name]) for name in sorted(image)})
 
 
 def _text(value: Value | None) -> str | None:
-    """A string or number of a reference as a template would have it."""
+    """Return a string or number of a reference as a template would render it."""
     if value is None:
         return None
     kind, content = next(iter(value.items()))

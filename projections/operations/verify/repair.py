@@ -1,11 +1,11 @@
-"""Repair: exactly what was found to be drift, by the engine's own refreshing, which never overwrites unconditionally.
+"""Repairs drift with the engine's own refreshes, whose writes are conditional.
 
-Items first: what they contribute, their copies, index attributes, what their parents give them. Then groups that disagree
-with their entries, or whose rebuild was not ended: all are closed, one scan moves the entries that name them into the new
-generations, and they are opened again. Items that such a group did not take are refreshed once more. Then what is published.
-It may be stopped at any point and begun again.
+Items come first: their contributions, copies, index attributes and the attributes of their parents. Then the groups that
+differ from their entries, or whose rebuild has not ended: all are closed, one scan moves the entries that name them into the
+new generations, and they are opened again. Items whose contributions such a group refused are refreshed once more. Published
+values come last. A repair may be stopped at any point and started again.
 
-A repair writes under leases: it stops when the rules in force, or the state of one of them, change.
+A repair writes under leases: it stops when the active rules, or the state of one of them, change.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from projections.language.contribution import Contributions
 from projections.language.keys import decode_key
 from projections.operations.caution import Cautious
 from projections.operations.fenced import RESERVED, Fenced
+from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, Candidates
 from projections.operations.verify.scanning import Scanner
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.subject import CHILD, COPY, GROUP, INDEX, REBUILD, SOURCE, TARGET, Subject, source_of
-from projections.operations.verify.suspects import AT_ONCE, BUSY, DRIFTS, Suspects
 
 if TYPE_CHECKING:
     from projections.operations.verify.verification import Verification
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 __all__ = ["Repair", "abandoned", "repair_found"]
 
 _MOST_GROUPS = 100_000
-"""Groups rebuilt by one scan of the ledger: what is kept of them in memory is a few hundred bytes each."""
+"""Groups rebuilt by one scan of the ledger: each takes a few hundred bytes of memory."""
 
 _MOST_EXAMPLES = 20
 _MOST_TRIES = 5
 _SECONDS = 300.0
-"""After so long what is not done of a few subjects is noted as failed."""
+"""The time for a few subjects. Those that are not done then have failed."""
 
 T = TypeVar("T")
 
@@ -63,15 +63,15 @@ T = TypeVar("T")
 class Repair:
     """Repairs what a verification found. `store` may withhold deletions (`operations.caution.Cautious`).
 
-    `counts` says what was repaired, by kind of subject; `failed` and `rejected` what could not be, by key, the first few
-    with their reasons. Raises UsageError if these rules are not the ones in force, and Replaced if that changes meanwhile.
+    `counts` has the repaired subjects by kind; `failed` and `rejected` the first few that could not be repaired, by key,
+    with their reasons. Raises UsageError if these rules are not active, and Replaced if that changes.
     """
 
     def __init__(
         self,
         scope: Scope,
         store: Store,
-        suspects: Suspects,
+        candidates: Candidates,
         *,
         threads: int = 4,
         run: Run[Any] = one_by_one,
@@ -82,11 +82,11 @@ class Repair:
     ) -> None:
         if scope.snapshot is None or scope.snapshot.program != scope.program.fingerprint:
             raise UsageError(
-                "these rules are not in force: repair with those that are, or put these in force with `projections backfill`"
+                "these rules are not active: repair with the active rules, or activate these with `projections backfill`"
             )
         self._scope = scope
         self._program = scope.program
-        self._suspects = suspects
+        self._candidates = candidates
         self._sleep = sleep
         self._clock = clock
         self._chance = chance
@@ -100,19 +100,19 @@ class Repair:
         self.failed: dict[str, str] = {}
         self.rejected: dict[str, str] = {}
         self._refused: list[Rejected] | None = None
-        """Until groups are rebuilt: what a group refused, which is tried again then."""
+        """Contributions that a group refused, until groups are rebuilt: they are repeated then."""
 
     def all(self) -> list[Subject]:
-        """Repairs everything. Gives the groups that were rebuilt, which are to be compared anew."""
+        """Repair everything. Return the groups that were rebuilt, so that they can be compared again."""
         snapshot = Registry(self._program, self._unfenced).read_or_create()
         if snapshot.program != self._program.fingerprint:
-            raise UsageError("other rules were put in force meanwhile; repair with those")
+            raise UsageError("other rules have become active. Repair with those")
         self._enter(snapshot)
         with self._store:
             return self._all()
 
     def _enter(self, snapshot: RegistrySnapshot) -> None:
-        """Write from now on only as long as the registry is as in `snapshot`."""
+        """Write from now on only while the registry is as in `snapshot`."""
         self._store = Fenced(self._unfenced, snapshot, "repair", clock=self._clock, named=self._named)
         self._refresher = partial(
             Refresher,
@@ -136,7 +136,7 @@ class Repair:
             INDEX: self._indexes,
             CHILD: self._children,
         }
-        for some in _batches(self._suspects.subjects(DRIFTS), AT_ONCE):
+        for some in _batches(self._candidates.subjects(DRIFTS), AT_ONCE):
             for kind, repair in kinds.items():
                 mine = [subject for subject in some if subject.kind == kind]
                 if mine:
@@ -152,14 +152,14 @@ class Repair:
         for again in _batches(refused, AT_ONCE):
             self._refresh([decode_key(one.key) for one in again if one.key and one.key != one.target])
             self._publish({(one.rule, one.target) for one in again if one.rule and one.target})
-        published = (subject for subject in self._suspects.subjects(DRIFTS) if subject.kind == TARGET)
+        published = (subject for subject in self._candidates.subjects(DRIFTS) if subject.kind == TARGET)
         for some in _batches(published, AT_ONCE):
             self._publish({(subject.rule, subject.key) for subject in some})
             self.counts[TARGET] += len(some)
         return [subject._replace(kind=GROUP) for subject in groups]
 
     def _groups(self, table: str, *kinds: str) -> list[Subject]:
-        return [subject for subject in self._suspects.subjects(table) if subject.kind in kinds]
+        return [subject for subject in self._candidates.subjects(table) if subject.kind in kinds]
 
     # Items
 
@@ -192,7 +192,7 @@ class Repair:
     def _children(self, subjects: Sequence[Subject]) -> None:
         embedder = self._refresher().embedder
         for subject in subjects:
-            key = decode_key(subject.key)  # of an item that was read
+            key = decode_key(subject.key)  # the key of an item that was read
             for entity in self._program.entities_at(key):
                 for rule in self._program.embeds_into.get(entity.name, ()):
                     self._attempt(subject.key, partial(embedder.pull, rule, key))
@@ -206,7 +206,7 @@ class Repair:
         failed = self.counts["failed"]
         self._scanner.whole([(LEDGER, partial(self._move, opened))])
         if self.counts["failed"] > failed:
-            return  # what is left unopened is found and ended by the next repair
+            return  # the next repair finds groups that are not opened, and ends their rebuild
         for target, generation in opened.items():
             self._attempt(target[1], partial(self._each, rebuild.reopen, target, generation))
         for some in _batches(opened, AT_ONCE):
@@ -224,7 +224,7 @@ class Repair:
         step(self._store, target, generation)
 
     def _move(self, opened: Mapping[Target, int], images: Sequence[Image]) -> None:
-        """Refreshes the entries on a page that name a group which is being rebuilt."""
+        """Refresh the entries on a page that name a group which is being rebuilt."""
         found: dict[ItemKey, None] = {}
         for image in images:
             if not image["pk"]["S"].startswith("E|"):
@@ -238,10 +238,10 @@ class Repair:
     def _publish(self, targets: set[Target]) -> None:
         self._patiently(lambda refresher, deadline: refresher.publish(targets, deadline))
 
-    # What fails
+    # Failures
 
     def _patiently(self, work: Callable[[Refresher, Deadline], object]) -> None:
-        """Refreshes, and what fails once more; what stays failed is noted."""
+        """Refresh, and repeat failed refreshes. Record those that still fail."""
         refresher = self._refresher()
         for _ in range(_MOST_TRIES):
             refresher.failed.clear()
@@ -275,28 +275,28 @@ class Repair:
 
 
 def abandoned(scope: Scope, store: Store) -> list[Target]:
-    """Return the groups of a scope's rules whose rebuild was begun and not ended."""
+    """Return the groups of a scope's rules whose rebuild was started and has not ended."""
     return [note.target for note in rebuild.notes(store) if note.target[0] in scope.grouped]
 
 
 def repair_found(
     one: Verification, store: Store, *, allow_delete: bool, threads: int, run: Run[Any]
 ) -> tuple[Repair | None, list[str]]:
-    """Repair what a verification found, then verify that part again: `one` has what is left.
+    """Repair what a verification found, then verify that part again: `one` has the remaining drift.
 
-    Returns the repair, None if there was nothing to repair, and the encoded keys of the first items that were not deleted
+    Return the repair, None if there was nothing to repair, and the encoded keys of the first items that were not deleted
     because `allow_delete` is false.
     """
-    if not (one.suspects.count() or any(True for _ in one.busy()) or abandoned(one.scope, store)):
+    if not (one.candidates.count() or any(True for _ in one.busy()) or abandoned(one.scope, store)):
         return None, []
     if not one.compares_sources:
         one.compare_copies()
         one.compare_groups()
     cautious = Cautious(store, one.scope.program, deletes=allow_delete)
-    repair = Repair(one.scope, cautious, one.suspects, threads=threads, run=run)
+    repair = Repair(one.scope, cautious, one.candidates, threads=threads, run=run)
     groups = repair.all()
-    one.suspects.again()
-    one.suspect_groups(groups)
+    one.candidates.reset()
+    one.add_groups(groups)
     one.examine()
     return repair, list(cautious.examples)
 

@@ -41,20 +41,20 @@ class Segment(NamedTuple):
 
 
 class Scanner:
-    """Scans tables in `threads` segments at once. `told` hears of every page: the table, and how many items it had."""
+    """Scans tables in `threads` segments at once. `report` hears of every page: the table, and how many items it had."""
 
     def __init__(
         self,
         store: Store,
         *,
         threads: int = 4,
-        told: Callable[[str, int], None] = lambda table, items: None,
+        report: Callable[[str, int], None] = lambda table, items: None,
         sleep: Callable[[float], None] = time.sleep,
         page: int = PAGE,
     ) -> None:
         self._store = store
         self._threads = threads
-        self._told = told
+        self._report = report
         self._sleep = sleep
         self._page = page
 
@@ -91,7 +91,7 @@ class Scanner:
             )
             page = patiently(read, self._sleep)
             segment.each(page.items)
-            self._told(segment.table, len(page.items))
+            self._report(segment.table, len(page.items))
             after = page.after
             if after is None:
                 return

@@ -1,4 +1,4 @@
-"""Which rules are verified, in which state, and what each has to do with an item."""
+"""The rules to verify, their states, and their relations to items."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["Scope"]
 
 
 class Scope:
-    """The rules to verify: those named, or all.
+    """The rules to verify: those that are named, or all.
 
-    `snapshot` is the registry as read, None if there is none yet: then no rule has written anything, the tables are
-    compared with what the rules would make of them, and `offline` is true.
+    `snapshot` is the registry, None if there is none yet: then no rule has written anything, the tables are compared with
+    what the rules would write, and `offline` is true.
 
-    Of a rule that is filling only groups are compared with entries: what it has not seen yet, its backfill will.
+    For a filling rule, only groups are compared with entries: its backfill projects the items that it has not read yet.
     """
 
     def __init__(self, program: Program, snapshot: RegistrySnapshot | None, names: Iterable[str] = ()) -> None:
@@ -36,13 +36,13 @@ class Scope:
         self.states: dict[str, str] = {rule.name: self._state(rule) for rule in rules}
         """By name: `live`, `shadow` or `filling`."""
         seen = {rule.name for rule in rules if self.states[rule.name] != FILLING}
-        booked = [rule for name, rule in program.recorded.items() if name in self.states]
-        self.grouped = frozenset(rule.name for rule in booked) if not self.offline else frozenset[str]()
+        recorded = [rule for name, rule in program.recorded.items() if name in self.states]
+        self.grouped = frozenset(rule.name for rule in recorded) if not self.offline else frozenset[str]()
         """The rules whose groups are compared with entries."""
-        self.booked = frozenset(rule.name for rule in booked if rule.name in seen)
+        self.recorded = frozenset(rule.name for rule in recorded if rule.name in seen)
         """The rules whose contributions are compared with items, and whose groups with targets."""
-        publishing = [rule for rule in booked if rule.name in seen]
-        self.booked_from = grouped(publishing, lambda rule: rule.source.name)
+        publishing = [rule for rule in recorded if rule.name in seen]
+        self.recorded_from = grouped(publishing, lambda rule: rule.source.name)
         """By source entity."""
         self.published_into = grouped(publishing, lambda rule: rule.into.name)
         """By target entity."""
@@ -55,17 +55,17 @@ class Scope:
         self.embeds_from = grouped(embeds, lambda rule: rule.source.name)
         self.embeds_into = grouped(embeds, lambda rule: rule.into.name)
         self.parents = grouped(embeds, lambda rule: rule.source.table)
-        """By table: the embeds whose parents are there."""
+        """By table: the embed rules whose parents are in it."""
         self.guards_of_created = {
             entity: tuple(program.guard(rule.name) for rule in found)
             for entity, rules in self.published_into.items()
             if any(rule.creates for rule in rules) and (found := self.all_live_into(entity))
         }
-        """By entity whose items rules create, and not only in the shadow: all guards on them that count contributions."""
+        """By entity whose items live rules create: all guards on them that count contributions."""
         self.tables = [name for name in program.tables if name in _tables(rules)]
         """The application's tables that these rules read or write."""
         self.ledger = not self.offline and bool(self.grouped or embeds)
-        """Whether the ledger has anything to do with it."""
+        """Whether the ledger has to be read."""
 
     def _state(self, rule: Rule) -> str:
         if self.snapshot is not None:
@@ -73,29 +73,29 @@ class Scope:
         return SHADOW
 
     def publishes(self, rule: Rule) -> bool:
-        """Whether a rule writes to its targets now."""
+        """Return whether a rule writes to its targets now."""
         return self.snapshot is not None and self.snapshot.publishes(rule)
 
     def shadow(self, rule: Rule) -> bool:
-        """Whether the rule writes nothing, so that guards say nothing of it."""
+        """Return whether the rule writes nothing, so that its items have no guards."""
         return self.states[rule.name] == SHADOW
 
     def writes(self, rule: Rule) -> bool:
-        """Whether a rule is verified here, and publishes."""
+        """Return whether a rule is verified here, and publishes."""
         return self.states.get(rule.name) == LIVE
 
     def empty(self, entity: str, key: ItemKey, image: Image) -> bool:
-        """Whether all guards on an item of an entity that rules create record that nothing contributes."""
+        """Return whether all guards on an item of an entity that rules create record 0 contributions."""
         names = self.guards_of_created.get(entity, ())
         guards = [self.guards.parse(image[name], key) for name in names if name in image]
         return bool(names) and all(one is None or one.n == 0 for one in guards)
 
     def sided(self, drift: Drift) -> Drift:
-        """A drift of these rules with its sides."""
-        return with_sides(drift, grouped=drift.rule in self.booked and not self.offline)
+        """Return a drift of these rules with its sides."""
+        return with_sides(drift, grouped=drift.rule in self.recorded and not self.offline)
 
     def rule(self, name: str) -> LedgerRule | None:
-        """A rule with groups by its name."""
+        """Return a rule with groups by its name."""
         return self.program.recorded.get(name)
 
     @property
@@ -104,11 +104,11 @@ class Scope:
 
     @property
     def keeping(self) -> list[str]:
-        """The rules that keep what expired, which no entry tells any more."""
+        """The rules that keep the amounts of expired items, which no entry has."""
         return [name for name in sorted(self.grouped) if self.program.rules[name].expired == "keep"]
 
     def all_live_into(self, entity: str) -> tuple[LedgerRule, ...] | None:
-        """All rules that publish into an entity from groups, verified here or not; None if not all of them do now."""
+        """Return all rules that publish into an entity from groups, verified here or not; None if not all of them do now."""
         rules = self.program.ledger_rules_into.get(entity, ())
         if self.snapshot is None or any(self.snapshot.state(rule) != LIVE for rule in rules):
             return None

@@ -1,4 +1,4 @@
-"""A temporary SQLite file: what a verification gathers grows with the tables, memory must not."""
+"""A temporary SQLite file: the facts of a verification grow with the tables, and must not fill the memory."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _ROWS = 2000
 
 
 class Scratch:
-    """A database that is deleted on leaving. Safe for threads, one statement at a time.
+    """A database that is deleted when its context ends. Safe for threads, one statement at a time.
 
-    It is where the system keeps temporary files (TMPDIR), and SQLite sorts there as well.
+    It is in the system's directory for temporary files (TMPDIR), where SQLite also sorts.
     """
 
     def __init__(self) -> None:
@@ -45,30 +45,30 @@ class Scratch:
         self.close()
 
     def close(self) -> None:
-        """Deletes it."""
+        """Delete the database."""
         self._connection.close()
         self._directory.cleanup()
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> int:
-        """Runs a statement; how many rows it changed."""
+        """Run a statement. Return the number of changed rows."""
         with self._lock:
             return self._connection.execute(statement, values).rowcount
 
     def fill(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Runs a statement for each of many rows, in one transaction."""
+        """Run a statement for each of many rows, in one transaction."""
         with self._lock:
             self._connection.execute("BEGIN")
             self._connection.executemany(statement, rows)
             self._connection.execute("COMMIT")
 
     def one(self, statement: str, values: Sequence[Any] = ()) -> Any:
-        """The first column of the first row; None if there is none."""
+        """Return the first column of the first row, or None."""
         with self._lock:
             row = self._connection.execute(statement, values).fetchone()
         return None if row is None else row[0]
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query, a few at a time; whoever reads them may write to other tables meanwhile."""
+        """Yield the rows of a query, a few at a time. The caller may write to other tables in between."""
         with self._lock:
             cursor = self._connection.execute(statement, values)
             some = cursor.fetchmany(_ROWS)

@@ -1,4 +1,4 @@
-"""What drift shows: plain JSON in the words of the rule file, instead of the ledger's slots and encodings."""
+"""Values of drift as plain JSON with the names of the rule file, instead of the ledger's slots and encodings."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ __all__ = ["contributed", "item", "measure", "member", "number", "value"]
 
 
 def value(one: Value | None) -> object:
-    """A value; None where there is none."""
+    """Return a value as plain JSON, or None."""
     return None if one is None else plain(one)
 
 
 def number(amount: Decimal) -> object:
-    """A number, as a program reads it."""
+    """Return a number as plain JSON."""
     return plain({"N": number_text(amount)})
 
 
 def item(image: Mapping[str, Value | None], names: Iterable[str] | None = None) -> dict[str, object]:
-    """An item, or some of its attributes, without those that are absent."""
+    """Return an item, or some of its attributes, without absent ones."""
     chosen = sorted(image if names is None else names)
     return {name: plain(held) for name in chosen if (held := image.get(name)) is not None}
 
 
 def measure(rule: Rule, slot: str) -> str:
-    """What a slot of a group holds."""
+    """Return the name of a group's slot."""
     if slot == "n":
         return "contributions"
     name = slot.lstrip("=#")
@@ -44,7 +44,7 @@ def measure(rule: Rule, slot: str) -> str:
 
 
 def member(order: str, payload: str) -> object:
-    """A member: the value it is ordered by, with a hash of the attributes it carries, if any."""
+    """Return a member: the value that orders it, and a hash of its attributes, if any."""
     held = plain(decode_order(order)) if order else None
     if not payload:
         return held
@@ -52,7 +52,7 @@ def member(order: str, payload: str) -> object:
 
 
 def contributed(rule: Rule, one: Contributed | None) -> object:
-    """What an item contributes to a target."""
+    """Return the contributions of an item to a target."""
     if one is None:
         return None
     shown: dict[str, object] = {}

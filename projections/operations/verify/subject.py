@@ -1,4 +1,4 @@
-"""What can be examined: an item in one of its roles, or a group. And which subjects items and the ledger give rise to."""
+"""Subjects of a verification: an item in one of its roles, or a group; and the subjects of items and of the ledger."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ __all__ = [
 ]
 
 SOURCE = "source"
-"""An item, and what its entry says of it."""
+"""An item and its entry."""
 
 ITEM = "item"
-"""An item whose content causes an error, so that it cannot be compared."""
+"""An item whose content causes an error, so it cannot be compared."""
 
 COPY = "copy"
-"""A guarded copy, and the sources that make it, or that its guard names."""
+"""A guarded copy, and the sources that make it or that its guard names."""
 
 INDEX = "index"
-"""An item, and its index attributes."""
+"""An item and its index attributes."""
 
 CHILD = "child"
-"""An item, and what its parents give it."""
+"""An item and the attributes of its parents."""
 
 TARGET = "target"
-"""An item that a rule publishes to, and the group."""
+"""An item that a rule publishes to, and its group."""
 
 REBUILD = "rebuild"
 """A group that is being rebuilt."""
 
 LEFT = "left"
-"""An item of another kind than its rules write to, and what they left on it."""
+"""An item of another kind than its rules write to, and the values that they left on it."""
 
 GROUP = "group"
-"""A group, and all entries that contribute to it."""
+"""A group and all entries that contribute to it."""
 
 
 class Subject(NamedTuple):
-    """`key` is the encoded key of an item, of a group that of its target. `rule` is empty where it is all rules."""
+    """A subject. `key` is the encoded key of an item, or of a group's target. An empty `rule` means all rules."""
 
     kind: str
     rule: str
@@ -68,12 +68,12 @@ class Subject(NamedTuple):
     sources: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """As one text, the same for equal subjects."""
+        """Return a text that is the same for equal subjects."""
         return subject_text(self.kind, self.rule, self.key, *self.sources)
 
     @classmethod
     def read(cls, text: str) -> Subject:
-        """What `text` wrote."""
+        """Read what `text` wrote."""
         kind, rule, key, *sources = json.loads(text)
         return cls(kind, rule, key, tuple(sources))
 
@@ -82,20 +82,20 @@ _quoted = json.encoder.encode_basestring
 
 
 def subject_text(kind: str, rule: str, key: str, *sources: str) -> str:
-    """The text of a subject; there are many."""
+    """Return the text of a subject without making one, because there are many."""
     more = f",{','.join(map(_quoted, sources))}" if sources else ""
     return f'["{kind}","{rule}",{_quoted(key)}{more}]'
 
 
 def merged(texts: Iterable[str]) -> Subject:
-    """One subject of several that differ in their sources."""
+    """Return one subject for several that differ in their sources."""
     subjects = [Subject.read(text) for text in texts]
     sources = {source for subject in subjects for source in subject.sources if source}
     return subjects[0]._replace(sources=tuple(sorted(sources)))
 
 
 def of_items(scope: Scope, table: str, images: Iterable[Image]) -> Iterator[Subject]:
-    """Every role that these items of an application's table have."""
+    """Yield a subject for each role of items of an application's table."""
     schema = scope.program.tables[table]
     for image in images:
         key = schema.key(table, image)
@@ -110,7 +110,7 @@ def _of_item(scope: Scope, at: ItemKey, image: Image) -> Iterator[Subject]:
     if item is None:
         return
     entity, key = item.entity.name, encode_key(item.key)
-    if entity in scope.booked_from and not scope.offline:
+    if entity in scope.recorded_from and not scope.offline:
         yield Subject(SOURCE, "", key)
     for rule in scope.copies_from.get(entity, ()):
         for target in copies_of(rule, item):
@@ -129,26 +129,26 @@ def _of_item(scope: Scope, at: ItemKey, image: Image) -> Iterator[Subject]:
 
 
 def of_ledger(scope: Scope, images: Iterable[Image]) -> Iterator[Subject]:
-    """The sources that entries are of, and the targets of groups; what only the sum of all entries tells is not among it."""
+    """Yield the sources of entries and the targets of groups. Sums of groups need all entries, and are not among them."""
     for image in images:
         kind = image["pk"]["S"][:2]
         if kind == "E|" and image["contributions"]["S"] != "{}":
             yield Subject(SOURCE, "", source_of(image))
         elif kind == "G|" and image["sk"]["S"].endswith("|00") and CLOSED not in image:
             rule, target = group_of(image)
-            if rule in scope.booked:
+            if rule in scope.recorded:
                 yield Subject(TARGET, rule, target)
             if rule in scope.grouped and REBUILDING in image:
                 yield Subject(REBUILD, rule, target)
 
 
 def source_of(entry: Image) -> str:
-    """The encoded key of the item that an entry is of."""
+    """Return the encoded key of an entry's item."""
     text: str = entry["key"]["S"] if "key" in entry else entry["pk"]["S"][2:]
     return text
 
 
 def group_of(group: Image) -> tuple[str, str]:
-    """Rule and target of an item of a group."""
+    """Return rule and target of an item of a group."""
     rule, _, target = group["pk"]["S"][2:].partition("|")
     return rule, group["key"]["S"] if "key" in group else target

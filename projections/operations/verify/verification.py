@@ -1,4 +1,4 @@
-"""A verification from beginning to end: everything, or a sample of it."""
+"""A verification from beginning to end: of everything, or of a sample."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from projections.engine.ledger_items import LEDGER
 from projections.engine.running import Run, one_by_one
 from projections.engine.store import Image, Store
 from projections.language.keys import encode_key
+from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, LEFT, Candidates
 from projections.operations.verify.drift import Drift, with_all_sources
 from projections.operations.verify.examine import Examiner
 from projections.operations.verify.facts import Facts
@@ -25,25 +26,24 @@ from projections.operations.verify.scanning import Scanner, Segment
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
 from projections.operations.verify.subject import COPY, GROUP, TARGET, Subject, merged, of_items, of_ledger
-from projections.operations.verify.suspects import AT_ONCE, BUSY, DRIFTS, LEFT, Suspects
-from projections.operations.verify.views import misfits
+from projections.operations.verify.views import mismatches
 
 __all__ = ["PATIENCE", "Verification"]
 
 PATIENCE = 20.0
-"""Seconds after which a change has had its last effect, as a rule."""
+"""Seconds after which a change has usually had all its effects."""
 
 _PICKED = 10
-"""How many segments a sample reads of each table."""
+"""The number of segments of each table that a sample reads."""
 
 _MOST_SEGMENTS = 1_000_000
 
 
 class Verification:
-    """Verifies the rules of a scope. Reads only. What it finds is in `suspects`, what it read in `counts`.
+    """Verifies the rules of a scope. It only reads. Its findings are in `candidates`, the numbers of items read in `counts`.
 
-    `patience` is the pause in seconds before a suspect is looked at again. `told` hears of every page that is read: the
-    table, and how many items; and of what comes next, with no items.
+    `patience` is the pause in seconds before a candidate is examined again. `report` is called with each page: the table and
+    the number of items; and with the name of each step, with 0 items.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Verification:
         patience: float = PATIENCE,
         run: Run[Any] = one_by_one,
         sleep: Callable[[float], None] = time.sleep,
-        told: Callable[[str, int], None] = lambda what, items: None,
+        report: Callable[[str, int], None] = lambda what, items: None,
         page: int = 1000,
     ) -> None:
         self.scope = scope
@@ -65,53 +65,53 @@ class Verification:
         self._scratch = scratch
         self._patience = patience
         self._sleep = sleep
-        self._told = told
+        self._report = report
         self._judge = ApplicationItems(scope.program, store, scope.guards)
         self._examiner = Examiner(scope, store, sleep)
-        self.suspects = Suspects(self._examiner, scratch, patience=patience, sleep=self._pause, run=run)
-        self._scanner = Scanner(store, threads=threads, told=self._count, sleep=sleep, page=page)
-        self._groups = Groups(scope, store, scratch, self.suspects, self._scanner)
+        self.candidates = Candidates(self._examiner, scratch, patience=patience, sleep=self._pause, run=run)
+        self._scanner = Scanner(store, threads=threads, report=self._count, sleep=sleep, page=page)
+        self._groups = Groups(scope, store, scratch, self.candidates, self._scanner)
         self._facts = Facts(scratch)
         self.compares_sources = False
-        """Whether all source items are compared with the ledger, which tells which side of a difference is wrong."""
+        """Whether all source items are compared with the ledger, so that the wrong side of a difference is known."""
 
     def all(self) -> None:
-        """Verifies everything."""
+        """Verify everything."""
         self.compares_sources = True
         if self.scope.offline:
             self._offline()
             return
         self._read()
-        self._told("comparing", 0)
-        self.suspects.add(self._unfit())
+        self._report("comparing", 0)
+        self.candidates.add(self._mismatched())
         self._facts.clear()
         self.examine()
 
     def compared(self) -> Iterator[Drift]:
-        """Read everything once, without a ledger, and yield where published values differ from what the items add up to.
+        """Read everything once, without a ledger, and yield published values that differ from the totals of the items.
 
-        Nothing is looked at again: what changes meanwhile may be among it.
+        Differences are not examined again: some may be due to changes at the same time.
         """
         self._read()
-        for _, drifts in misfits(self.scope, self._facts):
+        for _, drifts in mismatches(self.scope, self._facts):
             yield from drifts
         self._facts.clear()
 
     def examine(self) -> None:
-        """Looks at all suspects until they are settled, and at all suspected groups."""
-        self._told("examining", 0)
-        self.suspects.settle()
-        self._told("comparing groups", 0)
-        self._groups.settle(sources=self.compares_sources)
+        """Examine all candidates until each has a verdict, then compare groups."""
+        self._report("examining", 0)
+        self.candidates.resolve()
+        self._report("comparing groups", 0)
+        self._groups.compare(sources=self.compares_sources)
         if self.compares_sources:
-            self.suspects.change(TARGET, self._groups.judged)
-            self.suspects.change(COPY, with_all_sources)
+            self.candidates.change(TARGET, self._groups.judged)
+            self.candidates.change(COPY, with_all_sources)
 
     def compare_groups(self) -> None:
-        """Compares the groups of all targets that differ with their entries, so that a repair publishes no damaged group."""
-        targets = (one._replace(kind=GROUP) for one in self.suspects.subjects() if one.kind == TARGET)
+        """Compare the groups of all targets that differ with their entries, so that a repair publishes no damaged group."""
+        targets = (one._replace(kind=GROUP) for one in self.candidates.subjects() if one.kind == TARGET)
         while some := list(islice(targets, AT_ONCE)):
-            self.suspect_groups(some)
+            self.add_groups(some)
         self.examine()
 
     def compare_copies(self) -> None:
@@ -131,16 +131,16 @@ class Verification:
             for subject in of_items(self.scope, table, [image]):
                 made = subject.kind == COPY and subject.sources == (source,)
                 if made and (subject.rule, subject.key) in copies:
-                    self.suspects.replace(subject)
+                    self.candidates.replace(subject)
 
-    def suspect_groups(self, subjects: Sequence[Subject]) -> None:
-        """Groups to be compared with their entries by the next `examine`."""
+    def add_groups(self, subjects: Sequence[Subject]) -> None:
+        """Add groups, which the next `examine` compares with their entries."""
         self._groups.add(subjects)
 
     def sample(self, share: float, chance: random.Random | None = None) -> None:
-        """Verifies a share of the items and of the ledger (0 to 1), drawn by lot.
+        """Verify a random share of the items and of the ledger (0 to 1).
 
-        What only all entries together tell, the sums of groups, is not compared.
+        Sums of groups are not compared, because that takes all entries.
         """
         chance = chance or random.Random()
         of = min(_MOST_SEGMENTS, max(_PICKED, round(_PICKED / share)))
@@ -153,32 +153,32 @@ class Verification:
             each = partial(self._sampled, partial(of_ledger, self.scope))
             wanted += [Segment(LEDGER, number, of, each) for number in chance.sample(range(of), picked)]
         self._scanner.segments(wanted)
-        self._told("examining", 0)
-        self.suspects.settle()
+        self._report("examining", 0)
+        self.candidates.resolve()
 
     def drifts(self) -> Iterator[Drift]:
-        """All drift, rule by rule."""
-        return self.suspects.drifts(DRIFTS)
+        """Yield all drift, rule by rule."""
+        return self.candidates.drifts(DRIFTS)
 
     def left_over(self) -> Iterator[Drift]:
-        """What rules wrote and correct no more. It is no drift: nothing tells whose it is."""
-        return self.suspects.drifts(LEFT)
+        """Yield values that rules wrote and no longer correct. They are not drift, because the application may use them."""
+        return self.candidates.drifts(LEFT)
 
     def busy(self) -> Iterator[Drift]:
-        """What kept changing while it was looked at, so that nothing can be told of it."""
-        return self.suspects.drifts(BUSY)
+        """Yield the differences of subjects that kept changing, so that they have no verdict."""
+        return self.candidates.drifts(BUSY)
 
     def _sampled(self, subjects: Callable[[Sequence[Image]], Iterator[Subject]], images: Sequence[Image]) -> None:
         some: list[Subject] = []
         for subject in subjects(images):
             some.append(subject)
             if len(some) == AT_ONCE:
-                self.suspects.look_at(some)
+                self.candidates.examine(some)
                 some = []
-        self.suspects.look_at(some)
+        self.candidates.examine(some)
 
     def _read(self) -> None:
-        """One pass through all tables."""
+        """Read all tables once."""
         reading = Reading(self.scope, self._judge)
         tables = [(table, partial(self._page, partial(reading.items, table))) for table in self.scope.tables]
         if self.scope.ledger:
@@ -189,14 +189,14 @@ class Verification:
         page, wrong = read(images)
         self._facts.keep(page)
         if wrong:
-            self.suspects.add(wrong)
+            self.candidates.add(wrong)
 
-    def _unfit(self) -> Iterator[str]:
-        """The texts of subjects that do not fit; groups are put aside."""
+    def _mismatched(self) -> Iterator[str]:
+        """Yield the texts of subjects with differences, except for groups, which are added to `_groups`."""
         groups: list[Subject] = []
         unfit = chain(
             (merged(texts) for texts in self._facts.unbalanced()),
-            (Subject.read(text) for text, _ in misfits(self.scope, self._facts)),
+            (Subject.read(text) for text, _ in mismatches(self.scope, self._facts)),
         )
         for subject in unfit:
             if subject.kind != GROUP:
@@ -209,39 +209,39 @@ class Verification:
         self._groups.add(groups)
 
     def _offline(self) -> None:
-        """Without a ledger: what groups would say is computed from the items, twice. What differs in both is drift."""
+        """Verify without a ledger: compute the groups from the items, twice. Values that differ both times are drift."""
         seen = "CREATE TABLE seen (subject TEXT PRIMARY KEY, drifts TEXT)"
         self._scratch.run(seen)
         for again in (False, True):
             if again:
                 self._pause(self._patience)
             self._read()
-            for text, drifts in misfits(self.scope, self._facts):
+            for text, drifts in mismatches(self.scope, self._facts):
                 self._differs(text, drifts, again)
-            self.suspects.add(merged(texts).text() for texts in self._facts.unbalanced())
+            self.candidates.add(merged(texts).text() for texts in self._facts.unbalanced())
             self._facts.clear()
-        self.suspects.settle()
+        self.candidates.resolve()
 
-    def _differs(self, text: str, drifts: Sequence[Drift], again: bool) -> None:
+    def _differs(self, subject: str, drifts: Sequence[Drift], again: bool) -> None:
         drifts = [self.scope.sided(drift) for drift in drifts]
-        if not drifts:  # of what is not published from groups
-            self.suspects.add([text])
+        if not drifts:  # not published from groups
+            self.candidates.add([subject])
             return
-        told = "\n".join(drift.text() for drift in drifts)
+        text = "\n".join(drift.text() for drift in drifts)
         if not again:
-            self._scratch.run("INSERT OR REPLACE INTO seen VALUES (?, ?)", (text, told))
+            self._scratch.run("INSERT OR REPLACE INTO seen VALUES (?, ?)", (subject, text))
             return
-        before = self._scratch.one("SELECT drifts FROM seen WHERE subject = ?", (text,))
+        before = self._scratch.one("SELECT drifts FROM seen WHERE subject = ?", (subject,))
         if before is not None:
-            self.suspects.drift(text, drifts, DRIFTS if before == told else BUSY)
+            self.candidates.drift(subject, drifts, DRIFTS if before == text else BUSY)
 
     def _count(self, table: str, items: int) -> None:
         with self._lock:
             self.counts[table] += items
         if items:
-            self._told(table, items)
+            self._report(table, items)
 
     def _pause(self, seconds: float) -> None:
         if seconds > 0:
-            self._told(f"waiting {seconds:g} s", 0)
+            self._report(f"waiting {seconds:g} s", 0)
             self._sleep(seconds)

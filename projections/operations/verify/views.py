@@ -1,4 +1,4 @@
-"""Views compared: groups with their targets, parents with their children. What does not fit is to be examined."""
+"""Compares views: groups with their targets, parents with their children. Differences are examined later."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from projections.operations.verify.reading import (
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.subject import GROUP, Subject
 
-__all__ = ["misfits"]
+__all__ = ["mismatches"]
 
 Rows = Iterable[tuple[int, str, Any]]
 
 
-def misfits(scope: Scope, facts: Facts) -> Iterator[tuple[str, list[Drift]]]:
-    """The texts of subjects that are to be examined, and what seems to be wrong, as far as that can be told."""
+def mismatches(scope: Scope, facts: Facts) -> Iterator[tuple[str, list[Drift]]]:
+    """Yield the texts of subjects to examine, with their differences as far as they are known."""
     for rows in facts.views():
         rows = iter(rows)
         first = next(rows)
@@ -37,7 +37,7 @@ def misfits(scope: Scope, facts: Facts) -> Iterator[tuple[str, list[Drift]]]:
         target = list(both)
         try:
             yield from list(_target(scope, target))
-        except Exception:  # looked at alone it shows which item causes it
+        except Exception:  # examined alone, each shows whether it is the cause
             yield from ((text, []) for text in dict.fromkeys(text for _, text, _ in target if text))
 
 
@@ -57,7 +57,7 @@ def _target(scope: Scope, rows: Rows) -> Iterator[tuple[str, list[Drift]]]:
             members += content
         else:
             item, empty = content
-    if not text:  # members without a group, which its sum tells
+    if not text:  # members without a group: the sums show them
         return
     subject = Subject.read(text)
     rule = scope.rule(subject.rule)
@@ -80,6 +80,6 @@ def _children(scope: Scope, rows: Rows) -> Iterator[tuple[str, list[Drift]]]:
             fence = content
         elif role == CHILD_ROW:
             shown, theirs, own, at, keeps = content
-            left = keeps and own and not there  # what a parent gave that is gone
+            left = keeps and own and not there  # values of a deleted parent
             if not own or at > fence or not (left or shown == (given if there and theirs == match else "")):
                 yield text, []

@@ -18,7 +18,7 @@ from projections.errors import Transient
 from projections.operations.backfill import queued
 from projections.operations.backfill.backfill import Overtaken
 from projections.operations.caution import Cautious
-from projections.operations.redrive.letters import Letter
+from projections.operations.redrive.messages import FailedMessage
 from projections.operations.verify.repair import Repair
 from projections.operations.verify.scope import Scope
 from projections.operations.verify.scratch import Scratch
@@ -107,13 +107,13 @@ class Refresh(Job):
         version: RuleVersion,
         keys: Sequence[ItemKey],
         known: Mapping[ItemKey, Sequence[Image]],
-        letter: Letter | None = None,
+        message: FailedMessage | None = None,
     ) -> None:
         super().__init__(version)
         self._keys = keys
         self._known = known
-        self._removed = [key for key, (_, removed) in letter.newest.items() if removed] if letter is not None else []
-        self._told = letter.told if letter is not None else {}
+        self._removed = [key for key, (_, removed) in message.newest.items() if removed] if message is not None else []
+        self._told = message.records if message is not None else {}
 
     def first(self) -> Checkpoint:
         return Checkpoint("keys")
@@ -234,7 +234,7 @@ class Verify(Job):
             verification.all()
             store = Cautious(process.store, process.program, deletes=True)
             options |= {"clock": process.clock, "chance": process.chance, "named": process.named}
-            repair = Repair(scope, store, verification.suspects, **options)
+            repair = Repair(scope, store, verification.candidates, **options)
             repair.all()
             if repair.failed:
                 raise Transient(f"not repaired: {repair.failed}")

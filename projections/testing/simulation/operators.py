@@ -12,7 +12,7 @@ from projections.engine.registry import Registry
 from projections.engine.store import Image
 from projections.local.event_source import Batch
 from projections.operations.backfill.progress import Progress
-from projections.operations.redrive.letters import Reader
+from projections.operations.redrive.messages import Reader
 from projections.testing.simulation.damage import damage
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.deployment import Deployment
@@ -153,9 +153,9 @@ class Operators:
         """Redrive a batch that its mapping has discarded, from the bucket."""
         tables = self._versions.application.tables
         discarded = {"DDBStreamBatchInfo": {}, "payload": json.dumps({"Records": batch.records})}
-        letter = Reader(tables, {name: name for name in tables}).value(discarded, "the bucket")
-        assert letter.useless is None, letter.useless
-        job = Refresh(self._deployment.version, list(letter.items), letter.items, letter)
+        message = Reader(tables, {name: name for name in tables}).value(discarded, "the bucket")
+        assert message.unusable is None, message.unusable
+        job = Refresh(self._deployment.version, list(message.items), message.items, message)
         # a redrive begins after the function's time-out: an abandoned invocation may work until then
         self._runner.jobs.append(self._runner.later(job))
 

@@ -89,7 +89,7 @@ class Stage(World):
         self.lose()
 
     def lose(self) -> None:
-        """Nobody ever hears of what happened since."""
+        """Drop all stream records since then."""
         self.position = len(self.store.stream("main"))
 
     def act(self, chance: random.Random, users: int = 6, posts: int = 4) -> None:

@@ -89,7 +89,7 @@ def filled(tmp_path: Path) -> Iterator[Callable[..., Tables]]:
         one.close()
 
 
-def test_a_backfill_that_is_killed_goes_on_by_the_same_command(
+def test_a_backfill_that_is_killed_continues_by_the_same_command(
     filled: Callable[..., Tables], dynamodb_local_url: str
 ) -> None:
     """SIGKILL while entries are written; then the command is left to come to its end."""

@@ -111,8 +111,8 @@ def test_a_task_travels_through_the_queue() -> None:
     [{}, {"run": "a"}, {"run": 1, "phase": "b", "table": "c", "number": 0}, [],
      {"run": "a", "phase": "b", "table": "c", "number": "0"}, {"run": "a", "phase": "b", "table": "c", "number": True}],
 )  # fmt: skip
-def test_what_is_no_task_is_told(fields: Any) -> None:
-    with pytest.raises(BadInput, match="no task"):
+def test_an_invalid_task_is_reported(fields: Any) -> None:
+    with pytest.raises(BadInput, match="not a task"):
         read(json.dumps({"backfill": fields}))
 
 
@@ -199,7 +199,7 @@ def test_a_wait_longer_than_a_message_is_held_back_is_waited_out() -> None:
     line.stage.right()
 
 
-def test_what_there_is_no_time_for_goes_back_to_the_queue() -> None:
+def test_work_without_time_goes_back_to_the_queue() -> None:
     line = lined(LIKES)
     line.begin(segments=1)
     slow = Pacer(1, clock=line.stage.clock, sleep=line.stage.clock.sleep)
@@ -258,7 +258,7 @@ def test_a_page_that_fails_makes_its_message_come_again_and_is_not_passed_over()
     line.stage.right()
 
 
-def test_a_function_whose_time_is_up_in_the_middle_of_a_page_says_so() -> None:
+def test_a_function_whose_time_is_up_in_the_middle_of_a_page_is_reported() -> None:
     line = lined(LIKES)
     run = line.begin(segments=1)
     (segment,) = line.stage.backfill().segments(run)
@@ -271,7 +271,7 @@ def test_a_function_whose_time_is_up_in_the_middle_of_a_page_says_so() -> None:
 
 
 def test_a_function_with_newer_rules_leaves_the_run_of_others_alone() -> None:
-    """It was deployed while a backfill was under way, and nobody put its rules in force yet."""
+    """It was deployed during a backfill, and its rules are not active yet."""
     line = lined(LIKES)
     line.begin(segments=1)
     newer = Line(line.stage.under(LIKES + TAGS))

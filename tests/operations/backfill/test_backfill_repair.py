@@ -1,4 +1,4 @@
-"""What a backfill puts right where the stream was off; what it leaves alone; what it would do."""
+"""A backfill corrects what a disabled stream missed, leaves other values alone, and a dry run predicts it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_second_backfill_writes_nothing() -> None:
     assert total.keys() == {"items", "targets"}
 
 
-def test_what_was_removed_while_the_stream_was_off_is_retracted_and_copies_go_only_if_that_is_allowed() -> None:
+def test_items_removed_while_the_stream_was_off_are_retracted_and_their_copies_deleted_only_if_allowed() -> None:
     stage = lived()
     for key in (("USER#4", "LIKE#1"), ("USER#4", "PROFILE"), ("USER#5", "PROFILE"), ("POST#3", "METADATA")):
         stage.remove(*key)
@@ -57,7 +57,7 @@ def test_what_was_removed_while_the_stream_was_off_is_retracted_and_copies_go_on
     stage.right()
 
 
-def test_the_keys_of_what_was_not_deleted_are_told() -> None:
+def test_the_keys_of_what_was_not_deleted_are_reported() -> None:
     stage = lived()
     stage.remove("USER#4", "LIKE#1")
     stage.lose()
@@ -80,7 +80,7 @@ def test_a_copy_that_lost_its_source_to_another_claim_is_that_ones() -> None:
     stage.right()
 
 
-def test_what_is_wrong_on_items_that_nobody_heard_of_is_put_right() -> None:
+def test_wrong_values_on_items_without_a_record_are_corrected() -> None:
     stage = lived()
     stage.put("POST#1", "METADATA", owner="u9", tags=["new"])  # without what rules wrote on it
     stage.put("SEEN#4#1", "X", stars=0)
@@ -95,7 +95,7 @@ def test_what_is_wrong_on_items_that_nobody_heard_of_is_put_right() -> None:
 
 @pytest.mark.parametrize("pages", [3, 7])
 def test_an_item_that_became_another_kind_while_the_stream_was_off_loses_what_rules_set_on_it(pages: int) -> None:
-    """But where it shows anything else: then nobody knows what the application has set since."""
+    """It leaves other values, because the application may have set them since."""
     stage = Stage(
         'entities:\n  Book: {key: {PK: "BOOK#{bookId}", SK: X}, match: {type: Book}}\n'
         '  Loan: {key: {PK: "BOOK#{bookId}", SK: "LOAN#{n}"}}\n'
@@ -114,7 +114,7 @@ def test_an_item_that_became_another_kind_while_the_stream_was_off_loses_what_ru
     assert stage.item("BOOK#1", "X", guards=True) == (film if pages == 3 else film | shows)
 
 
-def test_items_of_nobodys_entity_and_strange_guards_are_left_alone() -> None:
+def test_items_of_no_entity_and_invalid_guards_are_left_unchanged() -> None:
     stage = lived()
     strange = {"likeCount": 7, "~likes": {"by": "x", "at": "9", "n": 3}, "~unknown": 5, "GSI1PK": "mine"}
     stage.put("NOTE#1", "X", **strange)
@@ -125,7 +125,7 @@ def test_items_of_nobodys_entity_and_strange_guards_are_left_alone() -> None:
     assert stage.item("NAME#n1", "ELSE") is not None
 
 
-def test_what_a_rule_cannot_use_is_told_and_counts_once_and_the_rest_is_done() -> None:
+def test_a_rejected_item_is_reported_and_counts_once_and_the_rest_is_done() -> None:
     rules = LIKES.replace("best: max(number(stars))", "stars: sum(stars)")
     stage = Stage(rules, new_rules=FILLING)
     stage.fill()
@@ -167,7 +167,7 @@ def by_rule(total: Counter[str], *kinds: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("segments", [1, 3])
-def test_a_dry_run_writes_nothing_and_says_what_would_be_written(segments: int) -> None:
+def test_a_dry_run_writes_nothing_and_counts_what_would_be_written(segments: int) -> None:
     stage = Stage(new_rules=FILLING)
     stage.fill()
     total, _ = rehearsed(stage, segments=segments, page=1000)
@@ -207,7 +207,7 @@ def test_a_dry_run_names_what_would_be_deleted_and_what_would_be_corrected() -> 
     assert total["entries"] == 1
 
 
-def test_a_dry_run_of_a_changed_and_a_retired_rule_says_what_their_traces_are() -> None:
+def test_a_dry_run_of_a_changed_and_a_retired_rule_counts_their_traces() -> None:
     stage = lived(LIKES + TAGS)
     after = stage.under(LIKES.replace(", best: max(number(stars))", ""), "{tags: remove}")
     total, runner = rehearsed(after, page=1000)
@@ -236,7 +236,7 @@ projections:
     assert total["read units"] == 1 + 1, "one scan of each table; nothing is counted"
 
 
-def test_a_copy_without_what_match_reads_goes_with_its_source_though_nobody_heard_of_either() -> None:
+def test_a_copy_without_what_match_reads_goes_with_its_source_though_without_a_record_either() -> None:
     stage = Stage(
         'entities:\n  Order: {key: {PK: "USER#{userId}", SK: "ORDER#{orderId}"}}\n'
         '  ById: {key: {PK: "ORDER#{orderId}", SK: X}, match: {type: Order}}\n'

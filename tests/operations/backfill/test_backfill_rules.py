@@ -100,7 +100,7 @@ def test_functions_with_the_old_rules_stop_once_the_backfill_has_begun() -> None
 @pytest.mark.parametrize(
     ("method", "call"), [("transact", 0), ("get_many", 0), ("get_many", 1), *(("write", call) for call in range(6))]
 )
-def test_what_an_old_function_does_that_began_before_is_put_right(method: str, call: int) -> None:
+def test_writes_of_an_old_function_that_began_before_are_corrected(method: str, call: int) -> None:
     """It read the registry, then the epoch was raised; it ends within the time that the backfill waits."""
     old = lived(ALL)
     new = old.under(ALL.replace(LIKES, STRICT).replace("userId, city]", "userId]"))
@@ -112,7 +112,7 @@ def test_what_an_old_function_does_that_began_before_is_put_right(method: str, c
         old.put(f"USER#{user}", "PROFILE", name="n9", city="new")
         old.remove("USER#4", f"LIKE#{user}")
     old.processor.process(old.records(), remaining=lambda: 60.0)
-    old.lose()  # whether it failed or not: nobody delivers it again
+    old.lose()  # whether it failed or not: it is not delivered again
     (run,) = runs
     new.position = old.position
     new.work(backfill, run)
@@ -184,7 +184,7 @@ projections:
 # Rules that are rolled back before they came into force.
 
 
-def test_what_functions_did_with_rules_that_were_rolled_back_is_undone() -> None:
+def test_writes_of_rolled_back_rules_are_corrected() -> None:
     """Each kind in another version, and a copy that is new: none of it can be seen from the old rules."""
     rules = LIKES + TAGS + NAMES + LISTED + AUTHOR
     stage = lived(rules)
@@ -208,7 +208,7 @@ def test_what_functions_did_with_rules_that_were_rolled_back_is_undone() -> None
     with pytest.raises(AssertionError):
         back.right()
     back.filled(allow_delete=False)
-    assert any(item["PK"]["S"].startswith("SEEN") for item in back.store.items("main")), "nobody allowed to delete it"
+    assert any(item["PK"]["S"].startswith("SEEN") for item in back.store.items("main")), "deletions were not allowed"
     back.filled()
     assert {name for item in back.store.items("main") for name in item} <= before
     assert not [item for item in back.store.items("main") if item["PK"]["S"].startswith("SEEN")]
@@ -233,7 +233,7 @@ def test_what_the_application_keeps_stays_though_a_rule_was_tried_for_it() -> No
     runner.rehearse(dry.rehearsed((), 2))
     assert sorted(runner.withheld) == [f"main|POST#{post}|METADATA" for post in range(3)], "a dry run names them"
     report = back.filled(allow_delete=False)
-    assert report["targets"]["withheld|listed"] == 3, "which of them it wrote nobody knows"
+    assert report["targets"]["withheld|listed"] == 3, "it is not known which of them it wrote"
     assert [back.post(post)["score"] for post in range(3)] == [0, 1, 2]
     assert [back.post(post)["GSI1PK"] for post in range(3)] == ["MINE#0", "MINE#1", "BY#u2"]
     assert list(back.states().values()) == [LIVE, RETIRING]
@@ -249,13 +249,13 @@ def test_a_backfill_of_some_rules_is_refused_where_functions_have_tried_others()
     newer = stage.under(STRICT + TAGS + NAMES)
     newer.like(7, 1, stars=99)
     newer.settle()
-    with pytest.raises(UsageError, match="run the backfill of all rules first"):
+    with pytest.raises(UsageError, match="Run the backfill of all rules first"):
         newer.under(LIKES + TAGS).filled(rules=["tags"])
     newer.filled(rules=["likes", "names"])
     assert newer.states()["likes"] == LIVE, "of their own rules it may be"
 
 
-def test_what_functions_missed_that_had_a_rule_no_more_is_caught_up() -> None:
+def test_records_processed_by_functions_without_a_rule_are_corrected() -> None:
     stage = lived(LIKES + TAGS)
     newer = stage.under(TAGS, "{likes: keep}")
     newer.like(7, 1, stars=99)
@@ -451,7 +451,7 @@ def test_an_item_whose_other_maker_is_kept_stays() -> None:
     after.filled()
     assert (after.item("TAG#both", "STATS") or {}).keys() == {"PK", "SK", "owned"}
     assert after.item("TAG#t1", "STATS", guards=True) is not None, (
-        "a kept rule knows nothing here, but holds it by its guard"
+        "a kept rule has no contributions here, but its guard holds the item"
     )
 
 
@@ -465,7 +465,7 @@ projections:
 """
 
 
-def test_a_table_that_no_rule_knows_any_more_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_without_rules_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(ELSEWHERE)
     stage.store.put("other", {"id": {"S": "1"}})
     stage.put("USER#1", "LIKE#1")
@@ -555,7 +555,7 @@ projections:
     after.right()
 
 
-def test_what_the_application_does_to_an_item_while_a_rule_is_removed_from_it_stays() -> None:
+def test_writes_of_the_application_during_a_retirement_stay() -> None:
     stage = lived(LIKES + LISTED)
     after = stage.under(TAGS, "{likes: remove, listed: remove}")
     changes = iter(range(1000))

@@ -43,14 +43,14 @@ def revived(stage: Stage) -> None:
 # Waits.
 
 
-def test_where_nobody_ever_knew_other_rules_only_those_who_read_filling_are_waited_for() -> None:
+def test_with_the_first_rules_a_backfill_waits_only_for_functions_that_read_filling() -> None:
     stage = Stage(LIKES, new_rules=FILLING)
     stage.fill()
     stage.filled(wait=60.0)
     assert stage.clock.slept == [60.0]
 
 
-def test_where_nothing_fills_nobody_is_waited_for() -> None:
+def test_without_filling_rules_a_backfill_does_not_wait() -> None:
     stage = Stage(LIKES)
     stage.fill()
     stage.filled(wait=60.0)
@@ -107,7 +107,7 @@ def test_no_death_shortens_a_wait(deaths: int) -> None:
 # Going on.
 
 
-def test_the_same_command_goes_on_and_another_begins_anew() -> None:
+def test_the_same_command_continues_and_another_begins_anew() -> None:
     stage = Stage(ALL)
     stage.fill()
     backfill = stage.backfill()
@@ -123,7 +123,7 @@ def test_the_same_command_goes_on_and_another_begins_anew() -> None:
 
 
 def test_a_run_of_rules_that_were_replaced_and_came_back_begins_anew() -> None:
-    """What the other rules did in between is not known to it."""
+    """It does not have the changes that the other rules made in between."""
     stage = Stage(LIKES)
     stage.fill()
     backfill = stage.backfill()
@@ -145,11 +145,11 @@ def test_a_run_that_was_replaced_stops() -> None:
     backfill = stage.backfill()
     run = backfill.begin(segments=1)
     backfill.begin(segments=1, restart=True)
-    with pytest.raises(Overtaken, match="took the place"):
+    with pytest.raises(Overtaken, match="replaced this backfill"):
         stage.runner(backfill).work(run)
 
 
-def test_of_two_that_begin_at_once_one_is_told() -> None:
+def test_of_two_that_begin_at_once_one_is_reported() -> None:
     stage = Stage(LIKES)
     first, second = stage.backfill(), stage.backfill()
     begun: list[Any] = []
@@ -243,7 +243,7 @@ def test_a_note_whose_answer_was_lost_is_ones_own() -> None:
     assert backfill.page(run, backfill.segments(run)[0], deadline()).ours
 
 
-def test_what_earlier_runs_noted_is_forgotten() -> None:
+def test_progress_of_earlier_runs_is_deleted() -> None:
     stage = Stage(LIKES)
     stage.fill()
     for segments in (7, 2):
@@ -289,7 +289,7 @@ def test_a_page_that_fails_is_not_passed_over_and_no_rule_goes_live_without_it()
     stage.right()
 
 
-def test_what_fails_for_a_while_is_tried_again() -> None:
+def test_temporary_failures_are_retried() -> None:
     stage = Stage(new_rules=FILLING)
     stage.fill()
     chance = random.Random(2)
@@ -346,7 +346,7 @@ def test_stopping_ends_after_the_pages_under_way_and_loses_none() -> None:
     backfill = stage.backfill(page=3)
     run = backfill.begin(segments=2)
     with pytest.raises(KeyboardInterrupt):
-        Runner(backfill, told=told).work(run)
+        Runner(backfill, report=told).work(run)
     assert stopped.is_set()
     assert any(segment.after for segment in backfill.segments(run))
     stage.work(backfill, backfill.begin(segments=2))

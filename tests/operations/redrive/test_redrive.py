@@ -1,4 +1,4 @@
-"""Redriving: what letters are about becomes what it is today; what cannot be stays in its box, and is told."""
+"""A redrive refreshes the items of failed messages. A message that fails again stays in its source."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from projections.aws.queues import Message
-from projections.aws.wiring import at_once
 from projections.engine.embeds import Push
 from projections.engine.registry import FILLING
+from projections.engine.running import at_once
 from projections.engine.store import ItemKey
 from projections.errors import InvalidRequest, Misconfigured, Transient, UsageError
 from projections.language.keys import encode_key
 from projections.operations.quarantine import Quarantine
-from projections.operations.redrive.boxes import Bucketful, Files, Messages, Outcome, work_off
-from projections.operations.redrive.letters import Letter, Reader
+from projections.operations.redrive.messages import FailedMessage, Reader
 from projections.operations.redrive.redrive import Answer, Redrive
+from projections.operations.redrive.sources import BucketSource, FileSource, Outcome, QueueSource, redrive_all
 from projections.operations.tasks import BackfillTask, Task, write
 from tests.engine.scene import COUNT, Scene, Stopped, die, live, settled
 from tests.engine.world import World
@@ -86,17 +86,17 @@ def redrive(world: World, **settings: Any) -> Redrive:
     return Redrive(world.program, world.store, sleep=lambda seconds: None, **settings)
 
 
-def letter(*keys: ItemKey) -> Letter:
-    return Letter("here", dict.fromkeys(keys, ()))
+def message(*keys: ItemKey) -> FailedMessage:
+    return FailedMessage("here", dict.fromkeys(keys, ()))
 
 
-def one(world: World, *letters: Letter, **settings: Any) -> list[Answer]:
-    return redrive(world, **settings).work(letters)
+def one(world: World, *messages: FailedMessage, **settings: Any) -> list[Answer]:
+    return redrive(world, **settings).work(messages)
 
 
 def empty(world: World, queue: Queue, most: int | None = None, **settings: Any) -> Outcome:
-    box = Messages("quarantine", queue, reader(world))
-    return work_off([box], redrive(world, **settings), now=lambda: NOON, most=most)
+    source = QueueSource("quarantine", queue, reader(world))
+    return redrive_all([source], redrive(world, **settings), now=lambda: NOON, most=most)
 
 
 def quarantined(rules: str = LISTED, head: str = DATED) -> tuple[Scene, Queue]:
@@ -113,7 +113,7 @@ def like(n: int) -> ItemKey:
 # From quarantine to right.
 
 
-def test_an_item_that_was_mended_is_made_right_and_its_message_is_gone() -> None:
+def test_an_item_that_was_repaired_is_corrected_and_its_message_is_gone() -> None:
     w, queue = quarantined()
     w.put("POST#1", "METADATA", publishedAt="yesterday")
     w.like(1, 1, weight="heavy")
@@ -123,27 +123,27 @@ def test_an_item_that_was_mended_is_made_right_and_its_message_is_gone() -> None
     w.like(1, 1, weight=5)
     w.lose()
     outcome = empty(w, queue)
-    assert (outcome.boxes["quarantine"].done, outcome.remains, queue.messages) == (2, False, {})
+    assert (outcome.sources["quarantine"].done, outcome.remains, queue.messages) == (2, False, {})
     assert w.differences() == []
     assert w.post()["GSI1PK"] == "MONTH#2026-01"
 
 
-def test_a_rule_that_was_mended_is_applied_and_the_message_is_gone() -> None:
+def test_a_rule_that_was_repaired_is_applied_and_the_message_is_gone() -> None:
     w, queue = quarantined()
     w.put("POST#1", "METADATA", publishedAt="5 January")
     w.settle()
     mended = w.under(LISTED.replace("MONTH#{publishedAt|date(%Y-%m)}", "ON#{publishedAt}"), DATED)
-    with pytest.raises(UsageError, match=r"not those in force.*projections backfill"):
+    with pytest.raises(UsageError, match=r"not active.*projections backfill"):
         empty(mended, queue)
     assert len(queue.messages) == 1
     mended.registry().activate()
-    with pytest.raises(UsageError, match="older than those in force"):
+    with pytest.raises(UsageError, match="older than the active ones"):
         empty(w, queue)
     assert not empty(mended, queue).remains
     assert (mended.post()["GSI1PK"], queue.messages) == ("ON#5 January", {})
 
 
-def test_what_is_refused_again_stays_and_the_new_reason_is_told() -> None:
+def test_rejected_messages_stay_and_the_new_reason_is_reported() -> None:
     w, queue = quarantined()
     for post, date in enumerate(["yesterday", "tomorrow", "now"], 1):
         w.put(f"POST#{post}", "METADATA", publishedAt=date)
@@ -155,10 +155,10 @@ def test_what_is_refused_again_stays_and_the_new_reason_is_told() -> None:
     outcome = empty(w, queue)
     assert queue.messages == {name: body for name, body in bodies.items() if "POST#2" not in body}
     assert queue.hidden == set(), "they can be looked at, and redriven, at once"
-    (first, third) = outcome.boxes["quarantine"].left
-    assert first.letter.reason.startswith("listed: ")
+    (first, third) = outcome.sources["quarantine"].left
+    assert first.message.reason.startswith("listed: ")
     assert "yesterday" in str(first.left["main|POST#1|METADATA"])
-    assert third.left["main|POST#3|METADATA"] != [third.letter.reason]
+    assert third.left["main|POST#3|METADATA"] != [third.message.reason]
     assert outcome.remains
 
 
@@ -172,7 +172,7 @@ def test_a_batch_with_one_bad_item_refreshes_the_others_and_only_that_one_stays(
         w.like(user, 1, weight="still" if user == 17 else 1)
     w.lose()
     outcome = empty(w, queue, run=at_once(4))
-    assert [list(answer.left) for answer in outcome.boxes["quarantine"].left] == [["main|USER#17|LIKE#1"]]
+    assert [list(answer.left) for answer in outcome.sources["quarantine"].left] == [["main|USER#17|LIKE#1"]]
     assert (w.post()["total"], w.differences()) == (29, [])
 
 
@@ -182,10 +182,10 @@ def test_several_messages_of_one_item_share_a_refresh_and_its_outcome() -> None:
         w.like(1, 1, weight=weight)
         w.settle()
     assert len(queue.messages) == 3
-    assert len(empty(w, queue).boxes["quarantine"].left) == 3
+    assert len(empty(w, queue).sources["quarantine"].left) == 3
     w.like(1, 1, weight=1)
     work = redrive(w)
-    assert work_off([Messages("q", queue, reader(w))], work, now=lambda: NOON).boxes["q"].done == 3
+    assert redrive_all([QueueSource("q", queue, reader(w))], work, now=lambda: NOON).sources["q"].done == 3
     assert work.items == 1
 
 
@@ -207,7 +207,7 @@ def test_an_old_image_is_never_replayed() -> None:
 # From the bucket.
 
 
-def test_a_discarded_batch_is_made_right_in_every_role() -> None:
+def test_a_discarded_batch_is_corrected_in_every_role() -> None:
     """Removed sources whose copies only their old images name, removed copies, removed parents."""
     w = settled()
     w.remove("USER#a", "POST#2")
@@ -258,17 +258,17 @@ def test_children_are_pushed_to_here_or_by_the_worker() -> None:
     w.lose()
     parent = ItemKey("main", "USER#a", "PROFILE")
     sent = Sent()
-    assert one(w, letter(parent), send=sent)[0].left == {}
+    assert one(w, message(parent), send=sent)[0].left == {}
     assert [(task.parent, delay) for task, delay in sent if isinstance(task, Push)] == [("main|USER#a|PROFILE", 0.0)]
     assert {difference.attribute for difference in w.differences()} == {"userName"}
     slept: list[float] = []
     here = Redrive(w.program, w.store, sleep=slept.append)
-    assert here.work([letter(parent)])[0].left == {}
+    assert here.work([message(parent)])[0].left == {}
     assert (w.differences(), here.pushes) == ([], 1)
     assert slept == [5.0], "the index is looked through once more"
 
 
-def test_a_push_that_fails_keeps_the_letter_of_its_parent_and_no_other() -> None:
+def test_a_push_that_fails_keeps_the_message_of_its_parent_and_no_other() -> None:
     w = settled()
     w.put("USER#a", "PROFILE", name="Renamed", email="a@example.com")
     w.put("USER#a", "LIKE#9")
@@ -278,19 +278,19 @@ def test_a_push_that_fails_keeps_the_letter_of_its_parent_and_no_other() -> None
         return [InvalidRequest("Item size has exceeded the maximum allowed size")] * len(writes)
 
     w.store.write_each = refuse  # type: ignore[method-assign]
-    parent, other = one(w, letter(ItemKey("main", "USER#a", "PROFILE")), letter(ItemKey("main", "USER#a", "LIKE#9")))
+    parent, other = one(w, message(ItemKey("main", "USER#a", "PROFILE")), message(ItemKey("main", "USER#a", "LIKE#9")))
     assert other.left == {}
     assert list(parent.left) == ["main|USER#a|PROFILE"]
     assert "author: main|POST#1|COMMENT#0: Item size" in parent.left["main|USER#a|PROFILE"][0]
 
 
-def test_a_queue_that_takes_no_push_keeps_the_letter() -> None:
+def test_a_queue_that_takes_no_push_keeps_the_message() -> None:
     class Full(Sent):
         def send(self, tasks: Sequence[tuple[Task, float]]) -> None:
             raise Transient("the queue did not take it")
 
     w = settled()
-    (answer,) = one(w, letter(ItemKey("main", "USER#a", "PROFILE")), send=Full())
+    (answer,) = one(w, message(ItemKey("main", "USER#a", "PROFILE")), send=Full())
     assert answer.left == {"main|USER#a|PROFILE": ["the queue did not take it"]}
 
 
@@ -323,7 +323,7 @@ def test_a_dead_page_of_a_backfill_needs_the_queue() -> None:
     task, sent = BackfillTask("run", "items", "main", 0), Sent()
     queue = Queue([write(task)])
     outcome = empty(w, queue)
-    assert "--queue" in str(outcome.boxes["quarantine"].left[0].left["backfill run"])
+    assert "--queue" in str(outcome.sources["quarantine"].left[0].left["backfill run"])
     assert not empty(w, queue, send=sent).remains
     assert (sent, queue.messages) == ([(task, 0.0)], {})
 
@@ -339,21 +339,21 @@ def test_a_dead_push_that_fails_again_stays() -> None:
     w.store.write_each = throttled  # type: ignore[method-assign]
     seconds = iter(range(0, 100_000, 50))
     outcome = empty(w, queue, clock=lambda: float(next(seconds)))
-    assert outcome.boxes["quarantine"].left[0].left == {"main|USER#a|PROFILE": ["throttled"]}
+    assert outcome.sources["quarantine"].left[0].left == {"main|USER#a|PROFILE": ["throttled"]}
     assert len(queue.messages) == 1
 
 
 # What stays, and what stops.
 
 
-def test_letters_that_name_nothing_stay_and_do_not_hinder_others() -> None:
+def test_messages_that_name_nothing_stay_and_do_not_hinder_others() -> None:
     w, queue = quarantined()
     queue.send(['{"DDBStreamBatchInfo": {"shardId": "s"}}', "none", '{"reason": "r", "key": null}'])
     w.like(1, 1, weight="heavy")
     w.settle()
     w.like(1, 1, weight=1)
     outcome = empty(w, queue)
-    assert (outcome.boxes["quarantine"].done, len(outcome.boxes["quarantine"].left)) == (1, 3)
+    assert (outcome.sources["quarantine"].done, len(outcome.sources["quarantine"].left)) == (1, 3)
     assert len(queue.messages) == 3
 
 
@@ -366,13 +366,13 @@ def test_no_more_is_done_than_was_asked_for() -> None:
         w.like(user, 1, weight=1)
     w.lose()
     first = empty(w, queue, most=7)
-    assert (first.boxes["quarantine"].done, first.stopped, first.remains, len(queue.messages)) == (7, True, True, 18)
+    assert (first.sources["quarantine"].done, first.stopped, first.remains, len(queue.messages)) == (7, True, True, 18)
     assert queue.hidden == set()
     rest = empty(w, queue, most=100)
-    assert (rest.boxes["quarantine"].done, rest.stopped, queue.messages) == (18, False, {})
+    assert (rest.sources["quarantine"].done, rest.stopped, queue.messages) == (18, False, {})
 
 
-def test_throttling_is_waited_for_and_then_told() -> None:
+def test_throttling_is_waited_for_and_then_reported() -> None:
     w, queue = quarantined()
     w.like(1, 1, weight="heavy")
     w.settle()
@@ -386,7 +386,7 @@ def test_throttling_is_waited_for_and_then_told() -> None:
     w.lose()
     w.store.faults = [Transient("throttled")] * 100_000
     seconds = iter(range(0, 100_000, 5))
-    (left,) = empty(w, queue, clock=lambda: float(next(seconds))).boxes["quarantine"].left
+    (left,) = empty(w, queue, clock=lambda: float(next(seconds))).sources["quarantine"].left
     assert "throttled" in left.left["main|USER#2|LIKE#1"]
     assert len(queue.messages) == 1
 
@@ -409,11 +409,11 @@ def test_a_missing_permission_stops_everything_and_loses_nothing() -> None:
     assert (len(queue.messages), queue.hidden) == (3, set())
 
 
-def test_a_ledger_that_knows_no_rules_is_the_wrong_one() -> None:
+def test_a_ledger_without_rules_is_refused() -> None:
     w = Scene(COUNT)
     w.store.remove(ItemKey("ledger", "R", "."))
-    with pytest.raises(UsageError, match="the ledger knows of no rules"):
-        one(w, letter(like(1)))
+    with pytest.raises(UsageError, match="the ledger has no rules"):
+        one(w, message(like(1)))
 
 
 def test_a_filling_rule_is_recorded_and_published_by_its_backfill() -> None:
@@ -421,7 +421,7 @@ def test_a_filling_rule_is_recorded_and_published_by_its_backfill() -> None:
     w.put("POST#1", "METADATA", likeCount=5000)
     w.like(1, 1)
     w.lose()
-    assert one(w, letter(like(1)))[0].left == {}
+    assert one(w, message(like(1)))[0].left == {}
     assert (w.post(), [group["n"] for group in w.ledger("G|")]) == ({"likeCount": 5000}, [1])
 
 
@@ -522,31 +522,31 @@ def test_objects_that_are_done_are_marked_and_no_others() -> None:
         {f"a/{n}": json.dumps({"Records": [record]}) for n, record in enumerate(records)} | {"a/9": "", "b": "x"}
     )
     work = redrive(w)
-    outcome = work_off([Bucketful("bucket", objects, "a/", reader(w))], work, now=lambda: NOON)
+    outcome = redrive_all([BucketSource("bucket", objects, "a/", reader(w))], work, now=lambda: NOON)
     assert list(objects.marks) == ["a/0", "a/2", "a/3"]
     assert json.loads(objects.marks["a/0"]) == {"redriven": "2026-01-05T12:00:00+00:00", "items": 1}
-    assert [(answer.letter.place, *answer.left) for answer in outcome.boxes["bucket"].left] == [
+    assert [(answer.message.place, *answer.left) for answer in outcome.sources["bucket"].left] == [
         ("a/1", "main|USER#1|LIKE#1"),
         ("a/9", ""),
     ]
-    again = work_off([Bucketful("bucket", objects, "a/", reader(w))], work, now=lambda: NOON)
-    assert (again.boxes["bucket"].done, len(again.boxes["bucket"].left)) == (0, 2)
+    again = redrive_all([BucketSource("bucket", objects, "a/", reader(w))], work, now=lambda: NOON)
+    assert (again.sources["bucket"].done, len(again.sources["bucket"].left)) == (0, 2)
 
 
-def test_boxes_are_counted_apart_and_what_is_kept_is_kept() -> None:
+def test_sources_are_counted_separately_and_kept_messages_stay() -> None:
     w, queue = quarantined()
     w.like(1, 1, weight=1)
-    letters = [letter(like(1)), Letter("there", useless="because")]
+    messages = [message(like(1)), FailedMessage("there", unusable="because")]
     queue.send([json.dumps({"reason": "r", "key": encode_key(like(1))})])
     told: list[str] = []
-    outcome = work_off(
-        [Files("events.json", letters), Messages("quarantine", queue, reader(w))],
+    outcome = redrive_all(
+        [FileSource("events.json", messages), QueueSource("quarantine", queue, reader(w))],
         redrive(w),
         now=lambda: NOON,
         keep=True,
-        told=lambda box, answers: told.append(f"{box.name} {len(answers)}"),
+        report=lambda source, answers: told.append(f"{source.name} {len(answers)}"),
     )
-    counted = {name: (one.done, len(one.left)) for name, one in outcome.boxes.items()}
+    counted = {name: (one.done, len(one.left)) for name, one in outcome.sources.items()}
     assert counted == {"events.json": (1, 1), "quarantine": (1, 0)}
     assert told == ["events.json 2", "quarantine 1"]
     assert (len(queue.messages), queue.hidden) == (1, set())
@@ -557,9 +557,9 @@ def test_messages_that_come_back_while_others_are_redriven_are_not_redriven_agai
     for user in range(120):
         w.like(user, 1, weight="heavy")
     w.settle()
-    box = Messages("quarantine", queue, reader(w))
-    first = box.take(1000)
+    source = QueueSource("quarantine", queue, reader(w))
+    first = source.take(1000)
     queue.hidden.clear()
-    second = box.take(1000)
-    assert (len(first), len(second), box.take(1000)) == (100, 20, [])
+    second = source.take(1000)
+    assert (len(first), len(second), source.take(1000)) == (100, 20, [])
     assert {message.id for _, message in first}.isdisjoint(message.id for _, message in second)

@@ -15,7 +15,7 @@ from projections.engine.registry import FILLING
 from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
 from projections.operations.dry import DryStore
-from projections.operations.redrive.letters import Letter, Reader
+from projections.operations.redrive.messages import FailedMessage, Reader
 from projections.operations.redrive.redrive import Answer, Redrive
 from tests.engine.scene import Scene, Stopped, die, live
 
@@ -39,7 +39,7 @@ Record = dict[str, Any]
 
 
 def site() -> Scene:
-    """A site with one visit, of which everything is known."""
+    """A site with one visit that the ledger has recorded."""
     w = Scene(VISITS, HEAD)
     w.put("SITE#1", "S")
     visit(w, 1)
@@ -60,7 +60,7 @@ def shown(w: Scene) -> tuple[int, int, int]:
     return item["visits"], item["seconds"], item["longest"]
 
 
-def discarded(w: Scene, records: Sequence[Record]) -> Letter:
+def discarded(w: Scene, records: Sequence[Record]) -> FailedMessage:
     reader = Reader(w.program.tables, {name: name for name in w.program.tables})
     return reader.value({"DDBStreamBatchInfo": {}, "payload": json.dumps({"Records": records})}, "here")
 
@@ -158,7 +158,7 @@ def test_a_removal_among_expiries_counts_nothing() -> None:
     assert shown(w) == (2, 6, 4)
 
 
-def test_of_a_key_that_keeps_expiring_only_so_many_expiries_are_remembered_and_an_older_one_is_told() -> None:
+def test_of_a_key_that_keeps_expiring_only_so_many_expiries_are_remembered_and_an_older_one_is_reported() -> None:
     w = site()
     expire(w)
     records = lost(w)
@@ -180,7 +180,7 @@ def test_of_a_key_that_keeps_expiring_only_so_many_expiries_are_remembered_and_a
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "written anew"])
-def test_an_expiry_of_which_the_ledger_may_have_forgotten_everything_is_told(again: bool) -> None:
+def test_an_expiry_of_which_the_ledger_may_have_forgotten_everything_is_reported(again: bool) -> None:
     w = site()
     expire(w)
     records = w.records()
@@ -195,7 +195,7 @@ def test_an_expiry_of_which_the_ledger_may_have_forgotten_everything_is_told(aga
     assert shown(w) == before
 
 
-def test_an_expiry_newer_than_all_that_the_ledger_knows_counts_whenever_it_is_redriven() -> None:
+def test_an_expiry_newer_than_the_ledger_counts_whenever_it_is_redriven() -> None:
     w = site()
     expire(w)
     redriven(w, lost(w), days=100)
@@ -212,8 +212,8 @@ def test_records_that_lambda_did_not_discard_count_no_expiry() -> None:
     visit(w, 4)
     w.settle()
     reader = Reader(w.program.tables, {name: name for name in w.program.tables})
-    letter = reader.value({"Records": records}, "here")
-    assert letter.told == {}
+    message = reader.value({"Records": records}, "here")
+    assert message.records == {}
 
 
 def test_a_dry_run_counts_nothing_and_ends() -> None:
@@ -301,7 +301,7 @@ def test_an_expiry_that_functions_left_halfway_is_ended_after_the_key_was_writte
     assert "~" not in (w.store.get(entry_key(encode_key(VISIT))) or {})["contributions"]["S"]
 
 
-def test_what_rules_had_set_on_an_item_of_another_kind_goes_though_only_a_discarded_record_tells() -> None:
+def test_values_on_an_item_of_another_kind_are_removed_by_a_discarded_record_alone() -> None:
     head = """
 table: {key: [PK, SK]}
 entities:
@@ -390,7 +390,7 @@ def test_a_removed_item_does_not_come_back_beside_the_marks_of_an_expiry_that_fu
 
 
 @pytest.mark.parametrize("image", [None, {}, {"PK": {"S": "VISIT#ann"}, "seconds": {"N": "many"}}])
-def test_an_expiry_without_its_image_is_told(image: Any) -> None:
+def test_an_expiry_without_its_image_is_reported(image: Any) -> None:
     w = site()
     expire(w)
     (record,) = lost(w)

@@ -1,13 +1,13 @@
-"""Letters: what was given up, in any of its forms, and the items it is about. No image in it is ever written anywhere.
+"""Failed messages in all their forms, and the items that they are about. Images in them are never written anywhere.
 
-Of what Lambda discarded, expiries are believed, and what an item that is gone contributed last, because no item tells of
-that any more. So rules that keep what has expired count it as the record has it, if the ledger says that nobody has.
+Only discarded records are evidence of two facts that no item shows any more: that an item expired, and what it contributed
+last. Rules with `expired: keep` count it from the record, if the ledger shows that it was not counted.
 
-- A message of the quarantine (`operations.quarantine`): one item, the rule that could not use it, and why.
-- What Lambda gives an on-failure destination. To a bucket it sends the records; to a queue or topic only where they were
-  in a stream that forgets them after 24 hours, which names no item.
+- A quarantined record (`operations.quarantine`): one item, the rule that could not use it, and the reason.
+- A batch that Lambda discarded. Lambda sends the records to a bucket. To a queue or topic it sends only their positions in
+the stream, which deletes them after 24 hours, so such a message names no item.
 - Stream records, as in an event.
-- A task of the queue of tasks, which ended among its dead letters.
+- A dead task.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from projections.operations import tasks
 from projections.operations.quarantine import complaint
 from projections.operations.tasks import Task
 
-__all__ = ["Letter", "Reader"]
+__all__ = ["FailedMessage", "Reader"]
 
 _LIMITS = (2048, 1024)
 """Bytes of a partition key and of a sort key."""
@@ -36,25 +36,25 @@ _TTL = "dynamodb.amazonaws.com"
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """Something that was given up. `place` says where it lies, `reason` what was said of it then.
+class FailedMessage:
+    """A failed message: its `place`, and the `reason` that it gives.
 
-    `items` has the images that the records of each item bore; `newest` the order of its newest record, and whether that
-    tells of a removal that was no expiry; `told` the records of each item that Lambda discarded. `useless` says why nothing
-    can be done with it, and what to do instead.
+    `items` has the images in the records of each item; `newest` the order of its newest record, and whether that is a
+    removal other than by TTL; `records` the records of each item that Lambda discarded. `unusable` is why nothing can be
+    done with it, and what to do instead.
     """
 
     place: str
     items: Mapping[ItemKey, Sequence[Image]] = field(default_factory=dict)
     newest: Mapping[ItemKey, tuple[tuple[int, str], bool]] = field(default_factory=dict)
-    told: Mapping[ItemKey, Sequence[DiscardedRecord]] = field(default_factory=dict)
+    records: Mapping[ItemKey, Sequence[DiscardedRecord]] = field(default_factory=dict)
     task: Task | None = None
     reason: str = ""
-    useless: str | None = None
+    unusable: str | None = None
 
 
 class Reader:
-    """Reads letters about the tables of one program. `names` are the real names of tables by their logical ones.
+    """Reads messages about the tables of one program. `names` has the real names of tables by their logical names.
 
     `label` is the label of all streams, for emulators whose ARN is not stable.
     """
@@ -64,28 +64,28 @@ class Reader:
         self._label = label
         self._logical = {names[logical]: logical for logical in schemas}
 
-    def text(self, text: str | bytes, place: str) -> Letter:
-        """What a message or an object holds."""
+    def text(self, text: str | bytes, place: str) -> FailedMessage:
+        """Return the content of a message or an object."""
         try:
             return self.value(json.loads(text), place)
         except (ValueError, RecursionError):
-            return Letter(
-                place, useless="it is no JSON, so nothing of ours wrote it. Look at it, and delete it by hand"
+            return FailedMessage(
+                place, unusable="it is not JSON, so this package did not write it. Examine it, and delete it by hand"
             )
 
-    def value(self, value: Any, place: str) -> Letter:
-        """The same, decoded."""
+    def value(self, value: Any, place: str) -> FailedMessage:
+        """Return the decoded content of a message or an object."""
         try:
             return self._read(value, place)
         except BadInput as reason:
-            said = value.get("reason") if isinstance(value, dict) else None
-            return Letter(place, reason=str(said or ""), useless=str(reason))
+            given = value.get("reason") if isinstance(value, dict) else None
+            return FailedMessage(place, reason=str(given or ""), unusable=str(reason))
 
-    def _read(self, value: Any, place: str) -> Letter:
+    def _read(self, value: Any, place: str) -> FailedMessage:
         if isinstance(value, list):
             return self._records(value, place)
         if not isinstance(value, dict):
-            raise BadInput("it is nothing that was given up by this package or by Lambda")
+            raise BadInput("neither this package nor Lambda wrote it")
         if value.get("Type") == "Notification" and isinstance(value.get("Message"), str):
             return self.text(value["Message"], place)  # by way of an SNS topic
         if "DDBStreamBatchInfo" in value:
@@ -95,26 +95,26 @@ class Reader:
         if "dynamodb" in value:
             return self._records([value], place)
         if value.keys() & {"push", "backfill"}:
-            return Letter(place, task=tasks.read(json.dumps(value)))
+            return FailedMessage(place, task=tasks.read(json.dumps(value)))
         if value.keys() >= {"reason", "key"}:
             return self._quarantined(value, place)
-        raise BadInput("it is nothing that was given up by this package or by Lambda")
+        raise BadInput("neither this package nor Lambda wrote it")
 
-    def _quarantined(self, message: Mapping[str, Any], place: str) -> Letter:
+    def _quarantined(self, message: Mapping[str, Any], place: str) -> FailedMessage:
         text, rule = message["key"], message.get("rule")
         target, fault = message.get("target"), message.get("fault")
         reason = complaint(rule, message["reason"], key=text, target=target, fault=fault)
         if not isinstance(text, str):
             raise BadInput(
-                "it names no item: what came was no usable stream record. Find out who sent it, and delete it by hand"
+                "it names no item: the function received an invalid stream record. Find its sender, and delete it by hand"
             )
         try:
             key = decode_key(text)
         except ValueError as error:
             raise BadInput(f"{error}. Only this package writes to its quarantine") from None
-        return Letter(place, {self._checked(key): ()}, reason=reason)
+        return FailedMessage(place, {self._checked(key): ()}, reason=reason)
 
-    def _discarded(self, message: Mapping[str, Any], place: str) -> Letter:
+    def _discarded(self, message: Mapping[str, Any], place: str) -> FailedMessage:
         batch, context = message["DDBStreamBatchInfo"], message.get("requestContext")
         condition = context.get("condition", "") if isinstance(context, dict) else ""
         payload = message.get("payload")
@@ -122,18 +122,17 @@ class Reader:
             try:
                 event = json.loads(payload)
             except (ValueError, RecursionError):
-                raise BadInput("its payload is no JSON, so Lambda did not write it") from None
-            letter = self._read(event, place)
+                raise BadInput("its payload is not JSON, so Lambda did not write it") from None
             records = event.get("Records", []) if isinstance(event, dict) else event
-            return replace(letter, told=self._told(records), reason=condition)
+            return replace(self._read(event, place), records=self._discarded_records(records), reason=condition)
         info = batch if isinstance(batch, dict) else {}
         raise BadInput(
-            f"it says where {info.get('batchSize', 'some')} records were in their stream ({info.get('shardId')}, from "
-            f"{info.get('startSequenceNumber')}), and names no items. `projections backfill` makes right what they meant; "
-            "then delete it by hand. An S3 bucket as on-failure destination is given the records themselves"
+            f"it has the position of {info.get('batchSize', 'some')} records in their stream ({info.get('shardId')}, from "
+            f"{info.get('startSequenceNumber')}), and names no items. Run `projections backfill`, which corrects what these "
+            "records changed, then delete it by hand. An S3 bucket as on-failure destination receives the records themselves"
         )
 
-    def _records(self, records: Iterable[Any], place: str) -> Letter:
+    def _records(self, records: Iterable[Any], place: str) -> FailedMessage:
         items: dict[ItemKey, list[Image]] = {}
         newest: dict[ItemKey, tuple[tuple[int, str], bool]] = {}
         for record in records:
@@ -148,11 +147,11 @@ class Reader:
             if key not in newest or newest[key][0] <= at:
                 newest[key] = at, record.get("eventName") == "REMOVE" and not _expired(record)
         if not items:
-            raise BadInput("it holds no records")
-        return Letter(place, items, newest)
+            raise BadInput("it has no records")
+        return FailedMessage(place, items, newest)
 
-    def _told(self, records: Iterable[Any]) -> dict[ItemKey, list[DiscardedRecord]]:
-        """Records that are as whole as a function needs them."""
+    def _discarded_records(self, records: Iterable[Any]) -> dict[ItemKey, list[DiscardedRecord]]:
+        """Return the records of each item that have all that a function needs."""
         found: dict[ItemKey, list[DiscardedRecord]] = {}
         for record in records:
             key, change = self._key(record)
@@ -172,29 +171,29 @@ class Reader:
     def _key(self, record: Any) -> tuple[ItemKey, Mapping[str, Any]]:
         change = record.get("dynamodb") if isinstance(record, dict) else None
         if not isinstance(change, dict):
-            raise BadInput('it holds something that is no DynamoDB stream record: it has no "dynamodb" part')
+            raise BadInput('one of its records has no "dynamodb" part, so it is not a DynamoDB stream record')
         physical = str(record.get("eventSourceARN", "")).partition(":table/")[2].partition("/")[0]
         logical = self._logical.get(physical)
         if logical is None:
             known = ", ".join(sorted(self._logical))
             raise BadInput(
-                f'it is about table "{physical[:60]}", and the rules are told to work on {known}. Check --table'
+                f'it is about table "{physical[:60]}", which is not one of the tables of the rules: {known}. Check --table'
             )
         schema = self._schemas[logical]
         try:
             key = schema.key(logical, change.get("Keys") or change.get("NewImage") or change.get("OldImage") or {})
         except (KeyError, ValueError, ArithmeticError, TypeError, AttributeError):
             expected = " and ".join(f"{n} ({kind})" for n, kind in (schema.partition, schema.sort or ("", "")) if n)
-            raise BadInput(f'it holds a key that is not that of table "{logical}" in the rules, {expected}') from None
+            raise BadInput(f'its key is not that of table "{logical}" in the rules, {expected}') from None
         return self._checked(key), change
 
     def _checked(self, key: ItemKey) -> ItemKey:
-        """The key, if it can be one of a table of the rules. Raises BadInput."""
+        """Return a key that a table of the rules can have. Raises BadInput."""
         schema = self._schemas.get(key.table)
         if schema is None:
             raise BadInput(f'it is about table "{key.table}", which the rules do not have. Check --rules')
         if (key.sort is None) != (schema.sort is None):
-            raise BadInput(f'it names {key[1:]}, which is no key of table "{key.table}" in the rules')
+            raise BadInput(f'it names {key[1:]}, which is not a key of table "{key.table}" in the rules')
         for text, attribute, most in zip(key[1:], (schema.partition, schema.sort), _LIMITS, strict=True):
             if attribute is None or text is None:
                 continue

@@ -1,4 +1,4 @@
-"""Letters: what was given up is read in all its forms, for keys; what names no item is told, with the way out."""
+"""Failed messages are read in all their forms, for the keys of items. A message without an item says what to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from projections.engine.rejections import Rejected
 from projections.engine.store import ItemKey, Schema
 from projections.local.event_source.discard import Discard
 from projections.operations.quarantine import message
-from projections.operations.redrive.letters import Letter, Reader
+from projections.operations.redrive.messages import FailedMessage, Reader
 from projections.operations.tasks import BackfillTask, write
 
 ARN = "arn:aws:dynamodb:eu-west-1:123456789012:table/app/stream/2026-01-01T00:00:00.000"
@@ -46,14 +46,14 @@ def discard(*records: dict[str, Any]) -> Discard:
     return Discard(ARN, "shardId-1", "RetryAttemptsExhausted", records, 101, 1_700_000_000.0)
 
 
-def read(value: Any) -> Letter:
+def read(value: Any) -> FailedMessage:
     return READER.text(json.dumps(value), "here")
 
 
 def test_a_message_of_the_quarantine_is_about_its_item() -> None:
     rejected = Rejected("listed", "publishedAt is no time", "main|POST#1|METADATA", "1", "main", "MODIFY")
-    letter = read(message(rejected, datetime(2026, 1, 5, tzinfo=UTC), ARN))
-    assert letter == Letter("here", {POST: ()}, reason="listed: publishedAt is no time")
+    found = read(message(rejected, datetime(2026, 1, 5, tzinfo=UTC), ARN))
+    assert found == FailedMessage("here", {POST: ()}, reason="listed: publishedAt is no time")
     assert read({"rule": None, "reason": "r", "key": "readings|7"}).items == {ItemKey("readings", "7"): ()}
 
 
@@ -61,25 +61,25 @@ def test_an_object_of_the_bucket_is_about_the_items_of_its_records() -> None:
     other = copy.deepcopy(record())
     other["dynamodb"]["Keys"]["PK"]["S"] = "POST#2"
     del other["dynamodb"]["OldImage"], other["dynamodb"]["NewImage"]
-    letter = read(discard(record(old=1, new=2), record(old=2, new=3), other).with_payload())
-    assert letter.items == {POST: [image(1), image(2), image(3)], ItemKey("main", "POST#2", "METADATA"): []}
-    assert (letter.reason, letter.useless) == ("RetryAttemptsExhausted", None)
+    found = read(discard(record(old=1, new=2), record(old=2, new=3), other).with_payload())
+    assert found.items == {POST: [image(1), image(2), image(3)], ItemKey("main", "POST#2", "METADATA"): []}
+    assert (found.reason, found.unusable) == ("RetryAttemptsExhausted", None)
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["queue", "topic and queue"])
-def test_what_a_queue_is_told_of_a_batch_names_no_item(wrapped: bool) -> None:
+def test_a_message_about_a_discarded_batch_without_records_names_no_item(wrapped: bool) -> None:
     metadata = discard(record()).metadata()
-    letter = read({"Type": "Notification", "Message": json.dumps(metadata)} if wrapped else metadata)
-    assert letter.items == {}
-    useless = letter.useless or ""
-    assert "names no items" in useless
-    assert "shardId-1, from 100000000000000000001" in useless
-    assert "projections backfill" in useless
-    assert "S3 bucket" in useless
+    found = read({"Type": "Notification", "Message": json.dumps(metadata)} if wrapped else metadata)
+    assert found.items == {}
+    unusable = found.unusable or ""
+    assert "names no items" in unusable
+    assert "shardId-1, from 100000000000000000001" in unusable
+    assert "projections backfill" in unusable
+    assert "S3 bucket" in unusable
 
 
 @pytest.mark.parametrize("form", [lambda r: {"Records": [r]}, lambda r: [r], lambda r: r])
-def test_events_lists_of_records_and_single_ones_are_letters_too(form: Any) -> None:
+def test_events_lists_of_records_and_single_ones_are_messages_too(form: Any) -> None:
     assert read(form(record())).items == {POST: [image(1), image(2)]}
 
 
@@ -104,7 +104,7 @@ def test_a_record_needs_no_images_and_bad_ones_are_not_used() -> None:
     ],
     ids=["removed", "expired", "put again", "removed again", "in any order"],
 )
-def test_of_an_item_the_newest_record_tells_whether_it_was_removed(records: list[Any], removed: bool) -> None:
+def test_of_an_item_the_newest_record_reports_whether_it_was_removed(records: list[Any], removed: bool) -> None:
     (newest,) = read(records).newest.values()
     assert newest[1] is removed
 
@@ -112,50 +112,50 @@ def test_of_an_item_the_newest_record_tells_whether_it_was_removed(records: list
 @pytest.mark.parametrize(
     "task", [Push("author", "main|USER#1|PROFILE", "1", {"PK": {"S": "x"}}), BackfillTask("a", "items", "main", 3)]
 )
-def test_a_dead_task_is_a_letter(task: Any) -> None:
-    assert READER.text(write(task), "here") == Letter("here", task=task)
+def test_a_dead_task_is_a_message(task: Any) -> None:
+    assert READER.text(write(task), "here") == FailedMessage("here", task=task)
 
 
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("x", "nothing that was given up"),
-        ({}, "nothing that was given up"),
-        ([], "holds no records"),
-        ({"Records": []}, "holds no records"),
-        ([1], "no DynamoDB stream record"),
-        ({"Records": [{"eventSource": "aws:sqs", "body": "secret"}]}, "no DynamoDB stream record"),
+        ("x", "neither this package nor Lambda wrote it"),
+        ({}, "neither this package nor Lambda wrote it"),
+        ([], "it has no records"),
+        ({"Records": []}, "it has no records"),
+        ([1], "not a DynamoDB stream record"),
+        ({"Records": [{"eventSource": "aws:sqs", "body": "secret"}]}, "not a DynamoDB stream record"),
         ({"push": {}}, "not a page of a push"),
         ({"rule": None, "reason": "no record", "key": None}, "names no item"),
         ({"reason": "r", "key": "main"}, "not an encoded key"),
         ({"reason": "r", "key": "a|b|c|d"}, "not an encoded key"),
         ({"reason": "r", "key": "other|a|b"}, 'table "other", which the rules do not have'),
-        ({"reason": "r", "key": "main|a"}, "no key of table"),
+        ({"reason": "r", "key": "main|a"}, "not a key of table"),
         ({"reason": "r", "key": "main||b"}, 'cannot be a value of "PK"'),
         ({"reason": "r", "key": "main|" + "x" * 2049 + "|b"}, 'cannot be a value of "PK"'),
         ({"reason": "r", "key": "main|\ud800|b"}, 'cannot be a value of "PK"'),
         ({"reason": "r", "key": "readings|seven"}, 'cannot be a value of "sensor"'),
-        (record(eventSourceARN=ARN.replace("app", "staging")), 'table "staging", and the rules are told to work on app'),
+        (record(eventSourceARN=ARN.replace("app", "staging")), 'table "staging", which is not one of the tables'),
         (record(dynamodb={"Keys": {"id": {"S": "1"}}}), r"not that of table .* PK \(S\) and SK \(S\)"),
-        ({"DDBStreamBatchInfo": {}, "payload": "{"}, "payload is no JSON"),
+        ({"DDBStreamBatchInfo": {}, "payload": "{"}, "payload is not JSON"),
         ({"DDBStreamBatchInfo": None}, "names no items"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_redriven_says_why(value: Any, reason: str) -> None:
-    letter = read(value)
-    assert letter.items == {}
-    assert letter.task is None
+def test_unusable_messages_give_the_reason(value: Any, reason: str) -> None:
+    found = read(value)
+    assert found.items == {}
+    assert found.task is None
     import re
 
-    assert re.search(reason, letter.useless or ""), letter.useless
+    assert re.search(reason, found.unusable or ""), found.unusable
 
 
-def test_what_is_no_json_is_told() -> None:
+def test_content_that_is_not_json_is_reported() -> None:
     for text in ("", "{", b"\xff\xfe\x00", "[" * 100_000):
-        assert "no JSON" in (READER.text(text, "here").useless or "")
+        assert "not JSON" in (READER.text(text, "here").unusable or "")
 
 
-def test_what_was_said_of_a_useless_message_is_kept() -> None:
+def test_the_reason_in_an_unusable_message_is_kept() -> None:
     assert read({"rule": None, "reason": "the event has no list of Records", "key": None}).reason == (
         "the event has no list of Records"
     )
