@@ -260,7 +260,7 @@ def test_status_names_what_was_abandoned_its_age_and_what_to_run() -> None:
     said = status.backfill(run, status.noted(stage.store, run), Registry(stage.program, stage.store).read(), later)
     assert said.level == LOOK
     assert "started 2 d ago" in said.says
-    assert "begins a new one" in said.todo
+    assert "starts a new one" in said.todo
 
 
 def test_the_key_of_a_note_is_short_whatever_the_target_is() -> None:

@@ -131,7 +131,7 @@ def test_a_run_of_rules_that_were_replaced_and_came_back_begins_anew() -> None:
     Registry(stage.under(LIKES + TAGS).program, stage.store).activate()
     with pytest.raises(Overtaken):
         backfill.page(run, backfill.segments(run)[0], deadline())
-    with pytest.raises(Misconfigured, match="says nothing"):
+    with pytest.raises(Misconfigured, match="does not contain it"):
         backfill.begin(segments=1)
     back = stage.under(LIKES, "{tags: remove}")
     again = back.backfill().begin(segments=1)
