@@ -125,7 +125,7 @@ def test_redriven_after_the_repair_of_its_group_an_item_counts() -> None:
     damage(world, "=total", {"S": "x"})
     likes(world, 2)
     world.settle()
-    (left, *_) = [one for one in empty(world, queue).boxes["quarantine"].left if "LIKE" in str(one.left)]
+    (left, *_) = [one for one in empty(world, queue).sources["quarantine"].left if "LIKE" in str(one.left)]
     ((reason,),) = left.left.values()
     assert reason.startswith(f"total: group of {POST}: the group in the ledger is damaged")
     assert left.message.reason.startswith(f"total: group of {POST}: ")
