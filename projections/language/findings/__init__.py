@@ -1,22 +1,21 @@
-"""Findings: what a careful reviewer would say of rules that make sense. Each family is a function from facts to remarks.
+"""Findings: problems of valid rules that a careful reviewer would mention. Each family is a function from facts to remarks.
 
-`kinds` lists and explains what can be found.
+`kinds` lists and explains the kinds of findings.
 
 | module | is about |
 | --- | --- |
-| `names` | names that nothing binds, and names that differ by case |
-| `conditions` | conditions that never fit |
+| `names` | unknown names, and names that differ only in case |
+| `conditions` | conditions that never match |
 | `sorting` | sort keys that do not sort |
-| `lengths` | keys that may be too long |
+| `lengths` | keys that can be too long |
 | `partitions` | hot partitions and hot groups |
-| `transactions` | changes of more than a transaction's actions |
+| `transactions` | changes that exceed a transaction |
 | `chains` | rules that read what rules write |
 | `targets` | targets, copies and lists |
 | `indexes` | keys of indexes |
 | `expiry` | TTL |
 
-A family says little and is sure of it: where the rules do not tell, because the application may do as it likes, it is
-silent or says a note.
+A family reports only what follows from the rules. What depends on the application is not reported, or as a note.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _FAMILIES = (names, conditions, sorting, lengths, partitions, transactions, chai
 
 
 def remarks(rules: Rules) -> Iterator[Remark]:
-    """Everything that is to be said of rules without mistakes."""
+    """Yield all remarks about valid rules."""
     facts = Facts(rules)
     for family in _FAMILIES:
         yield from family(facts)

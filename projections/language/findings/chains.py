@@ -1,4 +1,4 @@
-"""Rules that read what rules write: each step is another pass through the stream."""
+"""Chains of rules that read what other rules write: each rule is another pass through the stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONG = 3
 
 
 def chains(facts: Facts) -> Iterator[Remark]:
-    """One finding for each rule at the end of a chain of three or more."""
+    """Yield a remark for each rule at the end of a chain of three or more."""
     for name, chain in chains_of(facts.rules).items():
         if len(chain) < _LONG:
             continue

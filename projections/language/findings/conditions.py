@@ -1,4 +1,4 @@
-"""Conditions that never fit, because what they test is of another type."""
+"""Conditions that never match, because the tested attribute has another type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["conditions"]
 
 
 def conditions(facts: Facts) -> Iterator[Remark]:
-    """Findings about single conditions all of whose alternatives are of the wrong type."""
+    """Yield a remark for each condition whose alternatives all have the wrong type."""
     numbers = Numbers(facts)
     for tested in tests(facts.rules):
         number = numbers.number(tested.entity, tested.test.name)

@@ -1,4 +1,4 @@
-"""TTL: tables that expire items of which no entity says so, and entities that expire in tables without TTL."""
+"""TTL: tables with TTL whose entities do not declare it, and entities that expire in tables without TTL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["expiry"]
 
 
 def expiry(facts: Facts) -> Iterator[Remark]:
-    """At most one finding for each table, and one for each entity."""
+    """Yield at most one remark for each table, and one for each entity."""
     rules = facts.rules
     for name, table in rules.all_tables.items():
         here = [entity for entity in rules.entities if rules.table_of(entity) == name]

@@ -1,4 +1,4 @@
-"""What the families of findings ask about the rules: how keys are made, from what, and which values are numbers."""
+"""Facts about rules that several families need: the keys that rules make, and the values in them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Origin: TypeAlias = Literal["key", "each", "attribute"]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A value in a key that a rule makes: the name it is read by on the source item, and what is done to it.
+    """A value in a key that a rule makes: its name on the source item, and its pipes.
 
-    `place` is where that is said; `template` is the text standing there, None where a variable is bound by its name alone.
+    `place` is its place in the rule; `template` is the text there, None if the key's variable has the same name.
     """
 
     name: str
@@ -36,20 +36,20 @@ class Slot:
     place: Location
     template: str | None = None
     star: bool = False
-    """Whether the key's own template lets it hold the separator."""
+    """Whether the key's template allows the separator in it."""
 
     def piped(self, *names: str) -> Pipe | None:
-        """The last of its pipes that has one of these names."""
+        """Return the last of its pipes with one of these names."""
         return next((pipe for pipe in reversed(self.pipes) if pipe.name in names), None)
 
     @property
     def offset(self) -> int | None:
-        """Where it stands in the text at `place`."""
+        """Its offset in the text at `place`."""
         found = -1 if self.template is None else self.template.find("{" + self.name)
         return found + 1 if found >= 0 else None
 
     def rewritten(self, pipe: str) -> str:
-        """How to write it with one pipe more, as `{likes|pad(10)}`."""
+        """Return it as text with one more pipe, as `{likes|pad(10)}`."""
         text = "{" + "|".join([self.name, *map(str, self.pipes), pipe]) + "}"
         return text if self.template is not None else f'bind: {{{self.name}: "{text}"}}'
 
@@ -59,9 +59,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A key attribute as a rule, or the application, makes it: its text with what stands where in it.
+    """A key attribute that a rule or the application makes: its literal texts and values, in order.
 
-    `place` is where one would change it.
+    `place` is where to change it.
     """
 
     attribute: str
@@ -86,8 +86,8 @@ class Made:
 class KeySet:
     """One key that a rule makes: of its target in the table, or of an item in an index, by one case of the rule.
 
-    `rule` is None where the application makes it (`index_key`). `whole` says that all attributes of the partition key
-    are here; of an index, some may be made elsewhere.
+    `rule` is None if the application makes it (`index_key`). `whole` is false if something else makes some attributes of
+    the partition key.
     """
 
     entity: str
@@ -99,22 +99,22 @@ class KeySet:
     place: Location
     whole: bool = True
     listed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Attributes that can have these values only, by the conditions under which the key is made."""
+    """The possible values of attributes that a condition of the rule limits."""
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The names in it that are attributes of the source, not variables of its key nor elements of `each`."""
+        """The names in it that are attributes of the source, without variables of its key and elements of `each`."""
         slots = (slot for made in (*self.partition, *self.sort) for slot in made.slots)
         return tuple(dict.fromkeys(slot.name for slot in slots if slot.origin == "attribute"))
 
     @property
     def made(self) -> tuple[tuple[Made, int], ...]:
-        """Each attribute with the most bytes it may have."""
+        """Each attribute with its size limit in bytes."""
         return (*((one, PARTITION_KEY_BYTES) for one in self.partition), *((one, SORT_KEY_BYTES) for one in self.sort))
 
 
 class Facts:
-    """Questions about rules that are free of mistakes."""
+    """Facts about valid rules."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -128,16 +128,16 @@ class Facts:
         return self.rules.all_tables[self.rules.table_of(entity) or ""]
 
     def variables(self, entity: str) -> tuple[str, ...]:
-        """The variables of an entity's key, the most telling last; first of all its `id`, if it has one."""
+        """Return the variables of an entity's key, in order."""
         return key_variables(self.rules.entities[entity])
 
     def telling(self, entity: str) -> str | None:
-        """The variable of a key that differs most between items: its `id`, else the last one."""
+        """Return the variable of a key that differs most between items: its `id`, else the last one."""
         return self.rules.entities[entity].id or next(reversed(self.variables(entity)), None)
 
     @cached_property
     def identifiers(self) -> frozenset[str]:
-        """The variables of keys that the application writes: short, or they could not be keys."""
+        """The variables of keys that the application writes. They are short, because keys are."""
         own = (entity for entity in self.rules.entities if not self.made_by_rules(entity))
         return frozenset(name for entity in own for name in self.variables(entity))
 
@@ -145,18 +145,18 @@ class Facts:
 
     @cached_property
     def copies(self) -> Mapping[str, str]:
-        """By entity that a copy rule creates: the rule."""
+        """By entity whose items a copy rule creates: the rule."""
         return {rule.into: name for name, rule in self.projections.items() if rule.copy_ is not None}
 
     def made_by_rules(self, entity: str) -> bool:
-        """Whether the items exist only because of rules."""
+        """Return whether only rules create items of the entity."""
         return entity in self.copies or self.rules.entities[entity].derived
 
     # Keys.
 
     @cached_property
     def target_keys(self) -> Mapping[str, KeySet]:
-        """By rule that has a target of its own and knows its key: the key, as made of the source."""
+        """By rule that makes the key of its target: that key, with values of the source."""
         return {
             name: self._target_key(name, rule)
             for name, rule in self.projections.items()
@@ -165,7 +165,7 @@ class Facts:
 
     @cached_property
     def index_keys(self) -> tuple[KeySet, ...]:
-        """All keys of indexes that rules make, and those that the application is said to make."""
+        """The keys of indexes that rules make, and those that `index_key` declares."""
         return tuple(self._index_keys())
 
     def _target_key(self, name: str, rule: Projection) -> KeySet:
@@ -241,7 +241,7 @@ class Facts:
         return Made(attribute, "S", tuple(self._parts(source, text, place, rule)), place)
 
     def _by_index(self, key: KeySet, made: Mapping[str, Made]) -> Iterator[KeySet]:
-        """The keys of each index of which any attribute is made."""
+        """Yield the key of each index that has one of these attributes."""
         for index, form in self.table(key.entity).indexes.items():
             first, second = index_attributes(form)
             if any(name in made for name, _ in (*first, *second)):
@@ -255,7 +255,7 @@ class Facts:
 
 
 def _joined(parts: list[str | Slot]) -> tuple[str | Slot, ...]:
-    """Texts that stand side by side as one."""
+    """Return the parts with adjacent texts joined."""
     joined: list[str | Slot] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):
@@ -266,7 +266,7 @@ def _joined(parts: list[str | Slot]) -> tuple[str | Slot, ...]:
 
 
 def _values(pattern: Mapping[str, Any] | None) -> dict[str, tuple[Any, ...]]:
-    """The values that a pattern leaves to a name; that it may be absent is no value of a key."""
+    """Return the values that a pattern allows for each name, without absence."""
     return {
         name: tuple(value for _, value in values if not isinstance(value, Exists))
         for name, values in listed_values(pattern).items()

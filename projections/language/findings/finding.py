@@ -1,4 +1,4 @@
-"""What a finding is: a doubt about rules that make sense, with its place, its reason and what to write instead."""
+"""Findings: each has a place in the rule file, a reason and what to write instead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Finding", "Remark"]
 class Remark:
     """A finding before its line is known. `path`, `offset` and `at_key` are as `Mistake` has them.
 
-    `rated` is its severity where that is not the usual one of its kind.
+    `rated` is its severity if it is not the usual one of its kind.
     """
 
     kind: Kind
@@ -31,7 +31,7 @@ class Remark:
 
     @property
     def rule(self) -> str | None:
-        """The rule it stands in, None if it stands in a table or an entity."""
+        """The rule that it is about; None if it is about a table or an entity."""
         return str(self.path[1]) if len(self.path) > 1 and self.path[0] == "projections" else None
 
 
@@ -39,7 +39,7 @@ class Remark:
 class Finding:
     """A finding with its place: line and column count from 1, and are 0 for rules that were built in Python.
 
-    `code` is that of its kind, as `hot-partition`. A `mistake` has its way out in the reason.
+    `code` is that of its kind, as `hot-partition`. The reason of a `mistake` includes what to write instead.
     """
 
     severity: Severity

@@ -1,4 +1,4 @@
-"""Index rules that set half a key, and cases that never apply."""
+"""Index rules that set a part of a key, and cases that never apply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["indexes"]
 
 
 def indexes(facts: Facts) -> Iterator[Remark]:
-    """Findings about index rules."""
+    """Yield remarks about index rules."""
     for key in facts.index_keys:
         if key.rule is not None:
             yield from _half(facts, key)
@@ -36,7 +36,7 @@ def indexes(facts: Facts) -> Iterator[Remark]:
 
 
 def _half(facts: Facts, key: KeySet) -> Iterator[Remark]:
-    """A key of an index of which something is missing that nobody is known to write."""
+    """Yield a remark if an index key lacks an attribute that nothing else is known to write."""
     table = facts.table(key.entity)
     first, second = index_attributes(table.indexes[str(key.index)])
     made = {one.attribute for one in (*key.partition, *key.sort)}
@@ -57,7 +57,7 @@ def _half(facts: Facts, key: KeySet) -> Iterator[Remark]:
 
 
 def _others(facts: Facts, key: KeySet) -> set[str]:
-    """Attributes that others write on the same items, or that rules read on them: they exist."""
+    """Return the attributes that others write on the same items or that rules read on them: they exist."""
     entity = key.entity
     found = set(facts.rules.entities[entity].index_key)
     for name, rule in facts.projections.items():

@@ -1,4 +1,4 @@
-"""The kinds of findings that rules can have, as `docs/findings.md` shows them. A finding has its code from here."""
+"""The kinds of findings about rules, with their codes. `docs/findings.md` is generated from them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["BASE", "CODES", "KINDS", "SEVERITIES", "Kind", "Severity"]
 Severity: TypeAlias = Literal["error", "warning", "note"]
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-"""The gravest first.
+"""The most severe first.
 
 - error: the rules cannot be used, or a rule can never work.
-- warning: the rules will fail for items or a load that must be expected.
+- warning: the rules will fail for some items, or under load.
 - note: worth knowing, and often intended.
 """
 
@@ -74,7 +74,7 @@ OTHER_CASE = Kind(
     "other-case",
     ("warning",),
     summary="Two names differ only in upper and lower case.",
-    why="DynamoDB distinguishes `State` from `state`. A rule that reads the wrong one finds no value.",
+    why="`State` and `state` are different attributes. A rule that reads the wrong one gets no value.",
     fix="Use one spelling. For a variable of the target's key, bind it to the name that the source has.",
     example="""\
 projections:

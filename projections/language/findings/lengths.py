@@ -1,4 +1,4 @@
-"""Keys that could be longer than DynamoDB takes: 2048 bytes for a partition key, 1024 for a sort key."""
+"""Keys that can exceed DynamoDB's limits: 2048 bytes for a partition key, 1024 for a sort key."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LONG_TEXTS = frozenset({
     "abstract", "caption", "subject", "address", "url", "uri", "link", "path", "filename", "filepath", "query", "question",
     "answer", "review",
 })  # fmt: skip
-"""Names of what people write as long as they like."""
+"""Names of texts of any length."""
 
 
 def lengths(facts: Facts) -> Iterator[Remark]:
-    """At most one finding for each key attribute that a rule makes."""
+    """Yield at most one remark for each key attribute that a rule makes."""
     numbers = Numbers(facts)
     for key in (*facts.target_keys.values(), *facts.index_keys):
         for made, most in key.made:
@@ -84,7 +84,7 @@ def _remark(made: Made, severity: Severity, reason: str, instead: str, slot: Slo
 
 
 def _is_free(facts: Facts, numbers: Numbers, key: KeySet, slot: Slot) -> bool:
-    """Whether nothing bounds a value: no pipe, no list of values, no key that it comes from or that it is known from."""
+    """Return whether nothing limits the length of a value: no pipe, no listed values, and it is not part of a key."""
     return not (
         slot.origin == "key"
         or slot.piped("truncate", "pad", "invert", "date", "bucket") is not None
@@ -100,7 +100,7 @@ def _last(slot: Slot) -> str:
 
 
 def _round(characters: int) -> int:
-    """A round number of characters, not more than these."""
+    """Return a round number of characters, at most this many."""
     for step in (100, 50, 10):
         if characters >= step:
             return characters // step * step
@@ -108,7 +108,7 @@ def _round(characters: int) -> int:
 
 
 def _most_bytes(slot: Slot) -> int:
-    """The most bytes of a value; 0 where nothing is known, so that nothing is claimed."""
+    """Return the greatest number of bytes of a value; 0 if it is unknown, so that nothing is reported."""
     widths = [_width(pipe) for pipe in slot.pipes]
     return min((width for width in widths if width is not None), default=0)
 

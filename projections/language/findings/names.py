@@ -1,4 +1,4 @@
-"""Names that nothing binds: attributes that an item made by rules cannot have, and names that differ by their case."""
+"""Unknown names: attributes that an item made by rules cannot have, and names that differ only in case."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["names"]
 
 
 def names(facts: Facts) -> Iterator[Remark]:
-    """Findings about names that rules read and write."""
+    """Yield remarks about names that rules read and write."""
     yield from _never_recognised(facts)
     found = list(reads(facts.rules))
     unknown = [read for read in found if _is_unknown(facts, read)]
@@ -28,7 +28,7 @@ def names(facts: Facts) -> Iterator[Remark]:
 
 
 def known_attributes(facts: Facts, entity: str) -> frozenset[str] | None:
-    """All attributes that items of an entity can have; None where the application writes them, or all are copied."""
+    """Return all attributes that items of an entity can have; None if the application writes them or all are copied."""
     if not facts.made_by_rules(entity):
         return None
     found = _written_by_rules(facts, entity)
@@ -79,7 +79,7 @@ def _unknown(facts: Facts, read: Read) -> Remark:
 
 
 def _once(found: list[Read]) -> Iterator[Read]:
-    """The first of several reads of one name by one rule."""
+    """Yield the first of several reads of one name by one rule."""
     seen: set[tuple[str, str, str]] = set()
     for read in found:
         if (read.rule, read.entity, read.root) not in seen:
@@ -88,7 +88,7 @@ def _once(found: list[Read]) -> Iterator[Read]:
 
 
 def _never_recognised(facts: Facts) -> Iterator[Remark]:
-    """Items that a rule creates and that do not fit the `match` of their entity, which asks for what nothing writes."""
+    """Yield a remark for each `match` that requires an attribute that nothing writes on items that rules create."""
     for name, entity in facts.rules.entities.items():
         written_here = _written_by_rules(facts, name)
         if not facts.made_by_rules(name) or entity.match is None or written_here is None:
@@ -115,7 +115,7 @@ def _never_recognised(facts: Facts) -> Iterator[Remark]:
 
 
 def _other_case(facts: Facts, found: list[Read]) -> Iterator[Remark]:
-    """Names that differ from another of the same item by nothing but case."""
+    """Yield remarks for names that differ from another name of the same item only in case."""
     attributes: dict[tuple[str, str], dict[str, str]] = {}
     for name, rule in facts.projections.items():
         for attribute in written(rule):
@@ -135,7 +135,7 @@ def _other_case(facts: Facts, found: list[Read]) -> Iterator[Remark]:
 
 
 def _bindable(facts: Facts, read: Read) -> dict[str, str]:
-    """Names that a variable of the target's key would be bound to before it is looked for among the attributes."""
+    """Return the names that bind a variable of the target's key before attributes do."""
     each = each_variable(facts.projections[read.rule])
     found = dict.fromkeys(facts.variables(read.entity), f"a variable of the key of {read.entity}")
     if each is not None:

@@ -1,4 +1,4 @@
-"""Which attributes hold numbers, and which text: by the rules that write them, and by how rules use them."""
+"""The types of attributes, numbers or text: inferred from rules that write them, and from their use in rules."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ Node: TypeAlias = tuple[str, str]
 """(entity, attribute or dotted path)."""
 
 _TIMES = frozenset(["at", "time", "date", "timestamp", "epoch", "created", "updated", "expires", "ttl", "year"])
-"""Names of numbers that have as many digits today as in two hundred years."""
+"""Names of times as numbers, whose number of digits does not change."""
 
 
 class Numbers:
-    """Each answer is a reason in words, or None where it is not known."""
+    """Types of attributes. Each answer is a reason in words, or None if the type is unknown."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
 
     def number(self, entity: str, name: str) -> str | None:
-        """Why an attribute, or a variable of the key, is certainly a number."""
+        """Return why an attribute, or a variable of the key, is certainly a number."""
         found = self._written.get((entity, name))
         return found[0] if found is not None else None
 
     def function(self, entity: str, name: str) -> str:
-        """What computes a number: `count`, `sum`, `avg`, `negative` (a sum of less than nothing), or nothing known."""
+        """Return the function that computes a number: `count`, `sum`, `avg`, `negative` (a sum below 0), or None."""
         return self._written.get((entity, name), ("", ""))[1]
 
     def used_as_number(self, entity: str, name: str) -> str | None:
-        """Why an attribute seems to be a number: a rule adds it up or compares it, and it is no time."""
+        """Return why an attribute seems to be a number: a rule adds it up or compares it, and it is not a time."""
         last = name.rsplit(".", 1)[-1]
         if (entity, name) in self._times or last.lower() in _TIMES or last.endswith(("At", "Time", "Date", "_at")):
             return None
         return self._used.get((entity, name))
 
     def text(self, entity: str, name: str) -> str | None:
-        """Why an attribute is certainly text."""
+        """Return why an attribute is certainly text."""
         return self._texts.get((entity, name))
 
     # What rules write.
@@ -66,7 +66,7 @@ class Numbers:
             found.update(more)
 
     def _declared(self) -> Iterator[tuple[Node, tuple[str, str]]]:
-        """Keys of type N: attributes, and the variables they are made of."""
+        """Yield the attributes of keys of type N, and the variables in them."""
         for name, entity in self._facts.rules.entities.items():
             table = self._facts.table(name)
             types = attribute_types(table)
@@ -96,7 +96,7 @@ class Numbers:
                     yield (rule.into, attribute), (f"rule {name} makes it {value}", "")
 
     def _passed_on(self, known: dict[Node, tuple[str, str]]) -> Iterator[tuple[Node, tuple[str, str]]]:
-        """Numbers that a rule copies."""
+        """Yield numbers that a rule copies."""
         for rule in self._facts.projections.values():
             for target, path in _carried(rule).items():
                 if (rule.from_, path) in known:
@@ -160,7 +160,7 @@ class Numbers:
 
 
 def _carried(rule: Projection) -> dict[str, str]:
-    """Target attribute → source path of what a rule hands on as it is."""
+    """Return target attribute → source path of the values that a rule copies."""
     if rule.copy_ is not None:
         return {} if rule.copy_.attributes == "all" else attribute_map(rule.copy_.attributes)
     action = rule.latest or rule.embed

@@ -1,4 +1,4 @@
-"""Partitions and ledger items that too many writes go to."""
+"""Partitions and ledger items that receive too many writes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from projections.language.templates import Template
 __all__ = ["partitions"]
 
 PARTITION_UNITS = 1000
-"""Write units a second that one partition takes; read units are three times as many."""
+"""Write units per second of one partition; it has three times as many read units."""
 GROUP_TRANSACTIONS = 500
-"""Transactions a second that one item takes: a transactional write costs two units."""
+"""Transactions per second on one item: a transactional write costs two units."""
 
 _BUCKETS = 8
 _SHARDS = 10
 
 
 def partitions(facts: Facts) -> Iterator[Remark]:
-    """Hot partitions of indexes and of targets, and hot groups."""
+    """Yield remarks about hot partitions of indexes and targets, and about hot groups."""
     for key in facts.index_keys:
         yield from _index(facts, key)
     yield from _inverted(facts)
@@ -45,14 +45,14 @@ def partitions(facts: Facts) -> Iterator[Remark]:
 
 @dataclass(frozen=True, slots=True)
 class _Few:
-    """How few values a key has: `items` are all of those that have the same, `values` how many there are."""
+    """A key with few values: `items` describes the items that share one, `values` is the number of values."""
 
     items: str
     values: int
     severity: Severity
 
     def share(self, where: str) -> str:
-        """`GSI1 has all items of one month in one partition, which takes …`."""
+        """Return `GSI1 has all items of one month in one partition, which takes …`."""
         if self.values > 1:
             return f"{where} has {self.items} in {self.values} partitions, which take {_UNITS} each"
         return f"{where} has {self.items} in one partition, which takes {_UNITS}"
@@ -62,7 +62,7 @@ _UNITS = f"{PARTITION_UNITS:,} write units a second"
 
 
 def _few(key: KeySet, made: Sequence[Made], noun: str = "items") -> _Few | None:
-    """What bounds the values of these attributes together; None if something may have any number of them."""
+    """Return the limit of the values of these attributes together; None if one of them can have any number of values."""
     slots = [slot for one in made for slot in one.slots]
     dates = [pipe for slot in slots if (pipe := slot.piped("date"))]
     buckets = [int(pipe.arguments[0]) for slot in slots if (pipe := slot.piped("bucket"))]
@@ -73,12 +73,12 @@ def _few(key: KeySet, made: Sequence[Made], noun: str = "items") -> _Few | None:
         return _Few(f"all {noun} of one {_period(dates[0].arguments[0])}", 1, "note")
     count = prod(listed.values())
     if count > 1:
-        return _Few(f"all {noun} (`where` leaves {' and '.join(listed)} {count} values)", count, "warning")
+        return _Few(f"all {noun} (`where` allows {count} values of {' and '.join(listed)})", count, "warning")
     return _Few(f"all {noun}", 1, "warning")
 
 
 def _period(form: str) -> str:
-    """How long a date written in this form stays the same."""
+    """Return the period in which a date in this format stays the same."""
     periods = {
         "f": "moment",
         "S": "second",
@@ -114,7 +114,7 @@ def _bucketed(facts: Facts, key: KeySet, made: Made) -> str:
 
 
 def _inverted(facts: Facts) -> Iterator[Remark]:
-    """Indexes over the table's own keys, turned round, in which all items of a rule's target meet."""
+    """Yield remarks about indexes with the table's keys in reverse, if all targets of a rule share a partition there."""
     for entity in dict.fromkeys(rule.into for rule in facts.projections.values() if rule.kind != "index"):
         table = facts.table(entity)
         keys = [name for name, _ in key_attributes(table.key)]
@@ -132,8 +132,8 @@ def _inverted(facts: Facts) -> Iterator[Remark]:
                 f'{index} has the keys of the table in reverse, and every {entity} has {keys[1]} "{text}": all are in '
                 f"one partition of it, which takes {PARTITION_UNITS:,} write units a second; beyond that the index "
                 f"throttles writes to the table itself",
-                f"if writes may come faster, give {index} a partition key of its own, which only the items have "
-                f"that belong in it",
+                f"if writes may come faster, give {index} a partition key of its own, and set it only on items "
+                f"that belong in the index",
                 rated="note",
             )
 

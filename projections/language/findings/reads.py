@@ -1,4 +1,4 @@
-"""Which names each rule reads, on items of which entity, and where in the file it says so."""
+"""The names that each rule reads, with the entity of the items and the place in the rule file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Read:
     offset: int | None = None
     at_key: bool = False
     field: Field | None = None
-    """In a template: with its pipes."""
+    """The pipes, if it is in a template."""
 
     @property
     def root(self) -> str:
@@ -37,7 +37,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """A condition on one name, and on which entity's items it is tested."""
+    """A condition on one name of an entity's items."""
 
     rule: str
     entity: str
@@ -46,7 +46,7 @@ class Tested:
 
 
 def reads(rules: Rules) -> Iterator[Read]:
-    """Everything that rules read from items. Elements of `each` are read from the item once, by its path."""
+    """Yield all names that rules read on items. For elements of `each` that is the path of the list."""
     for name, rule in rules.projections.items():
         variable = each_variable(rule)
         for read in _reads(rules, name, rule):
@@ -120,7 +120,7 @@ def _template(rule: str, entity: str, text: str, place: Location) -> Iterator[Re
 
 
 def _expression_place(form: Any, place: Location) -> Location:
-    """Where the expression of a measure stands: the measure itself, or the entry of its long form."""
+    """Return the place of a measure's expression: the measure itself, or the entry of its long form."""
     function = next((name for name in FUNCTIONS if name in form), None) if isinstance(form, dict) else None
     if function is None:
         return place
@@ -138,7 +138,7 @@ def _offset(form: Any, path: str) -> int | None:
 
 
 def tests(rules: Rules) -> Iterator[Tested]:
-    """Every condition in a rule, those of cases and measures too."""
+    """Yield every condition in a rule, including those of cases and measures."""
     for name, rule in rules.projections.items():
         place: Location = ("projections", name)
         patterns: list[tuple[Mapping[str, Any] | None, Location]] = [(rule.where, (*place, "where"))]
@@ -172,7 +172,7 @@ def _all(conditions: tuple[Condition, ...]) -> Iterator[Test]:
 
 
 def _find(document: Any, test: Test, place: Location) -> Location:
-    """Where in a pattern a name is tested; in the first branch that does, if several do."""
+    """Return the place of the first condition on a name in a pattern."""
     return next(_found(document, test.name, "", place), place)
 
 

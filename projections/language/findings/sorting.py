@@ -1,4 +1,4 @@
-"""Sort keys that do not sort as one would expect: numbers without padding, dates whose parts stand the wrong way round."""
+"""Sort keys with an unexpected order: numbers without padding, dates that do not begin with the year."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIGNIFICANCE = {"Y": 0, "G": 0, "m": 1, "j": 1, "V": 1, "d": 2, "u": 2, "H": 3,
 
 
 def sorting(facts: Facts) -> Iterator[Remark]:
-    """Findings about each value in a sort key of type S."""
+    """Yield remarks about values in sort keys of type S."""
     numbers = Numbers(facts)
     for key in (*facts.target_keys.values(), *facts.index_keys):
         if key.rule is None:

@@ -1,4 +1,4 @@
-"""What rules write onto: targets that nobody may create, copies that cost more or carry more than they need, long lists."""
+"""Targets: those that nothing creates, copies that cost or contain more than necessary, and long lists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TEXT_BYTES, _OTHER_BYTES = 2000, 40
 
 
 def targets(facts: Facts) -> Iterator[Remark]:
-    """Findings about targets: entity by entity, then rule by rule."""
+    """Yield remarks about targets: entity by entity, then rule by rule."""
     for name in facts.rules.entities:
         yield from _shared_key(facts, name)
         yield from _together(facts, name)
@@ -51,7 +51,7 @@ def targets(facts: Facts) -> Iterator[Remark]:
 
 
 def _shared_key(facts: Facts, name: str) -> Iterator[Remark]:
-    """`match` tells items apart, but under one key there is only one."""
+    """Yield remarks for keys that the application's items can have, too: a key has one item, whatever `match` is."""
     if not facts.made_by_rules(name):
         return
     table = facts.rules.table_of(name)
@@ -87,7 +87,7 @@ def _not_derived(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
 
 
 def _padded(facts: Facts, name: str) -> Iterator[Remark]:
-    """A numeric key attribute of a target that is made of padded text, which is bad input if it begins with a zero."""
+    """Yield remarks for numeric key attributes of targets that are made of padded text: leading zeros are bad input."""
     key = facts.target_keys.get(name)
     for made in (*key.partition, *key.sort) if key is not None else ():
         slot = next((slot for slot in made.slots if slot.piped("pad", "invert")), None)
@@ -103,7 +103,7 @@ def _padded(facts: Facts, name: str) -> Iterator[Remark]:
 
 
 def _claimed(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
-    """A copy whose key tells one variable of its source: as its `id`, it would need no claim."""
+    """Yield a remark if a copy would need no claim with a variable of its key as the source's `id`."""
     if not facts.typed.rules[name].recorded or facts.rules.entities[rule.from_].id is not None:
         return
     key = facts.target_keys[name]
@@ -152,7 +152,7 @@ def _index_keys(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
 
 
 def _expiry(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
-    """A copy that is given the attribute by which DynamoDB expires it."""
+    """Yield a remark for a copy that gets the TTL attribute."""
     assert rule.copy_ is not None
     ttl, form = facts.table(rule.into).ttl, rule.copy_.attributes
     source = facts.rules.entities[rule.from_]
@@ -173,7 +173,7 @@ def _expiry(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
 
 
 def _long_list(name: str, rule: Projection) -> Iterator[Remark]:
-    """A list that is likely to be cut: a long one, or one of long texts."""
+    """Yield a remark for a list that can exceed its limit, because it has many elements or long texts."""
     assert rule.top is not None
     texts = _long_texts(rule.top)
     size = rule.top.limit * _element_bytes(rule.top)
@@ -191,7 +191,7 @@ def _long_list(name: str, rule: Projection) -> Iterator[Remark]:
 
 
 def _together(facts: Facts, name: str) -> Iterator[Remark]:
-    """Lists that together take a large part of an item, which the application writes too."""
+    """Yield remarks for lists that together take a large part of an item, which the application also writes."""
     lists = {rule: one.top for rule, one in facts.projections.items() if one.into == name and one.top is not None}
     size = sum(min(one.limit * _element_bytes(one), LIST_BYTES) for one in lists.values())
     if size <= _ALL_LISTS:
@@ -199,8 +199,8 @@ def _together(facts: Facts, name: str) -> Iterator[Remark]:
     yield Remark(
         LARGE_LISTS,
         ("projections", next(iter(lists)), "top"),
-        f"the lists of {', '.join(lists)} may together have {size // 1024} KB on one {name} item, of the 400 KB that it "
-        f"holds with all that the application writes: beyond, the application's own updates of the item fail",
+        f"the lists of {', '.join(lists)} can together take {size // 1024} KB of one {name} item. An item holds 400 KB, "
+        f"including what the application writes: beyond that, the application's own updates of the item fail",
         f"list fewer elements, or give lists an item of their own: an entity with `derived: true` under the key of {name}",
         at_key=True,
     )
@@ -211,13 +211,13 @@ def _long_texts(top: Top) -> list[str]:
 
 
 def _element_bytes(top: Top) -> int:
-    """About how many bytes an element has."""
+    """Return about how many bytes an element has."""
     names, texts = attribute_map(top.attributes), len(_long_texts(top))
     return sum(map(len, names)) + _TEXT_BYTES * texts + _OTHER_BYTES * (len(names) - texts)
 
 
 def _wrong_type(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
-    """A number copied into the key of an index that is text."""
+    """Yield remarks for numbers that are copied to index keys of type S."""
     assert rule.copy_ is not None
     form, numbers, types = rule.copy_.attributes, Numbers(facts), attribute_types(facts.table(rule.into))
     for position, (target, path) in enumerate(attribute_map(form).items() if form != "all" else ()):

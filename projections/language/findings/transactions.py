@@ -1,4 +1,4 @@
-"""Changes of one item that take more than a transaction's actions."""
+"""Changes of one item that exceed the actions of a transaction."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _MEMBER_BYTES = 50
 
 
 def transactions(facts: Facts) -> Iterator[Remark]:
-    """One finding for each rule with `each` that keeps a ledger, unless its elements share few targets.
+    """Yield a remark for each recorded rule with `each`, unless its elements share few targets.
 
-    The ancestors of a path are never that many.
+    The ancestors of a path are too few.
     """
     for name, rule in facts.projections.items():
         variable = each_variable(rule)
@@ -54,13 +54,13 @@ def _own_target(key: KeySet, variable: str) -> bool:
 
 
 def _fixed(facts: Facts, name: str) -> int:
-    """The actions of the other rules of the same item, whose contributions change in the same transaction."""
+    """Return the actions of the other rules of the same item, whose contributions change in the same transaction."""
     rule = facts.typed.rules[name]
     return 1 + rule.members if rule.each is None and rule.recorded else 0
 
 
 def _entries(rule: str, key: KeySet, members: int) -> int:
-    """About how many contributions one item may have: a round number."""
+    """Return about how many contributions one item can have, as a round number."""
     made = (*key.partition, *key.sort)
     target = sum(one.literal_bytes + _VARIABLE_BYTES * len(one.slots) for one in made)
     most = ENTRY_BYTES // (target + len(rule) + _ENTRY_BYTES + _MEMBER_BYTES * members)
