@@ -69,7 +69,8 @@ def _pipe(name: str, arguments: Sequence[str]) -> Pipe:
     return Pipe(name, tuple(arguments), takes, gives, make(*arguments))
 
 
-def _count(form: str, text: str, most: int) -> int:
+def _whole_number(form: str, text: str, most: int) -> int:
+    """Return the argument of a pipe that is a number from 1 to `most`. Raises LanguageError."""
     if not (text.isascii() and text.isdigit()) or len(text) > 10 or not 1 <= int(text) <= most:
         raise LanguageError(f"{form} takes a whole number from 1 to {most}, not {text!r}")
     return int(text)
@@ -90,19 +91,19 @@ def _digits(text: str, limit: int) -> str:
 
 
 def _pad(n: str) -> Callable[[str], str]:
-    width = _count("pad(n)", n, 38)
+    width = _whole_number("pad(n)", n, 38)
     return lambda text: _digits(text, width).zfill(width)
 
 
 def _invert(n: str) -> Callable[[str], str]:
-    width = _count("invert(n)", n, 38)
+    width = _whole_number("invert(n)", n, 38)
     greatest = 10**width - 1
     return lambda text: str(greatest - int(_digits(text, width))).zfill(width)
 
 
 def _bucket(n: str) -> Callable[[str], str]:
     # CRC-32, because every language has it: readers of the buckets must be able to compute it, too.
-    buckets = _count("bucket(n)", n, 1_000_000)
+    buckets = _whole_number("bucket(n)", n, 1_000_000)
     return lambda text: str(crc32(text.encode("utf-8", "surrogatepass")) % buckets)
 
 
@@ -110,7 +111,7 @@ def _bucket(n: str) -> Callable[[str], str]:
 
 
 def _truncate(n: str) -> Callable[[str], str]:
-    length = _count("truncate(n)", n, 2048)
+    length = _whole_number("truncate(n)", n, 2048)
     return lambda text: text[:length]
 
 
