@@ -208,7 +208,7 @@ def test_a_mistake_in_an_entity_is_named_with_its_way_out(text: str, expected: s
         ("{kind: other}", False),
     ],
 )
-def test_entities_of_one_key_are_told_apart_by_different_values_of_one_attribute(match: str, apart: bool) -> None:
+def test_entities_of_one_key_need_different_values_of_one_attribute(match: str, apart: bool) -> None:
     found = problems("", entities=f"  X: {{table: main, key: {{PK: 'POST#{{p}}', SK: META}}, match: {match}}}\n")
     assert (found == []) is apart, found
 
@@ -266,7 +266,7 @@ CYCLES = {
 
 
 @pytest.mark.parametrize(("rules", "expected"), CYCLES.values(), ids=CYCLES)
-def test_attributes_that_depend_on_themselves_are_refused_with_the_way_round(rules: str, expected: str) -> None:
+def test_circular_dependencies_are_rejected_with_their_path(rules: str, expected: str) -> None:
     (problem,) = problems(rules)
     assert "circular dependency: " in problem
     shown = problem.partition("dependency: ")[2]
@@ -310,7 +310,9 @@ def test_an_index_of_items_that_rules_create_is_no_cycle_it_creates_none() -> No
         ("{PK: 'U#{u}', SK: U}", "{PK: 'T#{t}', SK: '{u}'}", "each: {t: ts},", False),
     ],
 )
-def test_a_copy_is_claimed_unless_its_key_tells_its_source(source: str, target: str, more: str, expected: bool) -> None:
+def test_a_copy_is_claimed_unless_its_key_determines_its_source(
+    source: str, target: str, more: str, expected: bool
+) -> None:
     rules = loader.loads(
         "table: {key: [PK, SK]}\n"
         f"entities:\n  A: {{key: {source}}}\n  B: {{key: {target}, match: {{type: b}}}}\n"
@@ -321,7 +323,7 @@ def test_a_copy_is_claimed_unless_its_key_tells_its_source(source: str, target: 
     assert rules.canonical()["projections"]["r"]["claimed"] is expected
 
 
-def test_a_rule_that_reads_what_it_writes_is_refused_whichever_of_its_measures_does() -> None:
+def test_a_rule_with_a_measure_that_reads_what_it_writes_is_rejected() -> None:
     """Bad input for one measure takes the whole rule away, so each of its attributes depends on all it reads."""
     found = problems("  r: {from: Post, aggregate: {into: Post, set: {a: min(number(t)), b: sum(a)}}}\n")
     assert len(found) == 1
@@ -361,7 +363,7 @@ def test_min_and_max_compare_one_type(measure: str, expected: str) -> None:
         "{max: x, where: {x: [{prefix: a}]}}",
     ],
 )
-def test_min_and_max_of_an_unknown_type_are_refused(measure: str) -> None:
+def test_min_and_max_of_an_unknown_type_are_rejected(measure: str) -> None:
     read = measure.split("(")[1].rstrip(")") if "(" in measure else "x"
     with pytest.raises(RulesError) as error:
         _extreme(measure)

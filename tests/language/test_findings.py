@@ -90,7 +90,7 @@ def expiry(ttl: str, expires: str, expired: str, more: str = "") -> list[str]:
     return [str(one).removeprefix("<rules>:") for one in result.findings]
 
 
-def test_a_table_that_expires_items_of_which_no_entity_says_so() -> None:
+def test_a_table_with_ttl_whose_entities_do_not_expire() -> None:
     assert expiry(", ttl: gone", "", "") == [
         "1:24: table.ttl: note [expiry-undecided]: no entity has `expires`, so a deletion by gone counts like any other: "
         "the item's contributions are retracted → if items of Session have gone, add `expires: true` to the entity, and "
@@ -287,7 +287,7 @@ def test_an_error_cannot_be_accepted() -> None:
     assert codes(reviewed(text)) == ["1:34 long-key", "1:2095 unused-ignore"]
 
 
-def test_a_comment_that_accepts_nothing_says_so() -> None:
+def test_a_comment_that_accepts_nothing_is_reported() -> None:
     (one,) = reviewed(BASE + "  # check: ignore hot-partitions\n").findings
     assert str(one) == (
         f'<rules>:{FIRST}:3: (comment): note [unused-ignore]: unknown finding "hot-partitions" '
@@ -334,7 +334,7 @@ def texts(draw: st.DrawFn) -> str:
 
 
 @given(texts())
-def test_the_place_of_every_finding_exists_and_is_what_its_path_says(text: str) -> None:
+def test_the_place_of_every_finding_exists_and_equals_its_path(text: str) -> None:
     """Where it is, another reader of YAML finds the name or the value that the path leads to."""
     lines = text.splitlines()
     for one in reviewed(text).findings:

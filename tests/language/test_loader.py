@@ -41,7 +41,7 @@ def test_yaml_and_json_of_the_same_rules_have_the_same_document(path: Path) -> N
 
 
 @pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.stem)
-def test_broken_files_report_exactly_what_their_last_comments_say(path: Path) -> None:
+def test_invalid_files_report_exactly_the_messages_in_their_comments(path: Path) -> None:
     expected = [line[3:] for line in path.read_text().splitlines() if line.startswith("#! ")]
     with pytest.raises(RulesError) as raised:
         loader.load(path, executable=False)
@@ -49,7 +49,7 @@ def test_broken_files_report_exactly_what_their_last_comments_say(path: Path) ->
     assert found == expected, f"the lines that begin with #! in {path.name} are the expected messages"
 
 
-def test_what_is_not_executed_yet_is_refused_by_name() -> None:
+def test_unsupported_constructs_are_rejected_by_name() -> None:
     with pytest.raises(RulesError) as raised:
         loader.loads(
             "table: {key: [PK], ttl: gone}\n"
@@ -87,7 +87,7 @@ def test_what_is_not_executed_yet_is_refused_by_name() -> None:
         (HEAD + "guard_prefix: 1\n", "4:15: guard_prefix: expected text, found 1 (put quotes around it)"),
     ],
 )
-def test_texts_that_say_nothing_are_refused_in_our_words(text: str, expected: str) -> None:
+def test_texts_without_rules_are_rejected_with_our_messages(text: str, expected: str) -> None:
     assert any(expected in problem for problem in problems(text)), problems(text)
 
 

@@ -39,7 +39,7 @@ def test_good_files_fit(path: Path, validator: Draft202012Validator) -> None:
 
 
 @pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.stem)
-def test_broken_files_do_not_fit(path: Path, validator: Draft202012Validator) -> None:
+def test_invalid_files_do_not_match_the_schema(path: Path, validator: Draft202012Validator) -> None:
     assert not validator.is_valid(read(path.read_text()).data)
 
 

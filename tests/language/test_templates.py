@@ -64,7 +64,7 @@ def test_key_pattern(case: dict[str, Any]) -> None:
     assert {text: pattern.match(text) for text in case["matches"]} == case["matches"]
 
 
-def test_what_a_template_tells_about_itself() -> None:
+def test_properties_of_a_template() -> None:
     template = Template.parse("A{{#{x}#{y.z|lower}#{x}")
     assert template.names == ("x", "y.z")
     assert template.literal_prefix == "A{#"

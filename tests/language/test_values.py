@@ -76,7 +76,9 @@ def test_wire(constant: Any, expected: dict[str, Any]) -> None:
         ({True}, ()),
     ],
 )
-def test_what_dynamodb_cannot_store_is_refused_with_its_place(constant: Any, path: tuple[str | int, ...]) -> None:
+def test_values_that_dynamodb_cannot_store_are_rejected_with_their_place(
+    constant: Any, path: tuple[str | int, ...]
+) -> None:
     with pytest.raises(LanguageError) as mistake:
         wire(constant)
     assert mistake.value.path == path
