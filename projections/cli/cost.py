@@ -37,7 +37,12 @@ __all__ = ["command"]
 @click.option("--matching", multiple=True, metavar="RULE=SHARE", help="Share of items that it applies to. [default: 1]")
 @click.option("--elements", multiple=True, metavar="RULE=N", help="Elements of the list in `each`. [default: 3]")
 @click.option("--children", multiple=True, metavar="RULE=N", help="Children of a parent. [default: 100]")
-@click.option("--item-bytes", multiple=True, metavar="ENTITY=N", help="Size of an item in bytes. [default: 500]")
+@click.option(
+    "--item-bytes",
+    multiple=True,
+    metavar="ENTITY=N",
+    help="Size in bytes of an item that the application writes. [default: 500]",
+)
 @click.option(
     "--projection",
     multiple=True,
@@ -103,10 +108,12 @@ def command(
 
     From rates: --events-per-second N is spread evenly over the entities that rules read. --rate Like=500 sets the new items
     of an entity per second, --rate Like:removed=20 the removed ones, and --rate Post:title=3 the edits of an attribute. The
-    formulas are tested against DynamoDB's consumed capacity.
+    command generates items for such changes.
 
-    From a sample: EVENTS are recorded stream events, as for `replay`. They run through the real handler on tables in
-    memory, in batches of --batch, and every request is counted. With --events-per-second the result is scaled to that rate.
+    From a sample: EVENTS are recorded stream events, as for `replay`, and come in batches of --batch. With
+    --events-per-second the result is scaled to that rate.
+
+    In both cases, the changes run through the real handler on tables in memory, and every request is counted.
 
     Options that take NAME=VALUE can be repeated; a value without a name applies to all names.
 
@@ -147,10 +154,9 @@ def command(
         found = sample_estimate(program, records, assumed, delivery, total)
     else:
         from projections.inspect.cost.estimate import estimate
-        from projections.inspect.cost.model import CostModel
         from projections.inspect.cost.workload import read_workload
 
-        found = estimate(CostModel(program, assumed), read_workload(program, total, rates), delivery)
+        found = estimate(program, assumed, read_workload(program, total, rates), delivery)
     if as_json:
         print_text(json_text(estimate_document(found)))
     else:

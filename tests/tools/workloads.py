@@ -1,4 +1,4 @@
-"""Workloads whose cost is known twice: by the formulas, and by doing them. Each is one batch of an application's changes."""
+"""Workloads whose cost is known twice: of items made up for an estimate, and of the items here. Each is one batch."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from projections.engine.store import Image
-from projections.inspect.cost.flow import EDIT, INSERT, REMOVE, Flow
-from projections.inspect.cost.workload import Assumptions
+from projections.inspect.cost.workload import EDIT, INSERT, REMOVE, Assumptions, Flow
 from projections.language.loader import load, loads
 from projections.language.program import Program
 from projections.language.values import wire
@@ -211,19 +210,20 @@ WORKLOADS = [
     ),
     Workload(
         "a parent of 60 children is renamed", AUTHOR, {Flow("User", EDIT, frozenset({"name"})): 1},
-        lambda: [user(0, name="Bea")], before=both(lambda: [user(0, name="Ada")], comments(60)),
-        assumptions=assume(children={"": 60}, item_bytes={"Comment": 170}),
+        lambda: [user(0, name="Bea")], before=both(lambda: [user(0, name="Ada")], comments(60, text="x" * 220)),
+        assumptions=assume(children={"": 60}, item_bytes={"Comment": 400}),
     ),
     Workload(
         "a parent of 60 children in its own collection is renamed", ROOM, {Flow("Post", EDIT, frozenset({"title"})): 1},
-        lambda: [item("POST#0", "METADATA", title="New")], before=both(posts(1), comments(60)),
-        assumptions=assume(children={"": 60}, item_bytes={"Comment": 170}),
+        lambda: [item("POST#0", "METADATA", title="New")], before=both(posts(1), comments(60, text="x" * 215)),
+        assumptions=assume(children={"": 60}, item_bytes={"Comment": 400}),
     ),
     *(
         Workload(
             f"a parent of {many} children in its own collection is renamed", ROOM,
             {Flow("Post", EDIT, frozenset({"title"})): 1}, lambda: [item("POST#0", "METADATA", title="New")],
-            before=both(posts(1), comments(many)), assumptions=assume(children={"": many}, item_bytes={"Comment": 182}),
+            before=both(posts(1), comments(many, text="x" * 214)),
+            assumptions=assume(children={"": many}, item_bytes={"Comment": 400}),
         )
         for many in (1000, 1001)
     ),

@@ -1,1 +1,1 @@
-"""What rules cost: write and read units, calls, Lambda time and dollars, by formulas or from a sample of events."""
+"""What rules cost: write and read units, calls, Lambda time and dollars, of generated changes or of a sample of events."""

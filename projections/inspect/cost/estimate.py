@@ -1,14 +1,14 @@
-"""An estimate: a batch's cost by the formulas, made into units, calls, Lambda time and dollars per event and per month."""
+"""An estimate: a batch's cost, made into units, calls, Lambda time and dollars per event and per month."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from projections.aws.wiring import THREADS
-from projections.inspect.cost.context import BatchCost
+from projections.inspect.cost.batch import BatchCost, expected, situations
+from projections.inspect.cost.by_hand import ByHand, by_hand
 from projections.inspect.cost.figures import (
     ACTION_CPU_MS,
     CALL_CPU_MS,
@@ -17,18 +17,15 @@ from projections.inspect.cost.figures import (
     INVOCATION_MS,
     NAIVE_CALL_CPU_MS,
     RECORD_CPU_MS,
-    REGISTRY_CALLS,
-    REGISTRY_READ_UNITS,
     SECONDS_PER_MONTH,
 )
-from projections.inspect.cost.flow import Flow
 from projections.inspect.cost.hot import HotKey, hot_keys
-from projections.inspect.cost.model import CostModel
-from projections.inspect.cost.naive import NaiveCost, naive
+from projections.inspect.cost.reads import Shapes
 from projections.inspect.cost.terms import Sum, Term, totals
-from projections.inspect.cost.workload import Assumptions, Delivery, Workload
+from projections.inspect.cost.workload import Assumptions, Delivery, Flow, Workload
+from projections.language.program import Program
 
-__all__ = ["Estimate", "Way", "by_hand_ways", "estimate", "milliseconds", "our_way"]
+__all__ = ["Estimate", "Way", "composed", "estimate"]
 
 POLL_SECONDS = 0.25
 """Lambda asks a shard four times a second, without a window."""
@@ -37,6 +34,9 @@ PAYLOAD_BYTES = 6_000_000
 """Of one invocation's event."""
 
 MILLION = 1_000_000
+
+_FEW = 10
+"""Changes of one kind in a batch of which a fraction is not rounded off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,52 +116,64 @@ class Estimate:
         return self.ways[0]
 
 
-def estimate(model: CostModel, workload: Workload, delivery: Delivery) -> Estimate:
-    """What a workload costs in the long run, by the formulas."""
-    events, batch = _batch(model, workload, delivery)
-    assumed = model.context.assumed
-    batch.terms.append(_registry())
+def estimate(program: Program, assumed: Assumptions, workload: Workload, delivery: Delivery) -> Estimate:
+    """What a workload costs in the long run: batches that follow from its rates are rehearsed."""
+    shapes = Shapes(program)
+    events, batch = _batch(shapes, assumed, workload, delivery)
+    hand = ByHand()
+    for flow, number in _composition(workload, events).items():
+        for weight, rehearsal in situations(shapes, assumed, {flow: 1.0}):
+            hand.add(by_hand(rehearsal), number * weight)
+    changes = {str(flow): rate for flow, rate in workload.rates.items()}
+    rate = workload.events_per_second
+    hot = hot_keys(shapes, assumed, batch, rate / events)
+    return composed(changes, rate, events, batch, hand, hot, assumed, delivery)
+
+
+def composed(
+    changes: Mapping[str, float],
+    events_per_second: float | None,
+    events: float,
+    batch: BatchCost,
+    hand: ByHand,
+    hot: Sequence[HotKey],
+    assumed: Assumptions,
+    delivery: Delivery,
+    *,
+    sampled: bool = False,
+) -> Estimate:
+    """Units, calls, time and dollars of a batch of so many events. The worker does what pushes leave for later."""
     records = events + batch.records
     spent = milliseconds(batch, records, assumed)
-    per_second = workload.events_per_second / events
-    by_hand = naive(model.context, _composition(workload, events))
-    lanes = delivery.shards * delivery.parallelization
-    return Estimate(
-        changes={str(flow): rate for flow, rate in workload.rates.items()},
-        events_per_second=workload.events_per_second,
-        events=events,
-        records=records,
-        terms=tuple(batch.terms),
-        milliseconds=spent,
-        busy=per_second * spent / 1000 / lanes,
-        ways=(our_way(batch, events, spent, assumed), *by_hand_ways(by_hand, events, assumed)),
-        rules=totals(batch.terms).rules,
-        naive_rules=by_hand.rules,
-        hot=tuple(hot_keys(model.context, batch, per_second)),
-        assumptions=assumed,
-        delivery=delivery,
-        entry_bytes=batch.entry_bytes,
-    )
-
-
-def our_way(batch: BatchCost, events: float, spent: float, assumed: Assumptions) -> Way:
-    """Per event, of a batch of so many that takes so many milliseconds. The worker does what pushes leave for later."""
-    sums = totals(batch.terms).all
-    return Way(
+    per_second = events_per_second / events if events_per_second else None
+    sums = totals(batch.terms)
+    ours = Way(
         "projections",
-        sums.write_units / events,
-        sums.read_units / events,
-        sums.calls / events,
+        sums.all.write_units / events,
+        sums.all.read_units / events,
+        sums.all.calls / events,
         (1 + batch.tasks) / events,
         spent / 1000 * assumed.memory_mb / 1024 / events,
         3 * batch.tasks / events,
         assumed.prices,
     )
-
-
-def _registry() -> Term:
-    why = "the state of the rules, read once in every invocation"
-    return Term((), "registry", 1, why, read_units=REGISTRY_READ_UNITS, calls=REGISTRY_CALLS)
+    return Estimate(
+        changes=changes,
+        events_per_second=events_per_second,
+        events=events,
+        records=records,
+        terms=tuple(batch.terms),
+        milliseconds=spent,
+        busy=per_second * spent / 1000 / (delivery.shards * delivery.parallelization) if per_second else None,
+        ways=(ours, *_by_hand_ways(hand, events, assumed)),
+        rules=sums.rules,
+        naive_rules=hand.rules,
+        hot=tuple(hot),
+        assumptions=assumed,
+        delivery=delivery,
+        entry_bytes=batch.entry_bytes,
+        sampled=sampled,
+    )
 
 
 def _composition(workload: Workload, events: float) -> dict[Flow, float]:
@@ -170,29 +182,29 @@ def _composition(workload: Workload, events: float) -> dict[Flow, float]:
     return {flow: events * rate / total for flow, rate in workload.rates.items()}
 
 
-def _batch(model: CostModel, workload: Workload, delivery: Delivery) -> tuple[float, BatchCost]:
+def _batch(shapes: Shapes, assumed: Assumptions, workload: Workload, delivery: Delivery) -> tuple[float, BatchCost]:
     """How many of the application's events come at once, and what they cost.
 
     The records of our own writes come through the same stream and fill batches too. How many they are depends on how many
     events share a write, so the two are found together.
     """
     if delivery.batch is not None:
-        return delivery.batch, model.batch(_composition(workload, delivery.batch))
+        return delivery.batch, expected(shapes, assumed, _composition(workload, delivery.batch))
     lanes = delivery.shards * delivery.parallelization
-    size = max((model.context.assumed.bytes_of(flow.entity) for flow in workload.rates), default=1.0)
+    size = max((assumed.bytes_of(flow.entity) for flow in workload.rates), default=1.0)
     most = min(delivery.batch_size, PAYLOAD_BYTES / (2 * size + 500))
     wait = max(delivery.window, POLL_SECONDS)
-    back = 0.0
-    events, batch = 1.0, BatchCost()
-    for _ in range(12):
-        records = min(most, 1 + workload.events_per_second * (1 + back) / lanes * wait)
-        following = max(records / (1 + back), 1.0)
-        if math.isclose(following, events, rel_tol=1e-3) and batch.terms:
-            break
+    arriving = workload.events_per_second / lanes * wait
+    events = max(1.0, arriving if arriving < 2 * _FEW else _FEW)
+    while True:
+        counts = {flow: round(n) if n > _FEW else n for flow, n in _composition(workload, events).items()}
+        found = sum(counts.values())
+        batch = expected(shapes, assumed, counts)
+        each = 1 + batch.records / found
+        following = max(1.0, min(most / each, 1 / each + arriving))
+        if abs(following - events) < 0.02 * events:
+            return found, batch
         events = following
-        batch = model.batch(_composition(workload, events))
-        back = batch.records / events
-    return events, batch
 
 
 def milliseconds(batch: BatchCost, records: float, assumed: Assumptions) -> float:
@@ -207,7 +219,7 @@ def milliseconds(batch: BatchCost, records: float, assumed: Assumptions) -> floa
     return INVOCATION_MS + waiting + computing * CORE_MB / min(assumed.memory_mb, CORE_MB)
 
 
-def by_hand_ways(cost: NaiveCost, events: float, assumed: Assumptions) -> tuple[Way, Way]:
+def _by_hand_ways(cost: ByHand, events: float, assumed: Assumptions) -> tuple[Way, Way]:
     """Without and with idempotency. One call after the other, as a handler written by hand makes them."""
 
     def way(name: str, more: float, computing: float) -> Way:

@@ -12,8 +12,6 @@ __all__ = [
     "GROUP_WRITES_PER_SECOND",
     "PARTITION_WRITE_UNITS",
     "PRICES",
-    "REGISTRY_CALLS",
-    "REGISTRY_READ_UNITS",
     "SECONDS_PER_MONTH",
 ]
 
@@ -36,12 +34,6 @@ PARTITION_WRITE_UNITS = 1000
 
 GROUP_WRITES_PER_SECOND = 500
 """Transactional writes of one item: each takes two units of its partition."""
-
-# What the engine does once per invocation, whatever is in it.
-
-REGISTRY_READ_UNITS = 1.0
-REGISTRY_CALLS = 1
-"""Reading the state of the rules: one consistent GetItem of less than 4 KB, unless the batch asks for nothing."""
 
 # What takes time. CPU is that of one full core (1769 MB of Lambda).
 

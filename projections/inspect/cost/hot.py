@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from projections.inspect.cost.context import BatchCost, Context
-from projections.inspect.cost.facts import RuleFacts, index_keys
+from projections.inspect.cost.batch import BatchCost
 from projections.inspect.cost.figures import GROUP_WRITES_PER_SECOND, PARTITION_WRITE_UNITS
-from projections.language.rules import AggregateRule, IndexRule
-from projections.stores.capacity import TRANSACTIONAL, write_units
+from projections.inspect.cost.reads import Shapes, fixed_targets
+from projections.inspect.cost.workload import Assumptions
+from projections.language import canonical
+from projections.language.facts import indexes_fed
+from projections.language.program import Program
+from projections.stores.capacity import TRANSACTIONAL
 
 __all__ = ["HotKey", "hot_keys"]
 
@@ -55,57 +58,52 @@ class HotKey:
         }
 
 
-def hot_keys(at: Context, cost: BatchCost, batches_per_second: float) -> list[HotKey]:
-    """The busiest first. `batches_per_second` are those of all shards; a batch of one event still writes its group."""
+def hot_keys(shapes: Shapes, assumed: Assumptions, cost: BatchCost, batches: float) -> list[HotKey]:
+    """The busiest first. `batches` are those of all shards in a second; a batch of one event still writes its group."""
     found = [
-        *(key for facts in at.facts.values() for key in _of_rule(at, facts, cost, batches_per_second)),
-        *(key for facts in at.facts.values() for key in _of_index(at, facts, cost, batches_per_second)),
+        *(key for name, rule in shapes.rules.items() for key in _of_rule(shapes, assumed, name, rule, cost, batches)),
+        *(key for name, rule in shapes.rules.items() for key in _of_index(shapes.program, name, rule, cost, batches)),
     ]
     return sorted(found, key=lambda key: -key.load)
 
 
-def _hottest(at: Context, facts: RuleFacts, cost: BatchCost) -> float:
+def _hottest(shapes: Shapes, assumed: Assumptions, rule: str, changes: float) -> float:
     """The part of a rule's events that its busiest target gets."""
-    named = at.assumed.hottest.get(facts.name, at.assumed.hottest.get(""))
+    named = assumed.hottest.get(rule, assumed.hottest.get(""))
     if named is not None:
         return named
-    different = at.different(facts)
-    if different is not None:
-        return 1 / different
-    return 1 / max(1.0, cost.pieces.get(facts.name, 1.0))
+    known = [assumed.targets_of(rule), fixed_targets(shapes.program, shapes.rules[rule])]
+    return 1 / max(1, min((round(number) for number in known if number is not None), default=changes))
 
 
-def _of_rule(at: Context, facts: RuleFacts, cost: BatchCost, batches: float) -> Iterator[HotKey]:
-    pieces = cost.pieces.get(facts.name, 0.0)
-    if not pieces:
+def _of_rule(
+    shapes: Shapes, assumed: Assumptions, name: str, rule: canonical.Rule, cost: BatchCost, batches: float
+) -> Iterator[HotKey]:
+    changes = cost.contributions[name]
+    if not changes:
         return
-    events = pieces * _hottest(at, facts, cost)  # of the busiest target, in a batch
+    events = changes * _hottest(shapes, assumed, name, changes)  # of the busiest target, in a batch
     per_second = events * batches
     touching = min(1.0, events) * batches  # batches a second that have any
-    yield _group(facts, events, per_second, touching, batches)
-    if facts.writes_targets:
-        yield _target(at, facts, per_second, touching)
-    if facts.members:
-        each = TRANSACTIONAL * write_units(round(at.member_bytes(facts))) * facts.members
+    yield _group(name, rule, events, per_second, touching, batches)
+    if cost.targets[name]:
+        units = touching * cost.target_units[name] / cost.targets[name]
+        advice = "one write for each batch, beside the application's own: larger batches or a longer window make fewer"
+        yield HotKey(name, "target", f"the busiest {rule.into}", units, per_second, None, advice)
+    if cost.member_units[name]:
+        each = cost.member_units[name] / changes
         advice = (
             "each event is an element of its own in this target's order, which shards do not split: use several targets"
         )
         limit = PARTITION_WRITE_UNITS / each
-        yield HotKey(facts.name, "members", f"members of {facts.name}", each * per_second, per_second, limit, advice)
+        yield HotKey(name, "members", f"members of {name}", each * per_second, per_second, limit, advice)
 
 
-def _target(at: Context, facts: RuleFacts, per_second: float, touching: float) -> HotKey:
-    """The busiest target itself: one write for each batch that touches it, and one for index attributes that follow."""
-    following = [f for f in at.from_entity.get(facts.into, ()) if isinstance(f.rule, IndexRule) and f.writes_targets]
-    writes = 1 + sum(bool(other.changed(facts.writes)) for other in following)
-    units = touching * writes * write_units(round(at.assumed.bytes_of(facts.into)))
-    advice = "one write for each batch, beside the application's own: larger batches or a longer window make fewer"
-    return HotKey(facts.name, "target", f"the busiest {facts.into}", units, per_second, None, advice)
-
-
-def _group(facts: RuleFacts, events: float, per_second: float, touching: float, batches: float) -> HotKey:
+def _group(
+    name: str, rule: canonical.Rule, events: float, per_second: float, touching: float, batches: float
+) -> HotKey:
     """The totals of the busiest target: one transactional write in each transaction that touches it."""
-    shards = facts.rule.shards if isinstance(facts.rule, AggregateRule) else 1
+    shards = rule.shards if isinstance(rule, canonical.Aggregate) else 1
     transactions = max(touching, events * batches / PER_TRANSACTION)
     limit = GROUP_WRITES_PER_SECOND * PER_TRANSACTION * shards if touching < GROUP_WRITES_PER_SECOND * shards else None
     advice = (
@@ -114,35 +112,26 @@ def _group(facts: RuleFacts, events: float, per_second: float, touching: float, 
     if transactions > GROUP_WRITES_PER_SECOND * shards:
         needed = math.ceil(transactions / GROUP_WRITES_PER_SECOND)
         advice = f"needs shards: {needed} on this rule, or a longer window, so that fewer transactions touch it"
-        if not isinstance(facts.rule, AggregateRule):
+        if not isinstance(rule, canonical.Aggregate):
             advice = "a longer window, so that fewer transactions touch it: only aggregates have shards"
     units = TRANSACTIONAL * transactions / shards
-    return HotKey(facts.name, "group", f"the busiest group of {facts.name}", units, per_second, limit, advice)
+    return HotKey(name, "group", f"the busiest group of {name}", units, per_second, limit, advice)
 
 
-def _of_index(at: Context, facts: RuleFacts, cost: BatchCost, batches: float) -> Iterator[HotKey]:
+def _of_index(program: Program, name: str, rule: canonical.Rule, cost: BatchCost, batches: float) -> Iterator[HotKey]:
     """Index partitions that many items share: every write to one of these items is a write to the partition."""
-    if not isinstance(facts.rule, IndexRule):
-        return
-    entity = facts.rule.source.name
-    writes = sum(
-        term.count
-        for term in cost.terms
-        if term.what in ("publish", "copy", "embed", "index")
-        and term.write_units
-        and all(at.facts[rule].into == entity for rule in term.rules)
-    )
-    for case in index_keys(at.program, facts):
-        partitions = _partitions(case.partition)
+    indexes = program.typed.tables[program.entities[rule.source].table].indexes
+    for index in indexes_fed(program.typed, rule):
+        assert isinstance(rule, canonical.Index)
+        keys = [n for n, _ in indexes[index].partition]
+        template = next((" ".join(c.set[n] for n in keys if n in c.set) for c in rule.cases if c.set.keys() & keys), "")
+        partitions = _partitions(template)
         if partitions is None:
             continue
-        whole = at.assumed.projections.get(case.index) is None
-        size = write_units(round(at.assumed.bytes_of(entity))) if whole else 1
-        units = writes * at.assumed.share(facts.name) * size * batches / partitions
-        keys = "one partition key" if partitions == 1 else f"{partitions} partition keys"
-        advice = f"{case.index} has {keys} at a time; bucket(n) in its template makes n times as many"
-        what = f"{case.index} {case.partition}"
-        yield HotKey(facts.name, "index partition", what, units, writes * batches, None, advice)
+        units = cost.index_units[rule.source, index] * batches / partitions
+        at_a_time = "one partition key" if partitions == 1 else f"{partitions} partition keys"
+        advice = f"{index} has {at_a_time} at a time; bucket(n) in its template makes n times as many"
+        yield HotKey(name, "index partition", f"{index} {template}", units, units * partitions, None, advice)
 
 
 def _partitions(template: str) -> int | None:

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 
 from projections.errors import UsageError
 from projections.inspect.cost.figures import CALL_MS, ITEM_BYTES, PRICES, TRANSACTION_MS
-from projections.inspect.cost.flow import EDIT, INSERT, REMOVE, Flow
 from projections.language.program import Program
 from projections.language.syntax import suggest
 
 __all__ = [
+    "EDIT",
+    "INSERT",
+    "REMOVE",
     "Assumptions",
     "Delivery",
+    "Flow",
     "Workload",
     "named_numbers",
     "projections_of",
@@ -22,6 +25,25 @@ __all__ = [
     "read_workload",
     "shares",
 ]
+
+
+INSERT, EDIT, REMOVE = "insert", "edit", "remove"
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Changes of one kind: items of an entity that appear, that go, or of which some attributes change (None: all)."""
+
+    entity: str
+    kind: str
+    attributes: frozenset[str] | None = None
+
+    def __str__(self) -> str:
+        if self.kind == INSERT:
+            return f"a new {self.entity}"
+        if self.kind == REMOVE:
+            return f"a removed {self.entity}"
+        return f"an edit of {self.entity}" + (f".{', '.join(sorted(self.attributes))}" if self.attributes else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from projections.local.tables import LEDGER, MemoryTables, schemas
 from projections.stores.capacity import Projections
 from projections.stores.memory import MemoryStore
 
-__all__ = ["Batch", "Decoded", "Rehearsal", "rehearse"]
+__all__ = ["Batch", "Decoded", "Rehearsal", "play", "rehearse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,10 @@ class Batch:
 class Rehearsal:
     """All that happened, and the items that were assumed to be there."""
 
+    program: Program
+    tables: MemoryTables
     batches: list[Batch] = field(default_factory=list)
     assumed: Sequence[ItemKey] = ()
-    tables: MemoryTables | None = None
 
     @property
     def spent(self) -> Spent:
@@ -89,6 +90,37 @@ def rehearse(
     decoded = [_decoded(program, record, names) for record in records]
     known = in_order([one.record for one in decoded if one.record is not None])
     assumed = set_stage(program, tables, guards, known, plan(program, known, guards))
+    result = play(
+        program,
+        tables,
+        records,
+        names=names,
+        batch_size=batch_size,
+        rounds=rounds,
+        projections=projections,
+        engine=engine,
+    )
+    result.assumed = assumed
+    return result
+
+
+def play(
+    program: Program,
+    tables: MemoryTables,
+    records: Sequence[Mapping[str, Any]],
+    *,
+    names: Mapping[str, str] | None = None,
+    batch_size: int,
+    rounds: int = ROUNDS,
+    projections: Projections | None = None,
+    engine: Callable[..., Processor] = Processor,
+) -> Rehearsal:
+    """Plays records of tables that are as they should be before. `names` has the logical name of each table in them.
+
+    Raises ProjectionsError if the rules never settle.
+    """
+    names = names if names is not None else {name: name for name in program.tables}
+    guards = Guards(program, Registry(program, tables.store).read_or_create().ledger)
     assert isinstance(tables.store, MemoryStore)
     store = RecordingStore(tables.store, projections)
     rejected: list[Rejected] = []
@@ -102,7 +134,7 @@ def rehearse(
         sleep=invocation.sleep,
         chance=lambda: 0.5,
     )
-    result = Rehearsal(assumed=assumed, tables=tables)
+    result = Rehearsal(program, tables)
     waiting: Sequence[Mapping[str, Any]] = records
     number = 0
     while waiting:

@@ -1,0 +1,175 @@
+"""What rules read of their sources: what decides whether they apply, where to, and what they write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from projections.inspect.cost.workload import EDIT, Flow
+from projections.inspect.rehearsal.rehearse import Rehearsal
+from projections.language import canonical
+from projections.language.expressions import Expression
+from projections.language.patterns import Pattern
+from projections.language.program import Program
+from projections.language.templates import Template
+
+__all__ = ["Reads", "Shapes", "carried", "fixed_targets"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Dotted paths: `where` decides whether a rule applies, `target` where to, `values` what it writes.
+
+    `forms` has the forms that templates and expressions need: a pipe's name, `number`, or `text`.
+    """
+
+    where: frozenset[str]
+    target: frozenset[str]
+    values: frozenset[str]
+    forms: Mapping[str, tuple[str, int]]
+
+    def changed_by(self, edited: frozenset[str] | None) -> bool:
+        """Whether an edit of these attributes (None: of all) may change what the rule makes of an item."""
+        return edited is None or any(path.split(".", 1)[0] in edited for path in self.where | self.target | self.values)
+
+
+def reads_of(program: Program, rule: canonical.Rule) -> Reads:
+    where = {*_names(rule.where)}
+    target: set[str] = set()
+    values: set[str] = set()
+    forms: dict[str, tuple[str, int]] = {}
+
+    def templates(texts: Iterable[str]) -> Iterator[str]:
+        for text in texts:
+            for field in Template.parse(text).fields:
+                if field.pipes:
+                    width = int(field.pipes[0].arguments[0]) if field.pipes[0].name in ("pad", "invert") else 0
+                    forms.setdefault(field.name, (field.pipes[0].name, width))
+                yield field.name
+
+    def expression(text: str) -> Iterator[str]:
+        for factor in Expression.parse(text, True).factors:
+            forms[factor.path] = ("text" if factor.as_text else "number", 0)
+            yield factor.path
+
+    match rule:
+        case canonical.Index():
+            types = {n: kind for keys in program.tables[program.entities[rule.source].table].indexes.values()
+                     for part in keys for n, kind in part}  # fmt: skip
+            for case in rule.cases:
+                where.update(_names(case.where))
+                values.update(templates(case.set.values()))
+                single = [Template.parse(text).single for name, text in case.set.items() if types[name] == "N"]
+                forms.update({name: ("number", 0) for name in single if name})
+        case canonical.Aggregate():
+            for measure in rule.set.values():
+                values.update(_names(measure.where))
+                values.update(expression(measure.expression) if measure.expression else ())
+        case canonical.Top() | canonical.Latest():
+            values.update([rule.by, *rule.attributes.values()])
+        case canonical.Copy():
+            values.update((rule.attributes or {}).values())
+            values.update(templates(value for value in rule.values.values() if isinstance(value, str)))
+        case canonical.Embed():
+            values.update(rule.attributes.values())
+            target.update(templates(rule.match.values()))
+    if not isinstance(rule, canonical.Index | canonical.Embed):
+        target.update(templates(rule.bind.values()))
+        target.update(n for p in program.entities[rule.into].patterns for n in p.names if n not in rule.bind)
+    if rule.each:
+        target.add(rule.each.path)
+    return Reads(frozenset(where), frozenset(target), frozenset(values), forms)
+
+
+class Shapes:
+    """What items look like for the rules of a program: the attributes and variables that rules read, and in which form."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.rules = program.typed.rules
+        self.reads = {name: reads_of(program, rule) for name, rule in self.rules.items()}
+        self.variables = {name: [v for p in e.patterns for v in p.names] for name, e in program.entities.items()}
+        self.everywhere = {v for names in self.variables.values() for v in names}
+        self.forms = self._all_forms()
+        self.rehearsed: dict[tuple[Any, ...], Rehearsal] = {}
+        """Batches that were rehearsed already, by what is assumed of them."""
+
+    def _all_forms(self) -> dict[tuple[str, str], tuple[str, int]]:
+        """The forms that values need, by entity and path; what rules carry from item to item has them from the start."""
+        forms: dict[tuple[str, str], tuple[str, int]] = {}
+        for name, rule in self.rules.items():
+            for path, form in self.reads[name].forms.items():
+                known = forms.get((rule.source, path))
+                if known is None or (form[1] and not 0 < known[1] <= form[1]):
+                    forms[rule.source, path] = form
+        for rule in self.rules.values():
+            if isinstance(rule, canonical.Top | canonical.Latest):  # whatever comes later is in front
+                forms.setdefault((rule.source, rule.by), ("date", 0))
+        for _ in self.rules:
+            for rule in self.rules.values():
+                for attribute, path in carried(rule).items():
+                    if (rule.into, attribute) in forms:
+                        forms.setdefault((rule.source, path), forms[rule.into, attribute])
+        for (_, path), form in list(forms.items()):
+            if path in self.everywhere:  # a variable has one form wherever it occurs
+                forms.setdefault(("", path), form)
+        return forms
+
+    def decided_by(self, flow: Flow) -> frozenset[str]:
+        """The rules that apply or not, according to an edit: by what it changes, or by what rules carry on of that."""
+        if flow.kind != EDIT:
+            return frozenset()
+        names = set(self.editable(flow))
+        for _ in self.rules:
+            for rule in self.rules.values():
+                names.update(name for name, path in carried(rule).items() if path.split(".", 1)[0] in names)
+        return frozenset(
+            name for name, reads in self.reads.items() if any(path.split(".", 1)[0] in names for path in reads.where)
+        )
+
+    def editable(self, flow: Flow) -> frozenset[str]:
+        """The attributes that an edit changes, without variables of the key."""
+        names = flow.attributes
+        if names is None:
+            names = frozenset(path.split(".", 1)[0] for path in self.paths(flow.entity)) or frozenset({"note"})
+        return names - set(self.variables[flow.entity])
+
+    def paths(self, entity: str) -> list[str]:
+        """The attributes of an entity that rules read and the application writes."""
+        found: set[str] = set()
+        for name, rule in self.rules.items():
+            if rule.source == entity:
+                reads = self.reads[name]
+                found |= {
+                    path
+                    for path in reads.where | reads.target | reads.values
+                    if not rule.each or path.split(".", 1)[0] != rule.each.variable
+                }
+            if isinstance(rule, canonical.Embed) and rule.into == entity:
+                found.update(rule.match)
+        derived = self.program.derived_attributes(entity)
+        left = {*derived, *self.program.entities[entity].schema.key_attributes, *self.variables[entity]}
+        return sorted(path for path in found if path.split(".", 1)[0] not in left)
+
+
+def carried(rule: canonical.Rule) -> Mapping[str, str]:
+    """Attributes of the target with the paths of the source that they are carried over from."""
+    return {} if isinstance(rule, canonical.Index | canonical.Aggregate) else rule.attributes or {}
+
+
+def _names(pattern: Mapping[str, Any] | None) -> tuple[str, ...]:
+    return Pattern.parse(pattern).names if pattern else ()
+
+
+def fixed_targets(program: Program, rule: canonical.Rule) -> int | None:
+    """Return how many targets a rule has at all, if its key has no variables, or buckets alone; else None."""
+    total = 1
+    for name in {name for pattern in program.entities[rule.into].patterns for name in pattern.names}:
+        text = rule.bind.get(name, f"{{{name}}}")
+        found = re.fullmatch(r"\{[\w.-]+\|bucket\((\d+)\)\}", text)
+        if found is None and Template.parse(text).fields:
+            return None
+        total *= int(found[1]) if found else 1
+    return total
