@@ -153,7 +153,7 @@ def _settle(made: Synthesis, tables: MemoryTables) -> None:
 def _check(rejected: Iterable[Any]) -> None:
     for one in rejected:
         raise ProjectionsError(
-            f"the estimate cannot make up items that rule {one.rule} can use: {one.reason}; give sample events instead"
+            f"the estimate cannot generate items that rule {one.rule} can use: {one.reason}; give sample events instead"
         )
 
 

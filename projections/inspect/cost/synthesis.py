@@ -1,7 +1,7 @@
-"""A batch that never was: items and changes made from rules and assumptions, for a rehearsal on tables in memory.
+"""Generate the items and changes of a batch from rules and assumptions, for a rehearsal on tables in memory.
 
-Every item has a number, and every text in it leads back to that number. Conditions and target keys of rules cannot be left
-to chance: in the program that is rehearsed, a rule applies to as many items as `--matching` says, and its targets are as
+Every item has a number, and every text in it leads back to that number. Conditions and target keys of rules are
+set: in the program that is rehearsed, a rule applies to as many items as `--matching` says, and its targets are as
 many as `--targets` says. All else (templates, expressions, keys of copies, references of children) is evaluated as it is.
 """
 
@@ -327,9 +327,7 @@ class Synthesis:
                     break
         item = self._original.recognise(entity.schema.key(entity.table, image), image)
         if item is None or item.entity is not entity:
-            raise ProjectionsError(
-                f"no item of {entity.name} can be made up for an estimate: give sample events instead"
-            )
+            raise ProjectionsError(f"the estimate cannot generate an item of {entity.name}: give sample events instead")
 
     # The batch
 
