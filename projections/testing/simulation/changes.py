@@ -49,8 +49,7 @@ class Change:
 def change(document: Mapping[str, Any], pools: Pools, rng: Random, *, entities: bool = False) -> Change | None:
     """A change from or to these rules, or their `entities`; None if none is found."""
     for _ in range(_TRIES):
-        draft = _Draft(document, pools, rng)
-        drawn = draft.entity() if entities else draft.draw()
+        drawn = (_EntityDraft if entities else _Draft)(document, pools, rng).draw()
         if drawn is not None and _usable(drawn.before) and _usable(drawn.after):
             return drawn
     return None
@@ -102,38 +101,6 @@ class _Draft:
         if self._rng.random() < 0.5:
             return Change(self._document, self._other, text, not keeps)
         return Change(self._other, self._document, f"{text}, reverted", not keeps)
-
-    def entity(self) -> Change | None:
-        """One entity changes: how its items are recognised, their keys, or what is declared unique."""
-        names = {name for rule in self._rules.values() for name in (rule["from"], rule.get("into", rule["from"]))}
-        name = self._any(sorted(names))
-        form = self._other["entities"][name]
-        made = name in self._pools.created
-        others = [one for other, one in self._other["entities"].items() if other != name]
-        alone = not any((one["table"], one["key"]) == (form["table"], form["key"]) for one in others)
-        dice = self._rng.random()
-        if dice < 0.5:
-            if form["match"] and self._rng.random() < 0.4 and alone:  # else items could belong to either entity
-                form["match"] = None
-                words = "match is dropped"
-            elif made:
-                form["match"] = {**(form["match"] or {}), "variety": "new"}  # which rules write on what they create
-                words = f"match is {form['match']}"
-            else:
-                form["match"] = {**(form["match"] or {}), FOREIGN: [{"exists": self._rng.random() < 0.5}]}
-                words = f"match is {form['match']}"
-        elif dice < 0.8 and made:
-            attribute = next(iter(form["key"]))
-            form["key"][attribute] = "NEW" + form["key"][attribute]
-            words = f"{attribute} is {form['key'][attribute]}"
-        else:
-            form["id"] = None if form["id"] else self._any(self._variables(name) or [""]) or None
-            words = f"id is {form['id']}"
-        if form == self._document["entities"][name]:
-            return None
-        if self._rng.random() < 0.5 and not made:
-            return Change(self._other, self._document, f"{name}: {words}, reverted", expires=False)
-        return Change(self._document, self._other, f"{name}: {words}", expires=False)
 
     def _retired(self, name: str) -> Change:
         del self._rules[name]
@@ -381,6 +348,42 @@ class _Draft:
     def _on_delete(self, name: str, rule: Document) -> str | None:
         rule["on_delete"] = "remove" if rule["on_delete"] == "keep" else "keep"
         return f"on_delete is {rule['on_delete']}"
+
+
+class _EntityDraft(_Draft):
+    """A document in which an entity is changed."""
+
+    def draw(self) -> Change | None:
+        """One entity changes: how its items are recognised, their keys, or what is declared unique."""
+        names = {name for rule in self._rules.values() for name in (rule["from"], rule.get("into", rule["from"]))}
+        name = self._any(sorted(names))
+        form = self._other["entities"][name]
+        made = name in self._pools.created
+        others = [one for other, one in self._other["entities"].items() if other != name]
+        alone = not any((one["table"], one["key"]) == (form["table"], form["key"]) for one in others)
+        dice = self._rng.random()
+        if dice < 0.5:
+            if form["match"] and self._rng.random() < 0.4 and alone:  # else items could belong to either entity
+                form["match"] = None
+                words = "match is dropped"
+            elif made:
+                form["match"] = {**(form["match"] or {}), "variety": "new"}  # which rules write on what they create
+                words = f"match is {form['match']}"
+            else:
+                form["match"] = {**(form["match"] or {}), FOREIGN: [{"exists": self._rng.random() < 0.5}]}
+                words = f"match is {form['match']}"
+        elif dice < 0.8 and made:
+            attribute = next(iter(form["key"]))
+            form["key"][attribute] = "NEW" + form["key"][attribute]
+            words = f"{attribute} is {form['key'][attribute]}"
+        else:
+            form["id"] = None if form["id"] else self._any(self._variables(name) or [""]) or None
+            words = f"id is {form['id']}"
+        if form == self._document["entities"][name]:
+            return None
+        if self._rng.random() < 0.5 and not made:
+            return Change(self._other, self._document, f"{name}: {words}, reverted", expires=False)
+        return Change(self._document, self._other, f"{name}: {words}", expires=False)
 
 
 def _written(rule: Document) -> set[str]:
