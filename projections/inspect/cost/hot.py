@@ -89,7 +89,7 @@ def _of_rule(
     if cost.targets[name]:
         units = touching * cost.target_units[name] / cost.targets[name]
         advice = "one write for each batch, beside the application's own: larger batches or a longer window make fewer"
-        yield HotKey(name, "target", f"the busiest {rule.into}", units, per_second, None, advice)
+        yield HotKey(name, "target", f"the busiest {rule.into} of {name}", units, per_second, None, advice)
     if cost.member_units[name]:
         each = cost.member_units[name] / changes
         advice = (
