@@ -15,7 +15,8 @@ from projections.engine.registry import REGISTRY
 from projections.engine.store import ItemKey, Purpose, Update
 from projections.errors import ProjectionsError
 from projections.inspect.cost.reads import Shapes
-from projections.inspect.cost.synthesis import DIGITS, Synthesis, whole_number
+from projections.inspect.cost.rehearsed_rules import DIGITS, whole_number
+from projections.inspect.cost.synthesis import Synthesis
 from projections.inspect.cost.terms import Term
 from projections.inspect.cost.workload import EDIT, INSERT, Assumptions, Flow
 from projections.inspect.rehearsal.invocation import Invocation
