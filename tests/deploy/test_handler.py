@@ -99,7 +99,7 @@ def test_worker_reports_an_invalid_message(tmp_path: Path) -> None:
     (metrics,) = [line for line in said if "_aws" in line]
     assert (metrics["tasks"], metrics["pages"], metrics["pushes"], metrics["failures"]) == ([1.0], [0.0], [0.0], [1.0])
     (log,) = [line for line in said if line.get("level") == "WARNING"]
-    assert (log["item"], "no task" in log["message"]) == ("m1", True)
+    assert (log["item"], "is not a task" in log["message"]) == ("m1", True)
 
 
 @contextmanager

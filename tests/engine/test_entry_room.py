@@ -43,6 +43,7 @@ def shown(w: Scene) -> list[int]:
     return [sum(f"TAG#{prefix}-" in key for key in items) for prefix in ("a", "b")]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("rule", [SHORT, LONG])
 @pytest.mark.parametrize("order", ["ab", "ba"])
 def test_an_item_whose_targets_all_change_is_counted_in_one_delivery(rule: str, order: str) -> None:

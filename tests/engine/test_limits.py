@@ -161,7 +161,7 @@ def test_contributions_of_more_than_half_an_entry() -> None:
     world.settle()
     assert rejected(world) == {
         ("tags", "main|POST#1|METADATA"): "contributions to 1,500 targets take 429,009 bytes; the limit of one item is "
-        "190,000: divide the item into several, or exclude some of its elements with a `where`"
+        "190,000 bytes: divide the item into several, or exclude some of its elements with a `where`"
     }
     entry = json.loads(world.ledger("E|main|POST#1|")[0]["contributions"])
     assert entry == {"total": {"main|TAG#all|STATS": {"n": 1}}}

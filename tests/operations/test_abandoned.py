@@ -80,6 +80,7 @@ def traffic(stage: Stage) -> None:
     stage.settle()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("rules", [LIKES + TAGS, SHARDED])
 @pytest.mark.parametrize("by", ["backfill", "repair"])
 def test_a_rebuild_that_died_anywhere_is_ended_by_the_next_backfill_or_repair(by: str, rules: str) -> None:

@@ -121,7 +121,7 @@ def test_the_same_things_are_logged_as_without(mode: str) -> None:
         "rejected: UpdateItem on app: ValidationException: ",
         "rejected: internal error of projections, the item is not the cause: KeyError: ",
         "internal error at an item, which is not the cause",
-        "rejected: the key says email = ",
+        'rejected: email is "',
         "to be retried: TransactWriteItems on ledger: ThrottlingException: ",
         "to be retried: Query on app: ValidationException: ",
         "to be retried: the task has no valid parent",
@@ -178,6 +178,10 @@ def redaction(mode: str, store: MemoryStore | None = None) -> Redaction:
     return Redaction(mode, DOCUMENT, {"app", "ledger"}, store or MemoryStore({"ledger": LEDGER_SCHEMA}))
 
 
+shared_redaction = cache(redaction)
+"""One for each mode: each reads the texts of the whole package."""
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -188,8 +192,9 @@ def redaction(mode: str, store: MemoryStore | None = None) -> Redaction:
 )  # fmt: skip
 @pytest.mark.parametrize("mode", ["keys", "values", "all"])
 def test_whatever_a_text_is_made_of_what_is_not_known_goes(mode: str, text: str) -> None:
-    for around in ("{}", "weight ({}) does not fit date", "the key says email = {}", "{} {}"):
-        told = redaction(mode).text(around.replace("{}", text), None)
+    hiding = shared_redaction(mode)
+    for around in ("{}", "weight ({}) does not fit date", 'email is "{}" in the key', "{} {}"):
+        told = hiding.text(around.replace("{}", text), None)
         assert "grace" not in told.lower()
         assert "😱" not in told
         assert "\u202e" not in told

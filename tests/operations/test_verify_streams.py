@@ -44,7 +44,7 @@ class Streamed:
         for name in tables.names:
             for image in world.store.items(name):
                 self._put(name, image)
-        tables.settle(len(world.store.items("main")))
+        tables.drain(len(world.store.items("main")))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tables.store, name)

@@ -72,6 +72,7 @@ def test_a_defect_that_few_histories_show_fails_the_test_that_is_about_it(mutant
         test(*arguments)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("rules", ["copies", "aggregates", "index", "embeds"])
 def test_guards_alone_suffice_where_nobody_meddles(rules: str) -> None:
     """What most mutants of guards are measured against: hardly anything heals, under an application that needs it not."""

@@ -148,6 +148,7 @@ def test_a_guard_is_written_only_as_it_was_read(store: Store, p: str, shape: Val
 # Kinds
 
 
+@pytest.mark.deep
 @each(match=MATCHES)
 def test_the_kind_of_an_item_is_judged_as_in_memory(store: Store, p: str, match: Any) -> None:
     """Items with values at the edges of a prefix, and of other types, for single writes and for statements."""

@@ -414,4 +414,4 @@ def test_a_table_that_is_not_there_is_wrong_usage(run: Run, wired: EndpointTable
     )
     assert code == 2
     assert "nothing-here" in err
-    assert "check name, account" in err
+    assert "Check name, account" in err

@@ -49,6 +49,7 @@ def test_quarantined_records_are_redriven_after_the_rule_was_corrected(place: Pl
     assert place.right()
 
 
+@pytest.mark.deep
 def test_a_discarded_batch_is_redriven_from_the_bucket_and_marked(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"), place.put("USER#a", "PROFILE", name="Ann"))
     place.deliver(place.put("POST#1", "COMMENT#1", userId="a", GSI1PK="AUTHOR#a", GSI1SK="1"))

@@ -169,6 +169,7 @@ def test_updates_of_a_batch_are_twenty_five_a_call() -> None:
     ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["social", "aggregates", "claims", "copies", "derived", "extremes", "index", "shards"])
 def test_a_whole_history_costs_in_memory_what_it_costs_on_ministack(name: str, ministack_url: str) -> None:
     """Write units and calls, delivery by delivery, with all that follows from the tables' own streams."""

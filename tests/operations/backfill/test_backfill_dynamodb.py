@@ -89,6 +89,7 @@ def filled(tmp_path: Path) -> Iterator[Callable[..., Tables]]:
         one.close()
 
 
+@pytest.mark.deep
 def test_a_backfill_that_is_killed_continues_by_the_same_command(
     filled: Callable[..., Tables], dynamodb_local_url: str
 ) -> None:
