@@ -134,6 +134,7 @@ def throttling_dynamodb() -> Iterator[str]:
         server.server_close()
 
 
+@pytest.mark.deep
 def test_throttled_batch_reports_limit_and_table(tmp_path: Path) -> None:
     like = {"PK": {"S": "USER#a"}, "SK": {"S": "LIKE#POST#p"}}
     arn = "arn:aws:dynamodb:us-east-1:123456789012:table/app/stream/2026-01-01T00:00:00.000"

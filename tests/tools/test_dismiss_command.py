@@ -67,6 +67,7 @@ def test_only_selected_messages_are_recorded_and_deleted(place: Place, which: st
     assert (f"({number} dismissed in the last 90 days)" in says) == bool(number)
 
 
+@pytest.mark.deep
 def test_list_has_the_cause_and_the_triggering_items(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"), place.put("USER#a", "LIKE#1", weight=1))
     place.dynamodb.update_item(

@@ -28,6 +28,7 @@ def store(place: Place) -> DynamoDBStore:
     return DynamoDBStore(place.dynamodb, {"main": place.table, "ledger": place.ledger}, {**schemas, "ledger": LEDGER})
 
 
+@pytest.mark.deep
 def test_from_a_hash_in_the_log_to_the_quarantined_message_and_the_item(redacted: Place) -> None:
     secret = read_secret(store(redacted))
     assert secret is not None

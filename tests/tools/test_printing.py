@@ -228,6 +228,7 @@ def print_all(place: Place, path: Path, name: str, scene: Scene) -> str:
     return said
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", LIVE)
 @pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
 def test_no_command_prints_raw_values_of_items(name: str, hostile: Place, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from projections.aws.buckets import MARKS
 from projections.aws.clients import client
 
 
+@pytest.mark.deep
 def test_quarantined_record_is_redriven_after_its_item_was_corrected(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     place.deliver(
@@ -92,6 +93,7 @@ def test_files_are_redriven_and_left_as_they_are(place: Place, tmp_path: Path) -
     assert place.keys(MARKS) == []
 
 
+@pytest.mark.deep
 def test_dry_run_prints_the_refreshes_and_writes_nothing(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     place.deliver(place.put("USER#b", "LIKE#1", weight="heavy"), place.put("USER#c", "LIKE#1", weight="light"))
@@ -131,6 +133,7 @@ def test_invalid_sources_are_errors_before_anything_is_written(place: Place, arg
     assert "Traceback" not in err
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
 def test_stack_provides_the_sources(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"), place.put("USER#b", "LIKE#1", weight="heavy"))

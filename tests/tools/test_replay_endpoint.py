@@ -66,6 +66,7 @@ def replayed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
     return document
 
 
+@pytest.mark.deep
 def test_the_items_are_the_same_as_in_memory(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     there = replayed(capsys, "--endpoint-url", url)
     here = replayed(capsys)
