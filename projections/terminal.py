@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-__all__ = ["Styled", "console", "count", "json_text", "print_first", "print_grid", "print_line", "print_text", "styled"]
+__all__ = [
+    "Styled",
+    "console",
+    "count",
+    "json_text",
+    "print_first",
+    "print_grid",
+    "print_line",
+    "print_text",
+    "styled",
+    "units",
+]
 
 WIDTH = 110
 """Columns of an output that is not a terminal."""
@@ -132,6 +143,11 @@ def print_grid(out: Console, rows: Sequence[Sequence[tuple[str, str]]], indent: 
                 line.append(" " * (widths[column] - cell_len(text) + 2))
         out.print(line)
     out.print(end=after)
+
+
+def units(number: float, noun: str) -> str:
+    """Return a number of capacity units, which may be broken, with its noun: `1 read unit`, `2.5 write units`."""
+    return f"{number:g} {noun}" + "s" * (number != 1)
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

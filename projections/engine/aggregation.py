@@ -9,9 +9,8 @@ redelivery is a duplicate.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from itertools import islice
-from typing import NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple
 
 from projections.engine.batch import Admitted
 from projections.engine.changes import Change, ChangeState, Result
@@ -21,17 +20,15 @@ from projections.engine.ledger_items import Entry, Target
 from projections.engine.publishing import unpublished
 from projections.engine.recent import forget, pending_entries, relieved
 from projections.engine.rejections import refused
-from projections.engine.running import one_by_one
+from projections.engine.running import one_by_one, slices
 from projections.errors import StoreError, Transient
 
-__all__ = ["Aggregation", "Published", "slices"]
+__all__ = ["PART", "Aggregation", "Published"]
 
-_PART = 1000
+PART = 1000
 """Targets or items that are read or published together: some tens of milliseconds of computing."""
 
 _COUNTED: Mapping[ChangeState, str] = {"applied": "applied", "duplicate": "duplicates"}
-
-T = TypeVar("T")
 
 
 class Published(NamedTuple):
@@ -104,7 +101,7 @@ class Aggregation:
         """Publish the targets of results, in parts: the time is checked between two. None if entries could not be read."""
         try:
             pending: dict[str, Entry] = {}
-            for some in slices(results):
+            for some in slices(results, PART):
                 pending |= pending_entries(self._store, some, self._deadline)
         except Transient as error:
             for result in results:
@@ -113,7 +110,7 @@ class Aggregation:
         done: set[Target] = set()
         failures: dict[Target, StoreError] = {}
         targets = set().union(*[result.touched for result in results], *[entry.targets for entry in pending.values()])
-        for some_targets in slices(targets):
+        for some_targets in slices(targets, PART):
             if self._deadline.over:
                 break
             failures.update(self._publisher.publish(some_targets, self._deadline))
@@ -158,10 +155,3 @@ class Aggregation:
     def _relieve(self, source: str, entry: Entry, deadline: Deadline) -> Entry | None:
         publish = self._batch.publisher(one_by_one).publish  # it may be one of the pieces that run at once
         return relieved(self._store, publish, source, entry, self._batch.setup.clock(), deadline)
-
-
-def slices(some: Iterable[T]) -> Iterator[list[T]]:
-    """Yield parts that are read or published together."""
-    left = iter(some)
-    while part := list(islice(left, _PART)):
-        yield part

@@ -30,7 +30,7 @@ from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline
 from projections.engine.guards import Guards, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
-from projections.engine.running import Run, one_by_one
+from projections.engine.running import Run, one_by_one, slices
 from projections.engine.store import (
     AllOf,
     AnyOf,
@@ -264,8 +264,7 @@ class Embedder:
         writes, unsure = self._updates(rule, key, fence.version, offer, children, keeps=keeps)
         hopeless: list[tuple[ItemKey, str]] = []
         transient: Transient | None = None
-        slices = [writes[start : start + _AT_ONCE] for start in range(0, len(writes), _AT_ONCE)]
-        answers = self._run([partial(self._paced, some) for some in slices])
+        answers = self._run([partial(self._paced, some) for some in slices(writes, _AT_ONCE)])
         for write, error in zip(writes, chain.from_iterable(answers), strict=True):
             if error is None:
                 self._counters.add("embedded")
@@ -383,8 +382,8 @@ class Embedder:
             wanted = self.wanted(rule, child, key, fence, image)
             if differing(child.image, wanted):
                 writes.append((rule, child, self._update_as_read(rule, child, wanted)))
-        slices = [writes[start : start + _AT_ONCE] for start in range(0, len(writes), _AT_ONCE)]
-        answers = self._run([partial(self._paced, [write for _, _, write in some]) for some in slices])
+        parts = slices(writes, _AT_ONCE)
+        answers = self._run([partial(self._paced, [write for _, _, write in some]) for some in parts])
         again: list[tuple[EmbedRule, ItemKey]] = []
         hopeless: list[tuple[EmbedRule, ItemKey, str]] = []
         for (rule, child, _), error in zip(writes, chain.from_iterable(answers), strict=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
-from projections.engine.aggregation import slices
+from projections.engine.aggregation import PART
 from projections.engine.application import ApplicationItems
 from projections.engine.batch import Admitted
 from projections.engine.copier import Copier
@@ -19,7 +19,7 @@ from projections.engine.ledger_items import Target
 from projections.engine.plan import Plan
 from projections.engine.rejections import of_child
 from projections.engine.releases import Release, Releaser
-from projections.engine.running import one_by_one
+from projections.engine.running import one_by_one, slices
 from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
 
@@ -42,7 +42,7 @@ class ItemWrites:
         self._releaser = Releaser(setup.program, setup.store, self._items)
 
     def steps(self, plan: Plan) -> Iterator[Callable[[], object]]:
-        """Yield the steps of a plan, in order. Releases come first: what an item lost may be another rule's to set."""
+        """Yield the steps of a plan."""
         yield partial(self._run, [partial(self._release, release) for release in plan.releases])
         pieces: list[Callable[[], None]] = [partial(self._copy, copy) for copy in plan.copies]
         pieces += [partial(self._index, write) for write in plan.indexes]
@@ -77,7 +77,7 @@ class ItemWrites:
 
     def _heal(self, heals: Mapping[Target, str]) -> None:
         publisher = self._batch.publisher()
-        for some in slices(heals):
+        for some in slices(heals, PART):
             if self._deadline.over:
                 self._report.fail([heals[target] for target in some], str(self._deadline.out_of_time))
                 continue

@@ -158,10 +158,8 @@ class _Batch:
         self.report.give_up(records, reason)
         return None
 
-    def _plan(self, admitted: Admitted, records: Sequence[Record], deadline: Deadline | None = None) -> Plan:
-        made = plan(
-            self._setup.program, records, admitted.guards, admitted.snapshot.settles, deadline or self._deadline
-        )
+    def _plan(self, admitted: Admitted, records: Sequence[Record], deadline: Deadline) -> Plan:
+        made = plan(self._setup.program, records, admitted.guards, admitted.snapshot.settles, deadline)
         self.report.rejected.extend(made.rejected)
         return made
 
@@ -174,7 +172,7 @@ class _Batch:
     def _process_together(self, admitted: Admitted, records: Sequence[Record]) -> bool:
         """Apply the records as a whole. Return False if that fails with an error that names no record."""
         try:
-            made = self._plan(admitted, records)
+            made = self._plan(admitted, records, self._deadline)
             self.report.counters.add("ignored", made.ignored)
             for step in self._steps(admitted, made):
                 step()

@@ -36,6 +36,7 @@ __all__ = [
     "refused",
     "rejected_by",
     "rejection",
+    "sequence_order",
     "trace_of",
 ]
 
@@ -168,10 +169,15 @@ def distinct(rejected: Iterable[Rejected]) -> list[Rejected]:
         if known is None:
             found[same] = one
         elif same is not one:
-            lowest = min((known.sequence, one.sequence), key=lambda each: (len(each or ""), each or ""))
+            lowest = min((known.sequence, one.sequence), key=lambda each: sequence_order(each or ""))
             led = tuple(dict.fromkeys(known.triggered_by + one.triggered_by))
             found[same] = replace(known, sequence=lowest, triggered_by=led)
     return list(found.values())
+
+
+def sequence_order(sequence: str) -> tuple[int, str]:
+    """Return a sort key that orders sequence numbers, which have no leading zeros, as numbers; "" comes first."""
+    return len(sequence), sequence
 
 
 def _table(key: str) -> str:

@@ -8,7 +8,16 @@ from typing import Any
 
 from projections.engine.counters import Counters
 from projections.engine.records import WHOLE_BATCH, Record, sequence_of
-from projections.engine.rejections import INTERNAL, Rejected, distinct, internal, is_internal, rejected_by, trace_of
+from projections.engine.rejections import (
+    INTERNAL,
+    Rejected,
+    distinct,
+    internal,
+    is_internal,
+    rejected_by,
+    sequence_order,
+    trace_of,
+)
 from projections.errors import InvalidRequest, StoreError, Transient
 from projections.language.keys import encode_key
 
@@ -117,9 +126,4 @@ class Report:
         )
 
     def _first_failure(self) -> str | None:
-        return min(self._failures, key=in_numbers, default=None)
-
-
-def in_numbers(sequence: str) -> tuple[int, str]:
-    """Return a sort key that orders sequence numbers as numbers; WHOLE_BATCH comes first."""
-    return len(sequence), sequence
+        return min(self._failures, key=sequence_order, default=None)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 from projections.engine.deadline import Deadline
 from projections.engine.store import Store, Update, rounds
 from projections.errors import StoreError, Transient
 
-__all__ = ["Run", "at_once", "in_few_pieces", "one_by_one", "write_all"]
+__all__ = ["Run", "at_once", "in_few_pieces", "one_by_one", "slices", "write_all"]
 
 _AT_ONCE = 25
 """Updates in a piece of work: as many as a batch of statements takes (BatchExecuteStatement)."""
@@ -21,6 +22,13 @@ _MOST_PIECES = 64
 T = TypeVar("T")
 Run = Callable[[Sequence[Callable[[], T]]], list[T]]
 """Runs independent pieces of work, at once or one after another, and gives their results in order."""
+
+
+def slices(some: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield lists of at most `size` of these, in order. Each is read when it is asked for."""
+    left = iter(some)
+    while part := list(islice(left, size)):
+        yield part
 
 
 def one_by_one(pieces: Sequence[Callable[[], T]]) -> list[T]:
@@ -65,12 +73,10 @@ def write_all(
     The answers are position by position: None where it is done, else ConditionFailed, InvalidRequest or Transient. Updates
     of one item may be made in any order: a batch takes none twice, and they should not wait for each other.
     """
-    slices = [
-        places[start : start + _AT_ONCE] for places in rounds(writes) for start in range(0, len(places), _AT_ONCE)
-    ]
-    told = run([partial(_write_some, store, [writes[place] for place in places], deadline) for places in slices])
+    parts = [part for places in rounds(writes) for part in slices(places, _AT_ONCE)]
+    told = run([partial(_write_some, store, [writes[place] for place in places], deadline) for places in parts])
     answers: list[StoreError | None] = [None] * len(writes)
-    for places, some in zip(slices, told, strict=True):
+    for places, some in zip(parts, told, strict=True):
         for place, answer in zip(places, some, strict=True):
             answers[place] = answer
     return answers

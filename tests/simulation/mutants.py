@@ -41,7 +41,8 @@ from projections.engine import (
 from projections.engine.aggregation import Aggregation
 from projections.engine.attempts import Attempt
 from projections.engine.changes import Change, targets_of
-from projections.engine.report import Report, in_numbers
+from projections.engine.rejections import sequence_order
+from projections.engine.report import Report
 from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, Exists, Missing
 from projections.engine.transactions import Transactions
 from projections.errors import Occupied
@@ -593,7 +594,7 @@ def failures_are_not_reported() -> Iterator[None]:
 
 @mutant("social", seed=25)
 def the_highest_failure_is_reported() -> Iterator[None]:
-    with patch.object(Report, "_first_failure", lambda self: max(self._failures, key=in_numbers, default=None)):
+    with patch.object(Report, "_first_failure", lambda self: max(self._failures, key=sequence_order, default=None)):
         yield
 
 

@@ -14,6 +14,7 @@ from projections.language.program import Program
 from projections.local.tables import LEDGER, schemas
 from projections.stores.memory import MemoryStore
 from projections.testing.simulation.application import Application
+from projections.testing.simulation.item_writer import ItemWriter
 from projections.testing.simulation.pools import Pools
 
 __all__ = ["RULES", "compiled", "drain", "random_records", "settled"]
@@ -47,7 +48,8 @@ def random_records(program: Program, seed: int, writes: int) -> list[dict[str, A
 
     names = [name for name in schemas(program) if name != LEDGER]
     store = MemoryStore(schemas(program), streams=names, on_record=on_record)
-    application = Application(program, tuple(program.rules.values()), Pools(program), store, rng, items, made)
+    writer = ItemWriter(program, tuple(program.rules.values()), Pools(program), store, rng, items, made)
+    application = Application(writer)
     processor = Processor(
         program,
         store,

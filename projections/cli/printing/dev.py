@@ -16,7 +16,7 @@ from projections.inspect.explain.records import RecordReport
 from projections.inspect.explain.words import encoded_words, key_words, value_words
 from projections.language.findings import Finding
 from projections.language.values import changed_attributes, plain_item
-from projections.terminal import Styled, console, count, print_line, styled
+from projections.terminal import Styled, console, count, print_line, styled, units
 
 __all__ = ["Printer"]
 
@@ -130,7 +130,7 @@ class Printer:
     def _units(delivery: Delivery) -> str:
         parts = []
         if delivery.write_units:
-            parts.append(f"{delivery.write_units:g} write unit" + "s" * (delivery.write_units != 1))
+            parts.append(units(delivery.write_units, "write unit"))
         if delivery.needless:
             parts.append(f"{count(delivery.needless, 'redundant write')}")
         return ", ".join(parts)

@@ -13,7 +13,7 @@ from projections.inspect.explain.sources import RuleReport
 from projections.inspect.explain.words import encoded_words, key_words
 from projections.inspect.rehearsal.recorder import Spent
 from projections.language.keys import ItemKey
-from projections.terminal import console, count, styled
+from projections.terminal import console, count, styled, units
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -183,9 +183,5 @@ def _print_action(out: Console, action: ActionReport, indent: str, round_: int) 
 
 def _spent(spent: Spent) -> str:
     redundant = f" ({spent.in_vain:g} for redundant writes)" if spent.in_vain else ""
-    written, read = _units(spent.write_units, "write unit"), _units(spent.read_units, "read unit")
+    written, read = units(spent.write_units, "write unit"), units(spent.read_units, "read unit")
     return f"{written}{redundant}, {read}, {count(spent.call_count, 'call')}"
-
-
-def _units(number: float, noun: str) -> str:
-    return f"{number:g} {noun if number == 1 else noun + 's'}"

@@ -1,4 +1,5 @@
 """The work of a backfill by pages. A page may be done twice, by any process, in any order within its phase.
+
 items     scan of the application's tables: entries, copies, index attributes, children; copies without a source
 entries   scan of the ledger: entries of deleted items, or that no rule needs any more
 live      filling rules become live
@@ -231,9 +232,7 @@ class _Work:
         return found
 
     def _create(self, items: Sequence[Image]) -> None:
-        """Refresh the items that rules create and that do not exist or are not recognised. The phase `targets` reads the
-        others.
-        """
+        """Refresh items that rules create and that do not exist or are not recognised; the phase `targets` reads others."""
         wanted = [target for target in _groups(items) if self._creates(target)]
         keys = {target: decode_key(target[1]) for target in wanted}
         there = self._store.get_many(list(dict.fromkeys(keys.values())))

@@ -20,6 +20,7 @@ from typing import Any, TypeGuard
 
 from projections.engine.goals import DiscardedRecord
 from projections.engine.records import is_sequence, is_value, stream_label, version_of
+from projections.engine.rejections import sequence_order
 from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput
 from projections.language.keys import Schema, decode_key
@@ -143,7 +144,7 @@ class Reader:
                 if _is_image(image) and image not in images:
                     images.append(image)
             sequence = str(change.get("SequenceNumber", ""))
-            at = (len(sequence), sequence)
+            at = sequence_order(sequence)
             if key not in newest or newest[key][0] <= at:
                 newest[key] = at, record.get("eventName") == "REMOVE" and not _expired(record)
         if not items:

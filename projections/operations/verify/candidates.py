@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
-from projections.engine.running import Run, one_by_one
+from projections.engine.running import Run, one_by_one, slices
 from projections.operations.verify.drift import LEFT_OVER, Drift
 from projections.operations.verify.examine import Examiner
 from projections.operations.verify.finding import Finding
@@ -61,8 +60,7 @@ class Candidates:
 
     def add(self, texts: Iterable[str]) -> None:
         """Add candidates by their texts; duplicates are ignored."""
-        iterator = iter(texts)
-        while some := list(islice(iterator, AT_ONCE)):
+        for some in slices(texts, AT_ONCE):
             self._scratch.fill("INSERT OR IGNORE INTO candidate (subject) VALUES (?)", [(text,) for text in some])
 
     def examine(self, subjects: Sequence[Subject]) -> None:

@@ -70,8 +70,7 @@ class CopyExaminer:
             drifts = [replace(common, kind="copy missing", expected=showing.item(made[1]), source=made[0])]
         else:
             source, wanted = made
-            common = replace(common, source=source)
-            common = replace(common, kind="copy stale")
+            common = replace(common, kind="copy stale", source=source)
             drifts = published.wrong_values(
                 common, item, {name: wanted.get(name) for name in sorted(names | wanted.keys())}
             )

@@ -14,9 +14,8 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from projections.engine import rebuild
@@ -32,7 +31,7 @@ from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import GROUP as IN_GROUP
 from projections.engine.rejections import Rejected, internal_reason
-from projections.engine.running import Run, one_by_one
+from projections.engine.running import Run, one_by_one, slices
 from projections.engine.store import Image, ItemKey, Store
 from projections.errors import InvalidRequest, Misconfigured, Transient, UsageError
 from projections.language.contribution import Contributions
@@ -136,7 +135,7 @@ class Repair:
             INDEX: self._indexes,
             CHILD: self._children,
         }
-        for some in _batches(self._candidates.subjects(DRIFTS), AT_ONCE):
+        for some in slices(self._candidates.subjects(DRIFTS), AT_ONCE):
             for kind, repair in kinds.items():
                 mine = [subject for subject in some if subject.kind == kind]
                 if mine:
@@ -149,11 +148,11 @@ class Repair:
             self._rebuild([(one.rule, one.key) for one in groups[start : start + _MOST_GROUPS]])
         self.counts[GROUP] += len(groups)
         refused, self._refused = self._refused, None
-        for again in _batches(refused, AT_ONCE):
+        for again in slices(refused, AT_ONCE):
             self._refresh([decode_key(one.key) for one in again if one.key and one.key != one.target])
             self._publish({(one.rule, one.target) for one in again if one.rule and one.target})
         published = (subject for subject in self._candidates.subjects(DRIFTS) if subject.kind == TARGET)
-        for some in _batches(published, AT_ONCE):
+        for some in slices(published, AT_ONCE):
             self._publish({(subject.rule, subject.key) for subject in some})
             self.counts[TARGET] += len(some)
         return [subject._replace(kind=GROUP) for subject in groups]
@@ -209,7 +208,7 @@ class Repair:
             return  # the next repair finds groups that are not opened, and ends their rebuild
         for target, generation in opened.items():
             self._attempt(target[1], partial(self._each, rebuild.reopen, target, generation))
-        for some in _batches(opened, AT_ONCE):
+        for some in slices(opened, AT_ONCE):
             self._publish(set(some))
         for target, generation in opened.items():
             self._attempt(target[1], partial(self._each, rebuild.sweep, target, generation))
@@ -299,9 +298,3 @@ def repair_found(
     one.add_groups(groups)
     one.examine()
     return repair, list(cautious.examples)
-
-
-def _batches(some: Iterable[T], size: int) -> Iterator[list[T]]:
-    iterator = iter(some)
-    while batch := list(islice(iterator, size)):
-        yield batch

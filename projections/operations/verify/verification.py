@@ -8,12 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 from projections.engine.application import ApplicationItems
 from projections.engine.ledger_items import LEDGER
-from projections.engine.running import Run, one_by_one
+from projections.engine.running import Run, one_by_one, slices
 from projections.engine.store import Image, Store
 from projections.language.keys import encode_key
 from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, LEFT, Candidates
@@ -110,7 +110,7 @@ class Verification:
     def compare_groups(self) -> None:
         """Compare the groups of all targets that differ with their entries, so that a repair publishes no damaged group."""
         targets = (one._replace(kind=GROUP) for one in self.candidates.subjects() if one.kind == TARGET)
-        while some := list(islice(targets, AT_ONCE)):
+        for some in slices(targets, AT_ONCE):
             self.add_groups(some)
         self.examine()
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from random import Random
 
-from projections.engine.store import Image, ItemKey
+from projections.engine.store import ItemKey
 from projections.errors import InvalidRequest
-from projections.language.program import Program
-from projections.language.rules import Rule
-from projections.stores.memory import MemoryStore
 from projections.testing.simulation import external_writes, kind_changes, ordinary_writes
 from projections.testing.simulation.item_writer import ItemWriter
-from projections.testing.simulation.pools import Pools
 
 __all__ = ["OPERATIONS", "Application"]
 
@@ -49,21 +44,12 @@ OPERATIONS = {operation.__name__: weight for operation, weight in _WEIGHTS.items
 
 
 class Application:
-    """Random writes to the tables of a program. For the arguments see `ItemWriter`; `without` are names of operations."""
+    """Random writes to the tables of a program. `without` are names of operations."""
 
-    def __init__(
-        self,
-        program: Program,
-        rules: Sequence[Rule],
-        pools: Pools,
-        store: MemoryStore,
-        rng: Random,
-        items: Mapping[ItemKey, Image],
-        made: Mapping[str, Mapping[ItemKey, None]],
-        without: frozenset[str] = frozenset(),
-    ) -> None:
+    def __init__(self, writer: ItemWriter, without: frozenset[str] = frozenset()) -> None:
+        rng = writer.rng
         self._random = rng.random
-        self.writer = ItemWriter(program, rules, pools, store, rng, items, made)
+        self.writer = writer
         self._first = self.writer.targets() if rng.random() < 0.7 else []
         """What is written before all else."""
         self._operations: list[_Operation] = []

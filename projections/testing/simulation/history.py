@@ -22,6 +22,7 @@ from projections.testing.simulation.database import Database
 from projections.testing.simulation.deployment import Deployment
 from projections.testing.simulation.faults import Faults
 from projections.testing.simulation.history_checks import HistoryChecks
+from projections.testing.simulation.item_writer import ItemWriter
 from projections.testing.simulation.job_runner import JobRunner
 from projections.testing.simulation.operators import Operators
 from projections.testing.simulation.scheduler import FunctionRaised, Scheduler
@@ -79,16 +80,11 @@ class History:
             observe=self._observe,
         )
         self._checks = HistoryChecks(plan, versions, database)
-        self._application = Application(
-            versions.application,
-            versions.rules,
-            versions.pools,
-            database.store,
-            rng,
-            database.items,
-            database.made,
-            setup.without | plan.without | (frozenset() if self._expires() else {"expire"}),
+        writer = ItemWriter(
+            versions.application, versions.rules, versions.pools, database.store, rng, database.items, database.made
         )
+        without = setup.without | plan.without | (frozenset() if self._expires() else {"expire"})
+        self._application = Application(writer, without)
         self._deployment = Deployment(versions.first, plan, rng, database, scheduler, self._quarantine)
         self._runner = JobRunner(plan, rng, self._deployment, scheduler, self._refuse)
         self._operators = Operators(
