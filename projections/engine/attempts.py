@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
+from types import MappingProxyType
 from typing import Literal
 
 from projections.engine.changes import Change, ChangeState, Refusal, Result
@@ -21,8 +22,6 @@ MOST_ACTIONS = 100
 MOST_BYTES = 3_500_000
 """DynamoDB takes 4 MB a transaction; ours are estimated, so they stay well below."""
 
-_FIRST = Generations()
-
 
 class Attempt:
     """A change while it is being committed.
@@ -31,61 +30,40 @@ class Attempt:
     `goal` and `retracted` are the difference to commit, as of the generations `opened`: what is written must be about these.
     """
 
-    __slots__ = (
-        "actions",
-        "before",
-        "before_text",
-        "change",
-        "culprits",
-        "entry",
-        "error",
-        "goal",
-        "known",
-        "left",
-        "most_actions",
-        "not_extreme",
-        "opened",
-        "pieces",
-        "refused",
-        "retracted",
-        "settle",
-        "size",
-        "state",
-        "text",
-        "touched",
-    )
+    refused: Mapping[str, str] = MappingProxyType({})
+    """Rules whose contribution the ledger cannot hold, with the reason, in the order of their names."""
+    culprits: Mapping[str, str] = MappingProxyType({})
+    """For some of these rules, the targets whose groups cannot take the contribution."""
+    not_extreme: Set[ItemKey] = frozenset()
+    """Extremes that were found not to be exceeded: they are not written."""
+    left: frozenset[str] = frozenset()
+    """Rules in `settle` because of an earlier expiry, which left their part in the entry."""
+    opened = Generations()
+    before_text = "{}"
+    text = "{}"
+    """The goal as the entry will have it."""
+    retracted: Set[str] = frozenset()
+    """Targets that change and that the entry does not name afterwards, as elements of `recent`."""
+    pieces: Mapping[Target, Piece] = MappingProxyType({})
+    actions = 1
+    """Actions of a transaction that the pieces take."""
+    most_actions = MOST_ACTIONS
+    """Actions that a transaction takes."""
+    size = 0
+    """About how many bytes of a transaction the pieces take."""
+    state: Literal["pending"] | ChangeState = "pending"
+    error: StoreError | None = None
+
+    # The values above are initial ones: an attempt assigns its own, and never changes them in place.
 
     def __init__(self, change: Change) -> None:
         self.change = change
         self.entry = change.entry
         self.known = change.is_refresh
-        self.state: Literal["pending"] | ChangeState = "pending"
-        self.error: StoreError | None = None
-        self.refused: dict[str, str] = {}
-        """Rules whose contribution the ledger cannot hold, with the reason, in the order of their names."""
-        self.culprits: dict[str, str] = {}
-        """For some of these rules, the targets whose groups cannot take the contribution."""
-        self.touched: set[Target] = set(change.touched)
-        self.not_extreme: set[ItemKey] = set()
-        """Extremes that were found not to be exceeded: they are not written."""
+        self.touched = change.touched
         self.settle = change.settle
-        self.left: frozenset[str] = frozenset()
-        """Rules in `settle` because of an earlier expiry, which left their part in the entry."""
-        self.opened = _FIRST
-        self.before: Contributions = change.before
-        self.before_text = "{}"
+        self.before = change.before
         self.goal: Contributions = {}
-        self.text = "{}"
-        """The goal as the entry will have it."""
-        self.retracted: set[str] = set()
-        """Targets that change and that the entry does not name afterwards, as elements of `recent`."""
-        self.pieces: dict[Target, Piece] = {}
-        self.actions = 1
-        """Actions of a transaction that the pieces take."""
-        self.most_actions = MOST_ACTIONS
-        """Actions that a transaction takes."""
-        self.size = 0
-        """About how many bytes of a transaction the pieces take."""
 
     @property
     def held(self) -> Contributions:
@@ -106,7 +84,7 @@ class Attempt:
         self.entry = entry = Entry.read(item) if item else None
         if entry is None:
             return False
-        self.touched |= entry.targets
+        self.touched = self.touched | entry.targets
         if self.change.is_refresh or entry.version < self.change.version:
             return False
         self.state = "duplicate"
@@ -123,7 +101,7 @@ class Attempt:
             self.state,
             self.touched,
             may_have_pending=bool(self.retracted or not self.goal or (entry is not None and entry.recent)),
-            refused=tuple(Refusal(rule, reason, self.culprits.get(rule)) for rule, reason in self.refused.items()),
+            refused=tuple([Refusal(rule, reason, self.culprits.get(rule)) for rule, reason in self.refused.items()]),
             error=self.error,
         )
 

@@ -73,7 +73,9 @@ class Steps:
             amounts = {target: piece.amounts for target, piece in pieces.items()}
             with suppress(StoreError):
                 if culprit := refusing_group(self._store, self._program, amounts, self._generations):
-                    attempt.culprits[rule], attempt.refused[rule] = culprit
+                    target, reason = culprit
+                    attempt.culprits = {**attempt.culprits, rule: target}
+                    attempt.refused = {**attempt.refused, rule: reason}
 
     def _commit(self, attempt: Attempt, deadline: Deadline) -> None:
         while self._find(attempt, deadline):
@@ -188,7 +190,7 @@ class Steps:
                     expired=old is not None and old.expired,
                     expiries=old.expiries if old is not None else frozenset(),
                 )
-                attempt.touched |= attempt.entry.targets
+                attempt.touched = attempt.touched | attempt.entry.targets
                 return True
 
     def _relieved(self, attempt: Attempt, deadline: Deadline) -> bool:
@@ -196,7 +198,7 @@ class Steps:
         entry = attempt.entry
         if entry is None or not entry.recent:
             return False
-        attempt.touched |= entry.pending
+        attempt.touched = attempt.touched | entry.pending
         relieved = self._relieve(attempt.change.source, entry, deadline)
         if relieved is None or relieved.recent == entry.recent:
             return False

@@ -127,7 +127,7 @@ class Transactions:
                     role.found(reason.item)
             elif isinstance(role, ItemKey):
                 for attempt in attempts:
-                    attempt.not_extreme.add(role)
+                    attempt.not_extreme = attempt.not_extreme | {role}
             elif reason.item:
                 self._named.add((role, self._generations.closed(role, opened.of(role), reason.item)))
                 changed = True
