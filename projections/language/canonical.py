@@ -43,14 +43,36 @@ Attributes: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class IndexKeys:
-    """The key attributes of an index."""
+    """The key attributes of an index, and what it projects: `all`, `keys_only`, or these attributes by name.
+
+    A local index has the partition key of its table.
+    """
 
     partition: Attributes
     sort: Attributes
+    projection: str | tuple[str, ...] = "all"
+    local: bool = False
 
     @property
     def names(self) -> frozenset[str]:
         return frozenset(name for name, _ in (*self.partition, *self.sort))
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> IndexKeys:
+        projection = document.get("projection", "all")
+        return cls(
+            _attributes(document["partition"]),
+            _attributes(document["sort"]),
+            projection if isinstance(projection, str) else tuple(projection),
+            document.get("local", False),
+        )
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the index as a document. What is as usual is left out, so that older documents stay the same."""
+        document: dict[str, Any] = {part: [[*one] for one in getattr(self, part)] for part in ("partition", "sort")}
+        if self.projection != "all":
+            document["projection"] = self.projection if isinstance(self.projection, str) else [*self.projection]
+        return {**document, "local": True} if self.local else document
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +87,22 @@ class Table:
     def from_document(cls, document: Mapping[str, Any]) -> Table:
         (partition,) = _attributes([document["partition"]])
         (sort,) = _attributes([document["sort"]]) if document["sort"] else (None,)
-        indexes = {
-            name: IndexKeys(_attributes(keys["partition"]), _attributes(keys["sort"]))
-            for name, keys in document["indexes"].items()
-        }
+        indexes = {name: IndexKeys.from_document(keys) for name, keys in document["indexes"].items()}
         return cls(partition, sort, indexes, document["ttl"], document["separator"])
+
+    def shown(self, index: str) -> frozenset[str] | None:
+        """Return the attributes of an item that an index returns; None for all."""
+        keys = self.indexes[index]
+        if keys.projection == "all":
+            return None
+        listed = keys.projection if isinstance(keys.projection, tuple) else ()
+        return keys.names.union(listed, (name for name, _ in filter(None, (self.partition, self.sort))))
 
     def to_document(self) -> dict[str, Any]:
         return {
             "partition": [*self.partition],
             "sort": [*self.sort] if self.sort else None,
-            "indexes": {
-                name: {"partition": [[*one] for one in keys.partition], "sort": [[*one] for one in keys.sort]}
-                for name, keys in self.indexes.items()
-            },
+            "indexes": {name: keys.to_document() for name, keys in self.indexes.items()},
             "ttl": self.ttl,
             "separator": self.separator,
         }

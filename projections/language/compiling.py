@@ -215,7 +215,18 @@ def _schema(table: Mapping[str, Any]) -> Schema:
 
     indexes = {name: (pairs(index["partition"]), pairs(index["sort"])) for name, index in table["indexes"].items()}
     sort = table["sort"]
-    return Schema(pairs([table["partition"]])[0], pairs([sort])[0] if sort else None, indexes, table["ttl"])
+    return Schema(
+        pairs([table["partition"]])[0],
+        pairs([sort])[0] if sort else None,
+        indexes,
+        table["ttl"],
+        {
+            name: frozenset(() if index["projection"] == "keys_only" else index["projection"])
+            for name, index in table["indexes"].items()
+            if index.get("projection", "all") != "all"
+        },
+        frozenset(name for name, index in table["indexes"].items() if index.get("local")),
+    )
 
 
 def fingerprint_of(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from projections.language import canonical
 from projections.language.expressions import Measure
-from projections.language.shapes import attribute_map, cases, index_attributes, key_attributes
+from projections.language.shapes import attribute_map, cases, index_attributes, is_local, key_attributes, projected
 
 if TYPE_CHECKING:
     from projections.language.models import Entity, Projection, Rules, Table
@@ -30,9 +30,19 @@ def typed(rules: Rules) -> canonical.Document:
 
 def _table(table: Table) -> canonical.Table:
     partition, *sort = key_attributes(table.key)
-    forms = {name: index_attributes(form) for name, form in table.indexes.items()}
-    indexes = {name: canonical.IndexKeys(tuple(first), tuple(second)) for name, (first, second) in forms.items()}
+    indexes = {name: _index(table, form) for name, form in table.indexes.items()}
     return canonical.Table(partition, sort[0] if sort else None, indexes, table.ttl, table.separator)
+
+
+def _index(table: Table, form: Any) -> canonical.IndexKeys:
+    first, second = index_attributes(table.key, form)
+    projection = projected(form)
+    return canonical.IndexKeys(
+        tuple(first),
+        tuple(second),
+        projection if isinstance(projection, str) else tuple(sorted(projection)),
+        is_local(form),
+    )
 
 
 def _entity(entity: Entity, table: str) -> canonical.Entity:

@@ -11,13 +11,16 @@ from projections.language.binding import key_variables
 from projections.language.mistakes import Location, Mistake
 from projections.language.models import Entity, Rules, Table
 from projections.language.patterns import Equals, Exists, Pattern, Test
-from projections.language.shapes import index_attributes, key_attributes, syntax
+from projections.language.shapes import index_attributes, is_local, key_attributes, projected, syntax
 from projections.language.syntax import suggest
 from projections.language.templates import KeyPattern, Template, overlap
 
 __all__ = ["attribute_types", "entity_mistakes", "key_names", "listed_values", "table_mistakes", "typed"]
 
 ABSENT = Exists(False)
+
+PROJECTED_ATTRIBUTES = 100
+"""DynamoDB's limit of listed attributes of all indexes of a table; one that two indexes list counts twice."""
 
 
 def key_names(table: Table) -> list[str]:
@@ -29,23 +32,61 @@ def attribute_types(table: Table) -> dict[str, str]:
     """The types of all attributes that are keys of the table or of its indexes."""
     types = dict(key_attributes(table.key))
     for form in table.indexes.values():
-        for part in index_attributes(form):
+        for part in index_attributes(table.key, form):
             types.update(part)
     return types
 
 
 def table_mistakes(rules: Rules) -> Iterator[Mistake]:
-    """One attribute declared with two types."""
+    """Yield attributes declared with two types, and indexes that the table cannot have."""
     for name, table in rules.all_tables.items():
         place: Location = ("table",) if rules.table is not None else ("tables", name)
         types = dict(key_attributes(table.key))
         for index, form in table.indexes.items():
-            for attribute, kind in (pair for part in index_attributes(form) for pair in part):
+            for attribute, kind in (pair for part in index_attributes(table.key, form) for pair in part):
                 if types.setdefault(attribute, kind) != kind:
                     message = (
                         f"{attribute} has type {kind} here and type {types[attribute]} before: write {{{attribute}: …}}"
                     )
                     yield Mistake((*place, "indexes", index), message)
+            if is_local(form):
+                yield from _local(table, form, (*place, "indexes", index))
+        yield from _projected(table, (*place, "indexes"))
+
+
+def _local(table: Table, form: Any, place: Location) -> Iterator[Mistake]:
+    """Yield mistakes of a local index, which sorts the items of the table's partitions by another attribute."""
+    _, ((attribute, _),) = index_attributes(table.key, form)
+    names = key_names(table)
+    if len(names) == 1:
+        message = "the table has no sort key, so it cannot have a local index: give it `partition` instead of `local`"
+        yield Mistake((*place, "local"), message, at_key=True)
+    if attribute in names:
+        which = "partition key" if attribute == names[0] else "sort key"
+        message = f"{attribute} is the {which} of the table: a local index sorts by another attribute"
+        yield Mistake((*place, "sort"), message)
+
+
+def _projected(table: Table, place: Location) -> Iterator[Mistake]:
+    """Yield attributes that are projected in any case, and more of them than DynamoDB projects."""
+    total = 0
+    for index, form in table.indexes.items():
+        listed = projected(form)
+        if isinstance(listed, str):
+            continue
+        total += len(listed)
+        keys = {*key_names(table), *(name for part in index_attributes(table.key, form) for name, _ in part)}
+        for position, name in enumerate(listed):
+            if name in keys:
+                message = f"{name} is a key attribute, and these are always projected: remove it"
+                yield Mistake((*place, index, "projection", position), message)
+    if total > PROJECTED_ATTRIBUTES:
+        yield Mistake(
+            place,
+            f"all indexes of a table together can list {PROJECTED_ATTRIBUTES} attributes in `projection`, and these list "
+            f"{total}: list fewer, or use `projection: all`",
+            at_key=True,
+        )
 
 
 def entity_mistakes(rules: Rules) -> Iterator[Mistake]:

@@ -54,7 +54,17 @@ _PATTERN = {"x-ref": "Pattern"}
 _LIST = {"type": "array", "items": _NAME, "minItems": 1, "uniqueItems": True}
 _TYPED = {"type": "object", "additionalProperties": {"enum": ["S", "N", "B"]}, "minProperties": 1}
 _MAP = {"type": "object", "additionalProperties": _PATH}
-_SEVERAL = {"anyOf": [{**_LIST, "maxItems": 4}, {**_TYPED, "maxProperties": 4}]}
+_SEVERAL = {"anyOf": [_NAME, {**_LIST, "maxItems": 4}, {**_TYPED, "maxProperties": 4}]}
+_PROJECTED = {
+    "anyOf": [{"enum": ["all", "keys_only"]}, _LIST],
+    "default": "all",
+    "description": "The attributes of an item that the index returns, besides keys.",
+}
+_LOCAL = {
+    "type": "boolean",
+    "default": False,
+    "description": "It has the partition key of the table, and sorts by one other attribute.",
+}
 
 
 def _checked(check: Callable[[Any], list[Mistake]]) -> PlainValidator:
@@ -94,8 +104,11 @@ IndexForm = Annotated[
                 {**_TYPED, "maxProperties": 2},
                 {
                     "type": "object",
-                    "properties": {"partition": _SEVERAL, "sort": _SEVERAL},
-                    "required": ["partition"],
+                    "properties": {"partition": _SEVERAL, "sort": _SEVERAL, "projection": _PROJECTED, "local": _LOCAL},
+                    "anyOf": [
+                        {"required": ["partition"], "properties": {"local": {"const": False}}},
+                        {"required": ["sort", "local"], "properties": {"partition": False, "local": {"const": True}}},
+                    ],
                     "additionalProperties": False,
                 },
             ]

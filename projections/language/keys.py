@@ -48,13 +48,23 @@ class ItemKey(NamedTuple):
 class Schema:
     """The key attributes of a table, (name, type) each with type S, N or B, and those of its indexes.
 
-    An index is (partition attributes, sort attributes): usually one and one, up to four each.
+    An index is (partition attributes, sort attributes): usually one and one, up to four each. `projected` has the attributes
+    that an index lists besides keys; an index that is not in it has all. `local` indexes have the table's partition key.
     """
 
     partition: tuple[str, str]
     sort: tuple[str, str] | None = None
     indexes: Mapping[str, tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]] = field(default_factory=dict)
     ttl: str | None = None
+    projected: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    local: frozenset[str] = frozenset()
+
+    def shown(self, index: str) -> frozenset[str] | None:
+        """Return the attributes of an item that an index returns; None for all."""
+        if index not in self.projected:
+            return None
+        partition, sort = self.indexes[index]
+        return self.projected[index].union(self.key_attributes, (name for name, _ in (*partition, *sort)))
 
     @property
     def key_attributes(self) -> tuple[str, ...]:

@@ -58,7 +58,8 @@ class Table(Model):
     indexes: dict[AttributeName, IndexForm] = Field(
         default={},
         description="Secondary indexes by name: `[GSI1PK, GSI1SK]`, `{GSI1PK: S, GSI1SK: N}`, or of several attributes "
-        "`{partition: [a, b], sort: [c]}`.",
+        "`{partition: [a, b], sort: [c]}`. `projection` lists the attributes that it returns, besides keys, or is "
+        "all or keys_only. A local index is `{sort: x, local: true}`.",
     )
     ttl: AttributeName | None = Field(
         default=None, description="The attribute by which DynamoDB expires items, if any."

@@ -11,7 +11,7 @@ from typing import Any
 from projections.language.expressions import Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.patterns import Pattern
-from projections.language.syntax import PATH, LanguageError, LanguageErrors
+from projections.language.syntax import PATH, LanguageError, LanguageErrors, suggest
 from projections.language.templates import Template
 from projections.language.values import wire
 
@@ -30,7 +30,9 @@ __all__ = [
     "check_table_key",
     "check_template",
     "index_attributes",
+    "is_local",
     "key_attributes",
+    "projected",
     "shown",
     "syntax",
 ]
@@ -108,7 +110,8 @@ def _named(value: Any, path: Location, most: int) -> list[Mistake]:
     else:
         return [Mistake(path, f"expected attributes, as [PK, SK] or {{PK: S, SK: N}}, found {shown(value)}")]
     if not 1 <= len(value) <= most:
-        return [Mistake(path, f"expected 1 to {most} attributes, found {len(value)}"), *found]
+        expected = f"1 to {most} attributes" if most > 1 else "one attribute"
+        return [Mistake(path, f"expected {expected}, found {len(value)}"), *found]
     return found
 
 
@@ -116,23 +119,62 @@ def check_table_key(value: Any, path: Location = ()) -> list[Mistake]:
     return _named(value, path, 2)
 
 
-def _several(form: Any) -> bool:
-    return isinstance(form, dict) and not all(isinstance(kind, str) for kind in form.values())
+_PARTS = ("partition", "sort", "projection", "local")
+_PROJECTIONS = ("all", "keys_only")
+_TYPES = ("S", "N", "B")
+
+
+def _in_parts(form: Any) -> bool:
+    """Return whether an index form has `partition`, `sort`, `projection` or `local`; `{partition: S, sort: N}` is a key."""
+    if not isinstance(form, dict):
+        return False
+    texts = [value for value in form.values() if isinstance(value, str)]
+    return len(texts) < len(form) or (not form.keys().isdisjoint(_PARTS) and any(text not in _TYPES for text in texts))
 
 
 def check_index_key(value: Any) -> list[Mistake]:
-    if not _several(value):
+    if not _in_parts(value):
         return _named(value, (), 2)
     found = [
-        Mistake((name,), f"unknown: an index has `partition` and `sort`, not {shown(name)}", at_key=True)
+        Mistake((name,), f"unknown{suggest(str(name), _PARTS)}: an index has {', '.join(_PARTS)}", at_key=True)
         for name in value
-        if name not in ("partition", "sort")
+        if name not in _PARTS
     ]
-    if "partition" not in value:
-        found.append(Mistake((), "an index needs `partition`"))
-    for part in ("partition", "sort"):
-        found += _named(value[part], (part,), 4) if part in value else []
-    return found
+    local = value.get("local", False)
+    if not isinstance(local, bool):
+        found.append(Mistake(("local",), f"expected true or false, found {shown(local)}"))
+    elif local:
+        if "partition" in value:
+            message = "a local index has the partition key of its table: remove `partition`, or remove `local`"
+            found.append(Mistake(("partition",), message, at_key=True))
+        if "sort" not in value:
+            found.append(Mistake((), "a local index needs `sort`: the attribute that sorts its items"))
+    elif "partition" not in value:
+        found.append(Mistake((), "an index needs `partition`; for a local index, add `local: true`"))
+    for part, most in (("partition", 4), ("sort", 1 if local is True else 4)):
+        if isinstance(value.get(part), str):
+            found += _name(value[part], (part,))
+        elif part in value:
+            found += _named(value[part], (part,), most)
+    return found + (_check_projection(value["projection"]) if "projection" in value else [])
+
+
+def _check_projection(value: Any) -> list[Mistake]:
+    place: Location = ("projection",)
+    if value == []:
+        return [Mistake(place, "is empty: list at least one attribute, or write keys_only")]
+    if isinstance(value, list):
+        names = [problem for index, name in enumerate(value) for problem in _name(name, (*place, index))]
+        return names or [Mistake((*place, i), f"{n} is listed twice") for i, n in enumerate(value) if n in value[:i]]
+    if isinstance(value, str) and value in _PROJECTIONS:
+        return []
+    hint = suggest(value, _PROJECTIONS) if isinstance(value, str) else ""
+    return [Mistake(place, f"expected all, keys_only or a list of attributes, found {shown(value)}{hint}")]
+
+
+def _listed(form: Any) -> Any:
+    """Return a key form in which one attribute may be a text."""
+    return [form] if isinstance(form, str) else form
 
 
 def key_attributes(form: list[str] | dict[str, str]) -> list[tuple[str, str]]:
@@ -140,12 +182,25 @@ def key_attributes(form: list[str] | dict[str, str]) -> list[tuple[str, str]]:
     return list(form.items()) if isinstance(form, dict) else [(name, "S") for name in form]
 
 
-def index_attributes(form: Any) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def index_attributes(
+    table_key: list[str] | dict[str, str], form: Any
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the partition and the sort attributes of an index form, each (name, type)."""
-    if _several(form):
-        return key_attributes(form["partition"]), key_attributes(form.get("sort", []))
+    if _in_parts(form):
+        partition = key_attributes(table_key)[:1] if is_local(form) else key_attributes(_listed(form["partition"]))
+        return partition, key_attributes(_listed(form.get("sort", [])))
     attributes = key_attributes(form)
     return attributes[:1], attributes[1:]
+
+
+def is_local(form: Any) -> bool:
+    """Return whether an index form is that of a local index."""
+    return _in_parts(form) and form.get("local", False)
+
+
+def projected(form: Any) -> str | list[str]:
+    """Return what an index form projects besides keys: `all`, `keys_only`, or the attributes that it lists."""
+    return form.get("projection", "all") if _in_parts(form) else "all"
 
 
 # --- attributes, each, cases, measures ---

@@ -242,8 +242,9 @@ class Facts:
 
     def _by_index(self, key: KeySet, made: Mapping[str, Made]) -> Iterator[KeySet]:
         """Yield the key of each index that has one of these attributes."""
-        for index, form in self.table(key.entity).indexes.items():
-            first, second = index_attributes(form)
+        table = self.table(key.entity)
+        for index, form in table.indexes.items():
+            first, second = index_attributes(table.key, form)
             if any(name in made for name, _ in (*first, *second)):
                 yield replace(
                     key,

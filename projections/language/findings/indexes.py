@@ -38,7 +38,7 @@ def indexes(facts: Facts) -> Iterator[Remark]:
 def _half(facts: Facts, key: KeySet) -> Iterator[Remark]:
     """Yield a remark if an index key lacks an attribute that nothing else is known to write."""
     table = facts.table(key.entity)
-    first, second = index_attributes(table.indexes[str(key.index)])
+    first, second = index_attributes(table.key, table.indexes[str(key.index)])
     made = {one.attribute for one in (*key.partition, *key.sort)}
     present = {name for name, _ in key_attributes(table.key)} | _others(facts, key)
     missing = [name for name, _ in (*first, *second) if name not in made | present]

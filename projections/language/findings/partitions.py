@@ -120,7 +120,7 @@ def _inverted(facts: Facts) -> Iterator[Remark]:
         keys = [name for name, _ in key_attributes(table.key)]
         template = facts.rules.entities[entity].key
         for index, form in table.indexes.items():
-            first, _ = index_attributes(form)
+            first, _ = index_attributes(table.key, form)
             if [name for name, _ in first] != keys[1:] or Template.parse(template[keys[1]]).literal is None:
                 continue
             if not Template.parse(template[keys[0]]).fields:
