@@ -23,20 +23,20 @@ help: ## Show this list
 
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
-test: lint types ## Lint, types, and all tests but the deep ones: a few minutes
+test: lint types ## Run lint, types, and all tests except the deep ones (a few minutes)
 	$(PYTEST) -m "not deep"
 
-deep: $(READY) $(SAM_READY) $(CHECKOV_READY) ## The other tests: searches, long properties, deployments, runbooks
+deep: $(READY) $(SAM_READY) $(CHECKOV_READY) ## Run the other tests: searches, long properties, deployments, runbooks
 	$(PYTEST) -m deep
 
-lint: $(READY) ## Style and layout
+lint: $(READY) ## Check style and layout
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(READY) ## Types, strictly
+types: $(READY) ## Check types
 	$(BIN)/mypy
 
-format: $(READY) ## Put style and layout right
+format: $(READY) ## Correct style and layout
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -46,7 +46,7 @@ demo: $(READY) ## Run sample events through the rules and show what changes
 SIMULATED := projections/rules/social.yaml $(wildcard tests/simulation/rules/*.yaml)
 PATTERNS := $(filter-out $(SIMULATED),$(wildcard projections/rules/*.yaml))
 
-simulate: $(READY) ## 208,800 histories of the engine under all our rule files (HISTORIES each, by JOBS processes)
+simulate: $(READY) ## Run 208,800 histories of the engine with all rule files of this project (HISTORIES each, in JOBS processes)
 	@told=$$(mktemp); begun=$$(date +%s); code=0; \
 	for rules in $(SIMULATED:=:$(HISTORIES)) $(foreach rules,$(PATTERNS),$(rules):$(shell expr $(HISTORIES) / 10)); do \
 	  echo "$${rules%:*}"; \
@@ -60,10 +60,10 @@ simulate: $(READY) ## 208,800 histories of the engine under all our rule files (
 	  END { printf "In all: %d histories, wrong %d, harm %d, %d s\n", all, wrong, harm, seconds }' $$told; \
 	rm -f $$told $$told.one; exit $$code
 
-mutants: $(READY) ## Every deliberate defect of the engine, also those that show in few histories
+mutants: $(READY) ## Run all mutants of the engine, including those that few histories detect
 	RARE_MUTANTS=1 $(BIN)/python -m pytest tests/simulation -k test_a_defect -n $(JOBS)
 
-bench: $(READY) ## What an event costs beside what one would write instead; growth to SOURCES items (full: SOURCES=1000000)
+bench: $(READY) ## Measure the cost of an event, compared with alternatives, and growth to SOURCES items (full: SOURCES=1000000)
 	$(BIN)/python -m benchmarks --sources $(SOURCES)
 
 # For all platforms and Python versions that Lambda has. In one resolution first, so that the locks agree where they are combined.
@@ -72,7 +72,7 @@ LOCKED ?=# a directory with copies of the locks, ending in a slash: the test wri
 LOCK = $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command "make lock"
 
-lock: $(READY) ## Renew what the functions and the build of this package are locked to (UPGRADE= keeps versions that still fit)
+lock: $(READY) ## Update the locked versions for the functions and the build of this package (UPGRADE= keeps versions that still fit)
 	@cat $(LOCKED)handlers/requirements*.txt > $(LOCKED)all.lock
 	$(LOCK) --group functions --group boto3 --group tracing --output-file $(LOCKED)all.lock
 	for part in functions: boto3:-boto3 tracing:-tracing; do \
@@ -81,7 +81,7 @@ lock: $(READY) ## Renew what the functions and the build of this package are loc
 	$(LOCK) --group build --output-file $(LOCKED)requirements-build.txt
 	@rm -f $(LOCKED)all.lock
 
-sbom: $(READY) ## Write the SBOM of the functions' package and docs/licences.md, for what is locked
+sbom: $(READY) ## Write the SBOM of the functions' package and docs/licences.md, from the locked versions
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-sbom
 	$(BIN)/uv pip install --quiet --python .venv-sbom/bin/python --require-hashes \
 	  $(foreach lock,$(wildcard handlers/requirements*.txt),-r $(lock))
@@ -90,18 +90,18 @@ sbom: $(READY) ## Write the SBOM of the functions' package and docs/licences.md,
 	$(BIN)/python tests/deploy/sbom.py < .venv-sbom/found.json
 
 dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
-dist: $(READY) ## Build wheel and sdist into dist/, byte for byte the same for the same commit
+dist: $(READY) ## Build wheel and sdist into dist/. Two builds of a commit have the same bytes
 	$(BIN)/uv build --quiet --build-constraints requirements-build.txt --require-hashes --out-dir dist
 
-template: $(READY) ## Write template.yaml again, for the shipped rules
+template: $(READY) ## Generate template.yaml from the bundled rules
 	$(BIN)/projections template social -o template.yaml
 
 sam: $(SAM_READY) ## Install the SAM command line, in .venv-sam
 
-checkov: $(CHECKOV_READY) ## The template, by checkov: findings are mended, or skipped beside the resource with a reason
+checkov: $(CHECKOV_READY) ## Check the template with checkov. Correct each finding, or skip it beside the resource with a reason
 	.venv-checkov/bin/checkov --file template.yaml --framework cloudformation --skip-download --compact --quiet
 
-clean: ## Remove all that was installed or built
+clean: ## Remove everything that was installed or built
 	rm -rf .venv .venv-* .emulators .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
 # uv installs ten times as fast; where it cannot be had, pip does the same.
@@ -134,6 +134,6 @@ include projections/deploy/build.mk
 
 .PHONY: validate
 
-validate: $(READY) $(SAM_READY) ## The template, by cfn-lint and by SAM
+validate: $(READY) $(SAM_READY) ## Check the template with cfn-lint and SAM
 	$(BIN)/cfn-lint template.yaml
 	AWS_DEFAULT_REGION=$${AWS_DEFAULT_REGION:-us-east-1} .venv-sam/bin/sam validate --lint

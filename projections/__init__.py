@@ -1,4 +1,4 @@
-"""Materialized views for DynamoDB, kept right by rules.
+"""Materialized views for DynamoDB, maintained by rules.
 
 What this package exports is public, and so are `projections.aws` and `projections.testing`: see docs/api.md. All other
 modules may change with every version. They are loaded when they are first used.

@@ -39,7 +39,7 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
 @click.option(
     "--allow-delete",
     is_flag=True,
-    help="Delete copies and derived items that no source item supports any more, and attributes that rolled back rules may "
+    help="Delete copies and derived items that no longer have a source item, and attributes that rolled back rules may "
     "have written.",
 )
 @click.option("--restart", is_flag=True, help="Start again instead of continuing where the last run stopped.")
@@ -51,7 +51,7 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
     is_flag=False,
     flag_value=_ENVIRONMENT,
     metavar="[URL]",
-    help="Let the worker function do the work, through its task queue. [without URL: of --stack, or $TASK_QUEUE_URL]",
+    help="Run the backfill in the worker function, through its task queue. [without URL: of --stack, or $TASK_QUEUE_URL]",
 )
 def command(
     given: Tables,
@@ -65,12 +65,12 @@ def command(
     dry_run: bool,
     queue: str | None,
 ) -> int:
-    """Project the items that tables already hold, and activate new or changed rules.
+    """Apply the rules to existing items, and activate new or changed rules.
 
     Run it after rules are added, changed or retired, and if the stream was disabled for longer than 24 hours. The
-    application may write meanwhile. Rules become active when all items have been read; until then nothing partial is
-    published. It can be interrupted: the same command continues where it stopped. Nothing of yours is deleted without
-    --allow-delete.
+    application may write meanwhile. Rules become active when all items have been read; until then, no partial values are
+    published. If the command is interrupted, run it again: it continues where it stopped. It deletes no item of your tables
+    without --allow-delete.
 
     Exits with 1 if anything failed, was rejected, or was not deleted.
 

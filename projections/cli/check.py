@@ -43,9 +43,9 @@ COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
 def command(file: str | None, rules: str | None, template: str | None, as_json: bool, fail_on: str) -> int:
     """Validate and lint a rule file, or compare a template with it.
 
-    Prints each rule with its source, the key of its target, what it writes, the path of the write and its cost, and below it
-    the findings: errors (the rules cannot be used, or a rule can never work), warnings (the rules will fail for items or a
-    load that must be expected) and notes (worth knowing, and often intended). docs/findings.md explains each code.
+    Prints each rule with its source, the key of its target, what it writes, the path of the write and its cost. Then prints
+    the findings: errors (the rules cannot be used, or a rule can never work), warnings (the rules will probably fail for
+    some items, or under load) and notes (often intended, but worth knowing). docs/findings.md explains each code.
 
     Exits with 1 if there are errors or warnings; --fail-on changes that. A comment accepts a warning or note, on its line
     or above it:

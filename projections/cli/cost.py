@@ -29,14 +29,21 @@ __all__ = ["command"]
     metavar="ENTITY=N",
     help="New items per second; ENTITY:removed=N for removed ones, ENTITY:attribute,…=N for edits.",
 )
-@click.option("--why", is_flag=True, help="Print the terms of each number.")
+@click.option("--why", is_flag=True, help="Print how each number is calculated.")
 @click.option(
-    "--targets", multiple=True, metavar="RULE=N", help="Different targets in a batch. [default: one for each event]"
+    "--targets",
+    multiple=True,
+    metavar="RULE=N",
+    help="Number of different targets in a batch. [default: one for each event]",
 )
-@click.option("--hottest", multiple=True, metavar="RULE=SHARE", help="Share of events that the busiest target gets.")
-@click.option("--matching", multiple=True, metavar="RULE=SHARE", help="Share of items that it applies to. [default: 1]")
-@click.option("--elements", multiple=True, metavar="RULE=N", help="Elements of the list in `each`. [default: 3]")
-@click.option("--children", multiple=True, metavar="RULE=N", help="Children of a parent. [default: 100]")
+@click.option("--hottest", multiple=True, metavar="RULE=SHARE", help="Share of events that change the busiest target.")
+@click.option(
+    "--matching", multiple=True, metavar="RULE=SHARE", help="Share of items that the rule applies to. [default: 1]"
+)
+@click.option(
+    "--elements", multiple=True, metavar="RULE=N", help="Number of elements of the list in `each`. [default: 3]"
+)
+@click.option("--children", multiple=True, metavar="RULE=N", help="Number of children of each parent. [default: 100]")
 @click.option(
     "--item-bytes",
     multiple=True,
@@ -49,7 +56,9 @@ __all__ = ["command"]
     metavar="INDEX=WHAT",
     help="Projection of an index: all, keys, or names of attributes. [default: all]",
 )
-@click.option("--batch", type=click.FloatRange(1), metavar="N", help="Events in a batch. [default: rate times window]")
+@click.option(
+    "--batch", type=click.FloatRange(1), metavar="N", help="Number of events in a batch. [default: rate times window]"
+)
 @click.option(
     "--batch-size",
     type=click.IntRange(1, 10_000),
@@ -72,7 +81,10 @@ __all__ = ["command"]
     "--memory", type=click.IntRange(128, 10_240), default=1024, show_default=True, help="Memory of the function, in MB."
 )
 @click.option(
-    "--call-ms", type=click.FloatRange(0), default=None, help="Milliseconds of a DynamoDB request. [default: 5]"
+    "--call-ms",
+    type=click.FloatRange(0),
+    default=None,
+    help="Latency of a DynamoDB request in milliseconds. [default: 5]",
 )
 @click.option(
     "--price",

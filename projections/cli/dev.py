@@ -27,13 +27,13 @@ __all__ = ["command"]
 @click.option(
     "--backfill/--no-backfill",
     default=None,
-    help="Backfill rules that are new or change. [default: yes; required at AWS]",
+    help="Backfill new and changed rules. [default: yes; required at AWS]",
 )
 @click.option(
     "--batch-size",
     type=click.IntRange(1, 10_000),
     metavar="N",
-    help="Maximum records per delivery. [default: 1 while few wait, to print the cost of each; else 100]",
+    help="Maximum records per delivery. [default: 1 while few records wait, to print the cost of each; else 100]",
 )
 @click.option("--aws", is_flag=True, help="Allow tables at AWS. This writes to them.")
 def command(
@@ -48,10 +48,10 @@ def command(
 ) -> int:
     """Run rules on a table's stream, and reload them when they change.
 
-    Runs the code of the deployed functions in this process, for DynamoDB Local, MiniStack, LocalStack and others. Prints
-    every record with its rules, what they wrote and the capacity that the endpoint reports; for a rejected record, the
-    reason. When the rule file changes, the changed rules are printed and backfilled at once; if it has mistakes, the old
-    rules stay active. Without --ledger, the ledger is a table named after the first one, as app-ledger, which is created.
+    Runs the code of the deployed functions in this process, on DynamoDB Local, MiniStack, LocalStack and other emulators.
+    Prints every record with its rules, what they wrote and the capacity that the endpoint reports. For a rejected record,
+    prints the reason. When the rule file changes, the changed rules are printed and backfilled at once; if it has mistakes,
+    the old rules stay active. Without --ledger, creates a ledger named after the first table, such as app-ledger.
 
     Press Ctrl-C to stop. With --until-idle, exits with 1 if records were quarantined or discarded.
 

@@ -22,9 +22,11 @@ __all__ = ["command"]
 @click.argument("events", nargs=-1, metavar="[EVENTS…]")
 @stack_options
 @as_json
-@click.option("--item", metavar="KEY", help="Explain this item of a live table instead, as PK=POST#p1,SK=METADATA.")
+@click.option(
+    "--item", metavar="KEY", help="Explain this item of a live table instead, such as PK=POST#p1,SK=METADATA."
+)
 @batch_size_option
-@click.option("--reads", is_flag=True, help="Print the reads of EVENTS, too.")
+@click.option("--reads", is_flag=True, help="With EVENTS, print the reads, too.")
 def command(
     events: tuple[str, ...],
     given: Tables,
@@ -35,16 +37,16 @@ def command(
 ) -> int:
     """Explain what rules do with stream records, or where the derived values of an item come from.
 
-    EVENTS are recorded stream events, as for `replay`. Prints the entity of each record, or why none matches, and what each
-    rule does with it, or why nothing. Then prints every write of the batch, as the real handler makes it on tables in
-    memory, with its condition, its records and its capacity units, and the effects of these writes through the tables' own
-    stream.
+    EVENTS are recorded stream events, as for `replay`. For each record, prints its entity, or why no entity matches, and the
+    effect of each rule, or why the rule has no effect. Then prints every write that the real handler makes on tables in
+    memory, with its condition, its records and its capacity units. These writes create stream records too; prints their
+    effects as well.
 
     --item KEY explains one item of a live table, and writes nothing. Prints every derived value with its rule, guard and
     sources, the differences that `verify` finds on the item, and what the item itself contributes. Only `verify` checks
     whether a group in the ledger matches all its source items. KEY is PK=POST#p1,SK=METADATA, or the form that logs and the
-    quarantine show: main|POST#p1|METADATA, with \\u001b for a character that cannot be printed. It can also be a hash that
-    logs show with the parameter Redact: key:5f2a09…, which is searched for in all tables.
+    quarantine show: main|POST#p1|METADATA, with \\u001b for a character that cannot be printed. KEY can also be a hash that
+    logs show with the parameter Redact, such as key:5f2a09…: the command then searches all tables for it.
 
     Exits with 1 if records were quarantined or failed, or if something on the item differs.
 

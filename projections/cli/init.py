@@ -46,10 +46,10 @@ def command(
 ) -> None:
     """Create a project: rules, events, tests and a SAM template.
 
-    Without --table the rules are a small example to replace with your own. With --table they are a proposal, inferred from
-    a sample of that table: its entities, and rules in shadow mode for counters and repeated attributes that the application
-    seems to maintain itself. The table is only read (DescribeTable, DescribeTimeToLive, Scan). Events and tests have
-    invented items of the same shapes, without any value of the table.
+    Without --table, the rules are a small example to replace with your own. With --table, the rules are a proposal, inferred
+    from a sample of that table: its entities, and rules in shadow mode for counters and repeated attributes that the
+    application seems to maintain itself. The table is only read (DescribeTable, DescribeTimeToLive, Scan). Events and tests
+    contain generated items with the same attributes, and no values from the table.
 
     \b
     Examples:

@@ -22,7 +22,7 @@ BUG = 70
 """The exit code of sysexits.h for an internal software error."""
 
 COMMANDS = {
-    "backfill": "Project the items that tables already hold, and activate new or changed rules.",
+    "backfill": "Apply the rules to existing items, and activate new or changed rules.",
     "check": "Validate and lint a rule file, or compare a template with it.",
     "compile": "Print the canonical JSON of a rule file, as the deployed functions read it.",
     "cost": "Estimate what rules cost on AWS, compared with a handler written by hand, and find hot keys.",

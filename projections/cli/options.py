@@ -167,7 +167,7 @@ _STACK = click.option(
     "--stack",
     metavar="NAME",
     envvar="STACK_NAME",
-    help="Deployed stack: its rules, and its resources that other options do not name, are used. "
+    help="Use the rules and resources of this deployed stack. Other options replace single resources. "
     "[default: $STACK_NAME]",
 )
 

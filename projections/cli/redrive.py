@@ -33,7 +33,7 @@ THREADS = 10
 @as_json
 @source_options
 @click.option(
-    "--max", "most", type=click.IntRange(1), metavar="N", help="Maximum messages, objects and parts of files."
+    "--max", "most", type=click.IntRange(1), metavar="N", help="Maximum number of messages, objects and parts of files."
 )
 @click.option(
     "--dry-run", is_flag=True, help="Write nothing; print what would be refreshed, and what would be rejected again."
@@ -59,11 +59,11 @@ def command(
 ) -> int:
     """Refresh the items of quarantined or discarded records, and retry failed tasks.
 
-    Never replays old images: each item that a message, an object in the bucket or a FILE names is refreshed from its
-    current state, with everything that depends on it. Only expired items are counted from the records in the bucket's
-    objects, once. Then the message is deleted, and the object is marked by an empty object under redriven/. Records that are
-    rejected again stay where they are, and are printed. It can be interrupted and repeated. A FILE has stream events, or is
-    an object of the bucket.
+    Never replays old images: each item that a message, an object in the bucket or a FILE names is refreshed from its current
+    state, with everything that depends on it. Exception: expired items no longer exist, so they are counted from the
+    discarded records, once. Then the message is deleted, and the object is marked by an empty object under redriven/.
+    Records that are rejected again stay where they are, and are printed. You can interrupt and repeat the command. A FILE
+    contains stream events, or is a copy of an object from the bucket.
 
     Without options for sources, reads the quarantine, the dead letters and the bucket of --stack, or the quarantine of the
     environment. Exits with 1 if anything remains.

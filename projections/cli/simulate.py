@@ -47,10 +47,10 @@ def command(
 ) -> int:
     """Test rules under redelivery, reordering, crashes and external writes.
 
-    A history is a series of random writes to items of the rules' entities, delivered to the real engine with every fault
-    that Lambda and DynamoDB have. Its seed determines it completely. At its end every derived value must match the source
-    items, and no item or attribute of the application may have been changed. Prints the first seed that fails, which
-    --seed S --histories 1 --trace repeats.
+    A history is a series of random writes to items of the rules' entities, delivered to the real engine with the faults that
+    occur on Lambda and DynamoDB. Its seed determines it completely. At the end of a history, every derived value must match
+    the source items, and no item or attribute of the application may have been changed. Prints the first seed that fails.
+    Repeat that history with --seed S --histories 1 --trace.
 
     Exits with 1 if a history fails.
 

@@ -200,7 +200,7 @@ def deployed(given: Tables) -> Deployed:
 
 
 def _difference(local: Mapping[str, Any], document: Mapping[str, Any]) -> str:
-    """Return how rules differ from those that are deployed, as `new: a; changed: b`; nothing if they are the same."""
+    """Return how rules differ from those that are deployed, such as `new: a; changed: b`; nothing if they are the same."""
     from projections.language.program import Program
 
     one, other = Program.from_document(local), Program.from_document(document)

@@ -40,8 +40,8 @@ _MOST_OBJECTS = 1000
 def command(given: Tables, as_json: bool, function: str | None, sources: Sources) -> int:
     """Show the state of rules, backfills and queues, and what needs to be done.
 
-    Checks everything in --stack, otherwise what other options name. Reads a few items of the ledger, and writes nothing.
-    Exits with 1 if anything needs attention.
+    Checks all resources of --stack, or the resources that other options name. Reads a few items of the ledger, and writes
+    nothing. Exits with 1 if anything needs attention.
 
     \b
     Example:

@@ -53,13 +53,15 @@ def command(
 
     The application may write meanwhile. Compares entries of the ledger with items, groups with entries, published values
     with groups, and copies, index attributes and embedded attributes with their sources. Rules in shadow mode are compared
-    as well. Without a ledger, before anything is deployed, compares the tables with what the rules would write: that checks
-    values that the application maintains itself.
+    as well. If there is no ledger yet, because nothing is deployed, compares the tables with what the rules would write.
+    This checks values that the application maintains itself.
 
-    A difference has the values of the item, of its group and of the entries, and which of them disagree with the source
-    items. With --sample not all source items are read, so it only shows that an item and its group differ.
+    For each difference, prints the values of the item, of its group and of the entries, and which of them disagree with the
+    source items. With --sample, not all source items are read: the command can only report that an item and its group
+    differ.
 
-    Only reads, except with --repair: that refreshes wrong items, and rebuilds groups that disagree with their entries.
+    Writes nothing without --repair. With --repair, refreshes wrong items, and rebuilds groups that disagree with their
+    entries.
 
     Exits with 1 if there is drift; with --repair, if any is left.
 

@@ -63,7 +63,7 @@ def _functions(both: Comparison) -> Iterator[Finding]:
     for ours in both.ours.of_type(FUNCTION):
         if ours.id not in present:
             severity: Severity = "error" if ours.properties["Handler"] == STREAM else "warning"
-            reason = f"no function here has the handler {ours.properties['Handler']}"
+            reason = f"no function in this template has the handler {ours.properties['Handler']}"
             instead = f"copy {ours.id} from the output of `projections template`"
             yield both.finding(FUNCTIONS, ("Resources",), reason, instead, rated=severity)
 
@@ -74,7 +74,8 @@ def _recursion(both: Comparison, pair: Pair) -> Iterator[Finding]:
     given = pair.theirs.properties.get("RecursiveLoop", "Terminate")
     if wanted == "Allow" and given != "Allow":
         reason = (
-            f"Lambda stops {pair.theirs.id} after about 16 messages to its own queue, so long pushes end in the middle"
+            f"Lambda stops {pair.theirs.id} after about 16 messages to its own queue, so long pushes stop before they are "
+            "complete"
         )
         path = pair.theirs.path("RecursiveLoop") if "RecursiveLoop" in pair.theirs.properties else pair.theirs.path()
         yield both.finding(RECURSION, path, reason, "RecursiveLoop: Allow")
@@ -106,7 +107,7 @@ def _versions(both: Comparison, pair: Pair) -> Iterator[Finding]:
     missing = both.theirs.parameters_in(published) - both.theirs.parameters_in(properties.get("VersionDescription"))
     if function.properties.get("AutoPublishAliasAllProperties") is not True:
         reason = (
-            f"SAM publishes no version of {function.id} for most of its properties, so its alias keeps the old ones"
+            f"SAM publishes no version of {function.id} for most of its properties, so its alias keeps the old values"
         )
         instead = "AutoPublishAliasAllProperties: true"
         yield both.finding(VERSIONS, function.path("AutoPublishAlias"), reason, instead)

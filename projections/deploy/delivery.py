@@ -107,7 +107,9 @@ def _filters(both: Comparison, table: TableNeeds, mappings: Sequence[StreamMappi
     path = (*mappings[0].path, "FilterCriteria")
     ours = [json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns]
     for one in dropped(both.deployment.program, table.name, every):
-        reason = f"no filter matches every {one.entity} ({one.key}); dropped are {', '.join(one.events)}"
+        reason = (
+            f"no filter matches all {one.entity} items ({one.key}); these events are dropped: {', '.join(one.events)}"
+        )
         if unknown:
             reason += ", unless a filter that cannot be checked matches them"
         instead = f"`projections template` writes {', '.join(ours)}" if ours else "remove FilterCriteria"

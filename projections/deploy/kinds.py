@@ -14,9 +14,9 @@ FUNCTIONS = Kind(
     "functions",
     ("error", "warning"),
     summary="The template lacks one of the functions.",
-    why="Without the stream's function nothing is projected: an error. Without the worker or the audit, backfills through "
-    "the queue, long pushes, or audits do not run: a warning.",
-    fix="Add the function from the output of `projections template`. Functions correspond by their handlers.",
+    why="It is an error if the stream function is missing, because no rule works without it. It is a warning if the worker "
+    "or the audit is missing: backfills through the queue, long pushes or audits do not run.",
+    fix="Add the function from the output of `projections template`. A function is identified by its handler.",
     example="""\
 Resources:
   WorkerFunction:
@@ -28,7 +28,7 @@ RECURSION = Kind(
     ("error",),
     summary="Lambda would stop the worker as a recursive loop.",
     why="The worker sends messages to its own queue to continue long tasks. Lambda stops such a function after about 16 "
-    "messages, so long pushes and backfills end in the middle.",
+    "messages, so long pushes and backfills stop before they are complete.",
     fix="Set `RecursiveLoop: Allow` on the function.",
     example="""\
 Resources:
@@ -39,7 +39,7 @@ Resources:
 VERSIONS = Kind(
     "versions",
     ("warning",),
-    summary="An alias would not follow a change of the template or of its parameters.",
+    summary="An alias keeps the old version after a change of the template or of its parameters.",
     why="With `AutoPublishAlias`, SAM publishes a version only if certain properties of the function change in the "
     "template's text. A new value of a parameter is not such a change. Without a new version the alias keeps the old "
     "values.",
@@ -55,9 +55,9 @@ ENVIRONMENT = Kind(
     "environment",
     ("error", "warning"),
     summary="An environment variable of a function is missing or does not match the rules.",
-    why="The functions read names of tables and queues from their environment. With a wrong value they fail at their "
-    "start; without an optional one, a part of them is off.",
-    fix="Set the variable as the output of `projections template` has it.",
+    why="The functions read names of tables and queues from their environment. With a wrong value, they fail when they "
+    "start. Without an optional variable, the feature that needs it is disabled.",
+    fix="Copy the variable from the output of `projections template`.",
     example="""\
 Globals:
   Function:
@@ -70,7 +70,7 @@ KEYS = Kind(
     ("error",),
     summary="A table has another key than the rules.",
     why="The functions read and write items by the key in the rules, and DynamoDB rejects other keys.",
-    fix="Correct the key in the rules. The key of a table cannot be changed: otherwise create another table.",
+    fix="Correct the key in the rules, or create another table. The key of an existing table cannot be changed.",
     example="""\
 Resources:
   ApplicationTable:
@@ -82,7 +82,7 @@ INDEXES = Kind(
     "indexes",
     ("error",),
     summary="A table lacks an index that the rules name, or the index has another key.",
-    why="Rules write the key attributes of the index, and no query finds the items.",
+    why="Rules write the key attributes, but the items do not appear in the index.",
     fix="Add the index. The key of an index cannot be changed: add one with another name.",
     example="""\
 Resources:
@@ -111,8 +111,8 @@ TTL = Kind(
     "ttl",
     ("error", "warning"),
     summary="A table expires items by another attribute than the rules name.",
-    why="If only the rules have a TTL attribute, items never expire: an error. If only the table has one, its items expire "
-    "and the rules count that like any deletion: a warning.",
+    why="It is an error if only the rules name a TTL attribute: items never expire. It is a warning if only the table has "
+    "one: its items expire, and the rules treat that like any other deletion.",
     fix="Use the same attribute in the template and in the rules.",
     example="""\
 Resources:
@@ -124,10 +124,10 @@ Resources:
 DELIVERY = Kind(
     "delivery",
     ("error", "warning", "note"),
-    summary="Stream records can get lost between the table and the function.",
+    summary="Stream records can be lost between the table and the function.",
     why="An event source mapping is missing, is invalid, or has settings under which Lambda drops records or reports them "
     "as done although they failed.",
-    fix="Change the setting that the message names, as the output of `projections template` has it.",
+    fix="Copy the setting that the message names from the output of `projections template`.",
     example="""\
 Resources:
   StreamFunction:
@@ -157,7 +157,7 @@ Resources:
 PERMISSIONS = Kind(
     "permissions",
     ("error",),
-    summary="A function lacks a permission that it needs, or is denied it.",
+    summary="A function lacks a permission that it needs, or a policy denies it.",
     why="Its requests fail with `AccessDeniedException`, and records are retried until Lambda discards them.",
     fix="Allow the action on the resource, as the output of `projections template` does.",
     example="""\
@@ -171,9 +171,9 @@ NOT_JUDGED = Kind(
     "not-judged",
     ("note",),
     summary="A part of the template cannot be checked.",
-    why="The value depends on a parameter without a default, on an import, or on a resource outside the template, as a "
-    "table that exists.",
-    fix="Check that part by hand. The message names what is needed.",
+    why="The value depends on a parameter without a default, on an import, or on a resource outside the template, such as "
+    "an existing table.",
+    fix="Check that part yourself. The message names the value that the functions need.",
     example="""\
 Resources:
   StreamFunction:

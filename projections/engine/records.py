@@ -210,7 +210,9 @@ def _image(change: Mapping[str, Any], name: str) -> Image | None:
             if type(text) is str and text.isascii():
                 continue
         if not is_value(value) or not _is_text(attribute):
-            raise BadInput(f'"{name}": attribute "{attribute[:60]}" is not in DynamoDB\'s form, as {{"S": "text"}}')
+            raise BadInput(
+                f'"{name}": attribute "{attribute[:60]}" is not in DynamoDB\'s form, such as {{"S": "text"}}'
+            )
     return image
 
 

@@ -1,4 +1,4 @@
-"""Expressions and measures of aggregates, as `sum(line.qty * line.price)`. Decimal numbers, never rounded.
+"""Expressions and measures of aggregates, such as `sum(line.qty * line.price)`. Decimal numbers, never rounded.
 
 The value of an expression is a number, or a string for `text(path)`, which only `min` and `max` take.
 """
@@ -143,7 +143,7 @@ def _read(text: str, path: str, from_text: bool, value: Value) -> Decimal:
         hint = f"; write number({path}) if it holds numbers as text" if stored is not None else ""
         raise BadInput(f'expression "{text}": {path} is {shown(value)}; a number is needed{hint}')
     if not _STORED_NUMBER.fullmatch(stored):
-        raise BadInput(f'expression "{text}": {path} is {shown(value)}; digits are needed, as 12 or -3.50')
+        raise BadInput(f'expression "{text}": {path} is {shown(value)}; digits are needed, such as 12 or -3.50')
     try:
         return EXACT.create_decimal(stored.strip())
     except decimal.DecimalException:
@@ -342,7 +342,7 @@ def _long(value: Any, errors: list[LanguageError]) -> _Found | None:
             expression = _expression(function, argument, (function,), 0, errors)
         else:
             errors.append(
-                LanguageError(f"{function} takes an expression, as {{{function}: attribute}}", None, (function,))
+                LanguageError(f"{function} takes an expression, such as {{{function}: attribute}}", None, (function,))
             )
     elif isinstance(argument, Mapping):
         wheres = [*_counted(argument, errors), *wheres]

@@ -127,12 +127,12 @@ def _written(document: Document, rule: Rule) -> Iterator[tuple[str, str]]:
 
 
 def entity_key(document: Document, entity: str) -> str:
-    """Return the key of an entity's items, as `USER#{userId} · PROFILE`."""
+    """Return the key of an entity's items, such as `USER#{userId} · PROFILE`."""
     return " · ".join(document.entities[entity].key.values())
 
 
 def key_text(document: Document, rule: Rule) -> str:
-    """Return the key of a rule's target as templates over its source, as `POST#{postId} · METADATA`."""
+    """Return the key of a rule's target as templates over its source, such as `POST#{postId} · METADATA`."""
     return " · ".join(resolved_key(document, rule).values())
 
 
@@ -150,12 +150,12 @@ def resolved_key(document: Document, rule: Rule) -> dict[str, str]:
 
 
 def conditions(pattern: Mapping[str, Any] | None) -> str | None:
-    """Return a pattern in words, as `hidden is false or hidden is absent`; None if there is no pattern."""
+    """Return a pattern in words, such as `hidden is false or hidden is absent`; None if there is no pattern."""
     return describe(Pattern.parse(pattern)) if pattern else None
 
 
 def measure_text(measure: Measure, source: str | None = None) -> str:
-    """Return a measure in the words of the rule file, as `max(stars) of Review where status is "published"`."""
+    """Return a measure in the words of the rule file, such as `max(stars) of Review where status is "published"`."""
     text = f"{measure.function}({measure.expression})" if measure.expression else measure.function
     text += f" of {source}" if source else ""
     return f"{text} where {conditions(measure.where)}" if measure.where else text

@@ -147,7 +147,7 @@ def check_key(name: str, kind: str, text: str, most: int) -> str:
 def check_target_key(name: str, kind: str, text: str, most: int) -> str:
     """Return the text as `check_key` does, for a key attribute of a target, of which a number has only one text.
 
-    Two texts of one number, as 7 and 07, would be two targets in the ledger and one item in the table. Raises BadInput.
+    Two texts of one number, such as 7 and 07, would be two targets in the ledger and one item in the table. Raises BadInput.
     """
     normal = check_key(name, kind, text, most)
     if normal != text:

@@ -21,7 +21,7 @@ __all__ = ["Pattern", "describe"]
 
 Scalar: TypeAlias = str | Decimal | bool | None
 Fits: TypeAlias = Callable[[str, Any], bool]
-"""Returns whether one element matches, given its type and its content, as `"S", "text"`."""
+"""Returns whether one element matches, given its type and its content, such as `"S", "text"`."""
 
 _OPERATORS = ("prefix", "suffix", "exists", "anything-but", "numeric", "equals-ignore-case")
 _COMPARISONS: dict[str, tuple[Callable[[Decimal, Decimal], bool], str]] = {
@@ -280,7 +280,7 @@ def _names(conditions: tuple[Condition, ...]) -> Iterator[str]:
 
 
 def describe(pattern: Pattern) -> str:
-    """Return a pattern in one line of English, as `status is "published", and stars is at least 4`."""
+    """Return a pattern in one line of English, such as `status is "published", and stars is at least 4`."""
     return _sentence(pattern.conditions)
 
 

@@ -1,4 +1,4 @@
-"""Pipes: functions that templates apply to values, as `{createdAt|date(%Y-%m)}`.
+"""Pipes: functions that templates apply to values, such as `{createdAt|date(%Y-%m)}`.
 
 A pipe takes the text of a value (a number in DynamoDB's normal form) or a time, and returns text or a time. It depends only
 on its input: not on a clock, a locale, or a hash seed of the process.

@@ -43,7 +43,7 @@ _OPERATORS: dict[str, JsonSchemaValue] = {
     },
     "numeric": {
         "type": "array",
-        "description": 'A comparison, as `[">=", 4]`, or a range, as `[">", 0, "<=", 5]`.',
+        "description": 'A comparison, such as `[">=", 4]`, or a range, such as `[">", 0, "<=", 5]`.',
         "prefixItems": [_COMPARISON, {"type": "number"}, _COMPARISON, {"type": "number"}],
         "items": False,
         "minItems": 2,

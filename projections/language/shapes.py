@@ -240,7 +240,7 @@ def attribute_map(form: Any) -> dict[str, str]:
 
 def check_each(value: Any) -> list[Mistake]:
     if not isinstance(value, dict) or len(value) != 1:
-        return [Mistake((), f"expected one variable and its path, as {{tag: tags}}, found {shown(value)}")]
+        return [Mistake((), f"expected one variable and its path, such as {{tag: tags}}, found {shown(value)}")]
     ((variable, path),) = value.items()
     found = (
         []
@@ -262,7 +262,7 @@ def check_case_list(value: Any) -> list[Mistake]:
     if isinstance(value, dict):
         return _case(value, (), where=False)
     if not isinstance(value, list) or not value:
-        return [Mistake((), f"expected index keys, as {{GSI1PK: …}}, or a list of cases, found {shown(value)}")]
+        return [Mistake((), f"expected index keys, such as {{GSI1PK: …}}, or a list of cases, found {shown(value)}")]
     found = [problem for index, case in enumerate(value) for problem in _case(case, (index,), where=True)]
     for index, case in enumerate(value[:-1]):
         if isinstance(case, dict) and "where" not in case:

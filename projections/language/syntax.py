@@ -10,7 +10,7 @@ from projections.errors import ProjectionsError
 __all__ = ["PATH", "LanguageError", "LanguageErrors", "suggest"]
 
 PATH = re.compile(r"[^\W\d][\w~$@:-]*(?:\.[\w~$@:-]+)*|[~$@][\w~$@:-]*(?:\.[\w~$@:-]+)*")
-"""A variable, an attribute, or a dotted path into one, as `address.city` or `tags.0`."""
+"""A variable, an attribute, or a dotted path into one, such as `address.city` or `tags.0`."""
 
 
 class LanguageError(ProjectionsError):

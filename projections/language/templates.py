@@ -1,4 +1,4 @@
-"""Templates: text with variables, as `USER#{userId}`, in two kinds.
+"""Templates: text with variables, such as `USER#{userId}`, in two kinds.
 
 A `Template` renders values, through pipes, into a key or an attribute. A `KeyPattern` is the key of an entity and also reads
 the variables from a key's text, so it has no pipes and must not be ambiguous.

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 Value: TypeAlias = Mapping[str, Any]
-"""One attribute value, as `{"S": "text"}` or `{"N": "1.5"}`; binary as base64 text."""
+"""One attribute value, such as `{"S": "text"}` or `{"N": "1.5"}`; binary as base64 text."""
 
 Image: TypeAlias = Mapping[str, Value]
 """An item, or some of its attributes."""
@@ -66,7 +66,7 @@ _KINDS = {
 
 
 def kind_of(value: Value) -> str:
-    """Return the type of a value in words, as `a string`."""
+    """Return the type of a value in words, such as `a string`."""
     return _KINDS.get(next(iter(value), ""), "not an attribute value")
 
 
@@ -99,7 +99,7 @@ def decimal_of(value: Value) -> Decimal:
 
 
 def lookup(image: Image, path: str) -> Value | None:
-    """Return the value at a dotted path, as `address.city` or `tags.0`; None if it is absent."""
+    """Return the value at a dotted path, such as `address.city` or `tags.0`; None if it is absent."""
     value = image.get(path)
     if value is not None or "." not in path:
         return value

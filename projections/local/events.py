@@ -208,7 +208,7 @@ def flaw(record: Mapping[str, Any]) -> str | None:
             if not is_value({"M": {attribute: value}}):
                 return (
                     f"{image}.{attribute} is {json.dumps(value, ensure_ascii=False)[:60]}, not an attribute value; "
-                    'write it with its type, as {"S": "text"} or {"N": "1"}'
+                    'write it with its type, such as {"S": "text"} or {"N": "1"}'
                 )
     return None
 

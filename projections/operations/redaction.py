@@ -4,7 +4,8 @@ It is applied where logs, quarantine messages and errors leave a function, not w
 for what must be removed. Instead, only known texts may stay, and everything else becomes `…`. Known are the texts of this
 package's own messages, the texts of the rules and the names of tables.
 
-Keys become hashes, as `key:5f2a…`: HMAC-SHA256 of the encoded key, cut to 96 bits, with a secret of 256 bits in the ledger:
+Keys become hashes, such as `key:5f2a…`: HMAC-SHA256 of the encoded key, cut to 96 bits. The ledger has its secret of 256
+bits:
 
     pk   sk       what
     A    secret   `secret`: made by the first function that needs it, and never changed

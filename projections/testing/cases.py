@@ -160,7 +160,7 @@ def _of_case(case: object, path: Location, seen: dict[str, int], more: frozenset
 
 def _of_step(step: object, path: Location) -> Iterator[Mistake]:
     if not isinstance(step, dict):
-        yield Mistake(path, f"expected a step: one of {', '.join(STEPS)}, as `put: {{…}}`")
+        yield Mistake(path, f"expected a step: one of {', '.join(STEPS)}, such as `put: {{…}}`")
         return
     unknown = list(_names(step, path, _STEP))
     if unknown:
@@ -198,7 +198,7 @@ def _by_table(scenario: Scenario, content: Any) -> Iterator[tuple[str, list[Any]
         tables = list(scenario.program.tables)
         if len(tables) > 1:
             raise UsageError(
-                f"the rules have several tables ({', '.join(tables)}): list items by table, as `{tables[0]}: […]`"
+                f"the rules have several tables ({', '.join(tables)}): list items by table, such as `{tables[0]}: […]`"
             )
         yield tables[0], content
 

@@ -39,8 +39,8 @@ INTRODUCTION = """\
 where a template does not fit the rules. Each finding has a severity and a code:
 
 - **error**: the rules cannot be used, or a rule can never work.
-- **warning**: the rules will fail for items or a load that must be expected.
-- **note**: worth knowing, and often intended.
+- **warning**: the rules will probably fail for some items, or under load.
+- **note**: often intended, but worth knowing.
 
 The exit code is 1 if there are errors or warnings; `--fail-on` changes that. A comment accepts a warning or a note about
 rules, on its line or above it:
@@ -122,7 +122,7 @@ COMMAND_LINE = """\
 `projections COMMAND --help` prints what is here. Exit codes of all commands:
 
 - 0: success.
-- 1: the command found something, such as findings, drift or quarantined records. Each command defines what.
+- 1: the command found something, such as findings, drift or quarantined records. The help of each command lists the cases.
 - 2: wrong usage, an invalid file, or a failed request. The message names the reason.
 - 70: an internal error. Please report it; `PROJECTIONS_DEBUG=1` prints the traceback.
 """

@@ -251,7 +251,7 @@ def test_a_filter_on_images_keeps_removals_back() -> None:
     ]
     found = wrong(template)
     assert {code for _, code, _ in found} == {"filters"}
-    assert "dropped are REMOVE, REMOVE by TTL" in found[0][2]
+    assert "these events are dropped: REMOVE, REMOVE by TTL" in found[0][2]
 
 
 def test_filter_on_event_names_or_identity_is_a_finding() -> None:
@@ -260,7 +260,7 @@ def test_filter_on_event_names_or_identity_is_a_finding() -> None:
     filters[:] = [{"Pattern": json.dumps({"eventName": ["INSERT", "MODIFY"]})}]
     assert "REMOVE" in wrong(template)[0][2]
     filters[:] = [{"Pattern": json.dumps({"userIdentity": {"type": [{"exists": False}]}})}]
-    assert wrong(template)[0][2].endswith("dropped are REMOVE by TTL")
+    assert wrong(template)[0][2].endswith("these events are dropped: REMOVE by TTL")
     filters[:] = [{"Pattern": json.dumps({"eventSource": ["aws:dynamodb"]})}, {"Pattern": "{}"}]
     assert only(template)[:2] == ("error", "filters")
 
@@ -272,7 +272,7 @@ def test_numeric_on_a_number_never_fits() -> None:
     changes(template, "ChangesReadings")["FilterCriteria"] = {"Filters": [{"Pattern": json.dumps(pattern)}]}
     found = wrong(template, rules)
     assert any("`numeric` never matches the key attribute second" in reason for _, _, reason in found)
-    assert any("no filter matches every Reading" in reason for _, _, reason in found)
+    assert any("no filter matches all Reading items" in reason for _, _, reason in found)
 
 
 @pytest.mark.parametrize("pattern", ["{", "[]", "3", '{"a": 1}', '{"a": [{"prefix": 1}]}', "", '{"a": {}}'])
@@ -359,10 +359,14 @@ def test_a_setting_that_the_function_itself_would_refuse() -> None:
 def test_a_worker_or_an_audit_that_is_missing_is_a_warning_and_a_stream_function_an_error() -> None:
     template = written(deployment())
     del template["Resources"]["WorkerFunction"]
-    assert only(template) == ("warning", "functions", "no function here has the handler handlers.worker.handler")
+    assert only(template) == (
+        "warning",
+        "functions",
+        "no function in this template has the handler handlers.worker.handler",
+    )
     del template["Resources"]["AuditFunction"]
     assert {one[:2] for one in wrong(template)} == {("warning", "functions")}
-    assert "no function here has the handler handlers.audit.handler" in [one[2] for one in wrong(template)]
+    assert "no function in this template has the handler handlers.audit.handler" in [one[2] for one in wrong(template)]
     del template["Resources"]["StreamFunction"]
     assert sorted(one[0] for one in wrong(template)) == ["error", "warning", "warning"]
 
@@ -503,7 +507,7 @@ def test_a_template_without_sam_is_read_too() -> None:
     found = disagreements(template_of(PLAIN, "plain.yaml"), rules)
     reasons = [(one.line, one.severity, one.reason) for one in found]
     (unheard,) = [reason for reason in reasons if reason[1] == "error"]
-    assert "no filter matches every Sale" in unheard[2]
+    assert "no filter matches all Sale items" in unheard[2]
     assert PLAIN.splitlines()[unheard[0] - 1].strip().startswith("FilterCriteria")
     unknown = [one.reason for one in found if one.code == "not-judged"]
     assert len(unknown) == 2
@@ -589,7 +593,7 @@ def test_findings_have_line_and_column_and_make_the_exit_code_1(run: Run, tmp_pa
     assert code == 1
     line = int(out.split(":")[1])
     assert "FilterCriteria" in text.splitlines()[line - 1]
-    assert "no filter matches every Like" in out
+    assert "no filter matches all Like items" in out
     assert "1 finding." in out
     code, out, _ = run("check", "social", "--template", str(path), "--json")
     assert code == 1
@@ -612,4 +616,4 @@ def test_template_without_our_functions_is_a_finding(run: Run, tmp_path: Path) -
     path.write_text('{"Resources": {}}')
     code, out, _ = run("check", "social", "--template", str(path))
     assert code == 1
-    assert "no function here has the handler handlers.stream.handler" in out
+    assert "no function in this template has the handler handlers.stream.handler" in out

@@ -116,7 +116,7 @@ def test_alarms_have_their_metrics() -> None:
     assert alarm.settings["Dimensions"] == [
         {"Name": "EventSourceMappingUUID", "Value": "${StreamFunction.Changes.uuid}"}
     ]
-    assert alarm.description.startswith("Records were given up")
+    assert alarm.description.startswith("Lambda discarded records")
 
 
 def test_a_mapping_that_polls_nothing_raises_an_alarm_whether_or_not_there_are_writes() -> None:

@@ -23,7 +23,7 @@ def chains(facts: Facts) -> Iterator[Remark]:
             LONG_CHAIN,
             ("projections", name),
             f"takes effect {len(chain)} passes through the stream after the application's write "
-            f"({' → '.join(chain)}): about {len(chain)} times the lag of one rule, a second or so and the batching window",
-            "if that is too slow, read what the first rule reads",
+            f"({' → '.join(chain)}): about {len(chain)} times the lag of one rule (about a second plus the batching window)",
+            "if that is too slow, read from the source of the first rule instead",
             at_key=True,
         )

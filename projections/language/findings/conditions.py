@@ -55,4 +55,4 @@ def _as_number(alternatives: tuple[Alternative, ...]) -> str:
         texts = []
     if texts and len(texts) == len(alternatives):
         return f"remove the quotes: [{', '.join(texts)}]"
-    return 'compare it as a number, as [{numeric: [">=", 1]}]'
+    return 'compare it as a number, such as [{numeric: [">=", 1]}]'

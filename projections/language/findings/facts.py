@@ -49,7 +49,7 @@ class Slot:
         return found + 1 if found >= 0 else None
 
     def rewritten(self, pipe: str) -> str:
-        """Return it as text with one more pipe, as `{likes|pad(10)}`."""
+        """Return it as text with one more pipe, such as `{likes|pad(10)}`."""
         text = "{" + "|".join([self.name, *map(str, self.pipes), pipe]) + "}"
         return text if self.template is not None else f'bind: {{{self.name}: "{text}"}}'
 

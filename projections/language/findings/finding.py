@@ -39,7 +39,7 @@ class Remark:
 class Finding:
     """A finding with its place: line and column count from 1, and are 0 for rules that were built in Python.
 
-    `code` is that of its kind, as `hot-partition`. The reason of a `mistake` includes what to write instead.
+    `code` is that of its kind, such as `hot-partition`. The reason of a `mistake` includes what to write instead.
     """
 
     severity: Severity

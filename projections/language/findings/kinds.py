@@ -14,8 +14,8 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 """The most severe first.
 
 - error: the rules cannot be used, or a rule can never work.
-- warning: the rules will fail for some items, or under load.
-- note: worth knowing, and often intended.
+- warning: the rules will probably fail for some items, or under load.
+- note: often intended, but worth knowing.
 """
 
 
@@ -119,8 +119,8 @@ UNPADDED_NUMBER = Kind(
     "unpadded-number",
     ("warning", "note"),
     summary="A sort key of type S contains a number without leading zeros.",
-    why="Text sorts character by character, so 10 comes before 9. A note instead of a warning means that the attribute "
-    "only seems to be a number, because a rule adds it up or compares it.",
+    why="Text sorts character by character, so 10 comes before 9. It is a note if the attribute is probably a number, "
+    "because a rule adds it up or compares it.",
     fix="Pad the number with `pad(10)`, or with `invert(10)` for the greatest first. Averages and negative numbers cannot "
     "be padded: use a sort key of type N.",
     example="""\
@@ -134,7 +134,7 @@ PADDED_NUMBER = Kind(
     "padded-number",
     ("warning",),
     summary="A key attribute of type N is made of a padded number.",
-    why="A number in a key has exactly one text, without leading zeros. Padded text is rejected as bad input.",
+    why="A key attribute of type N accepts a number only in one form, without leading zeros. Padded text is bad input.",
     fix="Remove the pipe. Keys of type N sort by value.",
     example="""\
 table: {key: {PK: S, rank: N}}
@@ -151,7 +151,7 @@ projections:
 NUMBER_DOES_NOT_FIT = Kind(
     "number-does-not-fit",
     ("warning", "note"),
-    summary="A number is padded that can be negative, fractional, or too long.",
+    summary="A rule pads a number that can be negative, fractional, or too long.",
     why="`pad` and `invert` take whole numbers of 0 or more, of at most the given number of digits. Other values are bad "
     "input: the rule does nothing for the item, and the record is quarantined.",
     fix="Use a sort key of type N for averages and negative numbers. Give counts 10 digits.",
@@ -197,8 +197,8 @@ HOT_PARTITION = Kind(
     "hot-partition",
     ("warning", "note"),
     summary="All items of an entity share one partition, or a few.",
-    why="A partition takes 1,000 write units a second. Beyond that DynamoDB throttles writes. Throttling of an index "
-    "throttles writes to its table, too: the application's own.",
+    why="A partition accepts 1,000 write units a second. Beyond that, DynamoDB throttles writes. If an index is throttled, "
+    "DynamoDB also throttles the application's own writes to the table.",
     fix="Spread the items over several partitions with `bucket`. Readers then query each of them and merge the results. If "
     "there are few writes, accept the finding.",
     example="""\
@@ -212,8 +212,8 @@ HOT_GROUP = Kind(
     "hot-group",
     ("warning", "note"),
     summary="All items of an entity contribute to one target, or to a few.",
-    why="The ledger keeps one item for each target, which takes about 500 transactions a second, each of up to 99 changes "
-    "of one batch. Beyond that the stream's function falls behind.",
+    why="The ledger keeps one item for each target. It accepts about 500 transactions a second, each with up to 99 changes "
+    "from one batch. Beyond that, derived values lag.",
     fix="Spread an aggregate with `shards`; its target stays one item. For `top` and `latest`, put a bucket into the "
     "target's key. If there are few changes, accept the finding.",
     example="""\
@@ -228,8 +228,8 @@ MANY_CONTRIBUTIONS = Kind(
     "many-contributions",
     ("note",),
     summary="An item with a long list contributes to many targets.",
-    why="A transaction has at most 100 actions, so a long list takes several transactions. The record of an item's "
-    "contributions is limited to 190,000 bytes. Beyond that the rule contributes nothing for the item.",
+    why="A transaction has at most 100 actions, so a long list takes several transactions. The contributions of one item "
+    "are limited to 190,000 bytes. Beyond that, the rule contributes nothing for the item.",
     fix="Keep the list shorter, or write its elements as items of their own.",
     example="""\
 entities:
@@ -247,7 +247,7 @@ LONG_CHAIN = Kind(
     summary="A rule's effect takes three or more passes through the stream.",
     why="A rule that reads what another rule writes runs when that write arrives in the stream. Each pass adds the lag of "
     "one rule: about a second and the batching window.",
-    fix="Read what the first rule reads, if the delay is too long.",
+    fix="If the delay is too long, read from the source of the first rule instead.",
     example="""\
 projections:
   total:
@@ -266,8 +266,8 @@ SHARED_KEY = Kind(
     "shared-key",
     ("warning",),
     summary="Rules create items under keys that the application's items can have.",
-    why="A key has one item. If the application's item is there, the derived item is not created until that item is "
-    "removed. The quarantine and `projections verify` report it as `occupied`.",
+    why="A table has at most one item per key. If the application has an item under this key, the derived item is not "
+    "created until that item is removed. The quarantine and `projections verify` report it as `occupied`.",
     fix="Give derived items keys that no other entity has.",
     example="""\
 entities:
@@ -282,7 +282,7 @@ NOT_DERIVED = Kind(
     ("warning",),
     summary="A rule computes its target's key, but does not create the target.",
     why="Without `derived: true` a rule only sets attributes on items that exist. The application would have to create one "
-    "item for each computed value, as for each day.",
+    "item for each computed value, for example for each day.",
     fix="Add `derived: true` to the entity if only rules write its items.",
     example="""\
 entities:
@@ -345,8 +345,8 @@ LARGE_LIST = Kind(
     "large-list",
     ("note",),
     summary="A list can exceed 32 KB.",
-    why="A list that a rule maintains holds 32 KB; elements beyond that are left out. Each change writes the whole list, "
-    "for about 32 write units.",
+    why="A list that a rule maintains has at most 32 KB; elements beyond that are left out. Each change writes the whole "
+    "list, which costs about 32 write units.",
     fix="List fewer elements, or leave out attributes that readers can look up.",
     example="""\
 projections:
@@ -359,8 +359,8 @@ LARGE_LISTS = Kind(
     "large-lists",
     ("warning",),
     summary="Several lists on one item can together exceed 100 KB.",
-    why="An item holds 400 KB, including all that the application writes. Beyond that the application's own updates of the "
-    "item fail.",
+    why="An item has at most 400 KB, including the application's attributes. Beyond that, the application's own updates of "
+    "the item fail.",
     fix="List fewer elements, or put lists on an item of their own: an entity with `derived: true`.",
     example="""\
 projections:

@@ -57,8 +57,8 @@ def _made(facts: Facts, numbers: Numbers, key: KeySet, made: Made, most: int) ->
         yield _remark(
             made,
             "note",
-            f"{names} can have any length, and {made.attribute} at most {most:,} bytes: "
-            f"for a longer key the rule does nothing, and the record is quarantined",
+            f"{names} can have any length, but {made.attribute} has at most {most:,} bytes: "
+            f"if the key is longer, the rule does nothing, and the record is quarantined",
             f"write {slot.rewritten(f'truncate({_round(share)})')} if that can happen",
             slot,
         )

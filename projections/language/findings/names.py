@@ -148,8 +148,8 @@ def _misspelt(read: Read, other: str, what: str, bound: bool) -> Remark:
         reason = (
             f"{{{read.root}}} is the attribute {read.root} of {read.entity}, which differs in case from {other}, {what}"
         )
-        instead = f'if that is meant, write bind: {{{read.root}: "{{{other}}}"}}'
+        instead = f'if that is the right value, write bind: {{{read.root}: "{{{other}}}"}}'
     else:
         reason = f"{read.root} of {read.entity} differs in case from {other}, {what}"
-        instead = f"if that is meant, write {other}"
+        instead = f"if both are the same attribute, write {other}"
     return Remark(OTHER_CASE, read.place, reason, instead, read.offset, read.at_key)

@@ -52,10 +52,10 @@ class _Few:
     severity: Severity
 
     def share(self, where: str) -> str:
-        """Return `GSI1 has all items of one month in one partition, which takes …`."""
+        """Return `GSI1 has all items of one month in one partition, which accepts …`."""
         if self.values > 1:
-            return f"{where} has {self.items} in {self.values} partitions, which take {_UNITS} each"
-        return f"{where} has {self.items} in one partition, which takes {_UNITS}"
+            return f"{where} has {self.items} in {self.values} partitions, which accept {_UNITS} each"
+        return f"{where} has {self.items} in one partition, which accepts {_UNITS}"
 
 
 _UNITS = f"{PARTITION_UNITS:,} write units a second"
@@ -99,7 +99,7 @@ def _index(facts: Facts, key: KeySet) -> Iterator[Remark]:
         yield Remark(
             HOT_PARTITION,
             made.place,
-            f"{few.share(str(key.index))}; beyond that the index throttles writes to the table itself",
+            f"{few.share(str(key.index))}; beyond that, writes to the table itself are throttled",
             _bucketed(facts, key, made),
             rated=few.severity,
         )
@@ -108,8 +108,8 @@ def _index(facts: Facts, key: KeySet) -> Iterator[Remark]:
 def _bucketed(facts: Facts, key: KeySet, made: Made) -> str:
     text = f"{made.text}#{{{facts.telling(key.source)}|bucket({_BUCKETS})}}"
     return (
-        f'if writes may come faster, spread them, as "{text}": {_BUCKETS} partitions take '
-        f"{_BUCKETS * PARTITION_UNITS:,} a second, and readers query all {_BUCKETS} and merge"
+        f'if writes may come faster, spread them, for example with "{text}": {_BUCKETS} partitions accept '
+        f"{_BUCKETS * PARTITION_UNITS:,} a second; readers query all {_BUCKETS} and merge the results"
     )
 
 
@@ -130,8 +130,8 @@ def _inverted(facts: Facts) -> Iterator[Remark]:
                 HOT_PARTITION,
                 ("entities", entity, "key", keys[1]),
                 f'{index} has the keys of the table in reverse, and every {entity} has {keys[1]} "{text}": all are in '
-                f"one partition of it, which takes {PARTITION_UNITS:,} write units a second; beyond that the index "
-                f"throttles writes to the table itself",
+                f"one partition of it, which accepts {PARTITION_UNITS:,} write units a second; beyond that, writes to the "
+                "table itself are throttled",
                 f"if writes may come faster, give {index} a partition key of its own, and set it only on items "
                 f"that belong in the index",
                 rated="note",
@@ -153,7 +153,7 @@ def _group(facts: Facts, rule: Projection, key: KeySet, few: _Few) -> Iterator[R
         return
     made = next((one for one in (*key.partition, *key.sort) if "bind" in one.place), key.partition[0])
     into = "one item" if few.values == 1 else f"{few.values} items"
-    its = "whose ledger item takes" if few.values == 1 else "whose ledger items take each"
+    its = "whose ledger item accepts" if few.values == 1 else "whose ledger items each accept"
     if rule.aggregate is not None:
         place: Location = ("projections", str(key.rule), "aggregate")
         instead = (
@@ -163,14 +163,14 @@ def _group(facts: Facts, rule: Projection, key: KeySet, few: _Few) -> Iterator[R
     else:
         place = made.place
         instead = (
-            f"if {rule.from_} items change faster, put a bucket into the target's key, as "
-            f"{{{facts.telling(rule.from_)}|bucket({_BUCKETS})}}, and merge when reading"
+            f"if {rule.from_} items change faster, put a bucket into the target's key, such as "
+            f"{{{facts.telling(rule.from_)}|bucket({_BUCKETS})}}, and merge the results when reading"
         )
     yield Remark(
         HOT_GROUP,
         place,
-        f"{few.items} go into {into}, {its} about {GROUP_TRANSACTIONS} transactions a second, each of up to 99 changes "
-        f"that come in one batch",
+        f"{few.items} contribute to {into}, {its} about {GROUP_TRANSACTIONS} transactions a second, each with up to 99 "
+        "changes from one batch",
         instead,
         at_key=rule.aggregate is not None,
         rated=few.severity if rule.aggregate is not None else "note",

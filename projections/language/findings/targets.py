@@ -96,7 +96,7 @@ def _padded(facts: Facts, name: str) -> Iterator[Remark]:
                 PADDED_NUMBER,
                 slot.place,
                 f"{made.attribute} is a number, and {slot} has leading zeros for small values: such text is bad input, "
-                f"because a number has one text in a target's key",
+                f"because a number in a target's key has no leading zeros",
                 f"remove {slot.piped('pad', 'invert')}: numbers sort by value",
                 slot.offset,
             )
@@ -184,9 +184,10 @@ def _long_list(name: str, rule: Projection) -> Iterator[Remark]:
     yield Remark(
         LARGE_LIST,
         ("projections", name, "top", "limit"),
-        f"{rule.top.limit} elements{of} may have {size // 1024} KB{guess}: a list holds {LIST_BYTES // 1024} KB, and the "
-        f"elements that exceed it are left out; each change rewrites the list, for about {LIST_BYTES // 1024} write units",
-        "list fewer elements, or leave out what a reader can look up",
+        f"{rule.top.limit} elements{of} may have {size // 1024} KB{guess}, but a list has at most {LIST_BYTES // 1024} KB: "
+        f"the elements that exceed it are left out. Each change rewrites the list, which costs about {LIST_BYTES // 1024} "
+        "write units",
+        "list fewer elements, or leave out attributes that readers can look up",
     )
 
 

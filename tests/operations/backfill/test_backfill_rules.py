@@ -32,7 +32,7 @@ STRICT = LIKES.replace("{from: Like,", "{from: Like, where: {stars: [{numeric: [
 
 
 def lived(rules: str = ALL, **settings: Any) -> Stage:
-    """Tables that these rules have been kept right for."""
+    """Tables that these rules have maintained."""
     stage = Stage(rules, **settings)
     stage.fill()
     stage.filled()
