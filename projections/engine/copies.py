@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from projections.engine.guards import Guard, Guards, needs_healing
+from projections.engine.guards import Guard, Guards, Healing, needs_healing
 from projections.engine.records import Record
 from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput
@@ -48,6 +48,8 @@ class CopyHeal(NamedTuple):
     sequence: str
     freed: bool = False
     """Whether an item of another kind was removed: then the source that waits for the key is read, too."""
+    why: Healing | None = None
+    """Why the record of the copy requires it."""
 
 
 class _Seen:
@@ -137,17 +139,34 @@ def _heals_of(
     for guard in (held, holds):
         if guard is not None and guard.by:
             newest[guard.by] = max(newest.get(guard.by, ""), guard.at)
+    why = _why(rule, guards, key, before, after, held, holds) if newest else None
+    return [CopyHeal(rule, key, newest, sequence, why=why)] if why is not None else []
+
+
+def _why(
+    rule: CopyRule,
+    guards: Guards,
+    key: ItemKey,
+    before: Image | None,
+    after: Image | None,
+    held: Guard | None,
+    holds: Guard | None,
+) -> Healing | None:
+    """Return why a copy, by its old and its new image and their guards, is compared with its sources; or None."""
+    if after is None:
+        return "gone"
+    found = needs_healing(guards, rule.name, key, rule.owned(before, after), before, after)
+    if found is not None or before is None:
+        return found
     # No rule replaces a copy by that of another source: no two sources have copies with the same key.
-    owner_changed = len(newest) > 1
+    if held is not None and holds is not None and held.by and holds.by and held.by != holds.by:
+        return "owner changed"
+    # An item without a source stays as long as it has other attributes: some of these were removed.
+    if _is_gone(holds) and not before.keys() <= after.keys():
+        return "emptied"
     # A late write, of a source that may be gone by now, may have adopted an item of the application; and a copy of all
     # attributes does not record which other attributes that item has.
-    took_over = before is not None and _is_gone(held) and not _is_gone(holds)
-    # An item without a source stays as long as it has other attributes: some of these were removed.
-    emptied = before is not None and after is not None and _is_gone(holds) and not before.keys() <= after.keys()
-    heal = after is None or owner_changed or took_over or emptied
-    if not heal and not needs_healing(guards, rule.name, key, rule.owned(before, after), before, after):
-        return []
-    return [CopyHeal(rule, key, newest, sequence)] if newest else []
+    return "taken over" if _is_gone(held) and not _is_gone(holds) else None
 
 
 def _is_gone(guard: Guard | None) -> bool:

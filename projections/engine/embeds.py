@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeAlias
 from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline
-from projections.engine.guards import Guards, as_read, needs_healing
+from projections.engine.guards import Guards, Healing, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
 from projections.engine.running import Run, one_by_one, slices
 from projections.engine.store import (
@@ -165,25 +165,27 @@ def _references(rule: EmbedRule, child: Item) -> list[Condition]:
     return [as_read(name, value) for name, value in sorted(rule.read_by(child).items())]
 
 
-def needs_pull(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | None) -> bool:
-    """Whether the record of a child shows that it may have wrong attributes of its parent, or may lack them."""
+def needs_pull(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | None) -> Healing | None:
+    """Return why a child may have wrong attributes of its parent, or may lack them, as its record shows; else None."""
     if new is None:
-        return False
+        return None
     if old is None:
-        return True
+        return "created"
     parent = reference_of(rule, new)[0]
     if reference_of(rule, old)[0] != parent:
-        return True
-    name = guards.name(rule.name)
+        return "reference changed"
     held = guards.read(rule.name, new.key, new.image)
-    if name in new.image and (held is None or parent is None or held.by != encode_key(parent)):
-        return True
+    if held is None and guards.name(rule.name) in new.image:
+        return "guard invalid"
+    if held is not None and (parent is None or held.by != encode_key(parent)):
+        return "other parent"
     if parent is None:
-        return any(each in new.image for each in rule.owned())
+        return "no parent" if any(each in new.image for each in rule.owned()) else None
     # a push does not write to a child whose kind, or whose key in the index, changed after the push read it
-    watched = {*rule.children.partition, *(each.split(".", 1)[0] for each in rule.into.match_names)}
-    if any(not same(old.image.get(each), new.image.get(each)) for each in watched):
-        return True
+    if any(not same(old.image.get(each), new.image.get(each)) for each in rule.children.partition):
+        return "index key changed"
+    if any(not same(old.image.get(each), new.image.get(each)) for each in rule.into.match_attributes):
+        return "kind changed"
     return needs_healing(guards, rule.name, new.key, rule.owned(), old.image, new.image)
 
 

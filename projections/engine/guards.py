@@ -21,7 +21,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
-from typing import NamedTuple, TypeGuard
+from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
 from projections.engine.store import (
     AnyOf,
@@ -39,7 +39,26 @@ from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.language.values import EXACT, number_text, same
 
-__all__ = ["Guard", "Guards", "as_read", "at_of", "by_of", "needs_healing"]
+__all__ = ["Guard", "Guards", "Healing", "as_read", "at_of", "by_of", "needs_healing"]
+
+Healing: TypeAlias = Literal[
+    "created",  # the item appeared
+    "gone",  # it was removed, or left its entity, and the rule creates it
+    "guard invalid",
+    "guard removed",
+    "guard not advanced",  # it went backwards: an old state of the item was written
+    "values changed",  # while the guard did not
+    "put back",  # the guard changed with attributes of the application, which read the item and wrote it back whole
+    "emptied",  # nothing contributes to it, and it lost the attributes that may have been the reason to keep it
+    "owner changed",  # a copy: its guard names another source
+    "taken over",  # a copy: a late write adopted an item of the application
+    "reference changed",  # a child: it references another parent
+    "other parent",  # a child: its guard names another parent than it references
+    "no parent",  # a child: it references none, but has embedded attributes
+    "index key changed",  # a child: a push finds it by this key
+    "kind changed",  # a child: attributes changed by which its entity is recognised
+]
+"""Why a record of a target shows that its values may be wrong. `explain` puts it into words."""
 
 
 class Guard(NamedTuple):
@@ -250,26 +269,25 @@ def as_read(name: str, value: Value | None) -> Condition:
 
 def needs_healing(
     guards: Guards, rule: str, key: ItemKey, ours: Iterable[str], old: Image | None, new: Image | None
-) -> bool:
-    """Whether the record of a target shows that the values that a rule published there may be wrong now.
+) -> Healing | None:
+    """Return why the values that a rule published on a target may be wrong now, as its record shows; None if they are not.
 
-    It is so if the item appeared; if it lost its guard, or has an invalid one; if the rule's values changed while the guard
-    did not advance; if the guard went backwards; or if it changed together with attributes of the application, which read
-    the item and then put it back whole. `ours` names the rule's attributes. Removals are not handled here.
+    `ours` names the rule's attributes. Removals are not handled here.
     """
     if new is None:
-        return False
+        return None
     if old is None:
-        return True
+        return "created"
     name = guards.name(rule)
     after = guards.read(rule, key, new)
     if after is None:
-        return name in new or name in old
+        return "guard invalid" if name in new else "guard removed" if name in old else None
     before = guards.read(rule, key, old)
     names = set(ours)
     if same(old.get(name), new.get(name)):
-        return any(not same(old.get(each), new.get(each)) for each in names)
+        return "values changed" if any(not same(old.get(each), new.get(each)) for each in names) else None
     if before is not None and before.at >= after.at:
-        return True
+        return "guard not advanced"
     names.add(name)
-    return any(not same(old.get(each), new.get(each)) for each in old.keys() | new.keys() if each not in names)
+    foreign = (each for each in old.keys() | new.keys() if each not in names)
+    return "put back" if any(not same(old.get(each), new.get(each)) for each in foreign) else None

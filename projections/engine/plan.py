@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from projections.engine.changes import Change, targets_of
 from projections.engine.copies import CopyHeal, CopyWrite, freed_by, heals_of, writes_of
 from projections.engine.deadline import UNLIMITED, Deadline
 from projections.engine.embeds import Push, last_offer, needs_pull, reference_of
-from projections.engine.guards import Guards, needs_healing
+from projections.engine.guards import Guards, Healing, needs_healing
 from projections.engine.indexes import IndexWrite, index_attributes, index_write
 from projections.engine.ledger_items import Target
 from projections.engine.records import Record
@@ -25,9 +25,12 @@ from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule
 
-__all__ = ["Plan", "emptied", "freed_targets", "plan", "release_of"]
+__all__ = ["Plan", "PushReason", "freed_targets", "offered", "plan", "push_reason", "release_of", "target_healing"]
 
 T = TypeVar("T")
+
+PushReason: TypeAlias = Literal["created", "changed", "removed", "replaced"]
+"""What happened to a parent. `replaced`: it was created, and its children may show values of an earlier parent."""
 
 Recognised = Sequence[tuple[Record, Item | None, Item | None]]
 Reject = Callable[[Record, str, str, str | None], None]
@@ -327,25 +330,42 @@ def _heals(program: Program, guards: Guards, record: Record, old: Item | None, n
         for rule in into[entity.name]:
             before = old.image if old is not None and old.entity is entity else None
             after = new.image if new is not None and new.entity is entity else None
-            if after is None:
-                # removed by the application: what the rules alone create, they create again
-                heal = rule.creates
-            else:
-                heal = needs_healing(guards, rule.name, record.key, rule.owned(before, after), before, after)
-                heal = heal or emptied(guards, rule, record.key, before, after)
-            if heal:
+            if target_healing(guards, rule, record.key, before, after) is not None:
                 target = target or encode_key(record.key)
                 found.append((rule.name, target))
     return found
 
 
-def emptied(guards: Guards, rule: LedgerRule, key: ItemKey, before: Image | None, after: Image) -> bool:
-    """Return whether an item to which nothing contributes lost an attribute, which may have been the reason to keep it."""
+def target_healing(
+    guards: Guards, rule: LedgerRule, key: ItemKey, before: Image | None, after: Image | None
+) -> Healing | None:
+    """Return why the group of a target is published again, whatever version the target's guard has; None if it is not.
+
+    `before` and `after` are the images that belong to the rule's target entity; at least one does.
+    """
+    if after is None:  # removed by the application: what the rules alone create, they create again
+        return "gone" if rule.creates else None
+    if found := needs_healing(guards, rule.name, key, rule.owned(before, after), before, after):
+        return found
+    # nothing contributes to it, and the attribute that it lost may have been the reason to keep it
     guard = guards.read(rule.name, key, after) if before is not None and rule.creates else None
-    return guard is not None and guard.n == 0 and before is not None and not before.keys() <= after.keys()
+    lost = guard is not None and guard.n == 0 and before is not None and not before.keys() <= after.keys()
+    return "emptied" if lost else None
 
 
-def _offered(rule: EmbedRule, parent: Item | None) -> tuple[object, str | None]:
+def push_reason(rule: EmbedRule, old: Item | None, new: Item | None, changed: bool) -> PushReason | None:
+    """Return why a parent's record is pushed to its children; None if it is not. `changed`: what they get has changed."""
+    keep = rule.on_delete == "keep"
+    was, gone = old is not None and old.entity is rule.source, new is None or new.entity is not rule.source
+    if keep and gone:
+        return None
+    if changed:
+        return "removed" if gone else "changed" if was else "created"
+    # its children may show what an earlier parent of this key gave them
+    return "replaced" if keep and not was else None
+
+
+def offered(rule: EmbedRule, parent: Item | None) -> tuple[Any, str | None]:
     """Return the values that a parent gives its children; none, and a reason, if they cannot be computed."""
     try:
         return rule.offered(parent), None
@@ -362,16 +382,12 @@ def _pushes(program: Program, recognised: Recognised, reject: Reject) -> dict[Pu
     for record, old, new in recognised:
         for entity in {item.entity.name for item in (old, new) if item is not None}:
             for rule in program.embeds_from.get(entity, ()):
-                (before, known), (after, problem) = _offered(rule, old), _offered(rule, new)
+                (before, known), (after, problem) = offered(rule, old), offered(rule, new)
                 if problem is not None:
                     reject(record, rule.name, problem, known)
-                keep = rule.on_delete == "keep"
-                # its children may show what an earlier parent of this key gave them
-                back = keep and (old is None or old.entity is not rule.source)
-                gone = new is None or new.entity is not rule.source
-                if (back or before != after) and not (keep and gone):
+                if push_reason(rule, old, new, before != after) is not None:
                     first = found.get((rule.name, record.key), ("", record.sequence, ""))[1]
-                    last = last_offer(rule.offered(new) if problem is None else ({}, ())) if keep else ""
+                    last = last_offer(after) if rule.on_delete == "keep" else ""
                     found[rule.name, record.key] = (record.version, first, last)
     return {
         Push(rule, encode_key(key), version, last=last): first for (rule, key), (version, first, last) in found.items()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from projections.errors import BadInput
-from projections.language.entity import Item, resolver
+from projections.language.entity import Item, Refused, resolver
 from projections.language.keys import Image, ItemKey, Value, key_text
 from projections.language.rules import Render, Rule
 from projections.language.syntax import LanguageError
@@ -125,14 +125,20 @@ class EmbedRule(Rule):
     def owned(self, *images: Image | None) -> tuple[str, ...]:
         return tuple(name for name, _ in self.picked)
 
-    def embedded(self, parent: Item | None) -> dict[str, Value] | None:
+    def applies(self, item: Item, refused: Refused | None = None) -> bool:
+        return bool(self.embedded(item, refused))
+
+    def embedded(self, parent: Item | None, refused: Refused | None = None) -> dict[str, Value] | None:
         """Return the attributes that a parent's children get; None without a parent, or if the rule does not apply."""
         if parent is None or parent.entity is not self.source:
             return None
         resolve = resolver(parent)
-        if self.where is not None and not self.where(resolve):
+        if not self.fits(resolve, refused):
             return None
-        return {name: value for name, path in self.picked if (value := resolve(path)) is not None}
+        found = {name: value for name, path in self.picked if (value := resolve(path)) is not None}
+        if refused is not None and not found:
+            refused(("attributes",), resolve)
+        return found
 
     def matched_by(self, parent: Item) -> tuple[str | None, ...]:
         """Return the values of the names in `match` in a child of this parent. Raises BadInput."""

@@ -21,10 +21,17 @@ from projections.language.patterns import Pattern
 from projections.language.templates import KeyPattern
 from projections.language.values import lookup
 
-__all__ = ["Entity", "Item", "Resolve", "resolver"]
+__all__ = ["Entity", "Item", "Refused", "Resolve", "resolver", "values_to_recognise"]
 
 Resolve: TypeAlias = Callable[[str], Value | None]
 """Returns the value of a name; None if it has no value."""
+
+Refused: TypeAlias = Callable[[tuple[str | int, ...], Resolve], object]
+"""Is called with each part of a rule that does not apply, and with the values on which it was evaluated.
+
+The part is named by its place in the canonical rule: `("where",)`, `("cases", 0, "set")`; `("into",)` is the key of the
+target. The engine passes None; `explain` puts the parts into words.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +69,11 @@ class Entity:
     def match_names(self) -> tuple[str, ...]:
         """The variables and dotted paths that `match` reads."""
         return self.pattern.names if self.pattern is not None else ()
+
+    @property
+    def match_attributes(self) -> frozenset[str]:
+        """The attributes, or variables, that `match` reads."""
+        return frozenset(name.split(".", 1)[0] for name in self.match_names)
 
     @property
     def match_reads_key(self) -> bool:
@@ -133,5 +145,15 @@ def resolver(item: Item, bound: Mapping[str, Value] | None = None) -> Resolve:
                 f"make them equal or rename one of them"
             )
         return value
+
+    return resolve
+
+
+def values_to_recognise(item: Item) -> Resolve:
+    """Return a resolver for recognition: a difference between a key variable and an attribute is not bad input there."""
+
+    def resolve(name: str) -> Value | None:
+        value = lookup(item.image, name)
+        return {"S": item.variables[name]} if value is None and name in item.variables else value
 
     return resolve

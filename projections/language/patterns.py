@@ -8,16 +8,17 @@ It differs from EventBridge where that would not suit DynamoDB: numbers compare 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeAlias
 
 from projections.language.syntax import LanguageError, LanguageErrors, suggest
 from projections.language.values import Resolver, Value, number_text, wire
 
-__all__ = ["Pattern", "describe"]
+__all__ = ["Condition", "Pattern", "Test", "describe"]
 
 Scalar: TypeAlias = str | Decimal | bool | None
 Fits: TypeAlias = Callable[[str, Any], bool]
@@ -200,6 +201,10 @@ class Either:
 
     branches: tuple[tuple[Condition, ...], ...]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(_names(chain.from_iterable(self.branches))))
+
     def compile(self) -> Callable[[Resolver], bool]:
         branches = [_all(branch) for branch in self.branches]
         return lambda resolve: any(branch(resolve) for branch in branches)
@@ -269,8 +274,12 @@ class Pattern:
         """Return whether the values that a resolver returns match."""
         return self.compile()
 
+    def unmet(self, resolve: Resolver) -> list[Condition]:
+        """Return the conditions that do not hold for the values that a resolver returns."""
+        return [condition for condition in self.conditions if not condition.compile()(resolve)]
 
-def _names(conditions: tuple[Condition, ...]) -> Iterator[str]:
+
+def _names(conditions: Iterable[Condition]) -> Iterator[str]:
     for condition in conditions:
         if isinstance(condition, Test):
             yield condition.name

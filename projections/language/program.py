@@ -18,10 +18,9 @@ from projections.language.contribution import (
     contributed_bytes,
 )
 from projections.language.embeds import EmbedRule
-from projections.language.entity import Entity, Item, Resolve
-from projections.language.keys import Image, ItemKey, Schema, Value
+from projections.language.entity import Entity, Item, values_to_recognise
+from projections.language.keys import Image, ItemKey, Schema
 from projections.language.rules import AggregateRule, GuardedCopyRule, IndexRule, LedgerRule, Rule, owned_on
-from projections.language.values import lookup
 
 if TYPE_CHECKING:
     from projections.language import canonical
@@ -86,7 +85,7 @@ class Program:
                         continue
                     variables.update(more)
             item = Item(entity, key, variables, image)
-            if entity.match is not None and not entity.match(_attribute_or_variable(item)):
+            if entity.match is not None and not entity.match(values_to_recognise(item)):
                 continue
             return item
         return None
@@ -273,13 +272,3 @@ def _beyond_an_entry(contributions: Contributions) -> Iterator[tuple[str, str]]:
             f"contributions to {len(targets):,} targets take {size:,} bytes; the limit of one item is "
             f"{ENTRY_BYTES:,} bytes{before}: divide the item into several, or exclude some of its elements with a `where`",
         )
-
-
-def _attribute_or_variable(item: Item) -> Resolve:
-    """Return a resolver for recognition: a difference between a key variable and an attribute is not bad input there."""
-
-    def resolve(name: str) -> Value | None:
-        value = lookup(item.image, name)
-        return {"S": item.variables[name]} if value is None and name in item.variables else value
-
-    return resolve

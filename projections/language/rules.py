@@ -19,7 +19,7 @@ from projections.language.contribution import (
     member_digest,
     merge,
 )
-from projections.language.entity import Entity, Item, Resolve, resolver
+from projections.language.entity import Entity, Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, check_key, encode_key, key_text
 from projections.language.ordering import encode_order
 from projections.language.sizes import size
@@ -138,7 +138,7 @@ class Rule:
         """
         raise NotImplementedError
 
-    def scopes(self, item: Item) -> Iterable[tuple[Resolve, Resolve]]:
+    def scopes(self, item: Item, refused: Refused | None = None) -> Iterable[tuple[Resolve, Resolve]]:
         """Return the scopes in which the rule applies to an item: none, one, or one per element of `each`.
 
         A scope is a pair of resolvers: for the source with the element, and for the variables of the target's key, which
@@ -146,17 +146,28 @@ class Rule:
         """
         plain = resolver(item)
         if self.each is not None:
-            return self._scopes(item, plain, [{self.each.variable: one} for one in self.each.elements(plain)])
+            elements = [{self.each.variable: one} for one in self.each.elements(plain)]
+            if refused is not None and not elements:
+                refused(("each",), plain)
+            return self._scopes(item, plain, elements, refused)
         if self.bind:
-            return self._scopes(item, plain, ({},))
-        return ((plain, plain),) if self.where is None or self.where(plain) else ()
+            return self._scopes(item, plain, ({},), refused)
+        return ((plain, plain),) if self.fits(plain, refused) else ()
+
+    def fits(self, resolve: Resolve, refused: Refused | None) -> bool:
+        """Return whether `where` holds."""
+        if self.where is None or self.where(resolve):
+            return True
+        if refused is not None:
+            refused(("where",), resolve)
+        return False
 
     def _scopes(
-        self, item: Item, plain: Resolve, elements: Iterable[Mapping[str, Value]]
+        self, item: Item, plain: Resolve, elements: Iterable[Mapping[str, Value]], refused: Refused | None
     ) -> Iterator[tuple[Resolve, Resolve]]:
         for element in elements:
             resolve = resolver(item, element) if element else plain
-            if self.where is not None and not self.where(resolve):
+            if not self.fits(resolve, refused):
                 continue
             if not self.bind:
                 yield resolve, resolve
@@ -164,6 +175,12 @@ class Rule:
             texts = {name: render(resolve) for name, render in self.bind}
             if None not in texts.values():
                 yield resolve, resolver(item, {**element, **{name: {"S": text} for name, text in texts.items()}})
+            elif refused is not None:
+                refused(("bind",), resolve)
+
+    def applies(self, item: Item, refused: Refused | None = None) -> bool:
+        """Return whether the rule derives anything from an item of its source entity. Raises BadInput."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +223,12 @@ class LedgerRule(Rule):
     carries: ClassVar[bool] = True
     """Whether members of its groups hold attributes of their sources."""
 
-    def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
+    def applies(self, item: Item, refused: Refused | None = None) -> bool:
+        return bool(self.contributions(item, refused)[0])
+
+    def contributions(
+        self, item: Item, refused: Refused | None = None
+    ) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
         """Return an item's contributions by encoded target key, and the attributes of its members by target key and member.
 
         Raises BadInput.
@@ -214,12 +236,16 @@ class LedgerRule(Rule):
         contributed: dict[str, Contributed] = {}
         held: dict[tuple[str, str], Image] = {}
         merged: dict[str, None] = {}
-        for position, (resolve, named) in enumerate(self.scopes(item)):
+        for position, (resolve, named) in enumerate(self.scopes(item, refused)):
             target = self.into.target_key(named)
             if target is None:
+                if refused is not None:
+                    refused(("into",), named)
                 continue
             amounts, payloads = self._contribution(resolve, position)
             if not amounts:
+                if refused is not None:
+                    refused(("by",), resolve)
                 continue
             text = encode_key(target)
             if text in contributed:
@@ -234,7 +260,7 @@ class LedgerRule(Rule):
         return contributed, held
 
     def _contribution(self, resolve: Resolve, position: int) -> tuple[Contributed, Mapping[str, Image]]:
-        """Return the contribution of one scope, empty if there is none, and the attributes that its members hold."""
+        """Return the contribution of one scope, and the attributes that its members hold; empty without a value for `by`."""
         raise NotImplementedError
 
     @property
@@ -275,12 +301,17 @@ class CopyRule(Rule):
     """If it copies all: the attributes that other rules write on the target, and its key attributes."""
     guard_prefix: str
 
-    def copies(self, item: Item) -> dict[ItemKey, Image]:
+    def applies(self, item: Item, refused: Refused | None = None) -> bool:
+        return bool(self.copies(item, refused))
+
+    def copies(self, item: Item, refused: Refused | None = None) -> dict[ItemKey, Image]:
         """Return the copies of an item: target key → attributes, without key attributes and guard."""
         found: dict[ItemKey, Image] = {}
-        for resolve, named in self.scopes(item):
+        for resolve, named in self.scopes(item, refused):
             target = self.into.target_key(named)
             if target is None:
+                if refused is not None:
+                    refused(("into",), named)
                 continue
             attributes: dict[str, Value] = {}
             if self.attributes is None:
@@ -294,6 +325,8 @@ class CopyRule(Rule):
                         attributes[name] = value_now
             texts = {name: render(resolve) for name, render in self.templates}
             if None in texts.values():  # a template lacks a value: there is no copy
+                if refused is not None:
+                    refused(("values",), resolve)
                 continue
             attributes.update((name, {"S": text}) for name, text in texts.items() if text is not None)
             attributes.update(self.constants)
@@ -329,10 +362,12 @@ class ClaimedCopyRule(CopyRule, LedgerRule):
 
     claimed = True
 
-    def contributions(self, item: Item) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
+    def contributions(
+        self, item: Item, refused: Refused | None = None
+    ) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
         contributed: dict[str, Contributed] = {}
         payloads: dict[tuple[str, str], Image] = {}
-        for target, attributes in self.copies(item).items():
+        for target, attributes in self.copies(item, refused).items():
             text = encode_key(target)
             contributed[text] = {"n": 1, "+": {"claim|": member_digest(attributes)}}
             payloads[text, "claim|"] = attributes
@@ -374,17 +409,24 @@ class IndexRule(Rule):
     def owned(self, *images: Image | None) -> tuple[str, ...]:
         return tuple(name for name, _, _ in self.attributes)
 
-    def desired(self, item: Item) -> dict[str, Value | None]:
+    def applies(self, item: Item, refused: Refused | None = None) -> bool:
+        return any(value is not None for value in self.desired(item, refused).values())
+
+    def desired(self, item: Item, refused: Refused | None = None) -> dict[str, Value | None]:
         """Return each of the rule's attributes with its value; None if it should be absent."""
         values: dict[str, Value | None] = {name: None for name, _, _ in self.attributes}
         resolve = resolver(item)
-        if self.where is not None and not self.where(resolve):
+        if not self.fits(resolve, refused):
             return values
-        for where, templates in self.cases:
+        for number, (where, templates) in enumerate(self.cases):
             if where is not None and not where(resolve):
+                if refused is not None:
+                    refused(("cases", number, "where"), resolve)
                 continue
             texts = {name: render(resolve) for name, render in templates}
             if any(text is None for text in texts.values()):
+                if refused is not None:
+                    refused(("cases", number, "set"), resolve)
                 return values
             for name, kind, most in self.attributes:
                 text = texts.get(name)

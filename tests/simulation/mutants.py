@@ -161,9 +161,9 @@ def mutant(
 def healing(judge: Callable[[str, Any, Any], bool | None]) -> Iterator[None]:
     """Replaces the decision whether a record of a target requires a heal, by guard and images; None leaves it as it is."""
 
-    def needs_healing(read: guards.Guards, rule: str, key: Any, ours: Any, old: Any, new: Any) -> bool:
+    def needs_healing(read: guards.Guards, rule: str, key: Any, ours: Any, old: Any, new: Any) -> Any:
         judged = judge(read.name(rule), old, new)
-        return guards.needs_healing(read, rule, key, ours, old, new) if judged is None else judged
+        return guards.needs_healing(read, rule, key, ours, old, new) if judged is None else judged or None
 
     with (
         patch.object(plan, "needs_healing", needs_healing),
@@ -576,8 +576,8 @@ def a_push_ends_with_its_first_page() -> Iterator[None]:
 def changed_reference_does_not_pull() -> Iterator[None]:
     original = plan.needs_pull
 
-    def needs_pull(rule: Any, read: Any, old: Any, new: Any) -> bool:
-        return old is None and original(rule, read, old, new)
+    def needs_pull(rule: Any, read: Any, old: Any, new: Any) -> Any:
+        return original(rule, read, old, new) if old is None else None
 
     with patch.object(plan, "needs_pull", needs_pull):
         yield

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.inspect.explain.matching import unmet
-from projections.language.entity import Entity, Item
+from projections.language.entity import Entity, Item, values_to_recognise
 from projections.language.keys import Image, ItemKey
-from projections.language.patterns import Pattern
 from projections.language.program import Program
 from projections.language.templates import KeyPattern
-from projections.language.values import Resolver, Value, lookup
 
 __all__ = ["nearest"]
 
@@ -23,7 +21,7 @@ def nearest(program: Program, key: ItemKey, image: Image) -> list[tuple[str, lis
     found = []
     for entity in program.entities.values():
         if entity.table == key.table:
-            misfits = list(_misfits(program, entity, key, image))
+            misfits = list(_misfits(entity, key, image))
             found.append((-_likeness(entity, key), len(misfits), entity.name, misfits))
     found.sort(key=lambda one: one[:2])
     return [(name, misfits) for _, _, name, misfits in found[:MOST]]
@@ -46,7 +44,7 @@ def _likeness(entity: Entity, key: ItemKey) -> int:
     return total
 
 
-def _misfits(program: Program, entity: Entity, key: ItemKey, image: Image) -> Iterator[str]:
+def _misfits(entity: Entity, key: ItemKey, image: Image) -> Iterator[str]:
     variables: dict[str, str] = {}
     fits = True
     for attribute, pattern, text in _parts(entity, key):
@@ -59,10 +57,9 @@ def _misfits(program: Program, entity: Entity, key: ItemKey, image: Image) -> It
             if variables.setdefault(name, value) != value:
                 fits = False
                 yield f'{name} is "{variables[name]}" in one part of the key and "{value}" in the other'
-    match = program.typed.entities[entity.name].match
-    if fits and match:
-        item = Item(entity, key, variables, image)
-        yield from (f"match: {reason}" for reason in unmet(Pattern.parse(match), _attribute_first(item)))
+    if fits and entity.pattern is not None:
+        values = values_to_recognise(Item(entity, key, variables, image))
+        yield from (f"match: {reason}" for reason in unmet(entity.pattern, values))
 
 
 def _hint(pattern: KeyPattern, text: str) -> str:
@@ -73,13 +70,3 @@ def _hint(pattern: KeyPattern, text: str) -> str:
     if theirs > ours:
         return f" (a variable cannot contain {pattern.separator}, except {{name*}})"
     return f" (it has {ours - theirs} {pattern.separator} too few)" if theirs < ours else ""
-
-
-def _attribute_first(item: Item) -> Resolver:
-    """Return a resolver as recognition uses it: attributes, then the key's variables."""
-
-    def resolve(name: str) -> Value | None:
-        value = lookup(item.image, name)
-        return {"S": item.variables[name]} if value is None and name in item.variables else value
-
-    return resolve

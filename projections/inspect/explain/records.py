@@ -8,9 +8,10 @@ from typing import Any
 
 from projections.engine.embeds import reference_of
 from projections.engine.guards import Guards, at_of
+from projections.engine.plan import release_of
 from projections.engine.records import Record
 from projections.engine.registry import SHADOW
-from projections.inspect.explain.healing import copy_reason, freed_reason, group_reason, pull_reason, release_reason
+from projections.inspect.explain.healing import an, freed_reason, healing_reason, pull_reason
 from projections.inspect.explain.matching import references
 from projections.inspect.explain.recognition import nearest
 from projections.inspect.explain.sources import RuleReport, source_report
@@ -79,40 +80,37 @@ def _rules(program: Program, record: Record, old: Item | None, new: Item | None)
 def _freed(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleReport]:
     """Yield the rules that may create their item under a key that an item of another kind occupied."""
     for rule in program.rules.values():
-        if (reason := freed_reason(program, rule, record, old, new)) is not None:
+        if reason := freed_reason(program, rule, record, old, new):
             what = f"creates its {rule.into.name} under this key, if there are contributions"
             yield RuleReport(rule.name, rule.kind, "target", "heals", what, (reason,))
 
 
 def _released(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleReport]:
     """Yield the rules whose attributes are removed from an item that left its entity."""
-    guards = Guards(program, None)
-    for rule in program.rules.values():
-        reason = release_reason(program, guards, rule, record, old, new)
-        if reason is not None:
-            role = {"index": "source", "embed": "child"}.get(rule.kind, "target")
-            what = "removes the rule's attributes, each only if it still has the rule's value"
-            yield RuleReport(rule.name, rule.kind, role, "releases", what, (reason,))
+    release = release_of(program, Guards(program, None), record, old, new)
+    for name in release.rules if release is not None else ():
+        rule = program.rules[name]
+        role = {"index": "source", "embed": "child"}.get(rule.kind, "target")
+        what = "removes the rule's attributes, each only if it still has the rule's value"
+        reason = f"it is no longer {an(rule.into.name)}"
+        yield RuleReport(rule.name, rule.kind, role, "releases", what, (reason,))
 
 
 def _as_target(
     program: Program, rule: Rule, record: Record, old: Item | None, new: Item | None
 ) -> Iterator[RuleReport]:
     """The item as a target or child."""
-    guards, removed = Guards(program, None), record.new is None
     match rule:
-        case GuardedCopyRule():
-            reason = copy_reason(program, guards, rule, record.key, old, new, removed=removed)
-            what = "compares the copy with its source"
-        case LedgerRule():
-            reason = group_reason(program, guards, rule, old, new, removed=removed)
-            what = "publishes the values of the ledger again, whatever the guard shows"
         case EmbedRule():
             yield from _pull(program, rule, old, new)
             return
+        case LedgerRule():
+            what = "publishes the values of the ledger again, whatever the guard shows"
+        case GuardedCopyRule():
+            what = "compares the copy with its source"
         case _:
             return
-    if reason is not None:
+    if reason := healing_reason(program, Guards(program, None), rule, record, old, new):
         yield RuleReport(rule.name, rule.kind, "target", "heals", what, (reason,))
     elif published := _published(program, rule, old, new):
         yield RuleReport(rule.name, rule.kind, "target", "", published)
@@ -140,7 +138,7 @@ def _pull(program: Program, rule: EmbedRule, old: Item | None, new: Item | None)
     before = old if old is not None and old.entity is rule.into else None
     reason = pull_reason(rule, Guards(program, None), before, child)
     parent, flaw = reference_of(rule, child)
-    if reason is None:
+    if not reason:
         named = f"references {key_words(parent)}" if parent is not None else f"references no {rule.source.name}"
         what = f"{named}; this record requires no pull"
         yield RuleReport(rule.name, rule.kind, "child", "", what)

@@ -12,7 +12,6 @@ from typing import Any
 from projections.engine.delta import SETTLED
 from projections.engine.guards import by_of
 from projections.engine.store import Delete, Image, Purpose, Update, Value
-from projections.inspect.explain.healing import released
 from projections.inspect.explain.sources import contribution_words
 from projections.inspect.explain.words import condition_words, encoded_words, failing, key_words, short, value_words
 from projections.inspect.rehearsal.recorder import CANCELLED, DONE, Action, Read, Request
@@ -77,7 +76,7 @@ class RequestReport:
 
 def request_reports(program: Program, batch: Batch) -> list[RequestReport]:
     """Return all requests of a batch, in order."""
-    causes = _Causes(program, batch)
+    causes = _Causes(batch)
     return [
         RequestReport(
             request,
@@ -97,8 +96,7 @@ def _read(read: Read) -> str:
 class _Causes:
     """The records of a batch that caused a write."""
 
-    def __init__(self, program: Program, batch: Batch) -> None:
-        self._program = program
+    def __init__(self, batch: Batch) -> None:
         self._numbers: dict[str, list[int]] = {}
         self._items: dict[str, list[int]] = {}
         self._sequences: dict[str, list[str]] = {}
@@ -121,8 +119,8 @@ class _Causes:
             for key in (*copy.copies, *copy.others):
                 self._add(self._targets, (copy.rule.name, encode_key(key)), *self._of(copy.source))
         for release in made.releases:
-            for rule in released(self._program, release):
-                self._add(self._targets, (rule.name, encode_key(release.key)), release.sequence)
+            for rule in release.rules:
+                self._add(self._targets, (rule, encode_key(release.key)), release.sequence)
         for heal in made.copy_heals:
             self._add(self._targets, (heal.rule.name, encode_key(heal.target)), heal.sequence)
         for push in made.pushes:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from projections.engine.copies import copies_of
 from projections.engine.delta import SETTLED
 from projections.engine.indexes import index_write
+from projections.engine.plan import PushReason, offered, push_reason
 from projections.engine.records import Record
 from projections.engine.registry import SHADOW
 from projections.engine.store import Image
-from projections.errors import BadInput
 from projections.inspect.explain.matching import Verdict, verdict
 from projections.inspect.explain.words import encoded_words, short, value_words
 from projections.language.contribution import Contributed, Contributions
@@ -214,36 +215,24 @@ def _index(program: Program, rule: IndexRule, new: Item | None) -> RuleReport:
 
 
 def _push(program: Program, rule: EmbedRule, old: Item | None, new: Item | None) -> RuleReport:
-    def offered(item: Item | None) -> Any:
-        try:
-            return rule.offered(item)
-        except BadInput:
-            return rule.offered(None)
-
-    before, after = offered(_of(rule, old)), offered(_of(rule, new))
+    (before, _), (after, _) = offered(rule, old), offered(rule, new)
     judged = _verdict(program, rule, old, new)
-    keep = rule.on_delete == "keep"
-    back = keep and _of(rule, old) is None
-    where = rule.children.index or "their own item collection"
-    if (back or before != after) and not (keep and new is None):
-        why = (
-            "the parent was created; its children may have values of an earlier parent"
-            if back and before == after
-            else "the parent was removed"
-            if new is None
-            else "the parent was created"
-            if _of(rule, old) is None
-            else "embedded attributes changed"
-        )
-        values = _image_words(after[0]) if after[0] else "nothing"
-        what = f"updates its children, found by {where}: {values}"
+    if why := push_reason(rule, old, new, before != after):
+        what = f"updates its children, found by {rule.children.index or 'their own item collection'}: "
+        what += _image_words(after[0]) if after[0] else "nothing"
         effect = "bad input" if judged.bad else "pushes"
-        return RuleReport(rule.name, rule.kind, "parent", effect, what, (why, *judged.reasons))
+        return RuleReport(rule.name, rule.kind, "parent", effect, what, (_PUSHED[why], *judged.reasons))
     if judged.bad:
         return _none(rule, judged)
-    if new is None:
-        return RuleReport(
-            rule.name, rule.kind, "parent", "", "its children keep the embedded attributes (on_delete: keep)"
-        )
-    what = "no embedded attribute changed"
-    return RuleReport(rule.name, rule.kind, "parent", "", what, judged.reasons)
+    if _of(rule, new) is None:
+        what = "its children keep the embedded attributes (on_delete: keep)"
+        return RuleReport(rule.name, rule.kind, "parent", "", what)
+    return RuleReport(rule.name, rule.kind, "parent", "", "no embedded attribute changed", judged.reasons)
+
+
+_PUSHED: Mapping[PushReason, str] = {
+    "created": "the parent was created",
+    "changed": "embedded attributes changed",
+    "removed": "the parent was removed",
+    "replaced": "the parent was created; its children may have values of an earlier parent",
+}
