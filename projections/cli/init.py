@@ -12,6 +12,7 @@ from projections.terminal import console, count, json_text, print_line, print_te
 
 if TYPE_CHECKING:
     from projections.init.inference.proposal import Proposal
+    from projections.init.models.model import Model
     from projections.init.reading import Reading
 
 __all__ = ["command"]
@@ -20,6 +21,13 @@ __all__ = ["command"]
 @click.command("init")
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--table", metavar="NAME", help="Infer rules from a sample of this table, which is only read.")
+@click.option(
+    "--from",
+    "source",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Begin with the tables and entities of a data model.",
+)
 @click.option(
     "--sample-size", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Maximum items to read."
 )
@@ -37,6 +45,7 @@ __all__ = ["command"]
 def command(
     directory: Path,
     table: str | None,
+    source: Path | None,
     sample_size: int,
     rate: float,
     force: bool,
@@ -46,22 +55,33 @@ def command(
 ) -> None:
     """Create a project: rules, events, tests and a SAM template.
 
-    Without --table, the rules are a small example to replace with your own. With --table, the rules are a proposal, inferred
-    from a sample of that table: its entities, and rules in shadow mode for counters and repeated attributes that the
-    application seems to maintain itself. The table is only read (DescribeTable, DescribeTimeToLive, Scan). Events and tests
-    contain generated items with the same attributes, and no values from the table.
+    Without --table and --from, the rules are a small example to replace with your own. With --table, the rules are a
+    proposal, inferred from a sample of that table: its entities, and rules in shadow mode for counters and repeated
+    attributes that the application seems to maintain itself. The table is only read (DescribeTable, DescribeTimeToLive,
+    Scan). Events and tests contain generated items with the same attributes, and no values from the table.
+
+    With --from, the rule file has the tables, indexes and entities of a NoSQL Workbench data model, a CloudFormation or SAM
+    template, a Terraform plan (terraform show -json), ElectroDB schemas as JSON, or DTOs of DynamoDB-Toolbox. Parts that
+    cannot be read are listed, in the output and in rules.yaml.
 
     \b
     Examples:
       projections init shop && cd shop && make test
       projections init shop --table app --sample-size 5000
+      projections init shop --from model.json
     """
+    from projections.errors import UsageError
     from projections.init.project import example
     from projections.init.writing import write
 
     project = directory.resolve().name
     document: dict[str, Any] = {"directory": str(directory)}
-    if table is None:
+    if table is not None and source is not None:
+        raise UsageError("--table and --from cannot be combined. Pass one of them")
+    if source is not None:
+        files, found = _modelled(directory, project, source, force, as_json)
+        document |= found
+    elif table is None:
         files = example(project)
     else:
         files, found = _proposed(directory, project, table, sample_size, rate, force, endpoint_url, region, as_json)
@@ -113,10 +133,53 @@ def _proposed(
     reading = Reading()
     sample = read_sample(dynamodb, table, size, rate, time.sleep, reading)
     proposal = proven(infer(about, sample))
-    files = proposed(project, proposal, Existing(table, stream_arn(about, described)))
+    files = proposed(project, proposal, Existing({table: stream_arn(about, described)}))
     if not quiet:
         _print_proposal(proposal, reading)
     return files, _document(proposal, reading, expected)
+
+
+def _modelled(
+    directory: Path, project: str, source: Path, force: bool, quiet: bool
+) -> tuple[dict[str, str], dict[str, Any]]:
+    from projections.init.models.read import read_model
+    from projections.init.project import PROPOSED, modelled
+    from projections.init.writing import refuse_existing
+
+    refuse_existing(directory, PROPOSED, force=force)
+    model = read_model(source)
+    if not quiet:
+        _print_model(model)
+    return modelled(project, model), _model_document(model)
+
+
+def _model_document(model: Model) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "from": model.file,
+        "format": model.form,
+        "tables": model.tables,
+        "entities": [asdict(entity) for one in model.proposals for entity in one.entities],
+        "unread": [asdict(one) for one in model.unread],
+    }
+
+
+def _print_model(model: Model) -> None:
+    out = console()
+    out.print(styled("Read {} ({}).", model.file, model.form))
+    out.print()
+    for proposal, called in zip(model.proposals, model.tables, strict=True):
+        key = ", ".join(name for name, _ in proposal.table.key)
+        indexes = count(len(proposal.table.indexes), "index", "indexes")
+        out.print(styled("[bold]{}[/]  {}  [dim]{}[/]", called, key, indexes))
+        _print_entities(proposal)
+    if model.unread:
+        out.print()
+        out.print(styled("[yellow]Not read[/]:"))
+    for unread in model.unread:
+        out.print(styled("  {}: {}.", unread.place, unread.reason))
+    out.print()
 
 
 def _document(proposal: Proposal, reading: Reading, expected: int) -> dict[str, Any]:
@@ -148,19 +211,31 @@ def _print_proposal(proposal: Proposal, reading: Reading) -> None:
         out.print(
             styled("[yellow]No structure was recognised[/]: rules.yaml has one entity for any item, and no rules.")
         )
-    for entity in proposal.entities:
-        key = " · ".join(entity.key.values())
-        match = f" where {entity.match[0]} is {entity.match[1]}" if entity.match else ""
-        out.print(styled("[bold cyan]{}[/]  {}  [dim]{}[/]", entity.name, key + match, count(entity.items, "item")))
-    for unknown in proposal.unknown:
-        key = " · ".join(unknown.key.values())
-        out.print(styled("[yellow]?[/]  {}  [dim]{}: {}[/]", key, count(unknown.items, "item"), unknown.why))
+    _print_entities(proposal)
     out.print()
     for rule in proposal.rules:
         mark = styled("[yellow]possible[/]") if rule.doubt else styled("[green]shadow[/]  ")
         out.print(styled("{}  [bold]{}[/]  {}", mark, rule.name, rule.evidence))
     if proposal.rules:
         out.print()
+
+
+def _print_entities(proposal: Proposal) -> None:
+    out = console()
+    for entity in proposal.entities:
+        key = " · ".join(entity.key.values())
+        match = f" where {entity.match[0]} is {entity.match[1]}" if entity.match else ""
+        out.print(
+            styled(
+                "[bold cyan]{}[/]  {}  [dim]{}[/]",
+                entity.name,
+                key + match,
+                count(entity.items, "item") if entity.items else "",
+            )
+        )
+    for unknown in proposal.unknown:
+        key = " · ".join(unknown.key.values())
+        out.print(styled("[yellow]?[/]  {}  [dim]{}: {}[/]", key, count(unknown.items, "item"), unknown.why))
 
 
 def _print_end(directory: Path, files: dict[str, str]) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from projections.deploy.needs import Deployment
 from projections.deploy.template import sam_template
 from projections.init.events import event_file, record
 from projections.init.inference.proposal import Proposal
 from projections.init.invent import Invented, changed, invent
+from projections.init.models.file import model_file
+from projections.init.models.model import Model
 from projections.init.rule_file import rule_file
 from projections.init.scenarios import items_file, test_file
 from projections.language.loader import loads
 from projections.language.program import Program
+from projections.language.values import Image
 
-__all__ = ["PROPOSED", "Existing", "example", "proposed"]
+__all__ = ["PROPOSED", "Existing", "example", "modelled", "proposed"]
 
 RULES = "rules.yaml"
 
@@ -32,10 +36,9 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Existing:
-    """The existing table of a proposal, with the ARN of its stream if that has both images."""
+    """Existing tables, each with the ARN of its stream if that is known and has both images."""
 
-    table: str
-    stream_arn: str | None
+    stream_arns: Mapping[str, str | None]
 
 
 def example(project: str) -> dict[str, str]:
@@ -48,25 +51,39 @@ def example(project: str) -> dict[str, str]:
 
 def proposed(project: str, proposal: Proposal, existing: Existing) -> dict[str, str]:
     """Return path → text of each file of a project for an existing table."""
-    rules = rule_file(proposal)
+    return _of_proposals(project, [proposal], rule_file(proposal), f"the table {proposal.table.name}", existing)
+
+
+def modelled(project: str, model: Model) -> dict[str, str]:
+    """Return path → text of each file of a project for the tables of a data model."""
+    what = f"the table{'s' * (len(model.tables) > 1)} {', '.join(model.tables)}"
+    existing = Existing(dict.fromkeys(model.tables)) if model.existing else None
+    return _of_proposals(project, model.proposals, model_file(model), what, existing)
+
+
+def _of_proposals(
+    project: str, proposals: Sequence[Proposal], rules: str, what: str, existing: Existing | None
+) -> dict[str, str]:
     program = Program.from_document(loads(rules, RULES).canonical())
-    invented = invent(proposal, program)
-    files = _common(project, rules, f"the table {existing.table}", existing)
-    files["tests/items.json"] = items_file(invented)
-    files["tests/test_rules.py"] = test_file(proposal, invented)
-    items, later = _invented_records(proposal, invented)
-    return {**files, "events/items.json": items, "events/later-changes.json": later}
+    invented = [(proposal, invent(proposal, program)) for proposal in proposals]
+    items = [one for _, some in invented for one in some]
+    files = _common(project, rules, what, existing)
+    files["tests/items.json"] = items_file(items)
+    files["tests/test_rules.py"] = test_file(proposals, items)
+    appear, later = _invented_records(invented)
+    return {**files, "events/items.json": appear, "events/later-changes.json": later}
 
 
 def _common(project: str, rules: str, what: str, existing: Existing | None) -> dict[str, str]:
     program = Program.from_document(loads(rules, RULES).canonical())
+    deployment = Deployment(RULES, program, existing is not None)
     flags = "--existing-table " if existing else ""
     then = "; then backfill and verify" if existing else ""
     values = {"project": project, "stack": _stack(project), "what": what, "flags": flags, "then": then}
     return {
         RULES: rules,
-        "template.yaml": sam_template(Deployment(RULES, program, existing is not None)),
-        "samconfig.toml": _filled(_read("files/samconfig.toml"), values) + _overrides(existing),
+        "template.yaml": sam_template(deployment),
+        "samconfig.toml": _filled(_read("files/samconfig.toml"), values) + _overrides(existing, deployment),
         "Makefile": _filled(_read("files/Makefile"), values),
         "pyproject.toml": _read("files/pyproject.toml"),
         "README.md": _filled(_read("files/README.md"), values),
@@ -74,16 +91,19 @@ def _common(project: str, rules: str, what: str, existing: Existing | None) -> d
     }
 
 
-def _overrides(existing: Existing | None) -> str:
+def _overrides(existing: Existing | None, deployment: Deployment) -> str:
     if existing is None:
         return ""
-    if existing.stream_arn is None:
-        return (
-            "# The table has no stream with new and old images yet. Switch it on, and insert its ARN (LatestStreamArn):\n"
-            f'# parameter_overrides = "ExistingTableName={existing.table} ExistingStreamArn=arn:…"\n'
-        )
-    given = f"ExistingTableName={existing.table} ExistingStreamArn={existing.stream_arn}"
-    return f'parameter_overrides = "{given}"\n'
+    given = " ".join(
+        f"ExistingTableName{needs.suffix}={name} ExistingStreamArn{needs.suffix}={arn or 'arn:…'}"
+        for needs, (name, arn) in zip(deployment.tables, existing.stream_arns.items(), strict=True)
+    )
+    line = f'parameter_overrides = "{given}"\n'
+    if None not in existing.stream_arns.values():
+        return line
+    return (
+        f"# Switch on the stream of each table with new and old images, and insert its ARN (LatestStreamArn):\n# {line}"
+    )
 
 
 def _read(name: str) -> str:
@@ -103,18 +123,25 @@ def _stack(project: str) -> str:
 # Events
 
 
-def _invented_records(proposal: Proposal, invented: list[Invented]) -> tuple[str, str]:
+def _invented_records(invented: Sequence[tuple[Proposal, Sequence[Invented]]]) -> tuple[str, str]:
     """Return the insertion of all items; and a change of one, if possible of an attribute that a rule reads, with the
     deletion of the last.
     """
-    table, keys = proposal.table.name, proposal.table.key_names
-    appear = [record(table, keys, number, None, one.item) for number, one in enumerate(invented)]
-    changes = sorted((one for item in invented[:-1] for one in _changes(proposal, item)), key=lambda one: one[0])
+    every = [(proposal, one) for proposal, some in invented for one in some]
+
+    def made(number: int, proposal: Proposal, old: Image | None, new: Image | None) -> dict[str, Any]:
+        return record(proposal.table.name, proposal.table.key_names, number, old, new)
+
+    appear = [made(number, proposal, None, one.item) for number, (proposal, one) in enumerate(every)]
+    changes = sorted(
+        ((*change, proposal) for proposal, one in every[:-1] for change in _changes(proposal, one)),
+        key=lambda change: change[0],
+    )
     later = [
-        record(table, keys, len(invented), one.item, {**one.item, name: changed(one.item[name])})
-        for _, one, name in changes[:1]
+        made(len(every), proposal, one.item, {**one.item, name: changed(one.item[name])})
+        for _, one, name, proposal in changes[:1]
     ]
-    later += [record(table, keys, len(invented) + len(later), one.item, None) for one in invented[-1:]]
+    later += [made(len(every) + len(later), proposal, one.item, None) for proposal, one in every[-1:]]
     return event_file(appear), event_file(later)
 
 

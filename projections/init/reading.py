@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from projections.errors import UsageError
-from projections.init.table import Pairs, Sample, Table
+from projections.init.models.aws import table_of
+from projections.init.models.parts import Part
+from projections.init.table import Sample, Table
 
 __all__ = ["Reading", "describe", "estimated_units", "read_sample", "stream_arn"]
 
@@ -34,38 +36,19 @@ class Reading:
 def describe(dynamodb: Any, name: str) -> tuple[Table, Mapping[str, Any]]:
     """Return the table and DescribeTable's answer. Raises UsageError if there is no table, or it may not be read."""
     with_it = _asked(dynamodb, name, "describe it", lambda: dynamodb.describe_table(TableName=name))["Table"]
-    types = {one["AttributeName"]: one["AttributeType"] for one in with_it["AttributeDefinitions"]}
-    partition, sort = _key(with_it["KeySchema"], types)
-    indexes = {
-        index["IndexName"]: _key(index["KeySchema"], types)
-        for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes")
-        for index in with_it.get(kind) or ()
-    }
     stream = with_it.get("StreamSpecification") or {}
-    return (
-        Table(
-            name,
-            (*partition, *sort),
-            indexes,
-            _ttl(dynamodb, name),
-            stream.get("StreamViewType") if stream.get("StreamEnabled") else None,
-            with_it.get("ItemCount") or 0,
-            with_it.get("TableSizeBytes") or 0,
-        ),
-        with_it,
+    table = table_of(
+        name,
+        Part(f"table {name}", with_it),
+        _ttl(dynamodb, name),
+        stream.get("StreamViewType") if stream.get("StreamEnabled") else None,
     )
+    return replace(table, items=with_it.get("ItemCount") or 0, bytes=with_it.get("TableSizeBytes") or 0), with_it
 
 
 def stream_arn(table: Table, described: Mapping[str, Any]) -> str | None:
     """Return the ARN of the stream, if it has both images."""
     return described.get("LatestStreamArn") if table.stream == _IMAGES else None
-
-
-def _key(schema: list[Mapping[str, str]], types: Mapping[str, str]) -> tuple[Pairs, Pairs]:
-    def part(kind: str) -> Pairs:
-        return tuple((one["AttributeName"], types[one["AttributeName"]]) for one in schema if one["KeyType"] == kind)
-
-    return part("HASH"), part("RANGE")
 
 
 def _ttl(dynamodb: Any, name: str) -> str | None:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from projections.init.inference.proposal import Attribute, Entity, Proposal, Rule, Unknown
-from projections.init.table import Pairs
+from projections.init.table import Pairs, Table
 from projections.init.yaml_text import flow, name, text
 
 __all__ = ["rule_file"]
@@ -14,14 +14,20 @@ __all__ = ["rule_file"]
 _WIDTH = 118
 
 
-def rule_file(proposal: Proposal) -> str:
-    """Return the rule file. All rules are in shadow mode; those with a doubt are comments."""
-    lines = [*_head(proposal), "", *_table(proposal), "", "entities:"]
-    for entity in proposal.entities:
-        lines += [*_entity(entity, proposal), ""]
-    lines += _unknown(proposal.unknown)
-    active = [rule for rule in proposal.rules if not rule.doubt]
-    doubtful = [rule for rule in proposal.rules if rule.doubt]
+def rule_file(*proposals: Proposal, head: Sequence[str] = ()) -> str:
+    """Return the rule file of these tables. All rules are in shadow mode; those with a doubt are comments.
+
+    `head` are paragraphs of its first comment; without them it describes the sample that a proposal was inferred from.
+    """
+    several = len(proposals) > 1
+    lines = [*(_paragraphs(head) if head else _head(proposals[0])), "", *_tables(proposals), "", "entities:"]
+    for proposal in proposals:
+        for entity in proposal.entities:
+            lines += [*_entity(entity, proposal, several), ""]
+    lines += _unknown([one for proposal in proposals for one in proposal.unknown])
+    rules = [rule for proposal in proposals for rule in proposal.rules]
+    active = [rule for rule in rules if not rule.doubt]
+    doubtful = [rule for rule in rules if rule.doubt]
     if active:
         lines += ["projections:"]
         for rule in active:
@@ -35,12 +41,20 @@ def rule_file(proposal: Proposal) -> str:
         for rule in doubtful:
             lines += [*_comment(f"{_sentence(rule.evidence)} {_capital(_sentence(rule.doubt))}".strip(), "  ")]
             lines += [*(f"  # {line[2:]}" for line in _rule(rule)), ""]
-    if not proposal.rules:
+    if not rules:
+        why = "" if head else ": nothing in the sample looks like a counter, a copy or an attribute of a parent"
         lines += _comment(
-            "No rules are proposed: nothing in the sample looks like a counter, a copy or an attribute of a parent. "
-            "`projections schema` and docs/rules.md of dynamodb-projections describe all rules."
+            f"No rules are proposed{why}. `projections schema` and docs/rules.md of dynamodb-projections describe all rules."
         )
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
+
+
+def _paragraphs(head: Sequence[str]) -> Iterator[str]:
+    for number, words in enumerate(head):
+        listed = words.startswith("- ")
+        if number and not listed:
+            yield "#"
+        yield from textwrap.wrap(words, _WIDTH, initial_indent="# ", subsequent_indent="#   " if listed else "# ")
 
 
 def _comment(words: str, indent: str = "") -> list[str]:
@@ -69,18 +83,24 @@ def _head(proposal: Proposal) -> Iterator[str]:
 # --- the table ---
 
 
+def _tables(proposals: Sequence[Proposal]) -> Iterator[str]:
+    if len(proposals) == 1:
+        yield "table:"
+        yield from _table(proposals[0])
+        return
+    yield "tables:"
+    for proposal in proposals:
+        yield f"  {name(proposal.table.name)}:"
+        yield from (f"  {line}" for line in _table(proposal))
+
+
 def _table(proposal: Proposal) -> Iterator[str]:
     table = proposal.table
-    yield "table:"
     yield f"  key: {_pairs(table.key)}"
     if table.indexes:
         yield "  indexes:"
-    for index, (partition, sort) in table.indexes.items():
-        if len(partition) > 1 or len(sort) > 1:
-            form = "{ partition: " + _pairs(partition) + (", sort: " + _pairs(sort) if sort else "") + " }"
-        else:
-            form = _pairs((*partition, *sort))
-        yield f"    {name(index)}: {form}"
+    for index in table.indexes:
+        yield f"    {name(index)}: {_index(table, index)}"
     if table.ttl:
         yield f"  ttl: {text(table.ttl)}"
     if proposal.separator != "#":
@@ -88,6 +108,24 @@ def _table(proposal: Proposal) -> Iterator[str]:
     if table.stream != "NEW_AND_OLD_IMAGES":
         has = f"carries {table.stream}" if table.stream else "is off"
         yield f"  # The stream of {table.name} {has}. Switch it on with NEW_AND_OLD_IMAGES before you deploy."
+
+
+def _index(table: Table, index: str) -> str:
+    partition, sort = table.indexes[index]
+    parts = {}
+    if len(partition) > 1 or len(sort) > 1 or index in table.projected or index in table.local:
+        if index not in table.local:
+            parts["partition"] = _pairs(partition)
+        if sort:
+            parts["sort"] = _pairs(sort)
+    if index in table.projected:
+        projected = table.projected[index]
+        parts["projection"] = projected if isinstance(projected, str) else flow(projected)
+    if index in table.local:
+        parts["local"] = "true"
+    if not parts:
+        return _pairs((*partition, *sort))
+    return "{ " + ", ".join(f"{part}: {value}" for part, value in parts.items()) + " }"
 
 
 def _pairs(pairs: Pairs) -> str:
@@ -99,8 +137,9 @@ def _pairs(pairs: Pairs) -> str:
 # --- entities ---
 
 
-def _entity(entity: Entity, proposal: Proposal) -> Iterator[str]:
-    yield from _comment(f"{_items(entity.items)}. {_attributes(entity.attributes)}", "  ")
+def _entity(entity: Entity, proposal: Proposal, several: bool) -> Iterator[str]:
+    counted = f"{_items(entity.items)}. " if entity.items else ""
+    yield from _comment(f"{counted}{_attributes(entity.attributes)}", "  ")
     for relation in proposal.relations:
         if relation.child == entity.name:
             through = ", ".join(dict.fromkeys(relation.binding.values()))
@@ -109,7 +148,8 @@ def _entity(entity: Entity, proposal: Proposal) -> Iterator[str]:
             )
     for note in entity.notes:
         yield from _comment(note, "  ")
-    form: dict[str, object] = {"key": dict(entity.key)}
+    form: dict[str, object] = {"table": proposal.table.name} if several else {}
+    form["key"] = dict(entity.key)
     if entity.match:
         attribute, kind = entity.match
         form["match"] = {attribute: kind if kind.isprintable() else [kind]}
@@ -123,7 +163,7 @@ def _entity(entity: Entity, proposal: Proposal) -> Iterator[str]:
         return
     yield f"  {name(entity.name)}:"
     for part, value in form.items():
-        yield f"    {part}: {flow(value)}"
+        yield from _member(part, value)
 
 
 def _attributes(attributes: Sequence[Attribute]) -> str:
@@ -162,13 +202,18 @@ def _unknown(unknown: Sequence[Unknown]) -> Iterator[str]:
 def _rule(rule: Rule) -> Iterator[str]:
     yield f"  {name(rule.name)}:"
     for part, value in _with_mode(rule.body).items():
-        line = f"    {name(part)}: {flow(value)}"
-        if len(line) <= _WIDTH or not isinstance(value, Mapping):
-            yield line
-            continue
-        yield f"    {name(part)}:"
-        for key, one in value.items():
-            yield f"      {name(key)}: {flow(one)}"
+        yield from _member(part, value)
+
+
+def _member(part: str, value: object) -> Iterator[str]:
+    """Yield a part of a rule or entity, on one line if it is short enough."""
+    line = f"    {name(part)}: {flow(value)}"
+    if len(line) <= _WIDTH or not isinstance(value, Mapping):
+        yield line
+        return
+    yield f"    {name(part)}:"
+    for key, one in value.items():
+        yield f"      {name(key)}: {flow(one)}"
 
 
 def _with_mode(body: Mapping[str, object]) -> dict[str, object]:

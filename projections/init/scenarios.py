@@ -48,7 +48,8 @@ ITEMS = json.loads((HERE / "items.json").read_text(encoding="utf-8"))
 @pytest.mark.parametrize(("entity", "item"), [(entity, item) for entity in ITEMS for item in ITEMS[entity]])
 def test_item_is_recognised(entity, item):
     program = Program.from_document(load(FILE).canonical())
-    found = program.recognise(program.tables["main"].key("main", item), item)
+    table = program.entities[entity].table
+    found = program.recognise(program.tables[table].key(table, item), item)
     assert found is not None, "no entity has such a key: check its template"
     assert found.entity.name == entity
 '''
@@ -76,10 +77,10 @@ def test_live_rules_converge_under_faults(projections):
 '''
 
 
-def test_file(proposal: Proposal, items: Sequence[Invented]) -> str:
+def test_file(proposals: Sequence[Proposal], items: Sequence[Invented]) -> str:
     """Return the Python module with the tests."""
-    rules = [rule for rule in proposal.rules if not rule.doubt]
-    scenarios = [text for rule in rules for text in _scenario(rule, proposal, items)]
+    rules = [(rule, proposal) for proposal in proposals for rule in proposal.rules if not rule.doubt]
+    scenarios = [text for rule, proposal in rules for text in _scenario(rule, proposal, items)]
     return _HEAD + (_RULES if rules else "") + "".join(scenarios)
 
 

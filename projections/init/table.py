@@ -16,7 +16,8 @@ Pairs = tuple[tuple[str, str], ...]
 @dataclass(frozen=True)
 class Table:
     """A table as DescribeTable and DescribeTimeToLive return it. `indexes` are (partition, sort); `bytes` and `items` are
-    DynamoDB's counts, up to six hours old. `stream` is the view type of its stream, None if that is off.
+    DynamoDB's counts, up to six hours old. `stream` is the view type of its stream, None if that is off. `projected` has
+    the indexes that do not return all attributes, with `keys_only` or the attributes that they return besides keys.
     """
 
     name: str
@@ -26,6 +27,9 @@ class Table:
     stream: str | None = None
     items: int = 0
     bytes: int = 0
+    projected: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    local: frozenset[str] = frozenset()
+    """The indexes that have the partition key of the table."""
 
     @property
     def key_names(self) -> tuple[str, ...]:

@@ -313,7 +313,7 @@ def test_no_value_of_the_table_is_in_the_project(name: str) -> None:
     """Of all texts in items, and the parts of them, only those are in a file that keys are made of, or name a kind."""
     table, items = TABLES[name]()
     found = proposal(name)
-    files = proposed("new", found, Existing(table.name, None))
+    files = proposed("new", found, Existing({table.name: None}))
     words = {word for one in found.entities for text in one.key.values() for word in text.split(found.separator)}
     kinds = {one.kind[1] for one in found.entities if one.kind}
     secret = {text for text in texts_of(items, found.separator) if len(text) > 4} - words - kinds
@@ -384,6 +384,6 @@ def anything(draw: st.DrawFn) -> tuple[Table, Sample]:
 @given(anything())
 def test_any_table_gives_a_proposal_that_check_accepts(given: tuple[Table, Sample]) -> None:
     found = proven(infer(*given))
-    files = proposed("new", found, Existing("any", None))
+    files = proposed("new", found, Existing({"any": None}))
     assert [str(one) for one in reviewed(files["rules.yaml"]).findings if one.severity != "note"] == []
     compile(files["tests/test_rules.py"], "test_rules.py", "exec")

@@ -16,7 +16,7 @@ from projections.init.table import Table
 from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern, overlap
 
-__all__ = ["Group", "Understood", "understand"]
+__all__ = ["Group", "Understood", "group_of", "understand"]
 
 _INDEXED = 0.95
 _HOMOGENEOUS = 0.3
@@ -93,29 +93,35 @@ def _group(
         row.variables = {variable: row.parts[position] for position, variable in names.items()}
     key = {attribute: _template(shape, number, names, separator) for number, (attribute, _) in enumerate(table.key)}
     kind = shape.kinds.most_common(1)[0][0] if shape.kinds else None
+    kinds = {variable: table.key[position[0]][1] for position, variable in names.items()}
+    group = group_of(name, key, kinds, shape.rows, table, separator)
+    if type_attribute is not None and kind is not None:
+        group.entity = replace(group.entity, kind=(type_attribute, kind))
+    return group
+
+
+def group_of(
+    name: str, key: Mapping[str, str], kinds: Mapping[str, str], rows: list[Row], table: Table, separator: str
+) -> Group:
+    """Return the entity with this key and these rows, whose variables are set. `kinds` has the types of the variables."""
     variables = tuple(
-        Variable(
-            variable,
-            form_of(row.parts[position] for row in shape.rows[:200]),
-            table.key[position[0]][1],
-        )
-        for position, variable in {variable: (p, variable) for p, variable in names.items()}.values()
+        Variable(variable, form_of(row.variables[variable] for row in rows[:200]), kind)
+        for variable, kind in kinds.items()
     )
     entity = Entity(
         name,
         key,
         variables,
-        tuple(_attributes(shape.rows, table)),
-        len(shape.rows),
-        kind=(type_attribute, kind) if type_attribute is not None and kind is not None else None,
-        expires=table.ttl is not None and any(table.ttl in row.item for row in shape.rows),
+        tuple(_attributes(rows, table)),
+        len(rows),
+        expires=table.ttl is not None and any(table.ttl in row.item for row in rows),
     )
-    index_key = _index_key(entity, shape.rows, table, separator)
+    index_key = _index_key(entity, rows, table, separator)
     # Some keys of indexes are ordinary attributes, such as a productId with an index.
-    plain = {name for name in table.index_names if _is_plain(shape.rows, name, separator)}
-    for row in shape.rows:
+    plain = {name for name in table.index_names if _is_plain(rows, name, separator)}
+    for row in rows:
         row.attributes |= plain & row.item.keys()
-    return Group(replace(entity, index_key=index_key, attributes=tuple(_attributes(shape.rows, table))), shape.rows)
+    return Group(replace(entity, index_key=index_key, attributes=tuple(_attributes(rows, table))), rows)
 
 
 def _is_plain(rows: Sequence[Row], name: str, separator: str) -> bool:

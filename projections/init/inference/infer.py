@@ -16,9 +16,12 @@ __all__ = ["infer"]
 _MOST_IDEAS = 8
 
 
-def infer(table: Table, sample: Sample) -> Proposal:
-    """Return the rules that fit the items of a sample and their keys. Equal samples give equal proposals."""
-    separator = common_separator(sample.items, table)
+def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposal:
+    """Return the rules that fit the items of a sample and their keys. Equal samples give equal proposals.
+
+    Without `separator`, it is inferred as well.
+    """
+    separator = separator or common_separator(sample.items, table)
     rows = rows_of(sample.items, table, separator)
     kind = type_attribute(rows)
     set_kinds(rows, kind)

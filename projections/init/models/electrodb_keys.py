@@ -1,0 +1,209 @@
+"""The keys that ElectroDB composes: how an index of a schema becomes key templates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from projections.init.inference.words import lower_camel
+from projections.init.models.parts import Part
+
+__all__ = ["End", "Index", "Names"]
+
+_CASINGS = {"default": "lower", "lower": "lower", "upper": "upper", "none": "none"}
+_PLACEHOLDER = re.compile(r"\$\{([^{}]+)\}")
+_SCALARS = ("string", "number", "boolean")
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names in a schema that are parts of keys. `versioned`: its form since version 1, with `model`."""
+
+    service: str
+    entity: str
+    version: str
+    versioned: bool
+    attributes: Mapping[str, Part]
+
+    def field(self, attribute: str) -> str:
+        """Return the name of an attribute in items."""
+        part = self.attributes[attribute].get("field")
+        return part.text() if part is not None else attribute
+
+    def type(self, attribute: str) -> str:
+        """Return the type of an attribute; an enumeration is a string. Raises UsageError for types that keys cannot have."""
+        part = self.attributes[attribute].need("type")
+        kind = "string" if isinstance(part.value, list) else part.value
+        if kind not in _SCALARS:
+            raise part.wrong(f"a key is composed of attributes of type {', '.join(_SCALARS)} or an enumeration")
+        return str(kind)
+
+
+class Index:
+    """An access pattern of a schema. `name` is that of the table's index, None for the table's key."""
+
+    def __init__(self, pattern: str, part: Part, names: Names) -> None:
+        self.pattern, self.part, self.names = pattern, part, names
+        given, kind, scope = part.get("index"), part.get("type"), part.get("scope")
+        self.name = given.text() if given is not None and given.value != "" else None
+        self.kind = kind.text() if kind is not None else "isolated"
+        self.scope = scope.text() if scope is not None else ""
+        collection = part.get("collection")
+        several = collection is not None and isinstance(collection.value, list)
+        texts = collection.elements() if collection and several else [collection] if collection else []
+        self.collections = tuple(one.text() for one in texts)
+        self.ends = [End(end, role, self) for role in ("pk", "sk") if (end := part.get(role)) is not None]
+        if not self.ends or self.ends[0].role != "pk":
+            raise part.wrong("pk is missing")
+
+    @property
+    def native(self) -> bool:
+        """Whether its keys are the attributes themselves, as DynamoDB allows for indexes."""
+        return self.kind == "composite"
+
+    def key_attributes(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+        """Return partition and sort attributes with their types."""
+        parts = [tuple(one.attributes()) for one in self.ends]
+        return parts[0], parts[1] if len(parts) > 1 else ()
+
+    def projection(self) -> str | tuple[str, ...]:
+        given = self.part.get("projection") or self.part.get("project")
+        if given is not None and isinstance(given.value, list):
+            return tuple(self.names.field(one.text()) for one in given.elements())
+        return given.one_of("all", "keys_only") if given is not None else "all"
+
+    def prefixes(self) -> tuple[str, str, str]:
+        """Return the beginnings of partition and sort key, and the end of the sort key."""
+        names = self.names
+        pk = f"${names.service}" if names.versioned else f"${names.service}_{names.version}"
+        collections = "$" + "#".join(self.collections) if self.collections else ""
+        own = ("#" if collections else "$") + names.entity + (f"_{names.version}" if names.versioned else "")
+        sk, end = (collections, own) if self.kind == "clustered" else (collections + own, "")
+        if len(self.ends) == 1:
+            pk, sk, end = pk + sk + end, "", ""
+        return pk + (f"_{self.scope}" if self.scope else ""), sk, end
+
+
+class End:
+    """The partition or the sort key of an index."""
+
+    def __init__(self, part: Part, role: str, index: Index) -> None:
+        self.part, self.role, self.index, self.names = part, role, index, index.names
+        composite = part.get("composite") or part.get("facets")
+        if composite is None or not isinstance(composite.value, list):
+            raise part.wrong("composite is missing: a list of attributes. Other forms of it cannot be read")
+        self.composite = [one.text() for one in composite.elements()]
+        for one in composite.elements():
+            if one.value not in self.names.attributes:
+                raise one.wrong(f"the schema has no attribute {one.value}")
+        casing = part.get("casing")
+        self.casing = _CASINGS[casing.one_of(*_CASINGS)] if casing is not None else "lower"
+        given = part.get("template")
+        self.text = given.text() if given is not None else None
+        self.field = "" if index.native else part.need("field").text()
+
+    @cached_property
+    def itself(self) -> bool:
+        """Whether the key attribute is an attribute of the schema."""
+        return [self.names.field(one) for one in self.composite] == [self.field]
+
+    def attributes(self) -> Iterator[tuple[str, str]]:
+        """Yield the key attributes with their types."""
+        if self.index.native:
+            for one in self.composite:
+                yield self.names.field(one), "N" if self.names.type(one) == "number" else "S"
+        else:
+            yield self.field, "N" if self._numeric() else "S"
+
+    def _numeric(self) -> bool:
+        cast = self.part.get("cast")
+        if cast is not None:
+            return bool(cast.value == "number")
+        alone = len(self.composite) == 1 and (self.itself or self.text == "${" + self.composite[0] + "}")
+        return alone and self.names.type(self.composite[0]) == "number"
+
+    def template(self, *, key: bool) -> str:
+        """Return the template of an entity's key, or of an index key. Raises UsageError if there is none."""
+        part = self._variable if key else self._value
+        if self.itself or self._numeric():
+            return "{" + self.names.field(self.composite[0]) + "}"
+        return "".join(
+            _literal(literal, self.casing) + (part(name) if name else "") for literal, name in self._pieces()
+        )
+
+    def _pieces(self) -> Iterator[tuple[str, str | None]]:
+        """Yield texts, each with the attribute after it."""
+        if self.text is not None:
+            start = 0
+            for found in _PLACEHOLDER.finditer(self.text):
+                if found[1] not in self.names.attributes:
+                    raise self.part.need("template").wrong(f"the schema has no attribute {found[1]}")
+                yield self.text[start : found.start()], found[1]
+                start = found.end()
+            yield self.text[start:], None
+            return
+        pk, sk, end = self.index.prefixes()
+        before = pk if self.role == "pk" else sk
+        for name in self.composite:
+            label = self.names.attributes[name].get("label")
+            yield f"{before}#{label.text() if label is not None else name}_", name
+            before = ""
+        yield before + (end if self.role == "sk" else ""), None
+
+    def _variable(self, name: str) -> str:
+        return "{" + self._names(name)[0] + "}"
+
+    def notes(self) -> Iterator[str]:
+        """Yield what the names of variables cannot say."""
+        for name in [] if self.itself or self._numeric() else self.composite:
+            variable, difference = self._names(name)
+            if difference:
+                yield f"In keys, {variable} is {self.names.field(name)} {difference}, as ElectroDB composes them."
+
+    def _names(self, name: str) -> tuple[str, str]:
+        """Return the variable for an attribute, and how its texts differ from the attribute's values.
+
+        A variable with the name of an attribute must have its value, so others have a name of their own.
+        """
+        field = self.names.field(name)
+        field = field if field.isidentifier() else lower_camel(field)
+        if self._padding(name) is not None:
+            return f"{field}Padded", "with padding"
+        if self.names.type(name) == "boolean":
+            return f"{field}Text", "as text"
+        if self._changes_case(name):
+            return f"{field}{self.casing.capitalize()}", f"in {self.casing} case"
+        return field, ""
+
+    def _changes_case(self, name: str) -> bool:
+        part = self.names.attributes[name].need("type")
+        if self.casing == "none" or part.value == "number":
+            return False
+        if isinstance(part.value, list):
+            return any(_cased(one.text(), self.casing) != one.value for one in part.elements())
+        return True
+
+    def _padding(self, name: str) -> Part | None:
+        return self.names.attributes[name].get("padding")
+
+    def _value(self, name: str) -> str:
+        field, kind = self.names.field(name), self.names.type(name)
+        padding = self._padding(name)
+        if padding is not None:
+            length = padding.need("length").value
+            if kind != "number" or padding.need("char").value != "0" or not isinstance(length, int):
+                raise padding.wrong("only the padding of numbers with 0 can be written as a template")
+            return f"{{{field}|pad({length})}}"
+        if kind == "boolean":
+            raise self.part.wrong(f"{name} is a boolean: a template takes texts and numbers")
+        return f"{{{field}|{self.casing}}}" if self._changes_case(name) else f"{{{field}}}"
+
+
+def _cased(text: str, casing: str) -> str:
+    return text if casing == "none" else text.lower() if casing == "lower" else text.upper()
+
+
+def _literal(text: str, casing: str) -> str:
+    return _cased(text, casing).replace("{", "{{").replace("}", "}}")

@@ -1,0 +1,265 @@
+"""Entities from the facets and sample items of a NoSQL Workbench table.
+
+A facet shows the items of one access pattern, with an alias for each key attribute. An alias with a placeholder, such as
+`USER#<userId>`, is read as the template of an entity's key, if it fits the sample items of the facet. Any other alias is
+only a name: then entities are inferred from all sample items of the table, and those of one facet get its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, combinations
+
+from projections.init.inference.entities import group_of
+from projections.init.inference.infer import infer
+from projections.init.inference.proposal import Attribute, Entity, Proposal
+from projections.init.inference.rows import SEPARATORS, common_separator, rows_of
+from projections.init.inference.words import is_shouting, lower_camel
+from projections.init.models.model import Query, Unread, distinguished, entity_name, key_variables
+from projections.init.table import Sample, Table
+from projections.language.keys import key_text
+from projections.language.syntax import LanguageError
+from projections.language.templates import KeyPattern, Template
+from projections.language.values import Image
+
+__all__ = ["Facet", "FacetTable"]
+
+_PLACEHOLDER = re.compile(r"\$?\{\{?\s*([^{}]+?)\s*\}?\}|<([^<>]+)>")
+
+
+@dataclass(frozen=True)
+class Facet:
+    """A facet: the aliases of the key attributes and their place, and its sample items."""
+
+    name: str
+    place: str
+    aliases: Mapping[str, str]
+    attributes: Sequence[str]
+    items: Sequence[Image]
+
+
+@dataclass(frozen=True)
+class FacetTable:
+    """A table with its facets and the sample items outside of them. `types` are those of its attributes.
+
+    What cannot be read is added to `unread`.
+    """
+
+    table: Table
+    types: Mapping[str, str]
+    facets: Sequence[Facet]
+    others: Sequence[Image]
+    unread: list[Unread]
+
+    @cached_property
+    def items(self) -> list[Image]:
+        """All sample items, one for each key."""
+        found: dict[str, Image] = {}
+        for item in chain(self.others, *(facet.items for facet in self.facets)):
+            found.setdefault(self._key_of(item), item)
+        return list(found.values())
+
+    @cached_property
+    def separator(self) -> str:
+        if self.items:
+            return common_separator(self.items, self.table)
+        glued = "".join(alias for facet in self.facets for alias in facet.aliases.values() if _templates(alias))
+        return max(SEPARATORS, key=lambda sign: (glued.count(sign), -SEPARATORS.index(sign)))
+
+    def _key_of(self, item: Image) -> str:
+        return "\0".join(key_text(kind, str(item[name][kind])) for name, kind in self.table.key)
+
+    def proposal(self, taken: Sequence[str]) -> Proposal:
+        """Return the entities that facets declare, and what the other sample items show."""
+        declared: dict[str, tuple[Facet, Entity]] = {}
+        names = list(taken)
+        for facet in self.facets:
+            key = self._declared_key(facet)
+            if key is None:
+                continue
+            entity = self._entity(entity_name(facet.name, names), key, facet)
+            names.append(entity.name)
+            declared[entity.name] = (facet, entity)
+        entities = distinguished(self._with_kinds(declared), self.separator)
+        patterns = [{name: KeyPattern.parse(t, self.separator) for name, t in one.key.items()} for one in entities]
+        rest = [
+            item for item in self.items if not any(_fits(item, pattern, self.table) is not None for pattern in patterns)
+        ]
+        inferred = infer(self.table, Sample(rest, complete=True), self.separator)
+        inferred = self._named_after_facets(inferred, names)
+        return replace(
+            inferred,
+            entities=[*entities, *inferred.entities],
+            sampled=len(self.items),
+            recognised=len(self.items) - len(rest) + inferred.recognised,
+        )
+
+    def _declared_key(self, facet: Facet) -> dict[str, str] | None:
+        """Return the key templates in the aliases of a facet; None if they are only names."""
+        found = {name: self._template_of(name, alias, facet.items) for name, alias in facet.aliases.items()}
+        constants = [name for name, text in found.items() if text is None]
+        key = {name: text or _escaped(facet.aliases[name]) for name, text in found.items()}
+        seen = [all(item[name].get("S") == facet.aliases[name] for name in constants) for item in facet.items]
+        if len(constants) == len(found):
+            return key if seen and all(seen) else None
+        reason = ""
+        if not seen and any(not is_shouting(facet.aliases[name]) for name in constants):
+            reason = f"{facet.aliases[constants[0]]} may be a name or a constant, and there is no sample item"
+        try:
+            patterns = {name: KeyPattern.parse(text, self.separator) for name, text in key.items()}
+        except LanguageError as error:
+            reason = f"no unambiguous template: {error}"
+        else:
+            unlike = next((item for item in facet.items if _fits(item, patterns, self.table) is None), None)
+            if unlike is not None:
+                shown = ", ".join(f"{name} = {unlike[name][kind]}" for name, kind in self.table.key)
+                reason = f"the aliases do not fit the sample item with {shown}"
+        if reason:
+            self.unread.append(Unread(facet.place, f"{facet.name}: {reason}"))
+        return None if reason else key
+
+    def _template_of(self, name: str, alias: str, items: Sequence[Image]) -> str | None:
+        """Return the template in an alias, if possible one that fits all items; None if there is no placeholder."""
+        found = _templates(alias)
+        kind = dict(self.table.key)[name]
+        for text in found:
+            try:
+                pattern = KeyPattern.parse(text, self.separator)
+            except LanguageError:
+                continue
+            if all(pattern.match(key_text(kind, str(item[name][kind]))) is not None for item in items):
+                return text
+        return found[0] if found else None
+
+    def _entity(self, name: str, key: Mapping[str, str], facet: Facet) -> Entity:
+        variables = key_variables(key, self.table, self.separator)
+        if not facet.items:
+            known = [one for one in facet.attributes if one not in {*self.table.key_names, *self.table.index_names}]
+            attributes = tuple(Attribute(one, self.types.get(one, "S"), "text", 1, 1) for one in known)
+            return Entity(name, key, variables, attributes, 0)
+        patterns = {one: KeyPattern.parse(text, self.separator) for one, text in key.items()}
+        rows = rows_of(facet.items, self.table, self.separator)
+        for row in rows:
+            row.variables = _fits(row.item, patterns, self.table) or {}
+        kinds = {one.name: one.type for one in variables}
+        return group_of(name, key, kinds, rows, self.table, self.separator).entity
+
+    def _with_kinds(self, declared: Mapping[str, tuple[Facet, Entity]]) -> list[Entity]:
+        """Return the entities, those with equal constants in all sample items of one facet with it as their kind."""
+        constants = {name: _constants(facet.items) for name, (facet, _) in declared.items()}
+        kinds: dict[str, tuple[str, str]] = {}
+        for one, other in combinations(declared, 2):
+            for attribute, text in constants[one].items():
+                if constants[other].get(attribute, text) != text and attribute not in self.table.key_names:
+                    kinds.setdefault(one, (attribute, text))
+                    kinds.setdefault(other, (attribute, constants[other][attribute]))
+        return [replace(entity, kind=kinds.get(name, entity.kind)) for name, (_, entity) in declared.items()]
+
+    def _named_after_facets(self, proposal: Proposal, taken: Sequence[str]) -> Proposal:
+        """Return the proposal, in which an entity whose items are those of one facet has the facet's name."""
+        renamed: dict[str, str] = {}
+        for entity in proposal.entities:
+            patterns = {name: KeyPattern.parse(text, proposal.separator) for name, text in entity.key.items()}
+            own = self._keys_of(self.items, patterns, entity.match)
+            same = [
+                one
+                for one in self.facets
+                if own and own == self._keys_of(one.items, {}, None) == self._keys_of(one.items, patterns, entity.match)
+            ]
+            if len(same) == 1:
+                renamed[entity.name] = entity_name(same[0].name, [*taken, *renamed.values()])
+        others = {one.name for one in proposal.entities} - renamed.keys()
+        renamed |= {name: entity_name(name, [*taken, *renamed.values()]) for name in sorted(others)}
+        return _renamed(proposal, renamed)
+
+    def _keys_of(
+        self, items: Sequence[Image], patterns: Mapping[str, KeyPattern], match: tuple[str, str] | None
+    ) -> set[str]:
+        """Return the keys of the items that fit these patterns; without patterns, of all."""
+        return {
+            self._key_of(item)
+            for item in items
+            if (not patterns or _fits(item, patterns, self.table) is not None)
+            and (match is None or item.get(match[0], {}).get("S") == match[1])
+        }
+
+    def queries(self, proposal: Proposal) -> Iterator[Query]:
+        """Yield a query for each facet of an entity: all its items in a partition."""
+        names = {entity.name: entity for entity in proposal.entities}
+        partition = self.table.key_names[0]
+        for facet in self.facets:
+            entity = names.get(entity_name(facet.name, ()))
+            if entity is not None:
+                by = KeyPattern.parse(entity.key[partition], self.separator).names
+                yield Query(facet.name, (entity.name,), tuple(by))
+
+
+def _templates(alias: str) -> list[str]:
+    """Return the templates that an alias such as `USER#<userId>` can stand for; none if it has no placeholder."""
+    found = [_replaced(alias)]
+    try:
+        if Template.parse(alias).fields:  # as `projections model` writes it
+            found.insert(1 if "${" in alias else 0, alias)
+    except LanguageError:
+        pass
+    return [text for text in dict.fromkeys(found) if text]
+
+
+def _replaced(alias: str) -> str:
+    """Return an alias with its placeholders as variables; empty if there is none."""
+    text, start = "", 0
+    for found in _PLACEHOLDER.finditer(alias):
+        name = (found[1] or found[2]).strip()
+        star = "*" if name.endswith("*") else ""
+        name = name.removesuffix("*")
+        name = name if name.isidentifier() else lower_camel(name)
+        if not name:
+            return ""
+        text += _escaped(alias[start : found.start()]) + "{" + name + star + "}"
+        start = found.end()
+    return text + _escaped(alias[start:]) if start else ""
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _fits(item: Image, patterns: Mapping[str, KeyPattern], table: Table) -> dict[str, str] | None:
+    """Return the variables of an item's key; None if it does not fit the patterns."""
+    found: dict[str, str] = {}
+    for name, kind in table.key:
+        text = str(item[name][kind])
+        variables = patterns[name].match(key_text(kind, text))
+        if variables is None or any(found.get(one, value) != value for one, value in variables.items()):
+            return None
+        found |= variables
+    return found
+
+
+def _constants(items: Sequence[Image]) -> dict[str, str]:
+    """Return the texts that all of these items have."""
+    if not items:
+        return {}
+    first = {name: value["S"] for name, value in items[0].items() if "S" in value}
+    return {name: text for name, text in first.items() if all(item.get(name) == {"S": text} for item in items)}
+
+
+def _renamed(proposal: Proposal, names: Mapping[str, str]) -> Proposal:
+    rules = []
+    for rule in proposal.rules:
+        inner = rule.body[rule.kind]
+        body = {
+            **rule.body,
+            "from": names[rule.body["from"]],
+            rule.kind: {**inner, "into": names[inner["into"]]},
+        }
+        rules.append(replace(rule, body=body))
+    return replace(
+        proposal,
+        entities=[replace(one, name=names[one.name]) for one in proposal.entities],
+        relations=[replace(one, child=names[one.child], parent=names[one.parent]) for one in proposal.relations],
+        rules=rules,
+    )

@@ -1,0 +1,411 @@
+"""`projections init --from`: models of other tools, written for these tests in their documented forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from projections.cli.main import main
+from projections.errors import UsageError
+from projections.init.models.file import model_file
+from projections.init.models.model import Model
+from projections.init.models.read import FORMATS, read_model
+from projections.init.project import PROPOSED
+from projections.language.loader import loads
+from projections.language.models import Rules
+from projections.language.program import Program
+from projections.language.templates import Template
+
+MODELS = Path(__file__).parent / "models"
+
+
+def rules_of(model: Model) -> Rules:
+    return loads(model_file(model))
+
+
+def read(name: str) -> tuple[Model, Rules]:
+    model = read_model(MODELS / name)
+    return model, rules_of(model)
+
+
+def unread(model: Model) -> dict[str, str]:
+    return {one.place: one.reason for one in model.unread}
+
+
+def wire(item: dict[str, Any]) -> dict[str, Any]:
+    def value(one: Any) -> dict[str, Any]:
+        return {"BOOL": one} if isinstance(one, bool) else {"S": one} if isinstance(one, str) else {"N": str(one)}
+
+    return {name: value(one) for name, one in item.items()}
+
+
+def variables(rules: Rules, entity: str, item: dict[str, Any]) -> dict[str, str]:
+    """The variables of an item's key, which must be recognised as this entity."""
+    program = Program.from_document(rules.canonical())
+    table = program.entities[entity].table
+    found = program.recognise(program.tables[table].key(table, wire(item)), wire(item))
+    assert found is not None
+    assert found.entity.name == entity
+    return dict(found.variables)
+
+
+def index_keys(rules: Rules, entity: str, item: dict[str, Any]) -> dict[str, str | None]:
+    known = {name: {"S": text} for name, text in variables(rules, entity, item).items()} | wire(item)
+    return {name: Template.parse(text).render(known.get) for name, text in rules.entities[entity].index_key.items()}
+
+
+# --- NoSQL Workbench ---
+
+
+def test_workbench_model_has_its_tables_and_indexes() -> None:
+    model, rules = read("workbench.json")
+    assert model.tables == ["library", "audit.log"]
+    assert {name: table.to_document() for name, table in rules.typed().tables.items()} == {
+        "library": {
+            "partition": ["PK", "S"],
+            "sort": ["SK", "S"],
+            "indexes": {"byDue": {"partition": [["GSI1PK", "S"]], "sort": [["GSI1SK", "S"]], "projection": ["dueOn"]}},
+            "ttl": None,
+            "separator": "#",
+        },
+        "audit-log": {"partition": ["day", "S"], "sort": ["at", "N"], "indexes": {}, "ttl": None, "separator": "#"},
+    }
+
+
+def test_facets_declare_entities_and_name_inferred_ones() -> None:
+    """Placeholders in three notations; a facet without templates gives the name; a wrong one only the items."""
+    _, rules = read("workbench.json")
+    assert {name: dict(entity.key) for name, entity in rules.entities.items()} == {
+        "Reader": {"PK": "READER#{readerId}", "SK": "PROFILE"},
+        "Loan": {"PK": "READER#{readerId}", "SK": "LOAN#{copyId}"},
+        "Fine": {"PK": "READER#{readerId}", "SK": "FINE#{at}"},
+        "shelves": {"PK": "SHELF#{shelfId}", "SK": "BOOK#{bookId}"},
+        "Wrong": {"PK": "TABLE#{tableId}", "SK": "SEAT#{seatId}"},
+        "AuditLogItem": {"day": "{day*}", "at": "{at}"},
+    }
+    assert "weight N" in model_file(read_model(MODELS / "workbench.json"))
+
+
+def test_what_a_workbench_model_has_beside_that_is_listed() -> None:
+    found = unread(read("workbench.json")[0])
+    assert found["DataModel[0].TableData[0]"] == "a sample item without the key attribute SK"
+    assert found["DataModel[0].TableData[1]"] == "a sample item with values that are not DynamoDB's JSON"
+    assert (
+        "do not fit the sample item with PK = TABLE#1, SK = SEAT#1"
+        in found["DataModel[0].TableFacets[4].KeyAttributeAlias"]
+    )
+    assert "Metadata may be a name or a constant" in found["DataModel[0].TableFacets[5].KeyAttributeAlias"]
+    assert "capacity is not part of a rule file" in found["DataModel[0].ProvisionedCapacitySettings"]
+
+
+def test_facets_with_one_key_are_entities_by_a_type_attribute(tmp_path: Path) -> None:
+    document = json.loads((MODELS / "workbench.json").read_text())
+    (table, _) = document["DataModel"]
+
+    def facet(name: str, number: int) -> dict[str, Any]:
+        item = wire({"PK": "D#1", "SK": f"DOC#{number}", "sort": name.lower()})
+        alias = {"PartitionKeyAlias": "D#{d}", "SortKeyAlias": "DOC#{doc}"}
+        return {"FacetName": name, "KeyAttributeAlias": alias, "TableData": [item]}
+
+    document["DataModel"] = [{**table, "TableFacets": [facet("Bill", 1), facet("Credit", 2)], "TableData": []}]
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    rules = rules_of(read_model(tmp_path / "model.json"))
+    assert {name: entity.match for name, entity in rules.entities.items()} == {
+        "Bill": {"sort": "bill"},
+        "Credit": {"sort": "credit"},
+    }
+
+
+# --- CloudFormation, Terraform ---
+
+
+def test_cloudformation_table() -> None:
+    model, rules = read("template.yaml")
+    assert (model.tables, model.existing) == (["shop"], True)
+    assert rules.typed().tables["main"].to_document() == {
+        "partition": ["PK", "S"],
+        "sort": ["SK", "N"],
+        "indexes": {
+            "byL": {"partition": [["PK", "S"]], "sort": [["L", "S"]], "projection": "keys_only", "local": True}
+        },
+        "ttl": "ttl",
+        "separator": "#",
+    }
+    assert "The stream of shop is off" in model_file(model)
+
+
+def test_cloudformation_as_json_and_simple_tables(tmp_path: Path) -> None:
+    key = {"PrimaryKey": {"Name": "code", "Type": "Number"}}
+    resources = {"Codes": {"Type": "AWS::Serverless::SimpleTable", "Properties": key}}
+    resources["Plain"] = {"Type": "AWS::Serverless::SimpleTable", "Properties": {}}
+    resources["Odd"] = {"Type": "AWS::DynamoDB::Table", "Properties": {"KeySchema": []}}
+    (tmp_path / "t.json").write_text(json.dumps({"Resources": resources}))
+    model = read_model(tmp_path / "t.json")
+    tables = rules_of(model).typed().tables
+    assert {name: table.partition for name, table in tables.items()} == {"Codes": ("code", "N"), "Plain": ("id", "S")}
+    assert unread(model) == {"Resources.Odd.Properties": "AttributeDefinitions is missing"}
+
+
+def test_terraform_plan_has_tables_of_all_modules() -> None:
+    """`key_schema` blocks and the arguments before them; what is known only after apply is listed."""
+    model, rules = read("plan.json")
+    assert model.tables == ["app.prod", "locks"]
+    table = rules.typed().tables["app-prod"]
+    assert (table.partition, table.sort, table.ttl) == (("PK", "S"), ("SK", "S"), "expiresAt")
+    assert {name: index.to_document() for name, index in table.indexes.items()} == {
+        "byG": {"partition": [["G", "S"]], "sort": [["H", "N"]], "projection": ["name"]},
+        "byL": {"partition": [["PK", "S"]], "sort": [["L", "N"]], "projection": "keys_only", "local": True},
+    }
+    assert rules.typed().tables["locks"].partition == ("LockID", "S")
+    found = unread(model)
+    assert found["aws_dynamodb_table_item.seed"] == "items are not part of a rule file"
+    later = "aws_dynamodb_table.later (planned_values.root_module.resources[2].values)"
+    assert found[later] == "attribute is missing: it is known only after apply"
+
+
+def test_terraform_state(tmp_path: Path) -> None:
+    plan = json.loads((MODELS / "plan.json").read_text())
+    (tmp_path / "s.json").write_text(json.dumps({"format_version": "1.0", "values": plan["planned_values"]}))
+    model = read_model(tmp_path / "s.json")
+    assert (model.form, model.tables) == ("Terraform state", ["app.prod", "locks"])
+
+
+# --- ElectroDB ---
+
+VARIABLES = {
+    "Building": {"cityIdLower": "rome", "use": "homes", "buildingIdLower": "b1"},
+    "Offer": {"cityId": "Rome", "offerId": "O1", "rent": "900"},
+    "Notice": {"cityId": "Rome", "noticeId": "N1"},
+    "City": {"cityIdLower": "rome"},
+    "Meter": {"meterId": "M1", "at": "17"},
+    "Alone": {"aloneIdLower": "a1"},
+}
+"""The variables in the keys of electrodb-items.json, the items that ElectroDB 3.9.3 writes for electrodb.json."""
+
+
+@pytest.mark.parametrize("entity", VARIABLES)
+def test_items_that_electrodb_writes_are_recognised(entity: str) -> None:
+    _, rules = read("electrodb.json")
+    item = json.loads((MODELS / "electrodb-items.json").read_text())[entity]
+    assert variables(rules, entity, item) == VARIABLES[entity]
+    assert index_keys(rules, entity, item) == {name: item[name] for name in rules.entities[entity].index_key}
+
+
+def test_electrodb_indexes_are_those_of_all_entities() -> None:
+    model, rules = read("electrodb.json")
+    table = rules.typed().tables["app1"]
+    assert {name: index.to_document() for name, index in table.indexes.items()} == {
+        "gsi1": {"partition": [["gsi1pk", "S"]], "sort": [["gsi1sk", "S"]]},
+        "lsi1": {"partition": [["pk", "S"]], "sort": [["lsi1sk", "S"]], "projection": ["built_on", "cityId"]},
+    }
+    assert set(rules.entities["Building"].index_key) == {"gsi1pk", "gsi1sk"}
+    found = unread(model)
+    assert "may be a local index" in found["Building.indexes.byListing"]
+    assert "listed is a boolean" in found["Building.indexes.byListing.sk"]
+    assert "the attribute is left out" in found["Building.attributes.extra"]
+    text = model_file(model)
+    assert "# In keys, cityIdLower is cityId in lower case, as ElectroDB composes them." in text
+
+
+def schema(**changes: Any) -> dict[str, Any]:
+    index = {"pk": {"field": "pk", "composite": ["id"]}, "sk": {"field": "sk", "composite": []}}
+    return {
+        "model": {"service": "s", "entity": "E", "version": "1"},
+        "attributes": {"id": {"type": "string"}, "ids": {"type": "list"}, "n": {"type": "number"}},
+        "indexes": {"all": index},
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("pk", "place", "reason"),
+    [
+        ({"field": "pk", "composite": ["no"]}, "indexes.all.pk.composite[0]", "the schema has no attribute no"),
+        ({"field": "pk", "composite": ["ids"]}, "attributes.ids.type", "E is left out: a key is composed of"),
+        (
+            {"field": "pk", "composite": ["id"], "casing": "x"},
+            "indexes.all.pk.casing",
+            "expected default, lower, upper",
+        ),
+        ({"field": "pk", "facets": "a#:id"}, "indexes.all.pk", "composite is missing"),
+        ({"composite": ["id"]}, "indexes.all.pk", "field is missing"),
+        (
+            {"field": "pk", "composite": ["id"], "template": "${id}${id}"},
+            "indexes.all",
+            "E is left out: no unambiguous key template",
+        ),
+    ],
+)
+def test_electrodb_key_that_cannot_be_read(tmp_path: Path, pk: dict[str, Any], place: str, reason: str) -> None:
+    """An invalid schema is an error; a key that a rule file cannot have leaves the entity out. Both name the place."""
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(schema(indexes={"all": {"pk": pk, "sk": {"field": "sk", "composite": ["n"]}}})))
+    if "left out" in reason:
+        model = read_model(path)
+        assert reason in unread(model)[place]
+        assert list(rules_of(model).entities) == ["Item"]
+    else:
+        with pytest.raises(UsageError) as raised:
+            read_model(path)
+        assert str(raised.value).startswith(f"{path}: {place}: {reason}")
+
+
+# --- DynamoDB-Toolbox ---
+
+
+def test_dtos_have_templates_of_prefixes_and_constants() -> None:
+    model, rules = read("toolbox.json")
+    assert {name: dict(entity.key) for name, entity in rules.entities.items()} == {
+        "Trainer": {"PK": "USER#{userId}", "SK": "PROFILE"},
+        "Pokemon": {"PK": "USER#{userId}", "SK": "POKEMON#{id}"},
+    }
+    item = {"PK": "USER#ash", "SK": "PROFILE", "GSI1PK": "MAIL|a@b.c", "GSI1SK": 3, "name": "Ash", "_et": "Trainer"}
+    assert variables(rules, "Trainer", item) == {"userId": "ash"}
+    assert variables(rules, "Pokemon", {"PK": "USER#ash", "SK": "POKEMON#p1"}) == {"userId": "ash", "id": "p1"}
+    assert {name: index.local for name, index in rules.typed().tables["main"].indexes.items()} == {
+        "byEmail": False,
+        "byLevel": True,
+    }
+    assert "computeKey computes it from userId, name" in unread(model)["[2].schema.attributes.PK"]
+
+
+def test_dtos_with_equal_keys_match_the_entity_attribute(tmp_path: Path) -> None:
+    (trainer, pokemon, _) = json.loads((MODELS / "toolbox.json").read_text())
+    rival = {**pokemon, "entityName": "Rival"}
+    (tmp_path / "dto.json").write_text(json.dumps([pokemon, rival, trainer["table"]]))
+    rules = rules_of(read_model(tmp_path / "dto.json"))
+    assert {name: entity.match for name, entity in rules.entities.items()} == {
+        "Pokemon": {"_et": "Pokemon"},
+        "Rival": {"_et": "Rival"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"transform": {"transformerId": "custom"}}, "the transformer custom cannot be written as a template"),
+        ({"keyLink": {"linkerId": "custom"}}, "keyLink computes it, a function"),
+        ({"savedAs": "other"}, "no attribute is saved as SK"),
+    ],
+)
+def test_dto_key_that_is_a_function_is_listed(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+    dto = json.loads((MODELS / "toolbox.json").read_text())[1]
+    dto["schema"]["attributes"]["id"] |= change
+    (tmp_path / "dto.json").write_text(json.dumps(dto))
+    model = read_model(tmp_path / "dto.json")
+    assert any(f"Pokemon is left out: {reason}" in one for one in unread(model).values())
+    assert list(rules_of(model).entities) == ["Item"]
+
+
+# --- files that are no model ---
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"DataModel": [\n  {"TableName": }]}', ":2:17: not JSON: Expecting value. Export the model again"),
+        ("[" * 100_000, ": nested too deeply"),
+        ("{}", f": unknown format. Pass {FORMATS[0]}; "),
+        ("[]", ": unknown format. Pass"),
+        ("a: 1", "there is no mapping `Resources`. Pass a NoSQL Workbench data model"),
+        ("a: [", ": not YAML"),
+        ('{"DataModel": []}', ": DataModel: the model has no table"),
+        ('{"DataModel": {}}', ": DataModel: expected a list, found a mapping"),
+        ('{"DataModel": [{"TableName": "t"}]}', ": DataModel[0]: KeyAttributes is missing"),
+        (
+            '{"DataModel": [{"TableName": "t", "KeyAttributes": {}}]}',
+            ": DataModel[0]: KeyAttributes.PartitionKey is missing",
+        ),
+        (
+            '{"DataModel": [{"TableName": "t", "KeyAttributes": {"PartitionKey": {"AttributeName": "a", "AttributeType":'
+            ' "M"}}}]}',
+            ': DataModel[0].KeyAttributes.PartitionKey.AttributeType: expected S, N or B, found "M"',
+        ),
+        (
+            '{"ModelMetadata": {"AWSService": "Amazon Keyspaces"}, "DataModel": []}',
+            ": ModelMetadata.AWSService: a model of Amazon Keyspaces: this command reads models of Amazon DynamoDB",
+        ),
+        (
+            '{"Resources": {}}',
+            ": no table could be read from this template: it has no resource of type AWS::DynamoDB::Table",
+        ),
+        ('{"planned_values": {"root_module": {}}}', ": no table could be read from this Terraform plan"),
+        ('{"format_version": "9.0", "planned_values": {}}', ": format_version: unknown format version 9.0"),
+    ],
+)
+def test_file_that_is_no_model_is_one_message(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(text)
+    with pytest.raises(UsageError) as raised:
+        read_model(path)
+    assert f"{path}{message}" in str(raised.value) or message in str(raised.value)
+    assert str(raised.value).startswith(str(path))
+
+
+def test_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        read_model(tmp_path / "no.json")
+    (tmp_path / "latin.json").write_bytes(b'{"\xff": 1}')
+    with pytest.raises(UsageError, match="is not UTF-8"):
+        read_model(tmp_path / "latin.json")
+
+
+# --- the command ---
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def run(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        output = capsys.readouterr()
+        return int(ended.value.code or 0), output.out, output.err
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["workbench.json", "electrodb.json", "toolbox.json", "plan.json", "template.yaml"])
+def test_project_of_a_model_passes_its_checks(tmp_path: Path, call: Any, name: str) -> None:
+    code, out, err = call("init", tmp_path / "new", "--from", MODELS / name)
+    assert (code, err) == (0, "")
+    assert f"Read {MODELS / name} (" in out
+    rules = tmp_path / "new" / "rules.yaml"
+    assert call("check", rules)[0] == 0
+    assert call("check", rules, "--template", tmp_path / "new" / "template.yaml")[0] == 0
+    events = sorted((tmp_path / "new" / "events").glob("*.json"))
+    code, out, _ = call("replay", "--rules", rules, *events, "--json")
+    assert (code, json.loads(out)["quarantined"]) == (0, [])
+    items = json.loads((tmp_path / "new" / "tests" / "items.json").read_text())
+    program = Program.from_document(loads(rules.read_text()).canonical())
+    assert {entity for entity, some in items.items() if some} == set(program.entities)
+    for entity, some in items.items():
+        table = program.entities[entity].table
+        found = [program.recognise(program.tables[table].key(table, item), item) for item in some]
+        assert [one.entity.name if one else None for one in found] == [entity] * len(some)
+
+
+def test_json_lists_tables_entities_and_what_was_not_read(tmp_path: Path, call: Any) -> None:
+    code, out, err = call("init", tmp_path, "--from", MODELS / "toolbox.json", "--json")
+    said = json.loads(out)
+    assert (code, err, said["tables"]) == (0, "", ["app"])
+    assert [one["name"] for one in said["entities"]] == ["Trainer", "Pokemon"]
+    assert {"place": "index byLevel", "reason": unread(read("toolbox.json")[0])["index byLevel"]} in said["unread"]
+    assert set(said["files"]) == set(PROPOSED)
+
+
+def test_existing_tables_are_named_in_the_settings(tmp_path: Path, call: Any) -> None:
+    call("init", tmp_path, "--from", MODELS / "plan.json")
+    settings = (tmp_path / "samconfig.toml").read_text()
+    assert "ExistingTableNameAppProd=app.prod ExistingStreamArnAppProd=arn:…" in settings
+
+
+def test_model_and_table_are_not_combined(tmp_path: Path, call: Any) -> None:
+    code, _, err = call("init", tmp_path, "--from", MODELS / "plan.json", "--table", "app")
+    assert (code, "--table and --from cannot be combined" in err) == (2, True)
+    (tmp_path / "rules.yaml").write_text("mine")
+    code, _, err = call("init", tmp_path, "--from", MODELS / "plan.json")
+    assert (code, "rules.yaml exists already, so nothing was written" in err) == (2, True)
