@@ -30,7 +30,7 @@ from projections.engine.store import (
 )
 from projections.language.values import same
 
-__all__ = ["Expressions", "expressed", "expressions", "holds", "operands", "paths", "projection", "shape"]
+__all__ = ["Expressions", "expressed", "expressions", "holds", "operands", "paths", "projection", "shape", "value_at"]
 
 ORDERED = frozenset("SNB")
 """The types that have an order; DynamoDB refuses `<` on others."""
@@ -58,7 +58,7 @@ def holds(condition: Condition, item: Image | None) -> bool:
             return all(holds(each, item) for each in conditions)
         case AnyOf(conditions):
             return any(holds(each, item) for each in conditions)
-    found = None if item is None else _at(item, condition.path)
+    found = value_at(item, condition.path)
     match condition:
         case Exists():
             return found is not None
@@ -83,8 +83,9 @@ def operands(condition: Condition) -> list[tuple[Value, bool]]:
     return [(condition.value, isinstance(condition, Below | Above))]
 
 
-def _at(item: Image, path: Path) -> Value | None:
-    value = item.get(path[0])
+def value_at(item: Image | None, path: Path) -> Value | None:
+    """Return the value at a path into an item and its maps; None if it is absent."""
+    value = None if item is None else item.get(path[0])
     for name in path[1:]:
         if value is None or "M" not in value:
             return None

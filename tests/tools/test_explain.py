@@ -23,6 +23,7 @@ from projections.inspect.explain.document import BatchReport, Explanation, expla
 from projections.inspect.explain.healing import freed_reason, healing_reason, pull_reason
 from projections.inspect.explain.matching import verdict
 from projections.inspect.explain.requests import RequestReport
+from projections.inspect.explain.sources import source_report
 from projections.inspect.rehearsal.rehearse import _adopted, rehearse
 from projections.inspect.rehearsal.stage import set_stage
 from projections.language.keys import encode_key
@@ -188,6 +189,11 @@ def test_every_effect_has_a_reason_and_every_reason_an_effect(path: Path) -> Non
                         before = old if old is not None and old.entity is embed.into else None
                         pulled = (embed.name, one.key) in made.pulls
                         assert bool(pull_reason(embed, guards, before, new)) == pulled
+            pushed = {push.rule for push in made.pushes}
+            for embed in program.embeds.values():
+                if embed.mode != "shadow" and embed.source in [item.entity for item in (old, new) if item is not None]:
+                    effect = source_report(program, embed, one, old, new).effect
+                    assert effect in (("pushes", "bad input") if embed.name in pushed else ("", "bad input"))
             asked += len(reasons)
     assert asked or not program.ledger_rules_into
 

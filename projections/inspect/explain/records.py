@@ -14,7 +14,7 @@ from projections.engine.registry import SHADOW
 from projections.inspect.explain.healing import an, freed_reason, healing_reason, pull_reason
 from projections.inspect.explain.matching import references
 from projections.inspect.explain.recognition import nearest
-from projections.inspect.explain.sources import RuleReport, source_report
+from projections.inspect.explain.sources import Role, RuleReport, source_report
 from projections.inspect.explain.words import key_words, version_words
 from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.embeds import EmbedRule
@@ -82,7 +82,7 @@ def _freed(program: Program, record: Record, old: Item | None, new: Item | None)
     for rule in program.rules.values():
         if reason := freed_reason(program, rule, record, old, new):
             what = f"creates its {rule.into.name} under this key, if there are contributions"
-            yield RuleReport(rule.name, rule.kind, "target", "heals", what, (reason,))
+            yield RuleReport.of(rule, "target", "heals", what, (reason,))
 
 
 def _released(program: Program, record: Record, old: Item | None, new: Item | None) -> Iterator[RuleReport]:
@@ -90,10 +90,10 @@ def _released(program: Program, record: Record, old: Item | None, new: Item | No
     release = release_of(program, Guards(program, None), record, old, new)
     for name in release.rules if release is not None else ():
         rule = program.rules[name]
-        role = {"index": "source", "embed": "child"}.get(rule.kind, "target")
+        role: Role = "source" if rule.kind == "index" else "child" if rule.kind == "embed" else "target"
         what = "removes the rule's attributes, each only if it still has the rule's value"
         reason = f"it is no longer {an(rule.into.name)}"
-        yield RuleReport(rule.name, rule.kind, role, "releases", what, (reason,))
+        yield RuleReport.of(rule, role, "releases", what, (reason,))
 
 
 def _as_target(
@@ -111,9 +111,9 @@ def _as_target(
         case _:
             return
     if reason := healing_reason(program, Guards(program, None), rule, record, old, new):
-        yield RuleReport(rule.name, rule.kind, "target", "heals", what, (reason,))
+        yield RuleReport.of(rule, "target", "heals", what, (reason,))
     elif published := _published(program, rule, old, new):
-        yield RuleReport(rule.name, rule.kind, "target", "", published)
+        yield RuleReport.of(rule, "target", "", published)
 
 
 def _published(program: Program, rule: Rule, old: Item | None, new: Item | None) -> str | None:
@@ -141,13 +141,13 @@ def _pull(program: Program, rule: EmbedRule, old: Item | None, new: Item | None)
     if not reason:
         named = f"references {key_words(parent)}" if parent is not None else f"references no {rule.source.name}"
         what = f"{named}; this record requires no pull"
-        yield RuleReport(rule.name, rule.kind, "child", "", what)
+        yield RuleReport.of(rule, "child", "", what)
         return
     if parent is not None:
         what = f"reads {key_words(parent)} for {', '.join(rule.owned())}"
-        yield RuleReport(rule.name, rule.kind, "child", "pulls", what, (reason,))
+        yield RuleReport.of(rule, "child", "pulls", what, (reason,))
         return
     why = references(rule, child)
     what = f"references no {rule.source.name}, so {', '.join(rule.owned())} are removed"
     effect = "bad input" if flaw is not None else "pulls"
-    yield RuleReport(rule.name, rule.kind, "child", effect, what, (reason, *([why] if why else [])))
+    yield RuleReport.of(rule, "child", effect, what, (reason, *([why] if why else [])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain
@@ -97,41 +97,33 @@ class _Causes:
     """The records of a batch that caused a write."""
 
     def __init__(self, batch: Batch) -> None:
-        self._numbers: dict[str, list[int]] = {}
         self._items: dict[str, list[int]] = {}
-        self._sequences: dict[str, list[str]] = {}
-        for number, decoded in enumerate(batch.records, 1):
-            if decoded.record is not None:
-                self._numbers.setdefault(decoded.record.sequence, []).append(number)
-                self._items.setdefault(encode_key(decoded.record.key), []).append(number)
-                self._sequences.setdefault(encode_key(decoded.record.key), []).append(decoded.record.sequence)
         self._sources: dict[str, list[int]] = {}
         self._targets: dict[tuple[str, str], list[int]] = {}
-        made = batch.plan
+        for number, decoded in enumerate(batch.records, 1):
+            if decoded.record is not None:
+                self._items.setdefault(encode_key(decoded.record.key), []).append(number)
+        made, numbers = batch.plan, _numbers(batch)
         for change in chain(*made.changes):
-            for sequence in change.sequences:
-                self._add(self._sources, change.source, sequence)
-                for target in change.touched:
-                    self._add(self._targets, target, sequence)
+            caused = [number for sequence in change.sequences for number in numbers.get(sequence, ())]
+            self._sources.setdefault(change.source, []).extend(caused)
+            for target in change.touched:
+                self._add(target, caused)
         for target, sequence in made.heals.items():
-            self._add(self._targets, target, sequence)
+            self._add(target, numbers.get(sequence, ()))
         for copy in made.copies:
             for key in (*copy.copies, *copy.others):
-                self._add(self._targets, (copy.rule.name, encode_key(key)), *self._of(copy.source))
+                self._add((copy.rule.name, encode_key(key)), self._items.get(copy.source, ()))
         for release in made.releases:
             for rule in release.rules:
-                self._add(self._targets, (rule, encode_key(release.key)), release.sequence)
+                self._add((rule, encode_key(release.key)), numbers.get(release.sequence, ()))
         for heal in made.copy_heals:
-            self._add(self._targets, (heal.rule.name, encode_key(heal.target)), heal.sequence)
+            self._add((heal.rule.name, encode_key(heal.target)), numbers.get(heal.sequence, ()))
         for push in made.pushes:
-            self._add(self._targets, (push.rule, push.parent), *self._of(push.parent))
+            self._add((push.rule, push.parent), self._items.get(push.parent, ()))
 
-    def _of(self, item: str) -> list[str]:
-        return self._sequences.get(item, [])
-
-    def _add(self, into: dict[Any, list[int]], key: Any, *sequences: str) -> None:
-        for sequence in sequences:
-            into.setdefault(key, []).extend(self._numbers.get(sequence, ()))
+    def _add(self, target: tuple[str, str], numbers: Iterable[int]) -> None:
+        self._targets.setdefault(target, []).extend(numbers)
 
     def of(self, role: Purpose, action: Action) -> tuple[int, ...]:
         if role.kind in ("entry", "forget"):
@@ -237,12 +229,18 @@ def _slot(name: str) -> str:
 
 def coalesced(batch: Batch) -> list[tuple[str, tuple[int, ...]]]:
     """Return the source items whose records were merged into one change, with the numbers of these records."""
-    numbers: dict[str, list[int]] = {}
-    for number, decoded in enumerate(batch.records, 1):
-        if decoded.record is not None:
-            numbers.setdefault(decoded.record.sequence, []).append(number)
+    numbers = _numbers(batch)
     return [
         (change.source, tuple(number for sequence in change.sequences for number in numbers[sequence]))
         for change in chain(*batch.plan.changes)
         if len(change.sequences) > 1
     ]
+
+
+def _numbers(batch: Batch) -> dict[str, list[int]]:
+    """Return the numbers of the records with each sequence number, which are several if one was delivered again."""
+    found: dict[str, list[int]] = {}
+    for number, decoded in enumerate(batch.records, 1):
+        if decoded.record is not None:
+            found.setdefault(decoded.record.sequence, []).append(number)
+    return found

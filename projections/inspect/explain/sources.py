@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from projections.engine.copies import copies_of
 from projections.engine.delta import SETTLED
@@ -24,27 +24,35 @@ from projections.language.program import Program
 from projections.language.rules import CopyRule, GuardedCopyRule, IndexRule, LedgerRule, Rule
 from projections.language.values import changed_attributes
 
-__all__ = ["RuleReport", "contribution_words", "source_report"]
+__all__ = ["Role", "RuleReport", "contribution_words", "source_report"]
 
-ACTS = ("changes", "copies", "indexes", "heals", "pushes", "pulls", "releases")
-"""The effects that a rule can have on a record."""
+Role: TypeAlias = Literal["source", "target", "parent", "child"]
+Reasons: TypeAlias = Iterable[str]
+Changes: TypeAlias = tuple[tuple[str, str, str], ...]
+"""Targets, each with the contribution before and after in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleReport:
     """The effect of one rule on one record, and the item's role: source, target, parent or child.
 
-    `effect` is one of ACTS, "" for no effect, "bad input" if the rule cannot be evaluated. `what` describes it in a line,
-    with `reasons`; `changes` has targets with their contributions before and after.
+    `effect` is a verb such as "changes" or "heals", "" for no effect, "bad input" if the rule cannot be evaluated. `what`
+    describes it in a line, with `reasons`; `changes` has targets with their contributions before and after.
     """
 
     rule: str
     kind: str
-    role: str
+    role: Role
     effect: str
     what: str
     reasons: tuple[str, ...] = ()
-    changes: tuple[tuple[str, str, str], ...] = ()
+    changes: Changes = ()
+
+    @classmethod
+    def of(
+        cls, rule: Rule, role: Role, effect: str, what: str, reasons: Reasons = (), changes: Changes = ()
+    ) -> RuleReport:
+        return cls(rule.name, rule.kind, role, effect, what, tuple(reasons), changes)
 
     @property
     def document(self) -> dict[str, Any]:
@@ -62,7 +70,7 @@ class RuleReport:
 def source_report(program: Program, rule: Rule, record: Record, old: Item | None, new: Item | None) -> RuleReport:
     """Return the effect of a rule on a record whose old or new image belongs to the rule's source entity."""
     if rule.mode == SHADOW and not rule.recorded:
-        return RuleReport(rule.name, rule.kind, "source", "", "is in shadow mode: it writes nothing")
+        return RuleReport.of(rule, "source", "", "is in shadow mode: it writes nothing")
     match rule:
         case IndexRule():
             return _index(program, rule, new)
@@ -88,8 +96,8 @@ def _verdict(program: Program, rule: Rule, old: Item | None, new: Item | None) -
 def _none(rule: Rule, judged: Verdict) -> RuleReport:
     if judged.bad:
         what = "cannot be evaluated for this item, so the item contributes nothing and the record is quarantined"
-        return RuleReport(rule.name, rule.kind, "source", "bad input", what, judged.reasons)
-    return RuleReport(rule.name, rule.kind, "source", "", "does not apply", judged.reasons)
+        return RuleReport.of(rule, "source", "bad input", what, judged.reasons)
+    return RuleReport.of(rule, "source", "", "does not apply", judged.reasons)
 
 
 # The item as a source
@@ -111,7 +119,7 @@ def _contribution(program: Program, rule: LedgerRule, record: Record, old: Item 
         if judged.bad or not after:
             return _none(rule, judged)
         what = "contributes the same as before: nothing to do"
-        return RuleReport(rule.name, rule.kind, "source", "", what, (), changes)
+        return RuleReport.of(rule, "source", "", what, (), changes)
     changed = tuple(change for change in changes if before.get(change[0]) != after.get(change[0]) or settles)
     if settles:
         what = f"expired: its contribution to {_targets(changed)} stays (expired: keep)"
@@ -127,10 +135,10 @@ def _contribution(program: Program, rule: LedgerRule, record: Record, old: Item 
     reasons = judged.reasons if judged.bad or not after else ()
     if record.new is None and not settles:
         reasons = ("the item was removed",)
-    return RuleReport(rule.name, rule.kind, "source", effect, what, reasons, changed)
+    return RuleReport.of(rule, "source", effect, what, reasons, changed)
 
 
-def _targets(changes: tuple[tuple[str, str, str], ...]) -> str:
+def _targets(changes: Changes) -> str:
     names = [encoded_words(target) for target, _, _ in changes]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
@@ -174,16 +182,16 @@ def _copy(program: Program, rule: CopyRule, old: Item | None, new: Item | None) 
     if not changes:
         if judged.bad or not after:
             return _none(rule, judged)
-        return RuleReport(rule.name, rule.kind, "source", "", "its copy is up to date: no copied attribute changed")
+        return RuleReport.of(rule, "source", "", "its copy is up to date: no copied attribute changed")
     if not after:
         reasons = judged.reasons if _of(rule, new) is not None else ("the item was removed",)
         effect = "bad input" if judged.bad else "copies"
-        return RuleReport(rule.name, rule.kind, "source", effect, f"removes its copy {names}", reasons, changes)
+        return RuleReport.of(rule, "source", effect, f"removes its copy {names}", reasons, changes)
     if not before:
-        return RuleReport(rule.name, rule.kind, "source", "copies", f"creates its copy {names}", (), changes)
+        return RuleReport.of(rule, "source", "copies", f"creates its copy {names}", (), changes)
     differing = sorted({name for target in after for name in changed_attributes(before.get(target), after[target])})
     what = f"updates its copy {names}: {', '.join(differing)}"
-    return RuleReport(rule.name, rule.kind, "source", "copies", what, (), changes)
+    return RuleReport.of(rule, "source", "copies", what, (), changes)
 
 
 def _image_words(image: Image | None) -> str:
@@ -195,9 +203,7 @@ def _image_words(image: Image | None) -> str:
 def _index(program: Program, rule: IndexRule, new: Item | None) -> RuleReport:
     item = _of(rule, new)
     if item is None:
-        return RuleReport(
-            rule.name, rule.kind, "source", "", "nothing to do: the item was deleted, with its index entries"
-        )
+        return RuleReport.of(rule, "source", "", "nothing to do: the item was deleted, with its index entries")
     judged = verdict(program, rule, item)
     names = {name for name, _, _ in rule.attributes}
     write, _ = index_write(program, item, "")
@@ -205,13 +211,13 @@ def _index(program: Program, rule: IndexRule, new: Item | None) -> RuleReport:
     if not wrong:
         if not judged.applies:
             return _none(rule, judged)
-        return RuleReport(rule.name, rule.kind, "source", "", "the index attributes are up to date")
+        return RuleReport.of(rule, "source", "", "the index attributes are up to date")
     words = [
         f"{name} = {value_words(value)}" if value is not None else f"without {name}" for name, value in wrong.items()
     ]
     effect = "bad input" if judged.bad else "indexes"
     what = f"updates the item: {', '.join(words)}"
-    return RuleReport(rule.name, rule.kind, "source", effect, what, judged.reasons)
+    return RuleReport.of(rule, "source", effect, what, judged.reasons)
 
 
 def _push(program: Program, rule: EmbedRule, old: Item | None, new: Item | None) -> RuleReport:
@@ -221,13 +227,13 @@ def _push(program: Program, rule: EmbedRule, old: Item | None, new: Item | None)
         what = f"updates its children, found by {rule.children.index or 'their own item collection'}: "
         what += _image_words(after[0]) if after[0] else "nothing"
         effect = "bad input" if judged.bad else "pushes"
-        return RuleReport(rule.name, rule.kind, "parent", effect, what, (_PUSHED[why], *judged.reasons))
+        return RuleReport.of(rule, "parent", effect, what, (_PUSHED[why], *judged.reasons))
     if judged.bad:
         return _none(rule, judged)
-    if _of(rule, new) is None:
+    if rule.on_delete == "keep" and _of(rule, new) is None:
         what = "its children keep the embedded attributes (on_delete: keep)"
-        return RuleReport(rule.name, rule.kind, "parent", "", what)
-    return RuleReport(rule.name, rule.kind, "parent", "", "no embedded attribute changed", judged.reasons)
+        return RuleReport.of(rule, "parent", "", what)
+    return RuleReport.of(rule, "parent", "", "no embedded attribute changed", judged.reasons)
 
 
 _PUSHED: Mapping[PushReason, str] = {

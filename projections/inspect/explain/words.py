@@ -26,7 +26,7 @@ from projections.engine.store import (
 from projections.language.keys import decode_key
 from projections.language.program import LEDGER_SCHEMA
 from projections.language.values import plain
-from projections.stores.conditions import holds
+from projections.stores.conditions import holds, value_at
 
 __all__ = [
     "condition_words",
@@ -175,14 +175,9 @@ def failing(condition: Condition | None, item: Image | None, schema: Schema) -> 
     """Return the parts of a condition that an item did not meet, with the values that it had."""
     if condition is None or holds(condition, item):
         return ""
-    if item is None and not holds(Exists((schema.partition[0],)), item) and _needs_item(condition):
+    if item is None:  # else the condition would hold
         return "the item does not exist"
     return "; ".join(dict.fromkeys(_failing(condition, item, schema)))
-
-
-def _needs_item(condition: Condition) -> bool:
-    """Return whether only an existing item can meet a condition."""
-    return not holds(condition, None)
 
 
 def _failing(condition: Condition, item: Image | None, schema: Schema) -> Iterator[str]:
@@ -200,7 +195,7 @@ def _failing(condition: Condition, item: Image | None, schema: Schema) -> Iterat
         other = [part for part in parts if not part.endswith(" exists")]
         yield from other or parts
         return
-    name, found = ".".join(condition.path), _at(item, condition.path)
+    name, found = ".".join(condition.path), value_at(item, condition.path)
     if isinstance(condition, Missing):
         yield f"{name} exists"
     elif isinstance(condition, Exists):
@@ -220,10 +215,3 @@ def _wanted(condition: Equal | NotEqual | Below | Above, name: str) -> str:
         case NotEqual():
             return "anything else"
     return operand
-
-
-def _at(item: Image | None, path: tuple[str, ...]) -> Value | None:
-    value: Any = None if item is None else item.get(path[0])
-    for name in path[1:]:
-        value = value["M"].get(name) if value is not None and "M" in value else None
-    return value  # type: ignore[no-any-return]
