@@ -57,8 +57,10 @@ def load(path: str | Path) -> RuleSet:
 def loads(text: str, file: str = "<rules>") -> RuleSet:
     """Load the rules of a YAML or JSON text; `file` is its name in messages. Raises RulesError as `load` does."""
     from projections.language import loader
+    from projections.language.access.questions import queries_of, writes_of
 
-    return RuleSet(loader.loads(text, file).canonical(), text=text, file=file)
+    rules = loader.loads(text, file)
+    return RuleSet(rules.canonical(), text=text, file=file, queries=queries_of(rules), writes=writes_of(rules))
 
 
 def from_dict(rules: Mapping[str, Any], file: str = "<python>") -> RuleSet:

@@ -17,6 +17,7 @@ PACKAGES = (
     "operations",
     "aws",
     "local",
+    "access",
     "deploy",
     "inspect",
     "init",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from projections.language.access.mistakes import question_mistakes
 from projections.language.binding import each_variable, key_variables
 from projections.language.embeds import children_of, parent_patterns
 from projections.language.entities import attribute_types, entity_mistakes, key_names, table_mistakes, typed
 from projections.language.expressions import Measure
 from projections.language.extremes import declaration, extreme_type
-from projections.language.mistakes import Location, Mistake
+from projections.language.mistakes import Location, Mistake, no_entity
 from projections.language.models import Projection, Rules, Table
 from projections.language.ownership import cycle_mistakes, ownership_mistakes, written
 from projections.language.patterns import Pattern
@@ -18,7 +19,7 @@ from projections.language.shapes import cases
 from projections.language.syntax import LanguageError, suggest
 from projections.language.templates import Template
 
-__all__ = ["analyse", "no_entity"]
+__all__ = ["analyse"]
 
 
 def analyse(rules: Rules, *, whole: bool = True) -> list[Mistake]:
@@ -48,7 +49,7 @@ def analyse(rules: Rules, *, whole: bool = True) -> list[Mistake]:
             found.append(
                 Mistake(("retired", name), "is still a rule: remove it here or under `projections`", at_key=True)
             )
-    return found
+    return [*found, *question_mistakes(rules)]
 
 
 def _embeds(rules: Rules) -> Iterator[Mistake]:
@@ -68,12 +69,6 @@ def _unknown(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistak
         yield no_entity(rule.from_, rules.entities, (*place, "from"))
     if rule.action is not None and rule.into not in rules.entities:
         yield no_entity(rule.into, rules.entities, (*place, rule.kind, "into"))
-
-
-def no_entity(name: str, entities: Collection[str], place: Location) -> Mistake:
-    """Return the mistake that a rule names an unknown entity."""
-    hint = suggest(name, entities) or f"; the entities are {', '.join(entities)}"
-    return Mistake(place, f'unknown entity "{name}"{hint}')
 
 
 def _constructs(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:

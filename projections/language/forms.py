@@ -14,12 +14,16 @@ from pydantic_core import PydanticCustomError
 from projections.language.mistakes import Mistake
 from projections.language.shapes import (
     check_attribute_list,
+    check_by,
     check_case_list,
+    check_condition,
     check_constant,
     check_copied,
     check_each,
+    check_entities,
     check_index_key,
     check_measure,
+    check_order,
     check_path,
     check_pattern,
     check_table_key,
@@ -29,13 +33,17 @@ from projections.language.shapes import (
 __all__ = [
     "AttributeName",
     "AttributesForm",
+    "ByForm",
     "CaseForm",
+    "ConditionForm",
     "ConstantForm",
     "CopyForm",
     "EachForm",
+    "EntitiesForm",
     "IndexForm",
     "KeyForm",
     "MeasureForm",
+    "OrderForm",
     "PathText",
     "PatternForm",
     "TemplateText",
@@ -156,3 +164,29 @@ CaseForm = Annotated[
     ),
 ]
 MeasureForm = Annotated[str | dict[str, Any], _checked(check_measure), WithJsonSchema(_MEASURE)]
+ByForm = Annotated[
+    list[str], _checked(check_by), WithJsonSchema({"type": "array", "items": _PATH, "minItems": 1, "uniqueItems": True})
+]
+EntitiesForm = Annotated[
+    str | list[str], _checked(check_entities), WithJsonSchema({"anyOf": [_NAME, {**_LIST, "minItems": 1}]})
+]
+ConditionForm = Annotated[
+    str | dict[str, str],
+    _checked(check_condition),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["absent", "present"]},
+                {
+                    "type": "object",
+                    "properties": {"unchanged": _NAME},
+                    "required": ["unchanged"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+OrderForm = Annotated[
+    str, _checked(check_order), WithJsonSchema({"type": "string", "pattern": r"^(asc|desc|\S+( (asc|desc))?)$"})
+]

@@ -130,7 +130,10 @@ def _renamed(data: Any, path: Location, name: str) -> Any:
     first, *rest = path
     if not rest:
         return {(name if key == first else key): value for key, value in data.items()}
-    return {**data, first: _renamed(data[first], tuple(rest), name)}
+    inner = _renamed(data[first], tuple(rest), name)
+    if isinstance(data, list):
+        return [inner if position == first else value for position, value in enumerate(data)]
+    return {**data, first: inner}
 
 
 def _filled(data: Any, path: Location) -> tuple[Any, list[Mistake]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-__all__ = ["Location", "Mistake", "dotted"]
+from projections.language.syntax import suggest
+
+__all__ = ["Location", "Mistake", "dotted", "no_entity"]
 
 Location = tuple[str | int, ...]
 """A path in the document: names of mapping entries and positions in lists, from the top."""
@@ -21,6 +24,12 @@ class Mistake:
     message: str
     offset: int | None = None
     at_key: bool = False
+
+
+def no_entity(name: str, entities: Collection[str], place: Location) -> Mistake:
+    """Return the mistake that a rule or query names an unknown entity."""
+    hint = suggest(name, entities) or f"; the entities are {', '.join(entities)}"
+    return Mistake(place, f'unknown entity "{name}"{hint}')
 
 
 def dotted(path: Location) -> str:

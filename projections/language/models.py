@@ -23,6 +23,7 @@ from projections.language.forms import (
     PatternForm,
     TemplateText,
 )
+from projections.language.questions import Query, WritePattern
 
 __all__ = [
     "KINDS",
@@ -182,6 +183,8 @@ class Rules(Model):
     retired: dict[Name, Literal["keep", "remove"]] = Field(
         default={}, description="Rules that were removed: whether the values that they wrote stay."
     )
+    queries: dict[Name, Query] = Field(default={}, description="The application's queries, by name.")
+    writes: dict[Name, WritePattern] = Field(default={}, description="The application's writes, by name.")
 
     @model_validator(mode="after")
     def _tables_or_table(self) -> Rules:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import ROUND_FLOOR, Decimal
 from functools import partial
@@ -19,7 +19,7 @@ from zlib import crc32
 from projections.language.syntax import LanguageError, suggest
 from projections.language.values import CONTEXT
 
-__all__ = ["PIPES", "Pipe", "UnfitError", "chain"]
+__all__ = ["PIPES", "Pipe", "UnfitError", "chain", "monotone", "periods"]
 
 
 class UnfitError(ValueError):
@@ -34,7 +34,7 @@ class Pipe:
     arguments: tuple[str, ...]
     takes: str
     gives: str
-    apply: Callable[[Any], Any]
+    apply: Callable[[Any], Any] = field(compare=False)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(self.arguments)})" if self.arguments else self.name
@@ -216,6 +216,71 @@ def _formatter(pattern: str) -> tuple[str, Callable[[datetime], Any]]:
     if len(readers) == 1:
         return layout, readers[0]
     return layout, lambda time: tuple([read(time) for read in readers])
+
+
+# Periods: the texts of `date` for all times between two
+
+
+_DAY = 86_400
+_UNITS = {
+    "Y": 180 * _DAY,
+    "m": 14 * _DAY,
+    "V": 3 * _DAY,
+    "j": _DAY / 2,
+    "d": _DAY / 2,
+    "u": _DAY / 2,
+    "H": 1800,
+    "M": 30,
+    "S": 0.5,
+}
+"""By the finest code of a format: seconds that are less than its shortest period."""
+_ORDERS = ("YmdHMS", "YjHMS", "GVuHMS")
+
+
+def monotone(pipes: Sequence[Pipe]) -> bool:
+    """Return whether a later time never has a lesser text: `date` with the greatest unit first, after `ms` or `ulid`.
+
+    In a zone with clock changes, an hour may come twice: only whole days are in order there.
+    """
+    if not pipes or pipes[-1].name != "date" or any(pipe.name not in ("ms", "ulid") for pipe in pipes[:-1]):
+        return False
+    pattern, *zone = pipes[-1].arguments
+    codes = _codes(pattern)
+    if not any(order.startswith(codes) for order in _ORDERS):
+        return False
+    return not zone or zone[0] in ("UTC", "Etc/UTC") or codes[-1] not in "HMS"
+
+
+def _codes(pattern: str) -> str:
+    return "".join(re.findall(r"%(.)", pattern)).replace("%", "")
+
+
+def periods(pipes: Sequence[Pipe], first: str | datetime, last: str | datetime, most: int) -> list[str]:
+    """Return the texts of all periods between two times, the first one first; the pipes must be `monotone`.
+
+    Raises UnfitError if a time does not fit, or if there are more than `most` periods.
+    """
+
+    def time_of(value: str | datetime) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        text: Any = value
+        for pipe in pipes[:-1]:
+            text = pipe.apply(text)
+        return text if isinstance(text, datetime) else _time(text)
+
+    start, end = time_of(first), time_of(last)
+    step = timedelta(seconds=_UNITS[_codes(pipes[-1].arguments[0])[-1]])
+    found: dict[str, None] = {}
+    time = start
+    while time < end:
+        found[pipes[-1].apply(time)] = None
+        if len(found) > most:
+            raise UnfitError(f"is more than {most} periods away")
+        time += step
+    if start <= end:
+        found[pipes[-1].apply(end)] = None
+    return list(found)
 
 
 def _zone(name: str) -> tzinfo:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from projections.language.analysis import no_entity
-from projections.language.mistakes import Location, Mistake
+from projections.language.mistakes import Location, Mistake, no_entity
 
 __all__ = ["without"]
+
+_NAMED = ("entities", "projections", "retired", "queries", "writes")
+"""The sections of a rule file that have entries by name."""
 
 
 def without(data: dict[str, Any], broken: Iterable[Location]) -> tuple[dict[str, Any], list[Mistake]] | None:
@@ -25,7 +27,11 @@ def without(data: dict[str, Any], broken: Iterable[Location]) -> tuple[dict[str,
         entries = data.get(first)
         if first in ("table", "tables") or (first == "entities" and len(path) < 2):
             return None
-        if first in ("entities", "projections", "retired") and len(path) > 1 and isinstance(entries, dict):
+        if (
+            first in ("entities", "projections", "retired", "queries", "writes")
+            and len(path) > 1
+            and isinstance(entries, dict)
+        ):
             if path[1] not in entries:
                 continue
             if first == "entities":

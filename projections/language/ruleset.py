@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from projections.language.program import Program
+
+if TYPE_CHECKING:
+    from projections.language.access.questions import Query, WritePattern
 
 __all__ = ["RuleSet"]
 
@@ -27,6 +30,10 @@ class RuleSet:
     text: str = ""
     file: str = "<rules>"
     lines: bool = True
+    queries: Mapping[str, Query] = field(default_factory=dict)
+    """The queries of the file by name. They are not part of `document`: the functions do not need them."""
+    writes: Mapping[str, WritePattern] = field(default_factory=dict)
+    """The write patterns of the file by name."""
 
     def __repr__(self) -> str:
         return f"RuleSet({self.file!r}, names={list(self.names)})"

@@ -12,19 +12,24 @@ from projections.language.expressions import Measure
 from projections.language.mistakes import Location, Mistake
 from projections.language.patterns import Pattern
 from projections.language.syntax import PATH, LanguageError, LanguageErrors, suggest
-from projections.language.templates import Template
+from projections.language.templates import Field, Template
 from projections.language.values import wire
 
 __all__ = [
     "attribute_map",
+    "by_field",
     "cases",
     "check_attribute_list",
+    "check_by",
     "check_case_list",
+    "check_condition",
     "check_constant",
     "check_copied",
     "check_each",
+    "check_entities",
     "check_index_key",
     "check_measure",
+    "check_order",
     "check_path",
     "check_pattern",
     "check_table_key",
@@ -32,6 +37,7 @@ __all__ = [
     "index_attributes",
     "is_local",
     "key_attributes",
+    "order_of",
     "projected",
     "shown",
     "syntax",
@@ -297,3 +303,72 @@ def check_measure(value: Any) -> list[Mistake]:
 
 def check_constant(value: Any) -> list[Mistake]:
     return syntax(lambda: Template.parse(value) if isinstance(value, str) else wire(value))
+
+
+# --- queries ---
+
+
+def check_by(value: Any) -> list[Mistake]:
+    if not isinstance(value, list) or not value:
+        return [Mistake((), f"expected a list of variables and attributes, as [userId], found {shown(value)}")]
+    found: list[Mistake] = []
+    for position, name in enumerate(value):
+        place = (position,)
+        if not isinstance(name, str) or not name:
+            found.append(Mistake(place, f"expected a variable or an attribute, found {shown(name)}"))
+        elif name in value[:position]:
+            found.append(Mistake(place, f"{name} is listed twice"))
+        else:
+            found += syntax(lambda text=name: by_field(text), place)  # type: ignore[misc]
+    return found
+
+
+def by_field(text: str) -> Field:
+    """Return a name in `by` with its pipes, as `mail|lower`. Raises LanguageError."""
+    try:
+        parts = Template.parse("{" + text + "}").parts
+    except LanguageError as error:
+        raise LanguageError(error.message, max(0, (error.offset or 1) - 1)) from None
+    if len(parts) != 1 or not isinstance(parts[0], Field) or parts[0].star:
+        raise LanguageError("expected one variable or attribute, as userId or mail|lower", 0)
+    return parts[0]
+
+
+def check_entities(value: Any) -> list[Mistake]:
+    names = value if isinstance(value, list) else [value]
+    if not names:
+        return [Mistake((), "is empty: name at least one entity")]
+    for position, name in enumerate(names):
+        place: Location = (position,) if isinstance(value, list) else ()
+        if not isinstance(name, str) or not name:
+            return [Mistake(place, f"expected the name of an entity, or a list of names, found {shown(name)}")]
+        if name in names[:position]:
+            return [Mistake(place, f"{name} is listed twice")]
+    return []
+
+
+def check_condition(value: Any) -> list[Mistake]:
+    """Return mistakes in the condition of a write: `absent`, `present` or `{unchanged: attribute}`."""
+    if isinstance(value, dict):
+        if list(value) == ["unchanged"]:
+            return _name(value["unchanged"], ("unchanged",))
+    elif value in ("absent", "present"):
+        return []
+    hint = suggest(value, ["absent", "present"]) if isinstance(value, str) else ""
+    return [Mistake((), f"expected absent, present or {{unchanged: attribute}}, found {shown(value)}{hint}")]
+
+
+def check_order(value: Any) -> list[Mistake]:
+    if isinstance(value, str):
+        name, _ = order_of(value)
+        if name is None or (PATH.fullmatch(name) and " " not in name):
+            return []
+    return [Mistake((), f"expected `createdAt`, `createdAt desc`, `asc` or `desc`, found {shown(value)}")]
+
+
+def order_of(text: str) -> tuple[str | None, bool]:
+    """Return the name that an `order` sorts by, None if it gives only a direction, and whether it is descending."""
+    *names, last = text.split(" ")
+    if last in ("asc", "desc"):
+        return " ".join(names) or None, last == "desc"
+    return text, False

@@ -98,6 +98,8 @@ def _model_at(path: Location) -> type[BaseModel] | None:
     model: type[BaseModel] | None = Rules
     steps = iter(path)
     for step in steps:
+        if isinstance(step, int):  # an element of a list of models
+            continue
         field = next((f for n, f in model.model_fields.items() if n.removesuffix("_") == step), None) if model else None
         annotation = field.annotation if field is not None else None
         model = next(iter(_models(annotation)), None)

@@ -1,0 +1,305 @@
+"""Answers: the items of a query, in order, by pages.
+
+The reads of a plan are in stages. Those of one stage are merged by their sort keys: an item is returned only when every
+other read has a greater item, or none. Stages follow each other, as the periods of a time do.
+
+Every item is recognised and tested against the query again before it is returned, because an index may lag behind the item's
+attributes. A page token holds, for each read of the current stage, the key of the last item that was *returned*, so that
+nothing is skipped that was read ahead.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from heapq import merge
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from projections.access.readers import Reader
+from projections.access.reads import Parameters, Read, parameters_of, reads
+from projections.engine.store import Image
+from projections.errors import UsageError
+from projections.language.access.plan import Plan
+from projections.language.access.questions import Query
+from projections.language.entity import Item, Resolve
+from projections.language.keys import key_text
+from projections.language.program import Program
+from projections.language.templates import Template
+from projections.language.values import Value, lookup, plain
+from projections.stores.conditions import comparable
+
+__all__ = ["Answer", "AnswerPage", "answer_to"]
+
+Place: TypeAlias = tuple[Any, ...]
+
+
+@dataclass
+class AnswerPage:
+    """Items of one page as plain values, the token of the next page (None at the end), and what it took."""
+
+    items: list[dict[str, Any]]
+    token: str | None = None
+    requests: int = 0
+    scanned: int = 0
+    units: float = 0.0
+
+
+def answer_to(
+    program: Program, plan: Plan, given: Mapping[str, Any], reader: Reader, *, now: datetime | None = None
+) -> Answer:
+    """Return the answer of a planned query for the caller's values.
+
+    Raises UsageError if the plan has no requests, or for values that do not fit.
+    """
+    parameters = parameters_of(plan.query, given)
+    return Answer(program, plan, parameters, reads(program.typed, plan, parameters, now=now), reader)
+
+
+@dataclass
+class _Stream:
+    """The items of one read that are part of the answer, from a key on."""
+
+    read: Read
+    after: Image | None = None
+    exhausted: bool = False
+    started: bool = field(default=False)
+
+
+class Answer:
+    """The answer of a query: iterate over its items, or take it by pages."""
+
+    def __init__(
+        self, program: Program, plan: Plan, parameters: Parameters, found: Sequence[Read], reader: Reader
+    ) -> None:
+        self._program = program
+        self._plan = plan
+        self._query = plan.asked
+        self._reader = reader
+        self._fits = _tests(program, plan, parameters)
+        self.reads = tuple(found)
+        self.requests = 0
+        self.scanned = 0
+        self.units = 0.0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield all items as plain values."""
+        for image, _ in self._items({}, 0, self._query.limit):
+            yield self._shown(image)
+
+    def page(self, limit: int | None = None, token: str | None = None) -> AnswerPage:
+        """Return one page of at most `limit` items, by default the query's limit. Raises UsageError for a wrong token."""
+        most = limit or self._query.limit
+        before = self.requests, self.scanned, self.units
+        stage, places = self._resumed(token)
+        items: list[dict[str, Any]] = []
+        next_token = None
+        current = stage
+        for image, read in self._items(places, stage, most):
+            if len(items) == most:
+                next_token = self._token(current, places)
+                break
+            if read.stage != current:
+                current, places = read.stage, {}
+            places[_identity(read)] = self._key(read, image)
+            items.append(self._shown(image))
+        return AnswerPage(
+            items, next_token, self.requests - before[0], self.scanned - before[1], self.units - before[2]
+        )
+
+    # --- reading ---
+
+    def _items(self, places: Mapping[str, Image], stage: int, size: int | None) -> Iterator[tuple[Image, Read]]:
+        """Yield the items after these places, each with its read."""
+        places = dict(places)
+        for number, group in groupby(self.reads, key=lambda read: read.stage):
+            if number < stage:
+                continue
+            streams = [self._stream(read, places.get(_identity(read)), size) for read in group]
+            if len(streams) == 1:
+                yield from streams[0]
+            else:
+                first = next(read for read in self.reads if read.stage == number)
+                yield from merge(*streams, key=self._sorted_by, reverse=first.descending)
+
+    def _stream(self, read: Read, after: Image | None, size: int | None) -> Iterator[tuple[Image, Read]]:
+        if read.empty:
+            return
+        while True:
+            page = self._reader(read, size, after)
+            self.requests += 1
+            self.scanned += len(page.items)
+            self.units += page.units
+            for image in page.items:
+                if self._fits(read, image):
+                    yield image, read
+            if page.after is None:
+                return
+            after = page.after
+
+    @staticmethod
+    def _sorted_by(found: tuple[Image, Read]) -> Place:
+        image, read = found
+        places = []
+        for name in read.order:
+            ((kind, content),) = image[name].items()
+            places.append(comparable(kind, content))
+        return tuple(places)
+
+    def _key(self, read: Read, image: Image) -> Image:
+        schema = self._program.tables[read.table]
+        names = [*schema.key_attributes]
+        if read.index is not None:
+            for part in schema.indexes[read.index]:
+                names += [name for name, _ in part]
+        return {name: image[name] for name in names}
+
+    def _shown(self, image: Image) -> dict[str, Any]:
+        """Return an item without guards: the attributes that the query asks for, or all."""
+        prefix = self._program.guard_prefix
+        asked = self._query.attributes
+        if asked is None:
+            return {name: plain(value) for name, value in image.items() if not name.startswith(prefix)}
+        resolve = self._resolver(image)
+        found = {name: resolve(name) for name in asked}
+        names = dict(zip(asked, self._plan.query.attributes or asked, strict=True))
+        return {names[name]: plain(value) for name, value in found.items() if value is not None}
+
+    def _resolver(self, image: Image) -> Resolve:
+        table = self._program.entities[self._query.entities[0]].table
+        key = self._program.tables[table].key(table, image)
+        for name in self._query.entities:
+            item = _item(self._program, name, key, image)
+            if item is not None:
+                return _values(item)
+        return lambda name: lookup(image, name)
+
+    # --- tokens ---
+
+    def _token(self, stage: int, places: Mapping[str, Image]) -> str:
+        of_stage = [_identity(read) for read in self.reads if read.stage == stage]
+        document = {name: places.get(name) for name in of_stage}
+        return base64.urlsafe_b64encode(json.dumps(document, separators=(",", ":")).encode()).decode().rstrip("=")
+
+    def _resumed(self, token: str | None) -> tuple[int, dict[str, Image]]:
+        """Return the stage and the places of a token."""
+        if token is None:
+            return 0, {}
+        try:
+            document = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+            places = {str(name): place for name, place in document.items()}
+        except (ValueError, binascii.Error, AttributeError):
+            raise UsageError(f"query {self._plan.query.name}: invalid page token; begin with the first page") from None
+        stages = {_identity(read): read.stage for read in self.reads}
+        found = {stages[name] for name in places if name in stages}
+        if len(found) != 1 or not places.keys() <= stages.keys():
+            raise UsageError(f"query {self._plan.query.name}: the page token belongs to other values or another query")
+        return found.pop(), {name: place for name, place in places.items() if place is not None}
+
+
+def _identity(read: Read) -> str:
+    values = [
+        read.index or "",
+        *(str(next(iter(v.values()))) for _, v in (*read.partition, *read.fixed)),
+        read.prefix or "",
+    ]
+    return "|".join(value.replace("%", "%25").replace("|", "%7C") for value in values)
+
+
+# --- tests of items ---
+
+
+def _item(program: Program, entity: str, key: Any, image: Image) -> Item | None:
+    """Return an item if it belongs to an entity. Attributes that an index does not project are not tested."""
+    declared = program.entities[entity]
+    if not declared.at(key):
+        return None
+    variables: dict[str, str] = {}
+    for pattern, text in zip(declared.patterns, key[1:], strict=False):
+        variables.update(pattern.match(text) or {})
+    item = Item(declared, key, variables, image)
+    names = {name.split(".", 1)[0] for name in declared.match_names}
+    if declared.match is not None and names <= {*image, *variables} and not declared.match(_values(item)):
+        return None
+    return item
+
+
+def _values(item: Item) -> Resolve:
+    """Return a resolver of attributes, and of key variables that are no attributes."""
+
+    def resolve(name: str) -> Value | None:
+        value = lookup(item.image, name)
+        if value is None and name in item.variables:
+            return {"N" if name in item.entity.numeric else "S": item.variables[name]}
+        return value
+
+    return resolve
+
+
+def _tests(program: Program, plan: Plan, parameters: Parameters) -> Callable[[Read, Image], bool]:
+    """Return whether an item that was read is part of the answer."""
+    query = plan.asked
+    matches = query.where.compile() if query.where.conditions else None
+    names = dict(zip((one.name for one in query.by), (one.name for one in plan.query.by), strict=True))
+    wanted = []
+    for one in query.by:
+        template = Template("", (one,))
+        wanted.append((one.name, template, template.render({one.name: parameters.values[names[one.name]]}.get)))
+    document = program.typed
+
+    def fits(read: Read, image: Image) -> bool:
+        key = program.tables[read.table].key(read.table, image)
+        found = next(filter(None, (_item(program, name, key, image) for name in query.entities)), None)
+        if found is None:
+            return False
+        values = _values(found)
+        index = None if read.index is None else document.tables[read.table].indexes[read.index]
+        whole = index is None or index.projection == "all"
+
+        def known(name: str) -> bool:
+            return whole or values(name) is not None
+
+        if matches is not None and all(map(known, query.where.names)) and not matches(values):
+            return False
+        if any(known(name) and template.render(values) != text for name, template, text in wanted):
+            return False
+        return _ordered(query, values, known) and _bounded(query, parameters, values)
+
+    return fits
+
+
+def _ordered(query: Query, values: Resolve, known: Callable[[str], bool]) -> bool:
+    """Return whether an item has the attributes that the query is ordered and bounded by."""
+    names = [name for name in (query.range, query.ordered_by) if name is not None]
+    return all(values(name) is not None for name in names if known(name))
+
+
+def _bounded(query: Query, parameters: Parameters, values: Resolve) -> bool:
+    """Return whether an item is within the bounds of the caller. A bound of another type is not compared."""
+    bounds = parameters.bounds
+    value = None if query.range is None else values(query.range)
+    if value is None:
+        return True
+    kind, content = next(iter(value.items()))
+    if bounds.prefix is not None and not (kind == "S" and content.startswith(bounds.prefix)):
+        return False
+    return all(_compares(kind, content, bound, least) for bound, least in ((bounds.low, True), (bounds.high, False)))
+
+
+def _compares(kind: str, content: str, bound: Value | None, least: bool) -> bool:
+    if bound is None:
+        return True
+    ((type_, limit),) = bound.items()
+    if kind == "N" and type_ == "S":
+        try:
+            limit = key_text("N", limit)
+        except ArithmeticError:
+            return False
+    elif kind == "S" and type_ == "N":
+        limit = str(limit)
+    one, other = comparable(kind, content), comparable(kind, limit)
+    return bool(one >= other if least else one <= other)

@@ -1,0 +1,114 @@
+"""Readers: they make the request of a read, on a store or with a client of boto3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from projections.access.reads import Read
+from projections.engine.store import Image, ItemKey, Store
+from projections.language.values import Value, same
+from projections.stores.conditions import comparable
+
+__all__ = ["ClientReader", "ReadPage", "Reader", "StoreReader"]
+
+
+class ReadPage(NamedTuple):
+    """One page: its items, the key to continue after, and the read units that it took, if known."""
+
+    items: Sequence[Image]
+    after: Image | None = None
+    units: float = 0.0
+
+
+class Reader(Protocol):
+    """Reads one page of one read."""
+
+    def __call__(self, read: Read, limit: int | None, after: Image | None) -> ReadPage: ...
+
+
+class StoreReader:
+    """Reads a store in memory. It reads whole partitions, and keeps what is between the bounds."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __call__(self, read: Read, limit: int | None, after: Image | None) -> ReadPage:
+        if read.get:
+            texts = [str(next(iter(value.values()))) for _, value in (*read.partition, *read.fixed)]
+            item = self._store.get(ItemKey(read.table, *texts), read.attributes)
+            return ReadPage([] if item is None else [item])
+        values = [value for _, value in read.partition]
+        attributes = None if read.attributes is None else list(read.attributes)
+        found: list[Image] = []
+        while True:
+            page = self._store.query(
+                read.table, values, index=read.index, reverse=read.descending, attributes=None, after=after
+            )
+            for item in page.items:
+                if not _within(read, item):
+                    continue
+                found.append(item if attributes is None else {name: item[name] for name in attributes if name in item})
+                if len(found) == limit:
+                    return ReadPage(found, self._cursor(read, item))
+            if page.after is None:
+                return ReadPage(found)
+            after = page.after
+
+    def _cursor(self, read: Read, item: Image) -> Image:
+        schema = self._store.schema(read.table)
+        names = [*schema.key_attributes]
+        if read.index is not None:
+            partition, sort = schema.indexes[read.index][:2]
+            names += [name for name, _ in (*partition, *sort)]
+        return {name: item[name] for name in names}
+
+
+def _within(read: Read, item: Image) -> bool:
+    if not all(same(item[name], value) for name, value in read.fixed):
+        return False
+    if read.sort is None:
+        return True
+    held = item[read.sort]
+    kind, content = next(iter(held.items()))
+    if read.prefix is not None and not str(content).startswith(read.prefix):
+        return False
+    place = comparable(kind, content)
+    return (read.low is None or place >= _place(read.low)) and (read.high is None or place <= _place(read.high))
+
+
+def _place(value: Value) -> Any:
+    ((kind, content),) = value.items()
+    return comparable(kind, content)
+
+
+class ClientReader:
+    """Reads with a client of boto3. `tables` has the names of tables on AWS by logical name.
+
+    `observe` is called with the operation and the parameters of each request.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        tables: Mapping[str, str],
+        observe: Callable[[str, Mapping[str, Any]], None] = lambda operation, request: None,
+    ) -> None:
+        self._client = client
+        self._tables = tables
+        self._observe = observe
+
+    def __call__(self, read: Read, limit: int | None, after: Image | None) -> ReadPage:
+        request = {
+            **read.request(self._tables[read.table], None if read.get else limit),
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        if after is not None:
+            request["ExclusiveStartKey"] = dict(after)
+        operation = "GetItem" if read.get else "Query"
+        self._observe(operation, {name: value for name, value in request.items() if name != "ReturnConsumedCapacity"})
+        answer = self._client.get_item(**request) if read.get else self._client.query(**request)
+        units = float(answer.get("ConsumedCapacity", {}).get("CapacityUnits", 0))
+        if read.get:
+            return ReadPage([answer["Item"]] if "Item" in answer else [], None, units)
+        return ReadPage(answer.get("Items", []), answer.get("LastEvaluatedKey"), units)

@@ -1,0 +1,316 @@
+"""Reads: the requests of a plan with the caller's values in their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from itertools import product
+from typing import Any
+
+from projections.errors import BadInput, UsageError
+from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange, Text
+from projections.language.access.questions import Query
+from projections.language.canonical import Document
+from projections.language.keys import key_text
+from projections.language.pipes import UnfitError, periods
+from projections.language.syntax import suggest
+from projections.language.templates import Field, Template
+from projections.language.values import Value, number_text, wire
+
+__all__ = ["HIGHEST", "Bounds", "Parameters", "Read", "parameters_of", "reads"]
+
+HIGHEST = "\U0010ffff"
+"""The last character in the order of UTF-8: a text with it at its end is greater than every continuation."""
+
+MOST_PERIODS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the caller gives for `range`: the least and the greatest value, or a prefix."""
+
+    low: Value | None = None
+    high: Value | None = None
+    prefix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The caller's values, in wire form, by the names of `by`, and the bounds of `range`."""
+
+    values: Mapping[str, Value]
+    bounds: Bounds = Bounds()
+
+
+def parameters_of(query: Query, given: Mapping[str, Any]) -> Parameters:
+    """Return the parameters of a query from plain values by name.
+
+    The bounds of `range: x` are `x.from`, `x.to` and `x.prefix`, or x is a mapping with these names, or a pair.
+    Raises UsageError for names that the query does not have or that are missing.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == query.range and isinstance(value, Mapping):
+            flat.update({f"{name}.{bound}": one for bound, one in value.items()})
+        elif name == query.range and isinstance(value, list | tuple) and len(value) == 2:
+            flat.update({f"{name}.from": value[0], f"{name}.to": value[1]})
+        else:
+            flat[name] = value
+    bounds = [f"{query.range}.{bound}" for bound in ("from", "to", "prefix")] if query.range else []
+    known = [*query.parameters, *bounds]
+    for name in flat:
+        if name not in known:
+            hint = suggest(name, known) or f": it has {', '.join(known) or 'none'}"
+            raise UsageError(f'query {query.name}: unknown parameter "{name}"{hint}')
+    missing = [name for name in query.parameters if flat.get(name) is None]
+    if missing:
+        raise UsageError(f"query {query.name}: {', '.join(missing)} missing; it needs {', '.join(query.parameters)}")
+    values = {name: wire(flat[name]) for name in query.parameters}
+    low, high, prefix = (flat.get(name) for name in bounds) if bounds else (None, None, None)
+    if prefix is not None and not isinstance(prefix, str):
+        raise UsageError(f"query {query.name}: {query.range}.prefix is text, not {prefix!r}")
+    return Parameters(
+        values, Bounds(None if low is None else wire(low), None if high is None else wire(high), prefix or None)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One read of one partition. `low` and `high` bound the sort key (both included), `prefix` begins it.
+
+    With `get` it is a GetItem. `order` names the sort key attributes that results are merged by.
+    """
+
+    table: str
+    index: str | None
+    partition: tuple[tuple[str, Value], ...]
+    fixed: tuple[tuple[str, Value], ...] = ()
+    sort: str | None = None
+    low: Value | None = None
+    high: Value | None = None
+    prefix: str | None = None
+    get: bool = False
+    descending: bool = False
+    order: tuple[str, ...] = ()
+    consistent: bool = False
+    attributes: tuple[str, ...] | None = None
+    stage: int = 0
+    """Reads of a lower stage come first in the order of the results; those of one stage are merged."""
+
+    def request(self, table: str, limit: int | None = None) -> dict[str, Any]:
+        """Return the parameters of boto3's `get_item` or `query`, for the table of this name on AWS."""
+        names = {f"#{letter}": name for letter, name in zip("pqrs", dict(self.partition), strict=False)}
+        projection = self._projection()
+        if self.get:
+            key = {name: dict(value) for name, value in (*self.partition, *self.fixed)}
+            request: dict[str, Any] = {"TableName": table, "Key": key, **projection}
+            return {**request, "ConsistentRead": True} if self.consistent else request
+        terms, values = [], {}
+        for (placeholder, _), (_, value) in zip(names.items(), self.partition, strict=True):
+            terms.append(f"{placeholder} = :{placeholder[1:]}")
+            values[f":{placeholder[1:]}"] = dict(value)
+        for number, (name, value) in enumerate(self.fixed):
+            names[f"#f{number}"], values[f":f{number}"] = name, dict(value)
+            terms.append(f"#f{number} = :f{number}")
+        terms += self._condition(names, values)
+        request = {"TableName": table}
+        if self.index is not None:
+            request["IndexName"] = self.index
+        request |= {
+            "KeyConditionExpression": " AND ".join(terms),
+            "ExpressionAttributeNames": {**names, **projection.pop("ExpressionAttributeNames", {})},
+            "ExpressionAttributeValues": values,
+            **projection,
+        }
+        if self.descending:
+            request["ScanIndexForward"] = False
+        if self.consistent:
+            request["ConsistentRead"] = True
+        return {**request, "Limit": limit} if limit is not None else request
+
+    def _condition(self, names: dict[str, str], values: dict[str, Any]) -> Iterator[str]:
+        if self.sort is None:
+            return
+        if self.prefix is not None:
+            names["#sk"], values[":sk"] = self.sort, {"S": self.prefix}
+            yield "begins_with(#sk, :sk)"
+        elif self.low is not None or self.high is not None:
+            names["#sk"] = self.sort
+            values |= {f":{name}": dict(value) for name, value in (("low", self.low), ("high", self.high)) if value}
+            if self.low is None:
+                yield "#sk <= :high"
+            else:
+                yield "#sk >= :low" if self.high is None else "#sk BETWEEN :low AND :high"
+
+    def _projection(self) -> dict[str, Any]:
+        if self.attributes is None:
+            return {}
+        names = {f"#a{number}": name for number, name in enumerate(self.attributes)}
+        return {"ProjectionExpression": ", ".join(names), "ExpressionAttributeNames": names}
+
+    @property
+    def empty(self) -> bool:
+        """Whether no key is between the bounds. DynamoDB refuses such a request."""
+        if self.low is None or self.high is None:
+            return False
+        ((kind, low),), ((_, high),) = self.low.items(), self.high.items()
+        if kind == "N":
+            return Decimal(low) > Decimal(high)
+        return str(low).encode() > str(high).encode()
+
+
+def reads(
+    document: Document,
+    plan: Plan,
+    parameters: Parameters,
+    *,
+    attributes: Sequence[str] | None = None,
+    now: datetime | None = None,
+) -> list[Read]:
+    """Return the reads of a plan, in the order of the results.
+
+    A time without an upper bound ends now. Raises UsageError for values that do not fit a key.
+    """
+    if not plan.requests:
+        raise UsageError(f"query {plan.query.name} cannot be answered: {plan.reason}")
+    found: list[Read] = []
+    for request in plan.requests:
+        found += _reads_of(document, plan, request, parameters, attributes, now or datetime.now(UTC))
+    return found if plan.merged else [replace(read, stage=number) for number, read in enumerate(found)]
+
+
+def _reads_of(
+    document: Document,
+    plan: Plan,
+    request: Request,
+    parameters: Parameters,
+    attributes: Sequence[str] | None,
+    now: datetime,
+) -> Iterator[Read]:
+    query = plan.asked
+    parameters = _renamed(plan, parameters)
+    fans = request.fans
+    choices = [_choices(query, fan, parameters.bounds, now) for fan in fans]
+    periodic = [number for number, fan in enumerate(fans) if isinstance(fan, Periods)]
+    if periodic and query.order is not None and query.order.descending:
+        choices[periodic[0]] = choices[periodic[0]][::-1]
+    in_order = bool(periodic) and query.ordered_by == fans[periodic[0]].field.name
+    sort = _sort(query, request.sort, parameters)
+    for combination in product(*choices):
+        chosen = dict(zip(fans, combination, strict=True))
+        stage = choices[periodic[0]].index(combination[periodic[0]]) if in_order else 0
+        yield Read(
+            table=document.entities[request.entities[0]].table,
+            index=request.index,
+            partition=tuple(_value(query, key, parameters, chosen) for key in request.partition),
+            fixed=tuple(_value(query, key, parameters, chosen) for key in request.fixed),
+            get=request.get,
+            descending=request.descending,
+            order=request.order,
+            consistent=query.consistent,
+            attributes=None if attributes is None else tuple(attributes),
+            stage=stage,
+            **sort,
+        )
+
+
+def _renamed(plan: Plan, parameters: Parameters) -> Parameters:
+    """Return the parameters by the names of the copy, if a copy answers the query."""
+    if plan.translated is None:
+        return parameters
+    names = {old.name: new.name for old, new in zip(plan.query.by, plan.translated.by, strict=True)}
+    return Parameters({names[name]: value for name, value in parameters.values.items()}, parameters.bounds)
+
+
+def _choices(query: Query, fan: Buckets | Periods, bounds: Bounds, now: datetime) -> list[str]:
+    """Return the texts of a fan: of its buckets, or of the periods from the lower bound on."""
+    if isinstance(fan, Buckets):
+        names = [pipe.name for pipe in fan.field.pipes]
+        rest = fan.field.pipes[names.index("bucket") + 1 :]
+        texts = []
+        for number in range(fan.count):
+            text: Any = str(number)
+            for pipe in rest:
+                text = pipe.apply(text)
+            texts.append(str(text))
+        return list(dict.fromkeys(texts))
+    if bounds.low is None:
+        raise UsageError(
+            f"query {query.name}: {query.range}.from is missing; there is one request for each period from it on"
+        )
+    try:
+        last = now if bounds.high is None else _plain(bounds.high)
+        return periods(fan.field.pipes, _plain(bounds.low), last, MOST_PERIODS)
+    except UnfitError as error:
+        raise UsageError(f"query {query.name}: a bound of {query.range} {error}") from None
+
+
+def _plain(value: Value) -> str:
+    kind, content = next(iter(value.items()))
+    return str(content) if kind == "S" else key_text(kind, str(content))
+
+
+def _text(query: Query, text: Text, parameters: Parameters, chosen: Mapping[Any, str]) -> str:
+    found = []
+    for piece in text:
+        if isinstance(piece, str):
+            found.append(piece)
+        elif isinstance(piece, Field):
+            found.append(_rendered(query, piece, parameters.values[piece.name]))
+        else:
+            found.append(chosen[piece])
+    return "".join(found)
+
+
+def _rendered(query: Query, field: Field, value: Value) -> str:
+    try:
+        return str(Template("{" + field.name + "}", (field,)).render({field.name: value}.get))
+    except BadInput as error:
+        raise UsageError(f"query {query.name}: {error}") from None
+
+
+def _value(query: Query, key: KeyEquals, parameters: Parameters, chosen: Mapping[Any, str]) -> tuple[str, Value]:
+    text = _text(query, key.text, parameters, chosen)
+    if not text:
+        raise UsageError(f"query {query.name}: {key.attribute} would be empty, which DynamoDB rejects")
+    return key.attribute, {key.kind: _number(query, key.attribute, text) if key.kind == "N" else text}
+
+
+def _number(query: Query, attribute: str, text: str) -> str:
+    try:
+        return number_text(Decimal(text))
+    except InvalidOperation:
+        raise UsageError(f"query {query.name}: {attribute} is a number, {text[:40]!r} is not") from None
+
+
+def _sort(query: Query, sort: SortRange | None, parameters: Parameters) -> dict[str, Any]:
+    """Return the arguments of `Read` for the sort key: a prefix, or bounds."""
+    if sort is None:
+        return {}
+    prefix = _text(query, sort.prefix, parameters, {})
+    bounds = parameters.bounds if sort.bounded and sort.focus is not None else Bounds()
+    focus = sort.focus
+    if focus is None or bounds == Bounds():
+        return {"sort": sort.attribute, "prefix": prefix} if prefix else {}
+    if bounds.prefix is not None:
+        if sort.kind != "S" or focus.pipes:
+            raise UsageError(f"query {query.name}: {query.range} is a number: give from and to, not a prefix")
+        return {"sort": sort.attribute, "prefix": prefix + bounds.prefix}
+    low, high = bounds.low, bounds.high
+    if sort.inverted:
+        low, high = high, low
+    kind = sort.kind
+    if kind != "S":
+        numbers = [None if one is None else {kind: _number(query, sort.attribute, _plain(one))} for one in (low, high)]
+        return {"sort": sort.attribute, "low": numbers[0], "high": numbers[1]}
+    least = prefix + _rendered(query, focus, low) if low is not None else prefix
+    most = prefix + _rendered(query, focus, high) + (sort.after + HIGHEST) * sort.rest if high is not None else ""
+    if high is None and prefix:
+        most = prefix + HIGHEST
+    return {
+        "sort": sort.attribute,
+        "low": {"S": least} if least else None,
+        "high": {"S": most} if most else None,
+    }

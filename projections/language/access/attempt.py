@@ -1,0 +1,357 @@
+"""One query on one access path: the request, or why the path does not answer the query.
+
+From the path's templates and what the caller gives follows the key condition. A field of a template is determined if the
+query has its value in `by`, or one value in `where`. The partition must be determined, or be one of a known number of
+buckets or of the periods of a bounded time. In the sort key, the determined beginning is a prefix. The first field that is
+not determined, the focus, is what the results are sorted by and what a range can bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from projections.errors import BadInput
+from projections.language.access.implication import Known, excludes, implies, known_present
+from projections.language.access.numbers import is_number
+from projections.language.access.paths import KeyPart, Path
+from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange
+from projections.language.access.questions import Query
+from projections.language.access.sharing import sharing
+from projections.language.canonical import Document
+from projections.language.patterns import Pattern, Test, describe
+from projections.language.pipes import monotone
+from projections.language.templates import Field, Template
+from projections.language.values import wire
+
+__all__ = ["Failure", "attempt", "known_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a path does not answer a query. `stage` is greater if the path is nearer to an answer."""
+
+    path: Path
+    reason: str
+    stage: int
+    incomplete: bool = False
+
+
+PARTITION, ORDER, CONSISTENCY, COVERAGE = range(4)
+
+
+class _FailureError(Exception):
+    def __init__(self, reason: str, stage: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.stage = stage
+
+
+def known_of(document: Document, query: Query, entity: str) -> Known:
+    """Return what holds for every item of an entity that is part of the answer."""
+    declared = document.entities[entity]
+    variables = key_variables(document, entity)
+    given = [*query.parameters, *(name for name in (query.range, query.ordered_by) if name)]
+    patterns = [query.where, *([Pattern.parse(declared.match)] if declared.match else [])]
+    return Known(tuple(patterns), frozenset([*variables, *given]), frozenset([*variables, *given]))
+
+
+def key_variables(document: Document, entity: str) -> frozenset[str]:
+    """Return the variables in the key of an entity."""
+    return frozenset(name for text in document.entities[entity].key.values() for name in Template.parse(text).names)
+
+
+def attempt(document: Document, query: Query, path: Path) -> Plan | Failure:
+    """Return the plan of a query on a path."""
+    one = _Attempt(document, query, path)
+    try:
+        found = one.plan()
+    except _FailureError as failure:
+        return Failure(path, failure.reason, failure.stage)
+    if reason := one.missing():
+        return Failure(path, reason, COVERAGE, incomplete=True)
+    return found
+
+
+class _Attempt:
+    def __init__(self, document: Document, query: Query, path: Path) -> None:
+        self.document = document
+        self.query = query
+        self.path = path
+        self.entity = path.entity
+        self.known = known_of(document, query, path.entity)
+        self.exact: set[str] = set()
+        """Names of which the key condition admits only the value that the query asks for."""
+        self.assumes: dict[str, None] = {}
+
+    def plan(self) -> Plan:
+        path, query = self.path, self.query
+        if query.consistent and path.index is not None and not path.local:
+            raise _FailureError(f"{path.index} is a global index, which has no consistent reads", CONSISTENCY)
+        partition = tuple(self._partition(part) for part in path.partition)
+        if sum(isinstance(fan, Periods) for key in partition for fan in key.fans) > 1:
+            raise _FailureError("the partition key has two times", PARTITION)
+        fixed, sort = self._sort()
+        descending, sort = self._ordered(sort)
+        whole = sort is None and len(fixed) == len(path.sort)
+        request = Request(
+            entities=(self.entity,),
+            index=path.index,
+            partition=partition,
+            fixed=fixed,
+            sort=sort,
+            get=whole and path.index is None and not any(key.fans for key in partition),
+            descending=descending,
+            order=() if query.order is None else tuple(part.attribute for part in path.sort),
+        )
+        tests = tuple(self._tests(request))
+        others = () if request.get else tuple(sharing(self.document, request, path))
+        several = any(key.fans for key in partition)
+        return Plan(
+            query=query,
+            verdict="filtered" if tests or others else "several" if several else "one",
+            reason=self._why(request, tests, others),
+            requests=(request,),
+            entities=(self.entity,),
+            rule=path.rule,
+            merged=several and query.order is not None,
+            others=others,
+            tests=tests,
+            assumes=tuple(self.assumes),
+        )
+
+    # --- the key condition ---
+
+    def _partition(self, part: KeyPart) -> KeyEquals:
+        text: list[str | Field | Buckets | Periods] = []
+        for piece in part.template.parts:
+            if isinstance(piece, str):
+                text.append(piece)
+                continue
+            found: str | Field | Buckets | Periods | None = self._determined(piece)
+            if found is None:
+                found = self._fan(piece)
+            if found is None:
+                raise _FailureError(
+                    f"the partition key of {self.path.name}, {part.attribute} = {part.template.text}, needs {piece.name}"
+                    if not part.native
+                    else f"the partition key of {self.path.name} is {part.attribute}",
+                    PARTITION,
+                )
+            text.append(found)
+        self._note_exact(part.template)
+        return KeyEquals(part.attribute, part.kind, tuple(text))
+
+    def _determined(self, field: Field) -> str | Field | None:
+        """Return the value of a field: the caller's, or a text; None if it is not known."""
+        for given in self.query.by:
+            if given.name == field.name and field.pipes[: len(given.pipes)] == given.pipes:
+                return Field(field.name, field.pipes)
+        value = self._constants.get(field.name)
+        if value is None:
+            return None
+        try:
+            return Template("", (field,)).render({field.name: value}.get)
+        except BadInput:
+            return None
+
+    @cached_property
+    def _constants(self) -> Mapping[str, Mapping[str, object]]:
+        found: dict[str, Mapping[str, object]] = {}
+        for pattern in self.known.patterns:
+            for name, value in pattern.constants.items():
+                found[name] = wire(value)
+        return found
+
+    def _fan(self, field: Field) -> Buckets | Periods | None:
+        for pipe in field.pipes:
+            if pipe.name == "bucket":
+                return Buckets(field, int(pipe.arguments[0]))
+        if field.name == self.query.range and monotone(field.pipes):
+            self.assumes[f"all values of {field.name} are times in one format"] = None
+            return Periods(field)
+        return None
+
+    def _note_exact(self, template: Template, *, prefix: bool = False) -> None:
+        """Record the names whose value the text of a template determines; with `prefix`, a text that begins with it.
+
+        Attributes may contain the separator, and then a text may be read in two ways: that they do not is assumed, and
+        what is read is tested.
+        """
+        separator = self.document.tables[self.document.entities[self.entity].table].separator
+        bare = key_variables(self.document, self.entity)
+        names = set(template.names)
+        if prefix and template.parts and isinstance(template.parts[-1], Field):
+            names.discard(template.parts[-1].name)
+        sure = template.recoverable(bare, separator) & names
+        if prefix:
+            sure &= bare
+        by = {field.name: field for field in self.query.by}
+        for field in template.fields:
+            given = by.get(field.name)
+            if field.name in names and (field.pipes == () or (given is not None and given.pipes == field.pipes)):
+                if field.name not in sure and (prefix or len(template.fields) > 1):
+                    self.assumes[f"{field.name} has no {separator}"] = None
+                self.exact.add(field.name)
+
+    def _sort(self) -> tuple[tuple[KeyEquals, ...], SortRange | None]:
+        fixed: list[KeyEquals] = []
+        for part in self.path.sort:
+            text: list[str | Field | Buckets | Periods] = []
+            pieces = part.template.parts
+            for position, piece in enumerate(pieces):
+                found = piece if isinstance(piece, str) else self._determined(piece)
+                if found is None:
+                    assert isinstance(piece, Field)
+                    following = pieces[position + 1] if position + 1 < len(pieces) else None
+                    after = following if isinstance(following, str) else ""
+                    self._note_exact(Template("", tuple(pieces[:position])), prefix=True)
+                    return tuple(fixed), SortRange(
+                        part.attribute, part.kind, tuple(text), piece, rest=following is not None, after=after
+                    )
+                text.append(found)
+            self._note_exact(part.template)
+            fixed.append(KeyEquals(part.attribute, part.kind, tuple(text)))
+        return tuple(fixed), None
+
+    # --- order and range ---
+
+    def _ordered(self, sort: SortRange | None) -> tuple[bool, SortRange | None]:
+        """Return the direction of the request, and the sort range with the bounds that the caller gives."""
+        query = self.query
+        name = query.ordered_by
+        direction: int | None = None
+        reason = ""
+        if sort is not None and sort.focus is not None:
+            direction, reason = self._direction(sort, sort.focus)
+        if sort is not None and sort.focus is not None and query.range == sort.focus.name and direction is not None:
+            sort = replace(sort, bounded=True, inverted=direction < 0)
+        descending = query.order is not None and query.order.descending
+        if name is None or name in self.exact:
+            return descending, sort
+        if sort is not None and sort.focus is not None and sort.focus.name == name:
+            if direction is None:
+                raise _FailureError(f"{self.path.name} does not sort by {name}: {reason}", ORDER)
+            return descending ^ (direction < 0), sort
+        now = "sorts by nothing" if sort is None or sort.focus is None else f"sorts by {sort.focus}"
+        raise _FailureError(f"{self.path.name} {now}, not by {name}", ORDER)
+
+    def _direction(self, sort: SortRange, focus: Field) -> tuple[int | None, str]:
+        """Return 1 if a key sorts as its focus does, -1 for the other way round; None with the reason if neither."""
+        names = [pipe.name for pipe in focus.pipes]
+        if sort.kind == "N" and not names:
+            return 1, ""
+        if sort.kind != "S":
+            return None, f"{sort.attribute} has type {sort.kind}"
+        if names in (["pad"], ["invert"]):
+            digits = focus.pipes[0].arguments[0]
+            self.assumes[f"{focus.name} is a whole number of at most {digits} digits"] = None
+            return (1 if names == ["pad"] else -1), ""
+        if names:
+            return None, f"{focus} has another order"
+        if is_number(self.document, self.entity, focus.name):
+            return None, f"{focus.name} is a number, and as text 10 sorts before 9; write {{{focus.name}|pad(8)}}"
+        if focus.name not in key_variables(self.document, self.entity):
+            self.assumes[f"{focus.name} is text"] = None
+        if sort.rest and sort.after[:1] > " ":
+            self.assumes[f"{focus.name} has no character below {sort.after[0]}"] = None
+        return 1, ""
+
+    # --- what the request reads beside the answer ---
+
+    def _tests(self, request: Request) -> Iterator[str]:
+        """Yield the conditions that an item that the request reads may fail to match."""
+        query = self.query
+        held = Known(
+            (*self.path.conditions, *self._fixed_patterns(), *self.known.patterns[1:]),
+            frozenset([*key_variables(self.document, self.entity), *self.path.needs]),
+            frozenset([*self.known.scalar, *self.path.needs]),
+        )
+        if not implies(held, query.where):
+            open_ = [one for one in query.where.conditions if not implies(held, Pattern((one,), {}))]
+            yield describe(Pattern(tuple(open_), {}))
+        for field in query.by:
+            if field.name not in self.exact:
+                yield f"{str(field)[1:-1]} is the given value"
+        if query.range and query.range not in self.exact and not (request.sort and request.sort.bounded):
+            yield f"{query.range} is within the given range"
+
+    def _fixed_patterns(self) -> Iterator[Pattern]:
+        """Yield the parts of `where` that the key condition ensures."""
+        for condition in self.query.where.conditions:
+            if isinstance(condition, Test) and condition.name in self.exact:
+                yield Pattern((condition,), {})
+
+    def _why(self, request: Request, tests: tuple[str, ...], others: tuple[str, ...]) -> str:
+        words = []
+        if others:
+            words.append(f"the key range also holds {' and '.join(others)}")
+        if tests:
+            words.append("the results are filtered: " + ", and ".join(tests))
+        if not words and request.fans:
+            words.append(", ".join(_fan_words(fan) for fan in request.fans))
+        return "; ".join(words)
+
+    # --- what the path does not hold ---
+
+    def missing(self) -> str:
+        """Return which items or attributes of the answer the path does not hold; empty if it holds all."""
+        path = self.path
+        if path.index is not None:
+            for name in path.undeclared:
+                value = f"{{{name}}}" if name in key_variables(self.document, self.entity) else "…"
+                return (
+                    f"it is not declared that {self.entity} items have the attribute {name}, a key of {path.index}; if the "
+                    f'application writes it, add `index_key: {{{name}: "{value}"}}` to the entity'
+                )
+            for name in path.needs:
+                if not known_present(self.known, name):
+                    return (
+                        f"{path.index} does not hold items without {name}; if all have it or only those are meant, add "
+                        f"{name}: [{{exists: true}}] to `where`"
+                    )
+            for pattern in path.conditions:
+                if not implies(self.known, pattern):
+                    words = describe(pattern)
+                    return f"{path.index} holds only items of which {words}; add this to `where` if they are meant"
+            for pattern in path.earlier:
+                if not self._excluded(pattern):
+                    words = describe(pattern)
+                    return f"items of which {words} have other keys in {path.index}, by an earlier case of {path.rule}"
+        return self._unprojected()
+
+    def _excluded(self, pattern: Pattern) -> bool:
+        if excludes(self.known, pattern):
+            return True
+        names = frozenset(pattern.names)
+        if excludes(replace(self.known, scalar=self.known.scalar | names), pattern):
+            for name in pattern.names:
+                self.assumes[f"{name} has one value, not a list"] = None
+            return True
+        return False
+
+    def _unprojected(self) -> str:
+        path, query = self.path, self.query
+        if path.projection is None:
+            return ""
+        variables = key_variables(self.document, self.entity)
+        if query.attributes is None:
+            return f"{path.index} does not project all attributes; list those that the query needs in `attributes`"
+        lacking = [name for name in query.attributes if name not in variables and not path.projects(name)]
+        if lacking:
+            return f"{path.index} does not project {', '.join(lacking)}"
+        match = self.document.entities[self.entity].match
+        tested = [*(Pattern.parse(match).names if match else ())]
+        tested += [name for name in query.where.names if name not in self.exact]
+        tested += [field.name for field in query.by if field.name not in self.exact]
+        lacking = [name for name in tested if name not in variables and not path.projects(name)]
+        return (
+            f"{path.index} does not project {', '.join(lacking)}, which the results are filtered by" if lacking else ""
+        )
+
+
+def _fan_words(fan: Buckets | Periods) -> str:
+    if isinstance(fan, Buckets):
+        return f"one request for each of the {fan.count} buckets of {fan.field.name}"
+    return f"one request for each period of {str(fan.field)[1:-1]}"

@@ -1,0 +1,105 @@
+"""Queries that a copy answers: the same question about the target of a copy rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from projections.language.access.attempt import key_variables, known_of
+from projections.language.access.implication import implies, known_present
+from projections.language.access.questions import Query
+from projections.language.canonical import Copy, Document
+from projections.language.patterns import Condition, Either, Pattern, Test, describe
+from projections.language.templates import Field, Template
+
+__all__ = ["Translated", "copied_queries"]
+
+Renaming = Callable[[str], str]
+"""Returns the name that a copy has for a name of the source. Raises KeyError if it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A query about the target of a copy rule. `missing` says which items or attributes of the answer it lacks, if any."""
+
+    rule: str
+    query: Query
+    missing: str
+
+
+def copied_queries(document: Document, query: Query) -> Iterator[Translated]:
+    """Yield the query for each guarded copy of its entity: each item that the rule applies to has exactly one copy.
+
+    A claimed copy is left out, because several sources may have the same target.
+    """
+    (entity,) = query.entities
+    if query.consistent:
+        return
+    for name, rule in document.rules.items():
+        if (
+            isinstance(rule, Copy)
+            and rule.source == entity
+            and not (rule.claimed or rule.each or rule.mode == "shadow")
+        ):
+            renaming = _renaming(document, rule)
+            try:
+                translated = _translated(query, rule, renaming)
+            except KeyError:
+                continue
+            yield Translated(name, translated, _missing(document, query, entity, rule))
+
+
+def _renaming(document: Document, rule: Copy) -> Renaming:
+    names: dict[str, str] = {}
+    for target, path in (rule.attributes or {}).items():
+        names.setdefault(path, target)
+    for variable in key_variables(document, rule.into):
+        template = Template.parse(rule.bind.get(variable, "{" + variable + "}"))
+        if template.single is not None and not template.fields[0].pipes:
+            names.setdefault(template.single, variable)
+    if rule.attributes is None:
+        return lambda name: names.get(name, name)
+    return names.__getitem__
+
+
+def _translated(query: Query, rule: Copy, name_of: Renaming) -> Query:
+    order = query.order
+    if order is not None and order.name is not None:
+        order = replace(order, name=name_of(order.name))
+    held = Pattern.parse(rule.where or {}).conditions
+    return replace(
+        query,
+        entities=(rule.into,),
+        by=tuple(Field(name_of(field.name), field.pipes) for field in query.by),
+        where=Pattern(tuple(_renamed(query.where.conditions, name_of, held)), {}),
+        range=None if query.range is None else name_of(query.range),
+        order=order,
+        attributes=None if query.attributes is None else tuple(map(name_of, query.attributes)),
+    )
+
+
+def _renamed(conditions: tuple[Condition, ...], name_of: Renaming, held: tuple[Condition, ...]) -> Iterator[Condition]:
+    """Yield conditions on the copy. One that all copied items match is left out if the copy does not have its name."""
+    for condition in conditions:
+        try:
+            if isinstance(condition, Test):
+                yield Test(name_of(condition.name), condition.alternatives)
+            else:
+                yield Either(tuple(tuple(_renamed(branch, name_of, ())) for branch in condition.branches))
+        except KeyError:
+            if condition not in held:
+                raise
+
+
+def _missing(document: Document, query: Query, entity: str, rule: Copy) -> str:
+    known = known_of(document, query, entity)
+    if rule.where and not implies(known, Pattern.parse(rule.where)):
+        return f"{rule.into} holds only copies of items of which {describe(Pattern.parse(rule.where))}"
+    for variable in key_variables(document, rule.into):
+        for name in Template.parse(rule.bind.get(variable, "{" + variable + "}")).names:
+            if not known_present(known, name):
+                return f"items without {name} have no copy in {rule.into}"
+    if query.attributes is None and rule.attributes is not None:
+        copied = ", ".join(rule.attributes) or "no attributes"
+        return f"{rule.into} has copies of {copied} only; list those that the query needs in `attributes`"
+    return ""

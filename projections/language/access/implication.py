@@ -1,0 +1,214 @@
+"""Whether what is known of an item implies a pattern, or excludes it.
+
+The proof is sound and incomplete: True only if it holds for every item. Each test of a pattern is compared with the known
+tests of the same name, alternative by alternative. A value that is a list or a set matches if one of its elements does,
+so two different scalars exclude each other only for a name that has one value, as all names in a key have.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from projections.language.patterns import (
+    Affix,
+    Alternative,
+    AnythingBut,
+    Condition,
+    Either,
+    Equals,
+    Exists,
+    Numeric,
+    Pattern,
+    Test,
+)
+from projections.language.values import wire
+
+__all__ = ["Known", "excludes", "implies", "known_present"]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What holds for an item: patterns that it matches, names that have a value, and names whose value is one scalar."""
+
+    patterns: tuple[Pattern, ...]
+    present: frozenset[str]
+    scalar: frozenset[str]
+
+    def tests(self, name: str) -> Iterator[Test]:
+        for pattern in self.patterns:
+            for condition in pattern.conditions:
+                if isinstance(condition, Test) and condition.name == name:
+                    yield condition
+
+    @property
+    def choices(self) -> Iterator[Either]:
+        for pattern in self.patterns:
+            for condition in pattern.conditions:
+                if isinstance(condition, Either):
+                    yield condition
+
+    def assuming(self, branch: tuple[Condition, ...], without: Either) -> Known:
+        """Return what is known if this branch of a choice holds."""
+        rest = tuple(
+            Pattern(tuple(one for one in pattern.conditions if one is not without), {}) for pattern in self.patterns
+        )
+        return Known((*rest, Pattern(branch, {})), self.present, self.scalar)
+
+
+def implies(known: Known, pattern: Pattern) -> bool:
+    """Return whether every item of which this is known matches the pattern."""
+    return all(_condition_holds(known, condition) for condition in pattern.conditions)
+
+
+def excludes(known: Known, pattern: Pattern) -> bool:
+    """Return whether no item of which this is known matches the pattern."""
+    return any(_condition_fails(known, condition) for condition in pattern.conditions)
+
+
+def known_present(known: Known, name: str) -> bool:
+    """Return whether every item of which this is known has a value of this name."""
+    return _condition_holds(known, Test(name, (Exists(True),)))
+
+
+# --- conditions ---
+
+
+def _condition_holds(known: Known, condition: Condition) -> bool:
+    if isinstance(condition, Either):
+        if any(all(_condition_holds(known, one) for one in branch) for branch in condition.branches):
+            return True
+    elif _test_holds(known, condition):
+        return True
+    return any(
+        all(_condition_holds(known.assuming(branch, choice), condition) for branch in choice.branches)
+        for choice in known.choices
+    )
+
+
+def _condition_fails(known: Known, condition: Condition) -> bool:
+    if isinstance(condition, Either):
+        if all(any(_condition_fails(known, one) for one in branch) for branch in condition.branches):
+            return True
+    elif _test_fails(known, condition):
+        return True
+    return any(
+        all(_condition_fails(known.assuming(branch, choice), condition) for branch in choice.branches)
+        for choice in known.choices
+    )
+
+
+def _test_holds(known: Known, test: Test) -> bool:
+    if known.present & {test.name, *_longer(known.present, test.name)} and Exists(True) in test.alternatives:
+        return True
+    scalar = test.name in known.scalar
+    return any(
+        all(any(_implies(held, wanted, scalar) for wanted in test.alternatives) for held in one.alternatives)
+        for one in known.tests(test.name)
+        if one.alternatives
+    )
+
+
+def _longer(names: Collection[str], name: str) -> list[str]:
+    return [one for one in names if one.startswith(name + ".")]
+
+
+def _test_fails(known: Known, test: Test) -> bool:
+    if test.name in known.present and all(one == Exists(False) for one in test.alternatives):
+        return True
+    scalar = test.name in known.scalar
+    return any(
+        all(_disjoint(held, other, scalar) for held in one.alternatives for other in test.alternatives)
+        for one in known.tests(test.name)
+    )
+
+
+# --- alternatives ---
+
+
+def _implies(held: Alternative, wanted: Alternative, scalar: bool) -> bool:
+    """Return whether a value that matches one alternative matches the other."""
+    if held == wanted:
+        return True
+    if isinstance(held, Exists):
+        return False
+    if wanted == Exists(True):
+        return True
+    match held, wanted:
+        case Equals(), Equals() | Affix() | Numeric():
+            return _fits(held.value, wanted)
+        case Equals(), AnythingBut() if scalar:
+            return not any(_fits(held.value, one) for one in wanted.excluded)
+        case Affix("prefix", text, False), Affix("prefix", shorter, False):
+            return text.startswith(shorter)
+        case Affix("suffix", text, False), Affix("suffix", shorter, False):
+            return text.endswith(shorter)
+        case Numeric(), Numeric():
+            return all(_bound_holds(held, sign, bound) for sign, bound in wanted.bounds)
+        case AnythingBut(), AnythingBut():
+            return set(wanted.excluded) <= set(held.excluded)
+    return False
+
+
+def _disjoint(held: Alternative, other: Alternative, scalar: bool) -> bool:
+    """Return whether no value matches both alternatives."""
+    if held == Exists(False) or other == Exists(False):
+        return held != other
+    if not scalar or held == Exists(True) or other == Exists(True):
+        return _excluded(held, other) or _excluded(other, held)
+    match held, other:
+        case Equals(), _:
+            return not _fits(held.value, other)
+        case _, Equals():
+            return not _fits(other.value, held)
+        case Affix("prefix", one, False), Affix("prefix", two, False):
+            return not one.startswith(two) and not two.startswith(one)
+        case Numeric(), Numeric():
+            return _apart(held, other)
+    return False
+
+
+def _excluded(held: Alternative, other: Alternative) -> bool:
+    return isinstance(held, AnythingBut) and any(_implies(other, one, False) for one in held.excluded)
+
+
+def _fits(value: Any, alternative: Alternative) -> bool:
+    """Return whether one scalar matches an alternative."""
+    return Pattern((Test("x", (alternative,)),), {}).matches(lambda name: wire(value))
+
+
+def _bound_holds(held: Numeric, sign: str, bound: Decimal) -> bool:
+    """Return whether every number within the bounds of `held` is also within this one."""
+    for own, number in held.bounds:
+        either = own in "<>" or sign in ("<=", ">=")
+        if own == "=" and _compare(number, sign, bound):
+            return True
+        if sign[0] == own[0] == ">" and (number > bound or (number == bound and either)):
+            return True
+        if sign[0] == own[0] == "<" and (number < bound or (number == bound and either)):
+            return True
+    return False
+
+
+def _compare(number: Decimal, sign: str, bound: Decimal) -> bool:
+    compare: Callable[[Decimal, Decimal], bool] = {
+        "=": operator.eq,
+        "<": operator.lt,
+        "<=": operator.le,
+        ">": operator.gt,
+        ">=": operator.ge,
+    }[sign]
+    return compare(number, bound)
+
+
+def _apart(one: Numeric, other: Numeric) -> bool:
+    """Return whether no number is within both."""
+    opposite = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+    return any(
+        sign in opposite and _bound_holds(first, opposite[sign], bound)
+        for first, second in ((one, other), (other, one))
+        for sign, bound in second.bounds
+    )

@@ -1,0 +1,32 @@
+"""Which attributes are numbers, as far as rules show it."""
+
+from __future__ import annotations
+
+from projections.language.canonical import Aggregate, Document, Latest
+from projections.language.patterns import Numeric, Pattern, Test
+
+__all__ = ["is_number"]
+
+
+def is_number(document: Document, entity: str, name: str) -> bool:
+    """Return whether the items of an entity have only numbers in an attribute."""
+    declared = document.entities[entity]
+    table = document.tables[declared.table]
+    pairs = [table.partition, *([table.sort] if table.sort else [])]
+    for keys in table.indexes.values():
+        pairs += [*keys.partition, *keys.sort]
+    if (name, "N") in pairs:
+        return True
+    if any("{" + name + "}" == declared.key.get(attribute) for attribute, kind in pairs if kind == "N"):
+        return True
+    for rule in document.rules.values():
+        if isinstance(rule, Aggregate) and rule.into == entity and name in rule.set:
+            measure = rule.set[name]
+            return measure.function not in ("min", "max") or not str(measure.expression).startswith("text(")
+        if isinstance(rule, Latest) and rule.into == entity and name in rule.attributes and rule.source != entity:
+            return is_number(document, rule.source, rule.attributes[name])
+    conditions = Pattern.parse(declared.match or {}).conditions
+    return any(
+        isinstance(one, Test) and one.name == name and all(isinstance(a, Numeric) for a in one.alternatives)
+        for one in conditions
+    )

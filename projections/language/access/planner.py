@@ -1,0 +1,238 @@
+"""The planner: the requests that answer a query, or the reason why none do.
+
+For each access path of the entity, `attempt` derives the key condition. The best path is taken: fewest requests, nothing
+that a filter discards, the table before an index, an index before a copy. If no path answers the query exactly and `where`
+lists several values of a name, the query is divided into one for each value, and the results are joined or merged.
+
+Pure: it reads no table. What it claims holds for all items that the rules accept; what it cannot know is in `Plan.assumes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from itertools import product
+from typing import Any
+
+from projections.language.access.attempt import Failure, attempt
+from projections.language.access.copies import copied_queries
+from projections.language.access.paths import TABLE, Path, access_paths
+from projections.language.access.plan import VERDICTS, Buckets, Plan, Request, SortRange
+from projections.language.access.questions import Query
+from projections.language.access.sharing import sharing
+from projections.language.canonical import Document
+from projections.language.patterns import Alternative, Equals, Pattern, Test
+from projections.language.values import wire
+
+__all__ = ["plan"]
+
+MOST_VALUES = 32
+"""The most combinations of values of `where` that a query is divided into."""
+
+
+def plan(document: Document, query: Query) -> Plan:
+    """Return the plan of a query without mistakes."""
+    if len(query.entities) > 1:
+        return _several_entities(document, query)
+    found, failures = _tried(document, query)
+    if found is None or found.verdict == "filtered":
+        divided = _divided(document, query)
+        if divided is not None and (found is None or _rank(divided) < _rank(found)):
+            return divided
+    return found or _refused(query, failures)
+
+
+def _tried(document: Document, query: Query) -> tuple[Plan | None, list[Failure]]:
+    """Return the best plan of one entity's query, None if there is none, and the paths that failed."""
+    (entity,) = query.entities
+    outcomes = [attempt(document, query, path) for path in _paths(document, query, entity)]
+    found = [one for one in outcomes if isinstance(one, Plan)]
+    failures = [one for one in outcomes if isinstance(one, Failure)]
+    if query.using is None:
+        for copied in copied_queries(document, query):
+            outcomes = [
+                attempt(document, copied.query, path) for path in access_paths(document, copied.query.entities[0])
+            ]
+            for one in outcomes:
+                if isinstance(one, Failure):
+                    continue
+                if copied.missing:
+                    path = next(iter(access_paths(document, entity)))
+                    failures.append(Failure(path, copied.missing, 4, incomplete=True))
+                else:
+                    found.append(replace(one, query=query, copy=copied.rule, translated=copied.query))
+    return min(found, key=_rank, default=None), failures
+
+
+def _paths(document: Document, query: Query, entity: str) -> Iterator[Path]:
+    for path in access_paths(document, entity):
+        if query.using is None or query.using == path.name:
+            yield path
+
+
+def _rank(plan: Plan) -> tuple[int, int, int, bool, bool]:
+    """Return the order of plans, the best first."""
+    requests = sum(_count(request) for request in plan.requests)
+    beside = len(plan.others) + len(plan.tests)
+    return VERDICTS.index(plan.verdict), requests, beside, plan.copy is not None, plan.path != TABLE
+
+
+def _count(request: Request) -> int:
+    count = 1
+    for fan in request.fans:
+        count *= fan.count if isinstance(fan, Buckets) else 2
+    return count
+
+
+def _refused(query: Query, failures: list[Failure]) -> Plan:
+    if not failures:
+        entity = query.entities[0]
+        return Plan(query, "none", f"{entity} has no keys in {query.using}", entities=(entity,))
+    best = max(failures, key=lambda failure: (failure.incomplete, failure.stage))
+    near = [failure for failure in failures if (failure.incomplete, failure.stage) == (best.incomplete, best.stage)]
+    reason = "; ".join(dict.fromkeys(failure.reason for failure in near))
+    return Plan(query, "incomplete" if best.incomplete else "none", reason, entities=query.entities)
+
+
+# --- several values of one name ---
+
+
+def _divided(document: Document, query: Query) -> Plan | None:
+    """Return the plan of one request for each combination of values that `where` lists; None if there is none."""
+    choices = {
+        condition: condition.alternatives
+        for condition in query.where.conditions
+        if isinstance(condition, Test)
+        and len(condition.alternatives) > 1
+        and all(isinstance(one, Equals) for one in condition.alternatives)
+    }
+    combinations = list(product(*choices.values()))
+    names = [condition.name for condition in choices]
+    sorted_by = names.index(query.ordered_by) if query.ordered_by in names else None
+    if sorted_by is not None and query.order is not None:  # one value in each request: the requests are in order
+        combinations.sort(key=lambda values: _place(values[sorted_by]), reverse=query.order.descending)
+    if query.get or not 1 < len(combinations) <= MOST_VALUES:
+        return None
+    plans = []
+    for values in combinations:
+        chosen = {name.name: Test(name.name, (value,)) for name, value in zip(choices, values, strict=True)}
+        conditions = tuple(
+            chosen.get(one.name, one) if isinstance(one, Test) else one for one in query.where.conditions
+        )
+        one, _ = _tried(document, replace(query, where=Pattern(conditions, {})))
+        if one is None or one.verdict == "filtered" or one.copy is not None:
+            return None
+        plans.append(one)
+    requests = tuple(dict.fromkeys(request for one in plans for request in one.requests))
+    merged = query.order is not None and sorted_by is None
+    if merged and len({_merge_key(request) for request in requests}) > 1:
+        return None
+    return Plan(
+        query,
+        "several" if len(requests) > 1 else plans[0].verdict,
+        f"one request for each value of {', '.join(names)}",
+        requests,
+        query.entities,
+        rule=plans[0].rule,
+        merged=merged,
+        assumes=tuple(dict.fromkeys(text for one in plans for text in one.assumes)),
+    )
+
+
+def _place(value: Alternative) -> tuple[str, Any]:
+    """Return the place of a scalar in the order of its type."""
+    assert isinstance(value, Equals)
+    ((kind, content),) = wire(value.value).items()
+    return kind, Decimal(content) if kind == "N" else content
+
+
+def _merge_key(request: Request) -> tuple[object, ...]:
+    """Return what requests must have in common so that their sort keys are in one order."""
+    sort = request.sort
+    return request.index, request.order, request.descending, request.fixed, None if sort is None else sort.prefix
+
+
+# --- several entities ---
+
+
+def _several_entities(document: Document, query: Query) -> Plan:
+    """Return the plan of a read of several entities: one partition that has all of them, or a request for each entity."""
+    if query.ordered_by is not None or query.range is not None:
+        return Plan(query, "none", "a query of several entities has no `range`, and only the order of the sort key")
+    together = _together(document, query)
+    if together is not None and together.verdict == "one":
+        return together
+    plans = []
+    for entity in query.entities:
+        one, failures = _tried(document, replace(query, entities=(entity,), order=None))
+        if one is None or one.copy is not None:
+            return together or replace(
+                _refused(query, failures), reason=f"{entity}: {_refused(query, failures).reason}"
+            )
+        plans.append(one)
+    if query.order is not None:
+        return together or Plan(
+            query, "none", f"no partition has {' and '.join(query.entities)}, so they have no common order"
+        )
+    apart = Plan(
+        query,
+        "filtered" if any(one.verdict == "filtered" for one in plans) else "several",
+        "one request for each entity",
+        tuple(request for one in plans for request in one.requests),
+        query.entities,
+        others=tuple(dict.fromkeys(other for one in plans for other in one.others)),
+        tests=tuple(dict.fromkeys(test for one in plans for test in one.tests)),
+        assumes=tuple(dict.fromkeys(text for one in plans for text in one.assumes)),
+    )
+    return min((one for one in (together, apart) if one is not None), key=_rank)
+
+
+def _together(document: Document, query: Query) -> Plan | None:
+    """Return the best plan that reads all entities from one partition."""
+    found = []
+    indexes = dict.fromkeys(path.index for path in access_paths(document, query.entities[0]))
+    for index in indexes:
+        plans: list[Plan] = []
+        for entity in query.entities:
+            own = replace(query, entities=(entity,), order=None)
+            tries = [attempt(document, own, path) for path in _paths(document, own, entity) if path.index == index]
+            plans += [one for one in tries if isinstance(one, Plan)][:1]
+        first = plans[0].requests[0] if plans else None
+        if first is None or len(plans) < len(query.entities):
+            continue
+        requests = [one.requests[0] for one in plans]
+        if any(request.partition != first.partition or request.fans for request in requests):
+            continue
+        path = next(path for path in access_paths(document, query.entities[0]) if path.index == index)
+        request = replace(
+            first,
+            entities=query.entities,
+            get=False,
+            fixed=(),
+            sort=_common(requests, path),
+            descending=query.order is not None and query.order.descending,
+            order=() if query.order is None else tuple(part.attribute for part in path.sort),
+        )
+        others = tuple(sharing(document, request, path))
+        tests = tuple(dict.fromkeys(test for one in plans for test in one.tests))
+        reason = f"the partition also holds {' and '.join(others)}" if others else ""
+        assumes = tuple(dict.fromkeys(text for one in plans for text in one.assumes))
+        verdict = "filtered" if others or tests else "one"
+        found.append(
+            Plan(query, verdict, reason, (request,), query.entities, others=others, tests=tests, assumes=assumes)  # type: ignore[arg-type]
+        )
+    return min(found, key=_rank, default=None)
+
+
+def _common(requests: list[Request], path: Path) -> SortRange | None:
+    """Return the literal text that the sort keys of all requests begin with, as a range."""
+    if len(path.sort) != 1 or path.sort[0].kind != "S":
+        return None
+    texts = []
+    for request in requests:
+        text = request.sort.prefix if request.sort else request.fixed[0].text if request.fixed else ()
+        texts.append(text[0] if text and isinstance(text[0], str) else "")
+    shortest = min(texts, key=len)
+    length = next((n for n, letter in enumerate(shortest) if any(text[n] != letter for text in texts)), len(shortest))
+    return SortRange(path.sort[0].attribute, "S", (shortest[:length],)) if length else None
