@@ -16,6 +16,7 @@ from botocore.config import Config
 
 from projections.engine.store import Schema
 from projections.errors import MissingExtra
+from projections.stores.indexes import GLOBAL, LOCAL, projection
 from projections.stores.models import Models
 
 if TYPE_CHECKING:
@@ -109,11 +110,10 @@ def session() -> botocore.session.Session:
 
 
 def create_table(dynamodb: DynamoDBClient, name: str, schema: Schema, *, stream: bool = True) -> None:
-    """Create an on-demand table with its indexes (all attributes projected), and wait until it is active.
+    """Create an on-demand table with its indexes, and wait until it is active.
 
     With `stream` it has a stream of both images. The ledger does not need one.
     """
-    indexes = [_index(schema, index) for index in schema.indexes]
     key = [schema.partition] if schema.sort is None else [schema.partition, schema.sort]
     types = dict(key)
     for partition, sort in schema.indexes.values():
@@ -124,8 +124,8 @@ def create_table(dynamodb: DynamoDBClient, name: str, schema: Schema, *, stream:
         "AttributeDefinitions": [{"AttributeName": n, "AttributeType": kind} for n, kind in types.items()],
         "KeySchema": _key_schema([key[0][0]], [n for n, _ in key[1:]]),
     }
-    if indexes:
-        request["GlobalSecondaryIndexes"] = indexes
+    for index in schema.indexes:
+        request.setdefault(LOCAL if index in schema.local else GLOBAL, []).append(_index(schema, index))
     if stream:
         request["StreamSpecification"] = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
     try:
@@ -142,7 +142,7 @@ def create_table(dynamodb: DynamoDBClient, name: str, schema: Schema, *, stream:
 
 
 def create_index(dynamodb: DynamoDBClient, name: str, schema: Schema, index: str) -> None:
-    """Add one of the schema's indexes to an existing table, with all attributes, and wait until it is active."""
+    """Add one of the schema's global indexes to an existing table, and wait until it is active."""
     partition, sort = schema.indexes[index]
     types = dict([schema.partition, *([schema.sort] if schema.sort else []), *partition, *sort])
     request: dict[str, Any] = {
@@ -170,7 +170,7 @@ def _index(schema: Schema, index: str) -> dict[str, Any]:
     return {
         "IndexName": index,
         "KeySchema": _key_schema((n for n, _ in partition), (n for n, _ in sort)),
-        "Projection": {"ProjectionType": "ALL"},
+        "Projection": projection(schema, index),
     }
 
 

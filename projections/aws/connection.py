@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from projections.errors import UsageError
+from projections.stores.indexes import described_indexes, listed_attributes, projection_text
 
 if TYPE_CHECKING:
     from projections.engine.store import Schema
@@ -89,7 +90,7 @@ def connect_to(
         dynamodb,
         names,
         {logical: table.get("ItemCount", 0) for logical, table in described.items()},
-        [text for logical in program.tables for text in _unusual(names[logical], described[logical])],
+        [text for logical in program.tables for text in _unusual(names[logical], described[logical], schemas[logical])],
         described,
     )
 
@@ -157,11 +158,7 @@ def differences(name: str, table: Mapping[str, Any], schema: Schema) -> Iterator
             f"table {name} has the key {_text(key)}, the rules have {_text(wanted)}. "
             "Name the right table, or correct `key` in the rules"
         )
-    indexes = {
-        index["IndexName"]: _of_schema(index["KeySchema"], types)
-        for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes")
-        for index in table.get(kind) or ()
-    }
+    indexes = {index["IndexName"]: _of_schema(index["KeySchema"], types) for index, _ in described_indexes(table)}
     for index, declared in schema.indexes.items():
         if index not in indexes:
             yield (
@@ -190,7 +187,20 @@ def _text(key: _Key) -> str:
     return ", ".join(f"{name} ({kind})" for part in key for name, kind in part)
 
 
-def _unusual(name: str, table: Mapping[str, Any]) -> Iterator[str]:
+def _unusual(name: str, table: Mapping[str, Any], schema: Schema) -> Iterator[str]:
+    for index, local in described_indexes(table):
+        called = index["IndexName"]
+        if called not in schema.indexes:
+            continue
+        has, wanted = listed_attributes(index, table), schema.projected.get(called)
+        if has != wanted:
+            yield (
+                f"index {called} of table {name} projects {projection_text(has)}, the rules have "
+                f"{projection_text(wanted)}. Correct `projection` in the rules, or create the index again"
+            )
+        if local != (called in schema.local):
+            kind, other = ("local", "global") if local else ("global", "local")
+            yield f"index {called} of table {name} is {kind}, the rules have a {other} one. Correct `local` in the rules"
     stream = table.get("StreamSpecification") or {}
     if not stream.get("StreamEnabled"):
         yield f"table {name} has no stream, so changes of its items are not projected"

@@ -54,7 +54,7 @@ __all__ = ["command"]
     "--projection",
     multiple=True,
     metavar="INDEX=WHAT",
-    help="Projection of an index: all, keys, or names of attributes. [default: all]",
+    help="Projection of an index: all, keys, or names of attributes. [default: as in the rules]",
 )
 @click.option(
     "--batch", type=click.FloatRange(1), metavar="N", help="Number of events in a batch. [default: rate times window]"
@@ -137,7 +137,7 @@ def command(
     """
     from projections.cli.printing.cost import estimate_document, print_estimate
     from projections.inspect.cost.figures import CALL_MS, PRICES, TRANSACTION_MS
-    from projections.inspect.cost.workload import Assumptions, Delivery, named_numbers, projections_of, shares
+    from projections.inspect.cost.workload import Assumptions, Delivery, assuming, named_numbers, projections_of, shares
     from projections.language.program import Program
 
     program = Program.from_document(document_of(find_rules(rules)))
@@ -155,6 +155,7 @@ def command(
         transaction_ms=TRANSACTION_MS if call_ms is None else 3 * call_ms,
         prices=default | named_numbers(prices, default, "--price"),
     )
+    program = assuming(program, assumed.projections)
     delivery = Delivery(batch_size, window, shards, parallelization, batch)
     if events:
         if rates:

@@ -80,10 +80,12 @@ Resources:
 )
 INDEXES = Kind(
     "indexes",
-    ("error",),
-    summary="A table lacks an index that the rules name, or the index has another key.",
-    why="Rules write the key attributes, but the items do not appear in the index.",
-    fix="Add the index. The key of an index cannot be changed: add one with another name.",
+    ("error", "warning"),
+    summary="A table lacks an index that the rules name, or the index has another key or projection.",
+    why="Rules write the key attributes, but the items do not appear in the index. An index that projects less than in the "
+    "rules lacks attributes that queries need. One that projects more costs more: a warning.",
+    fix="Add the index. The key and the projection of an index cannot be changed: add one with another name, or correct the "
+    "rules.",
     example="""\
 Resources:
   ApplicationTable:

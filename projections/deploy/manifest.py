@@ -29,6 +29,7 @@ from projections.deploy.shape import (
     Table,
 )
 from projections.deploy.template import sam_template
+from projections.stores.indexes import described_indexes
 
 __all__ = ["Manifest", "manifest"]
 
@@ -217,8 +218,10 @@ def _table(resource: Resource, rules_name: str | None, exists: bool) -> Table:
                 partition=keys(index["KeySchema"], "HASH"),
                 sort=keys(index["KeySchema"], "RANGE"),
                 projection=index["Projection"]["ProjectionType"],
+                attributes=index["Projection"].get("NonKeyAttributes", []),
+                local=local,
             )
-            for index in properties.get("GlobalSecondaryIndexes", [])
+            for index, local in described_indexes(properties)
         },
         stream_view_type=properties.get("StreamSpecification", {}).get("StreamViewType"),
         ttl=properties.get("TimeToLiveSpecification", {}).get("AttributeName"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from projections.deploy.filters import NOTHING
 from projections.deploy.needs import MAIN, Deployment, TableNeeds
+from projections.stores.indexes import GLOBAL, LOCAL, projection
 
 __all__ = ["facts", "part", "scalar", "values"]
 
@@ -188,13 +189,21 @@ def _keys(table: TableNeeds) -> list[str]:
     lines = ["AttributeDefinitions:"]
     lines += [f"  - {{ AttributeName: {scalar(name)}, AttributeType: {kind} }}" for name, kind in attributes.items()]
     lines += _key_schema([schema.partition], sort)
-    if schema.indexes:
-        lines.append("GlobalSecondaryIndexes:")
-    for name, (partition, sorted_by) in schema.indexes.items():
-        lines.append(f"  - IndexName: {scalar(name)}")
-        lines += [f"    {line}" for line in _key_schema(partition, sorted_by)]
-        lines.append("    Projection: { ProjectionType: ALL }")
+    for kind in (GLOBAL, LOCAL):
+        names = [name for name in schema.indexes if (name in schema.local) == (kind == LOCAL)]
+        lines += [f"{kind}:"] if names else []
+        for name in names:
+            lines.append(f"  - IndexName: {scalar(name)}")
+            lines += [f"    {line}" for line in _key_schema(*schema.indexes[name])]
+            lines += _projection(projection(schema, name))
     return lines
+
+
+def _projection(written: Mapping[str, Any]) -> list[str]:
+    if "NonKeyAttributes" not in written:
+        return [f"    Projection: {{ ProjectionType: {written['ProjectionType']} }}"]
+    lines = ["    Projection:", f"      ProjectionType: {written['ProjectionType']}", "      NonKeyAttributes:"]
+    return lines + [f"        - {scalar(name)}" for name in written["NonKeyAttributes"]]
 
 
 def _key_schema(partition: Sequence[tuple[str, str]], sort: Sequence[tuple[str, str]]) -> list[str]:

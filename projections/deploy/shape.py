@@ -33,11 +33,13 @@ class Key(Part):
 
 
 class Index(Part):
-    """A global secondary index."""
+    """A secondary index."""
 
     partition: list[Key] = Field(min_length=1)
     sort: list[Key]
-    projection: str
+    projection: Literal["ALL", "KEYS_ONLY", "INCLUDE"]
+    attributes: list[str] = Field(default=[], description="The attributes of the projection INCLUDE.")
+    local: bool = Field(default=False, description="It has the partition key of the table: LocalSecondaryIndexes.")
 
 
 class Table(Part):

@@ -13,6 +13,7 @@ from projections.deploy.resolution import Resource
 from projections.language.findings import Kind
 from projections.language.keys import Schema
 from projections.language.mistakes import Location
+from projections.stores.indexes import GLOBAL, LOCAL, listed_attributes, projection_text
 
 __all__ = ["table_findings"]
 
@@ -47,24 +48,55 @@ def _key(
 
 
 def _indexes(document: Document, table: Resource, schema: Schema, called: str) -> Iterator[Finding]:
-    indexes: dict[str, tuple[Any, Location]] = {}
-    for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
+    indexes: dict[str, tuple[Mapping[str, Any], Location]] = {}
+    for kind in (GLOBAL, LOCAL):
         listed = table.properties.get(kind, [])
         if not isinstance(listed, list):
             yield found(document, NOT_JUDGED, table.path(kind), f"{kind} of {called} cannot be checked")
             return
         for number, index in enumerate(listed):
             if isinstance(index, Mapping):
-                indexes[str(index.get("IndexName"))] = (index.get("KeySchema"), table.path(kind, number))
+                indexes[str(index.get("IndexName"))] = (index, table.path(kind, number))
     for name, (partition, sort) in schema.indexes.items():
         want = _wanted(partition, sort)
         if name in indexes:
             instead = "an index cannot be changed: give the new one another name"
-            written, path = indexes[name]
-            yield from _key(document, table, INDEXES, path, written, want, f"the key of index {name}", instead)
+            index, path = indexes[name]
+            keys = index.get("KeySchema")
+            yield from _key(document, table, INDEXES, path, keys, want, f"the key of index {name}", instead)
+            yield from _kind(document, schema, name, path)
+            yield from _projection(document, table, schema, name, index, path)
         else:
             reason = f"{called} has no index {name}, which the rules name: {_shown(want)}"
-            yield found(document, INDEXES, table.path("GlobalSecondaryIndexes"), reason, "add it")
+            kind = LOCAL if name in schema.local else GLOBAL
+            yield found(document, INDEXES, table.path(kind), reason, "add it")
+
+
+def _kind(document: Document, schema: Schema, name: str, path: Location) -> Iterator[Finding]:
+    local = LOCAL in path
+    if local and name not in schema.local:
+        reason = f"index {name} is local, the rules have a global one"
+        yield found(document, INDEXES, path, reason, "add `local: true` to it in the rules", rated="warning")
+    elif not local and name in schema.local:
+        reason = f"index {name} is global, the rules have a local one"
+        yield found(document, INDEXES, path, reason, "correct the rules: a local index is created only with its table")
+
+
+def _projection(
+    document: Document, table: Resource, schema: Schema, name: str, index: Mapping[str, Any], path: Location
+) -> Iterator[Finding]:
+    """Yield an index that projects less than the rules have, an error, or more, which only costs more."""
+    schemas = (index.get("KeySchema"), table.properties.get("KeySchema"))
+    written = index.get("Projection")
+    if any(_keys(one, None) is None for one in schemas) or not (isinstance(written, Mapping) and judged(dict(written))):
+        yield found(document, NOT_JUDGED, path, f"the projection of index {name} cannot be checked")
+        return
+    has, wanted = listed_attributes(index, table.properties), schema.projected.get(name)
+    if has != wanted:
+        less = has is not None and (wanted is None or not has >= wanted)
+        reason = f"index {name} projects {projection_text(has)}, the rules have {projection_text(wanted)}"
+        instead = f"set `projection: {projection_text(has)}` in the rules, or give the new index another name"
+        yield found(document, INDEXES, (*path, "Projection"), reason, instead, rated="error" if less else "warning")
 
 
 def _stream(document: Document, table: Resource, called: str) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from projections.aws.connection import LEDGER, Live, connect_to, differences, re
 from projections.engine.store import Schema
 from projections.errors import UsageError
 from projections.language.program import LEDGER_SCHEMA, Program
+from projections.stores.indexes import described_indexes
 
 __all__ = ["Target", "prepare", "stream_of"]
 
@@ -162,8 +163,13 @@ def _switch_on(
 def _create_indexes(dynamodb: Any, name: str, schema: Schema) -> list[str]:
     """Create the indexes that a table lacks, one at a time, as DynamoDB requires. Return their names."""
     table = dynamodb.describe_table(TableName=name)["Table"]
-    there = {index["IndexName"] for kind in ("Global", "Local") for index in table.get(f"{kind}SecondaryIndexes") or ()}
+    there = {index["IndexName"] for index, _ in described_indexes(table)}
     missing = [index for index in schema.indexes if index not in there]
+    if local := [index for index in missing if index in schema.local]:
+        raise UsageError(
+            f"table {name} lacks the local index {', '.join(local)}, which can be created only with its table. Delete the "
+            "table and run this again, name another table, or make the index global in the rules"
+        )
     for index in missing:
         create_index(dynamodb, name, schema, index)
     return [f"index {index} of {name}" for index in missing]

@@ -259,7 +259,7 @@ class Embedder:
             prefix=rule.children.prefix or None,
             limit=self._children_per_page,
             # DynamoDB refuses attributes that are not projected into an index
-            attributes=(*rule.telling, self._program.guard(rule.name)) if rule.children.index is None else None,
+            attributes=rule.telling if rule.children.index is None else None,
             after=push.after,
         )
         children = self._recognised(rule, page.items)
@@ -335,7 +335,7 @@ class Embedder:
         schema, found, unsure = rule.into.schema, [], []
         for image in items:
             key = schema.key(rule.into.table, image)
-            item = self._program.recognise(key, image)
+            item = self._program.recognise(key, image) if rule.projected else None
             if item is not None and item.entity is rule.into and all(rule.read_by(item).values()):
                 found.append(item)
             elif rule.children.index is not None:

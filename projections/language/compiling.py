@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from projections.language.embeds import EmbedRule, children_of, parent_patterns
+from projections.language.embeds import EmbedRule, attributes_of_child, children_of, parent_patterns
 from projections.language.entity import Entity
 from projections.language.expressions import Measure as ParsedMeasure
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Schema
@@ -130,6 +130,8 @@ class Compiled:
     def _embed(self, common: dict[str, Any], document: Mapping[str, Any]) -> EmbedRule:
         name, into = common["name"], common["into"]
         children = children_of(self._document, name)
+        telling = attributes_of_child(self._document, name)
+        shown = into.schema.shown(children.index) if children.index is not None else None
         types = {attribute: kind for keys in into.schema.indexes.values() for side in keys for attribute, kind in side}
         types |= dict([into.schema.partition])
         return EmbedRule(
@@ -140,16 +142,9 @@ class Compiled:
             children=children,
             partition=tuple((types[a], Template.parse(text).compile()) for a, text in children.partition.items()),
             on_delete=document["on_delete"],
-            telling=self._telling(into, document["match"]),
+            telling=telling,
+            projected=shown is None or shown.issuperset(telling),
         )
-
-    def _telling(self, into: Entity, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the attributes that determine the entity of an item, and those that `names` may refer to."""
-        found = [*into.schema.key_attributes, *names]
-        for entity in self.entities.values():
-            if entity.table == into.table:
-                found += entity.match_names
-        return tuple(dict.fromkeys(name.split(".", 1)[0] for name in found))
 
 
 def _index(common: dict[str, Any], document: Mapping[str, Any]) -> IndexRule:

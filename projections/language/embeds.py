@@ -11,11 +11,12 @@ from typing import Any
 from projections.errors import BadInput
 from projections.language.entity import Item, Refused, resolver
 from projections.language.keys import Image, ItemKey, Value, key_text
+from projections.language.patterns import Pattern
 from projections.language.rules import Render, Rule
 from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern, Template
 
-__all__ = ["Children", "EmbedRule", "children_of", "parent_patterns"]
+__all__ = ["Children", "EmbedRule", "attributes_of_child", "children_of", "parent_patterns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
         for templates in kept:
             if all(attribute in templates and fixed(templates[attribute]) for attribute in attributes):
                 return Children(index, {attribute: templates[attribute] for attribute in attributes}, "")
-    index = next(iter(table["indexes"]), "GSI1")
+    index = next((index for index, keys in table["indexes"].items() if not keys.get("local")), "GSI1")
     attribute = table["indexes"].get(index, {"partition": [["GSI1PK", "S"]]})["partition"][0][0]
     wanted = f"{rule['from'].upper()}{separator}{{{next(iter(rule['match']))}}}"
     raise LanguageError(
@@ -70,6 +71,18 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
         f'{rule["into"]}: index_key: {{{attribute}: "{wanted}"}}; otherwise add a rule that writes it: '
         f'{{from: {rule["into"]}, index: {{{attribute}: "{wanted}", …}}}}'
     )
+
+
+def attributes_of_child(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return the attributes that determine the entity of a child and its parent, and the rule's guard."""
+    rule = document["projections"][name]
+    table = document["entities"][rule["into"]]["table"]
+    keys = document["tables"][table]
+    found = [keys["partition"][0], *([keys["sort"][0]] if keys["sort"] else []), *rule["match"]]
+    for entity in document["entities"].values():
+        if entity["table"] == table and entity["match"]:
+            found += Pattern.parse(entity["match"]).names
+    return (*dict.fromkeys(one.split(".", 1)[0] for one in found), document["guard_prefix"] + name)
 
 
 def parent_patterns(document: Mapping[str, Any], name: str) -> dict[str, str | KeyPattern]:
@@ -120,7 +133,9 @@ class EmbedRule(Rule):
     """The types of the children's partition key attributes, with their templates over the names in `match`."""
     on_delete: str
     telling: tuple[str, ...]
-    """The child's attributes that determine its entity and its parent, without its guard."""
+    """The child's attributes that determine its entity and its parent, and its guard."""
+    projected: bool
+    """Whether the index of the query projects all of these; otherwise each child that it finds is read."""
 
     def owned(self, *images: Image | None) -> tuple[str, ...]:
         return tuple(name for name, _ in self.picked)

@@ -66,6 +66,11 @@ class Schema:
         partition, sort = self.indexes[index]
         return self.projected[index].union(self.key_attributes, (name for name, _ in (*partition, *sort)))
 
+    def entry(self, index: str, image: Image) -> Image:
+        """Return the attributes of an item that an index returns."""
+        shown = self.shown(index)
+        return image if shown is None else {name: value for name, value in image.items() if name in shown}
+
     @property
     def key_attributes(self) -> tuple[str, ...]:
         return (self.partition[0],) if self.sort is None else (self.partition[0], self.sort[0])

@@ -12,16 +12,13 @@ from dataclasses import dataclass, field
 from projections.engine.store import Image, Schema
 from projections.stores.limits import item_size
 
-__all__ = ["TRANSACTIONAL", "Projections", "Units", "read_units", "write_units", "written"]
+__all__ = ["TRANSACTIONAL", "Units", "read_units", "write_units", "written"]
 
 WRITE_UNIT_BYTES = 1024
 READ_UNIT_BYTES = 4096
 
 TRANSACTIONAL = 2
 """Each action of a transaction costs as much as so many single writes."""
-
-Projections = Mapping[str, frozenset[str] | None]
-"""By index: the attributes it projects in addition to its keys; None, or no value, for all attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +48,14 @@ def read_units(size: int, *, consistent: bool = True) -> float:
     return float(units) if consistent else units / 2
 
 
-def written(before: Image | None, after: Image | None, schema: Schema, projections: Projections | None = None) -> Units:
+def written(before: Image | None, after: Image | None, schema: Schema) -> Units:
     """Return the cost of replacing `before` with `after`: the units of the larger one, and of every index entry that
-    changes.
+    changes. An entry has only what the index projects, so it may be smaller than the item, or stay as it is.
     """
     table = write_units(max(item_size(image) if image is not None else 0 for image in (before, after)))
     indexes = {}
     for index in schema.indexes:
-        units = _index(_entry(index, before, schema, projections), _entry(index, after, schema, projections))
+        units = _index(_entry(index, before, schema), _entry(index, after, schema))
         if units:
             indexes[index] = units
     return Units(table, indexes)
@@ -72,17 +69,13 @@ class _Entry:
     image: Image
 
 
-def _entry(index: str, image: Image | None, schema: Schema, projections: Projections | None) -> _Entry | None:
+def _entry(index: str, image: Image | None, schema: Schema) -> _Entry | None:
     """Return the entry of an item in an index; None if the item lacks a key attribute of the index."""
     partition, sort = schema.indexes[index]
     keys = [name for name, _ in (*partition, *sort)]
     if image is None or any(name not in image for name in keys):
         return None
-    wanted = (projections or {}).get(index)
-    if wanted is not None:
-        wanted = wanted.union(keys, schema.key_attributes)
-    projected = {name: value for name, value in image.items() if wanted is None or name in wanted}
-    return _Entry(tuple(str(image[name]) for name in keys), projected)
+    return _Entry(tuple(str(image[name]) for name in keys), schema.entry(index, image))
 
 
 def _index(before: _Entry | None, after: _Entry | None) -> int:

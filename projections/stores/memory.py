@@ -434,6 +434,7 @@ class _Table:
             places = self.partitions.get(texts[0], [])
             low, high = _bounds(places, prefix, lambda place: place)
         else:
+            self._check_projected(index, attributes)
             places = self.indexes[index].get(texts, [])
             low, high = _bounds(places, prefix, lambda place: place[0])
         if after is not None:
@@ -444,9 +445,19 @@ class _Table:
                 low = max(low, bisect_right(places, cursor))
         positions = range(high - 1, low - 1, -1) if reverse else range(low, high)
         if index is None:
-            return self._page((self._key_at(texts[0], places[at]) for at in positions), limit, attributes, ())
+            return self._page((self._key_at(texts[0], places[at]) for at in positions), limit, attributes)
         keys = (self._key_at(*places[at][-2:]) for at in positions)
-        return self._page(keys, limit, attributes, [name for name, _ in (*partition, *sort)])
+        return self._page(keys, limit, attributes, index)
+
+    def _check_projected(self, index: str, attributes: Sequence[str] | None) -> None:
+        """Raise InvalidRequest if an index lacks attributes. A local index reads them from the table."""
+        shown = self.schema.shown(index)
+        lacking = sorted(set(attributes or ()) - shown) if shown is not None and index not in self.schema.local else []
+        if lacking:
+            raise InvalidRequest(
+                "One or more parameter values were invalid: "
+                f"Global secondary index {index} does not project [{', '.join(lacking)}]"
+            )
 
     def _key_attributes(self, index: str | None) -> tuple[_Attributes, _Attributes]:
         if index is None:
@@ -475,7 +486,7 @@ class _Table:
         keys = self._from(
             self._in_order, segment, segments, None if after is None else self.schema.key(self.name, after)
         )
-        return self._page(keys, limit, attributes, ())
+        return self._page(keys, limit, attributes)
 
     def _from(self, partitions: list[str], segment: int, segments: int, after: ItemKey | None) -> Iterator[ItemKey]:
         start = 0 if after is None else bisect_left(partitions, after.partition)
@@ -490,19 +501,28 @@ class _Table:
                 yield self._key_at(partition, place)
 
     def _page(
-        self, keys: Iterator[ItemKey], limit: int | None, attributes: Sequence[str] | None, extra: Sequence[str]
+        self, keys: Iterator[ItemKey], limit: int | None, attributes: Sequence[str] | None, index: str | None = None
     ) -> Page:
-        """Return items up to the limit or 1 MB. As on AWS, a full page has a cursor even if no items follow."""
+        """Return items up to the limit or 1 MB, of an index what it projects.
+
+        As on AWS, a full page has a cursor even if no items follow.
+        """
         if limit is not None and limit < 1:
             raise InvalidRequest("Limit must be greater than or equal to 1")
         page: list[Image] = []
         total = 0
         for key in keys:
             item, bytes_ = self.items[key]
-            page.append(_projected(item, attributes))
-            total += bytes_
+            if index is not None and index in self.schema.projected:
+                entry = self.schema.entry(index, item)
+                page.append(dict(entry) if attributes is None else _projected(item, attributes))
+                total += item_size(entry)
+            else:
+                page.append(_projected(item, attributes))
+                total += bytes_
             if len(page) == limit or total > PAGE_BYTES:
-                return Page(page, {**self.schema.wire(key), **{name: item[name] for name in extra}})
+                extra = () if index is None else self.schema.indexes[index]
+                return Page(page, {**self.schema.wire(key), **{name: item[name] for part in extra for name, _ in part}})
         return Page(page)
 
 

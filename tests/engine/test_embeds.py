@@ -255,10 +255,44 @@ def test_throttled_children_make_the_page_come_again_and_cost_only_what_is_missi
     assert calls[:2] == [10, 4]
 
 
+PROJECTIONS = {"all": 0, "[userId, userName, ~author]": 0, "keys_only": 1, "[userId, userName]": 1, "[~author]": 1}
+"""What an index projects, and how often a page of children has to be read because the index lacks something."""
+
+
+@pytest.mark.parametrize("rule", [EMBED, KEEP], ids=["remove", "keep"])
+@pytest.mark.parametrize("projection", PROJECTIONS)
+def test_children_that_an_index_does_not_describe_are_read(projection: str, rule: str) -> None:
+    index = f"{{partition: [GSI1PK], sort: [GSI1SK], projection: {projection}}}"
+    w = World(rule, BY_INDEX.replace("[GSI1PK, GSI1SK]", index))
+    for number in range(3):
+        comment(w, number, "a")
+    comment(w, 3, "b")
+    w.settle()
+    push = Push("author", "main|USER#a|PROFILE", "0")
+    w.put("USER#a", "PROFILE", name="Ann")
+    embedder = Embedder(w.program, w.store, w.guards())
+    embedder.raise_fence(push)
+    w.store.calls.clear()
+    assert embedder.push_page(push, Deadline(lambda: 900.0)) == (None, [])
+    assert w.store.calls["get_many"] == PROJECTIONS[projection]
+    assert names(w) == ["Ann", "Ann", "Ann", None]
+    writes = w.store.calls["write_each"]
+    assert embedder.push_page(push, Deadline(lambda: 900.0)) == (None, [])
+    assert w.store.calls["write_each"] == writes, "their guards show that nothing is left to do"
+    w.settle()
+    w.remove("USER#a", "PROFILE")
+    w.settle()
+    assert names(w) == (["Ann"] * 3 if rule == KEEP else [None] * 3) + [None]
+
+
 def test_rules_without_a_way_to_parent_or_children_are_refused_with_one_that_would_do() -> None:
     with pytest.raises(RulesError) as raised:
         World(EMBED, BY_INDEX.replace(', index_key: {GSI1PK: "AUTHOR#{userId}"}', ""))
     assert "the rule cannot find the Comment items of a User" in str(raised.value)
+    assert 'GSI1PK: "USER#{userId}"' in str(raised.value)
+    local = BY_INDEX.replace("indexes: {", "indexes: {L: {sort: at, local: true}, ")
+    with pytest.raises(RulesError) as raised:
+        World(EMBED, local.replace(', index_key: {GSI1PK: "AUTHOR#{userId}"}', ""))
     assert 'GSI1PK: "USER#{userId}"' in str(raised.value)
     with pytest.raises(RulesError) as raised:
         World(EMBED.replace('match: {userId: "{userId}"}', 'match: {userId: "{name}"}'), BY_INDEX)

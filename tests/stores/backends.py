@@ -19,6 +19,18 @@ SCHEMAS = {
     "app": Schema(("PK", "S"), ("SK", "S"), {"GSI1": ((("G", "S"),), (("H", "S"),))}),
     "plain": Schema(("PK", "S")),
     "numeric": Schema(("PK", "N"), ("SK", "N"), {"GSI1": ((("G", "N"),), (("H", "N"),))}),
+    "projected": Schema(
+        ("PK", "S"),
+        ("SK", "S"),
+        {
+            "keys": ((("G", "S"),), ()),
+            "some": ((("G", "S"),), (("H", "S"),)),
+            "local": ((("PK", "S"),), (("at", "N"),)),
+            "local-some": ((("PK", "S"),), (("H", "S"),)),
+        },
+        projected={"keys": frozenset(), "some": frozenset({"x"}), "local-some": frozenset({"x"})},
+        local=frozenset({"local", "local-some"}),
+    ),
     "binary": Schema(("PK", "B"), ("SK", "B")),
 }
 BACKENDS = ("memory", pytest.param("moto", marks=pytest.mark.deep), "ministack", "dynamodb-local")

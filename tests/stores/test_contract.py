@@ -699,6 +699,47 @@ def test_an_index_has_the_items_with_all_its_key_attributes(store: Store, p: str
         store.query("app", [s(p)], index="NOPE")
 
 
+PROJECTED = {
+    "keys": {"PK", "SK", "G"},
+    "some": {"PK", "SK", "G", "H", "x"},
+    "local": {"PK", "SK", "G", "H", "at", "x", "y"},
+    "local-some": {"PK", "SK", "H", "x"},
+}
+
+
+def _item_in_all_indexes(store: Store, p: str, sort: str) -> None:
+    values = {"G": s(f"{p}G"), "H": s(f"h{sort}"), "at": n(-int(sort)), "x": s("x"), "y": s("y")}
+    store.write(Update(ItemKey("projected", p, sort), set=values))
+
+
+@each(index=list(PROJECTED))
+def test_query_of_an_index_returns_what_it_projects(store: Store, p: str, index: str) -> None:
+    for sort in "123":
+        _item_in_all_indexes(store, p, sort)
+    values = [s(p if index.startswith("local") else f"{p}G")]
+    page = store.query("projected", values, index=index, limit=2)
+    items = [*page.items, *store.query("projected", values, index=index, limit=2, after=page.after).items]
+    assert [set(item) for item in items] == [PROJECTED[index]] * 3
+    expected = {"local": ["3", "2", "1"], "keys": None}.get(index, ["1", "2", "3"])
+    assert expected is None or sorts(items) == expected
+    some = store.query("projected", values, index=index, attributes=["SK"]).items
+    assert sorted(sorts(some)) == ["1", "2", "3"]
+    assert all(set(item) == {"SK"} for item in some)
+
+
+@each(index=["keys", "some"])
+def test_global_index_refuses_attributes_that_it_does_not_project(store: Store, p: str, index: str) -> None:
+    _item_in_all_indexes(store, p, "1")
+    with pytest.raises(InvalidRequest, match="does not project"):
+        store.query("projected", [s(f"{p}G")], index=index, attributes=["SK", "y"])
+
+
+def test_local_index_reads_what_it_does_not_project_from_the_table(store: Store, p: str) -> None:
+    _item_in_all_indexes(store, p, "1")
+    (item,) = store.query("projected", [s(p)], index="local-some", attributes=["SK", "y"]).items
+    assert item == {"SK": s("1"), "y": s("y")}
+
+
 @each(values=[[n(1)], [s("")], [], [s("a"), s("b")]])
 def test_a_query_gives_the_partition_key_as_the_schema_has_it(store: Store, values: list[Value]) -> None:
     with pytest.raises((InvalidRequest, Misconfigured)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -204,8 +205,31 @@ def test_tables_are_created_with_their_streams_and_deleted(request: pytest.Fixtu
     table = local.describe_table(TableName="made-for-this")["Table"]
     assert table["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
     assert table["GlobalSecondaryIndexes"][0]["Projection"] == {"ProjectionType": "ALL"}
+    assert "LocalSecondaryIndexes" not in table
     aws.delete_table(local, "made-for-this")
     assert "made-for-this" not in local.list_tables()["TableNames"]
+
+
+def test_tables_are_created_with_what_their_indexes_project(request: pytest.FixtureRequest) -> None:
+    local = aws.client(endpoint_url=request.getfixturevalue("dynamodb_local_url"))
+    schema = SCHEMAS["projected"]
+    some = {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["x"]}
+    aws.create_table(local, "projected-table", schema)
+    aws.create_table(local, "later-indexes", replace(SCHEMAS["app"], indexes={}))
+    for index in ("keys", "some"):
+        aws.create_index(local, "later-indexes", schema, index)
+    expected = {"keys": {"ProjectionType": "KEYS_ONLY"}, "some": some}
+    for name in ("projected-table", "later-indexes"):
+        table = local.describe_table(TableName=name)["Table"]
+        assert {one["IndexName"]: one["Projection"] for one in table["GlobalSecondaryIndexes"]} == expected
+        if name == "projected-table":
+            listed = {one["IndexName"]: one for one in table["LocalSecondaryIndexes"]}
+            assert {name: one["Projection"] for name, one in listed.items()} == {
+                "local": {"ProjectionType": "ALL"},
+                "local-some": some,
+            }
+            assert [key["AttributeName"] for key in listed["local"]["KeySchema"]] == ["PK", "at"]
+        aws.delete_table(local, name)
 
 
 def test_a_missing_table_and_a_missing_index_are_misconfigurations(request: pytest.FixtureRequest) -> None:

@@ -143,6 +143,23 @@ def test_all_mismatches_are_reported_at_once(tables: Tables) -> None:
     assert len(said) == 5
 
 
+def test_other_projection_is_warned_of(tables: Tables) -> None:
+    indexes = {**INDEXES, "Local": ((("PK", "S"),), (("at", "S"),))}
+    projected = {"GSI1": frozenset({"x"}), "Other": frozenset[str]()}
+    has = Schema(("PK", "S"), ("SK", "S"), indexes, projected=projected, local=frozenset({"Local"}))
+    name = tables.table(has)
+    assert tables.connect(RULES.replace("[a, b]}", "[a, b], Local: [PK, at]}"), name).warnings == [
+        f"index GSI1 of table {name} projects [x], the rules have all. Correct `projection` in the rules, or create the "
+        "index again",
+        f"index Other of table {name} projects keys_only, the rules have all. Correct `projection` in the rules, or create "
+        "the index again",
+        f"index Local of table {name} is local, the rules have a global one. Correct `local` in the rules",
+    ]
+    right = RULES.replace("[a, b]}", "{partition: a, sort: b, projection: keys_only}, Local: {sort: at, local: true}}")
+    right = right.replace("{GSI1PK: S, GSI1SK: N}", "{partition: GSI1PK, sort: {GSI1SK: N}, projection: [x]}")
+    assert tables.connect(right, name).warnings == []
+
+
 def test_a_table_without_a_stream_is_warned_of(tables: Tables) -> None:
     (warning,) = tables.connect(RULES, tables.table(RIGHT, stream=False)).warnings
     assert "has no stream" in warning

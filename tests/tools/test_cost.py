@@ -29,6 +29,7 @@ from projections.inspect.cost.workload import (
     Assumptions,
     Delivery,
     Flow,
+    assuming,
     named_numbers,
     projections_of,
     read_rates,
@@ -36,6 +37,7 @@ from projections.inspect.cost.workload import (
 )
 from projections.inspect.cost.workload import Workload as Rates
 from projections.inspect.rehearsal.rehearse import rehearse
+from projections.language.loader import loads
 from projections.language.program import Program
 
 ROOT = Path(__file__).parents[2]
@@ -183,7 +185,7 @@ def test_an_index_that_projects_keys_only_is_not_written_by_a_publish() -> None:
     rules = compiled(ROOT / "projections/rules/social.yaml")
     whole = totals(batch(rules, {LIKE: 1.0}).terms).rules
     keys: dict[str, frozenset[str] | None] = {"GSI1": frozenset(), "GSI2": frozenset()}
-    little = totals(batch(rules, {LIKE: 1.0}, Assumptions(projections=keys)).terms).rules
+    little = totals(batch(assuming(rules, keys), {LIKE: 1.0}).terms).rules
     assert whole["engagement"].write_units - little["engagement"].write_units == 2
     assert whole["leaderboard"].write_units - little["leaderboard"].write_units == 1
 
@@ -392,6 +394,35 @@ def test_wrong_options_are_refused_with_the_way_out() -> None:
     assert projections_of(rules, ["GSI1=keys", "GSI2=all"]) == {"GSI1": frozenset(), "GSI2": None}
     with pytest.raises(UsageError, match="the indexes are GSI1, GSI2"):
         projections_of(rules, ["GSI3=all"])
+
+
+LISTED = """
+table: {key: [PK, SK], indexes: {G: GSI, L: LSI}}
+entities:
+  Like: {key: {PK: "POST#{post}", SK: "LIKE#{user}"}}
+  Meta: {key: {PK: "POST#{post}", SK: META}, index_key: {board: ALL, at: "{date}"}}
+projections:
+  likes: {from: Like, aggregate: {into: Meta, set: {likes: count}}}
+  byDate: {from: Like, index: {on: "{date}"}}
+"""
+
+
+def test_index_writes_are_those_of_its_projection() -> None:
+    """A like changes a counter: only an index that projects it, and the local index of the like, is written."""
+    units = {}
+    for projection in ("all", "keys_only", "[likes]", "[title]"):
+        form = f"{{partition: board, sort: at, projection: {projection}}}"
+        text = LISTED.replace("GSI", form).replace("LSI", "{sort: on, local: true, projection: keys_only}")
+        rules = Program.from_document(loads(text).canonical())
+        found = batch(rules, {Flow("Like", INSERT): 1.0})
+        units[projection] = {index: number for (_, index), number in found.index_units.items()}
+        hot = estimate(rules, Assumptions(), Rates({Flow("Like", INSERT): 5000.0}), Delivery()).hot
+        assert "index partition" not in {key.what for key in hot}, "those of a local index are the table's"
+        keys = Program.from_document(
+            loads(text.replace(f"projection: {projection}", "projection: keys_only")).canonical()
+        )
+        assert assuming(rules, {"G": frozenset()}).document == keys.document
+    assert units == {"all": {"G": 1, "L": 1}, "keys_only": {"L": 1}, "[likes]": {"G": 1, "L": 1}, "[title]": {"L": 1}}
 
 
 def test_cost_prints_rules_beside_a_handler_by_hand(run: Run) -> None:

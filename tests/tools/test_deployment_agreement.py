@@ -190,22 +190,63 @@ def test_an_index_that_is_missing_or_another() -> None:
     assert only(template)[2] == "the key of index GSI2 is [GSI2PK: S], the rules require [GSI2PK: S, GSI2SK: S]"
 
 
-def test_a_local_index_will_do_and_further_indexes_too() -> None:
-    rules = Deployment(
-        "x",
-        Program.from_document(
-            loads(
-                "table: {key: [PK, SK], indexes: {byDate: [PK, at]}}\n"
-                'entities: {A: {key: {PK: "A#{a}", SK: "A"}}}\n'
-                'projections: {i: {from: A, index: {at: "{date}"}}}\n'
-            ).canonical()
-        ),
-    )
+def indexed(form: str) -> Deployment:
+    text = f"table: {{key: [PK, SK], indexes: {{byDate: {form}}}}}\n"
+    text += 'entities: {A: {key: {PK: "A#{a}", SK: "A"}}}\nprojections: {i: {from: A, index: {at: "{date}"}}}\n'
+    return Deployment("x", Program.from_document(loads(text).canonical()))
+
+
+def test_local_index_does_for_a_global_one_and_further_indexes_do_not_matter() -> None:
+    rules = indexed("[PK, at]")
     template = written(rules)
     table = properties(template, "ApplicationTable")
     table["LocalSecondaryIndexes"] = table.pop("GlobalSecondaryIndexes")
     table["GlobalSecondaryIndexes"] = [{"IndexName": "mine", "KeySchema": [], "Projection": {"ProjectionType": "ALL"}}]
+    assert only(template, rules) == ("warning", "indexes", "index byDate is local, the rules have a global one")
+    assert wrong(template, indexed("{sort: at, local: true}")) == []
+
+
+def test_global_index_does_not_do_for_a_local_one() -> None:
+    template = written(indexed("[PK, at]"))
+    local = indexed("{sort: at, local: true}")
+    assert only(template, local) == ("error", "indexes", "index byDate is global, the rules have a local one")
+    del properties(template, "ApplicationTable")["GlobalSecondaryIndexes"]
+    assert only(template, local)[2] == "the table has no index byDate, which the rules name: [PK: S, at: S]"
+
+
+ALL, KEYS, XY = {"ProjectionType": "ALL"}, {"ProjectionType": "KEYS_ONLY"}, ["x", "y"]
+INCLUDE = {"ProjectionType": "INCLUDE", "NonKeyAttributes": XY}
+
+
+@pytest.mark.parametrize(
+    ("form", "projected", "severity", "words"),
+    [
+        ("all", KEYS, "error", "projects keys_only, the rules have all"),
+        ("all", INCLUDE, "error", "projects [x, y], the rules have all"),
+        ("keys_only", ALL, "warning", "projects all, the rules have keys_only"),
+        ("[x]", INCLUDE, "warning", "projects [x, y], the rules have [x]"),
+        ("[x, z]", INCLUDE, "error", "projects [x, y], the rules have [x, z]"),
+    ],
+)
+def test_other_projection_is_an_error_only_if_it_lacks_attributes(
+    form: str, projected: dict[str, Any], severity: str, words: str
+) -> None:
+    rules = indexed(f"{{partition: kind, sort: at, projection: {form}}}")
+    template = written(rules)
+    (index,) = properties(template, "ApplicationTable")["GlobalSecondaryIndexes"]
+    index["Projection"] = projected
+    assert only(template, rules) == (severity, "indexes", f"index byDate {words}")
+
+
+def test_projected_attributes_have_no_order_and_may_include_keys() -> None:
+    rules = indexed("{partition: kind, sort: at, projection: [x, y]}")
+    template = written(rules)
+    (index,) = properties(template, "ApplicationTable")["GlobalSecondaryIndexes"]
+    assert index["Projection"] == INCLUDE
+    index["Projection"] = {**INCLUDE, "NonKeyAttributes": ["y", "PK", "x", "kind"]}
     assert wrong(template, rules) == []
+    index["Projection"] = "ALL"
+    assert [one.reason for one in judged(template, rules)] == ["the projection of index byDate cannot be checked"]
 
 
 @pytest.mark.parametrize("kind", ["NEW_IMAGE", "KEYS_ONLY", None])

@@ -15,6 +15,7 @@ from emulators import ROOT
 
 from projections.cli.main import main
 from projections.deploy.cloudformation import template_of
+from projections.deploy.manifest import manifest
 from projections.deploy.needs import Deployment
 from projections.deploy.resolution import FUNCTION, Resolution, placeholders
 from projections.deploy.template import sam_template
@@ -110,6 +111,37 @@ def test_the_tables_have_the_keys_indexes_and_ttl_of_the_rules_whatever_their_na
     assert resources["ApplicationTableOrderLines2"]["Properties"]["KeySchema"] == [
         {"AttributeName": "id", "KeyType": "HASH"}
     ]
+
+
+def test_indexes_have_the_projection_and_the_kind_of_the_rules() -> None:
+    text = """
+table:
+  key: [PK, SK]
+  indexes:
+    Every: [a, b]
+    Keys: {partition: a, projection: keys_only}
+    Some: {partition: a, projection: [yes, "x: y"]}
+    Mine: {sort: {at: N}, local: true, projection: [title]}
+entities: {A: {key: {PK: "A#{a}", SK: "{b}"}}}
+"""
+    rules = Deployment("x", Program.from_document(loads(text).canonical()))
+    table = parsed(sam_template(rules))["Resources"]["ApplicationTable"]["Properties"]
+    assert {one["IndexName"]: one["Projection"] for one in table["GlobalSecondaryIndexes"]} == {
+        "Every": {"ProjectionType": "ALL"},
+        "Keys": {"ProjectionType": "KEYS_ONLY"},
+        "Some": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["x: y", "yes"]},
+    }
+    (local,) = table["LocalSecondaryIndexes"]
+    assert local["Projection"] == {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["title"]}
+    assert [(one["AttributeName"], one["KeyType"]) for one in local["KeySchema"]] == [("PK", "HASH"), ("at", "RANGE")]
+    assert {"AttributeName": "at", "AttributeType": "N"} in table["AttributeDefinitions"]
+    indexes = manifest(rules).tables["ApplicationTable"].indexes
+    assert {name: (one.projection, one.attributes, one.local) for name, one in indexes.items()} == {
+        "Every": ("ALL", [], False),
+        "Keys": ("KEYS_ONLY", [], False),
+        "Some": ("INCLUDE", ["x: y", "yes"], False),
+        "Mine": ("INCLUDE", ["title"], True),
+    }
 
 
 def test_filters_are_valid_for_any_text_in_keys() -> None:

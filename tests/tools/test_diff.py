@@ -245,6 +245,25 @@ def test_filters_indexes_ttl_permissions_and_tables() -> None:
     assert any("no longer delete items" in reason for reason in difference(old, counts).deployment)
 
 
+def test_projection_of_an_index_cannot_change_and_local_indexes_come_with_their_table() -> None:
+    old, new = (
+        loads(f'table: {{key: [PK, SK], indexes: {{{indexes}}}}}\nentities: {{A: {{key: {{PK: "{{a}}", SK: A}}}}}}\n')
+        for indexes in (
+            "Same: {partition: x, projection: [b, a]}, Less: [x], Kind: {partition: PK, sort: at}",
+            "Same: {partition: x, projection: [a, b]}, Less: {partition: x, projection: keys_only}, "
+            "Kind: {sort: at, local: true}, New: {sort: on, local: true}",
+        )
+    )
+    assert difference(old.canonical(), new.canonical()).impossible == (
+        "the projection of index Less changes, which is impossible. If the table's index has it already, this only corrects "
+        "the rules; otherwise use a new index with another name",
+        "the key of index Kind changes, which is impossible. Use a new index with another name",
+        "local index New is new, and a local index can be created only with its table. Make it global, or use a new table "
+        "with another name",
+    )
+    assert difference(new.canonical(), new.canonical()).impossible == ()
+
+
 def test_the_key_of_a_table_cannot_change() -> None:
     old = loads('table: {key: [PK]}\nentities: {A: {key: {PK: "A#{a}"}}}\n').canonical()
     new = loads('table: {key: {PK: N}}\nentities: {A: {key: {PK: "{a}"}}}\n').canonical()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,6 +30,19 @@ SCHEMA = Schema(
     ("PK", "S"), ("SK", "S"), {"GSI1": ((("G1P", "S"),), (("G1S", "S"),)), "GSI2": ((("G2P", "S"),), (("G2S", "N"),))}
 )
 
+PROJECTED = Schema(
+    ("PK", "S"),
+    ("SK", "S"),
+    {
+        **SCHEMA.indexes,
+        "Local": ((("PK", "S"),), (("G1P", "S"),)),
+        "LocalAll": ((("PK", "S"),), (("G2S", "N"),)),
+    },
+    projected={"GSI1": frozenset(), "GSI2": frozenset({"x"}), "Local": frozenset({"G1S"})},
+    local=frozenset({"Local", "LocalAll"}),
+)
+"""Every kind of index."""
+
 
 def test_units_are_begun_kilobytes() -> None:
     assert [write_units(size) for size in (0, 1, 1024, 1025, 4096)] == [1, 1, 1, 2, 4]
@@ -40,9 +54,18 @@ def test_an_index_that_projects_keys_only_is_written_only_when_they_change() -> 
     key = {"PK": {"S": "a"}, "SK": {"S": "b"}, "G1P": {"S": "g"}, "G1S": {"S": "h"}}
     before, after = {**key, "x": {"N": "1"}}, {**key, "x": {"N": "2"}}
     assert written(before, after, SCHEMA).indexes == {"GSI1": 1}
-    assert written(before, after, SCHEMA, {"GSI1": frozenset()}).indexes == {}
-    assert written(before, after, SCHEMA, {"GSI1": frozenset({"x"})}).indexes == {"GSI1": 1}
-    assert written(before, {**after, "G1S": {"S": "i"}}, SCHEMA, {"GSI1": frozenset()}).indexes == {"GSI1": 2}
+    keys, some = (replace(SCHEMA, projected={"GSI1": frozenset(listed)}) for listed in ((), ("x",)))
+    assert written(before, after, keys).indexes == {}
+    assert written(before, after, some).indexes == {"GSI1": 1}
+    assert written(before, {**after, "G1S": {"S": "i"}}, keys).indexes == {"GSI1": 2}
+
+
+def test_entry_of_an_index_is_as_large_as_what_it_projects() -> None:
+    key = {"PK": {"S": "a"}, "SK": {"S": "b"}, "G1P": {"S": "g"}, "G1S": {"S": "h"}}
+    large = {**key, "x": {"S": "x" * 3000}, "y": {"S": "y" * 1000}}
+    for listed, units in ((None, 4), ((), 1), (("x",), 3), (("y",), 1)):
+        schema = SCHEMA if listed is None else replace(SCHEMA, projected={"GSI1": frozenset(listed)})
+        assert (written(None, large, schema).table, written(None, large, schema).indexes) == (4, {"GSI1": units})
 
 
 def random_writes(rng: Random) -> list[Any]:
@@ -66,13 +89,16 @@ def random_writes(rng: Random) -> list[Any]:
     return writes
 
 
+@pytest.mark.parametrize("schema", [SCHEMA, PROJECTED], ids=["all", "projected"])
 @pytest.mark.parametrize("emulator", ["ministack_url", "dynamodb_local_url"])
-def test_units_of_single_writes_are_what_dynamodb_reports(emulator: str, request: pytest.FixtureRequest) -> None:
+def test_units_of_single_writes_are_what_dynamodb_reports(
+    emulator: str, schema: Schema, request: pytest.FixtureRequest
+) -> None:
     dynamodb = client(endpoint_url=request.getfixturevalue(emulator))
-    create_table(dynamodb, "capacity", SCHEMA, stream=False)
+    create_table(dynamodb, "capacity", schema, stream=False)
     meter = Meter()
-    real = DynamoDBStore(dynamodb, {"main": "capacity"}, {"main": SCHEMA}, meter)
-    recorder = RecordingStore(MemoryStore({"main": SCHEMA}))
+    real = DynamoDBStore(dynamodb, {"main": "capacity"}, {"main": schema}, meter)
+    recorder = RecordingStore(MemoryStore({"main": schema}))
     try:
         for number, write in enumerate(random_writes(Random(7))):
             meter.write_units = 0.0

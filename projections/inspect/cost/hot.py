@@ -123,6 +123,8 @@ def _of_index(program: Program, name: str, rule: canonical.Rule, cost: BatchCost
     indexes = program.typed.tables[program.entities[rule.source].table].indexes
     for index in indexes_fed(program.typed, rule):
         assert isinstance(rule, canonical.Index)
+        if indexes[index].local:  # its partitions are those of the table
+            continue
         keys = [n for n, _ in indexes[index].partition]
         template = next((" ".join(c.set[n] for n in keys if n in c.set) for c in rule.cases if c.set.keys() & keys), "")
         partitions = _partitions(template)

@@ -32,8 +32,8 @@ def sample_estimate(
 ) -> Estimate:
     """What these events cost, in batches of `delivery.batch` (or `batch_size`), with all that follows from them."""
     size = round(delivery.batch or delivery.batch_size)
-    rehearsal = rehearse(program, records, batch_size=size, projections=assumed.projections)
-    alone = rehearse(program, records, batch_size=1, projections=assumed.projections)
+    rehearsal = rehearse(program, records, batch_size=size)
+    alone = rehearse(program, records, batch_size=1)
     number = sum(batch.round == 0 for batch in rehearsal.batches)
     mean, hand = BatchCost(), ByHand()
     mean.add(spent(rehearsal), 1 / number)

@@ -86,8 +86,9 @@ class Synthesis:
         self._recognised(entity, image, texts)
         kept = self._original.typed.entities[name].index_key
         for partition, sort in entity.schema.indexes.values():
-            if any(attribute in kept for attribute, _ in (*partition, *sort)):
-                for attribute, kind in (*partition, *sort):
+            own = [one for one in (*partition, *sort) if one[0] not in entity.schema.key_attributes]
+            if any(attribute in kept for attribute, _ in own):
+                for attribute, kind in own:
                     image[attribute] = {
                         kind: Template.parse(kept.get(attribute, "0")).render(partial(_resolved, image, texts)) or "0"
                     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ __all__ = [
     "Delivery",
     "Flow",
     "Workload",
+    "assuming",
     "named_numbers",
     "projections_of",
     "read_rates",
@@ -66,7 +68,8 @@ class Assumptions:
 
     `item_bytes` of items of an entity; `matching` the share of a source's items that a rule applies to; `targets` how many
     different targets the events of one batch have under a rule (without: each its own); `elements` of an `each`;
-    `children` of a parent under an embed; `hottest` the share of a rule's events that the busiest target gets.
+    `children` of a parent under an embed; `hottest` the share of a rule's events that the busiest target gets. `projections`
+    has, by index, the attributes that it projects besides keys if not those of the rules; None for all (see `assuming`).
     """
 
     item_bytes: Mapping[str, float] = field(default_factory=dict)
@@ -154,6 +157,16 @@ def projections_of(program: Program, given: Sequence[str]) -> dict[str, frozense
             )
         found[name] = None if what == "all" else frozenset() if what == "keys" else frozenset(what.split(","))
     return found
+
+
+def assuming(program: Program, projections: Mapping[str, frozenset[str] | None]) -> Program:
+    """Return the same rules for tables whose indexes project this."""
+    document = copy.deepcopy(dict(program.document))
+    for table in document["tables"].values():
+        for name in table["indexes"].keys() & projections.keys():
+            listed = projections[name]
+            table["indexes"][name]["projection"] = "all" if listed is None else sorted(listed) or "keys_only"
+    return Program.from_document(document)
 
 
 def read_rates(program: Program, given: Sequence[str]) -> dict[Flow, float]:

@@ -87,8 +87,19 @@ def impossible(before: Deployment, after: Deployment) -> Iterator[str]:
         if (old.schema.partition, old.schema.sort) != (table.schema.partition, table.schema.sort):
             yield f"the key of table {table.name} changes, which is impossible. Use a new table with another name"
         for name, keys in table.schema.indexes.items():
-            if old.schema.indexes.get(name, keys) != keys:
+            if name not in old.schema.indexes:
+                if name in table.schema.local:
+                    yield (
+                        f"local index {name} is new, and a local index can be created only with its table. Make it global, "
+                        "or use a new table with another name"
+                    )
+            elif old.schema.indexes[name] != keys or (name in old.schema.local) != (name in table.schema.local):
                 yield f"the key of index {name} changes, which is impossible. Use a new index with another name"
+            elif old.schema.shown(name) != table.schema.shown(name):
+                yield (
+                    f"the projection of index {name} changes, which is impossible. If the table's index has it already, "
+                    "this only corrects the rules; otherwise use a new index with another name"
+                )
 
 
 def _both(before: Deployment, after: Deployment) -> Iterator[tuple[TableNeeds, TableNeeds]]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from projections.engine.store import Check, Image, ItemKey, Page, Schema, Update, Value, Write, rounds
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled
-from projections.stores.capacity import TRANSACTIONAL, Projections, Units, read_units, written
+from projections.stores.capacity import TRANSACTIONAL, Units, read_units, written
 from projections.stores.limits import item_size
 from projections.stores.memory import MemoryStore
 from projections.stores.statements import BATCH_STATEMENTS
@@ -99,14 +99,10 @@ class Spent:
 
 
 class RecordingStore:
-    """A store in memory, seen through: it behaves as `memory` does, and `requests` has what DynamoDB would be asked.
+    """A store in memory, seen through: it behaves as `memory` does, and `requests` has what DynamoDB would be asked."""
 
-    `projections` says what indexes project; all attributes where it does not.
-    """
-
-    def __init__(self, memory: MemoryStore, projections: Projections | None = None) -> None:
+    def __init__(self, memory: MemoryStore) -> None:
         self._memory = memory
-        self._projections = projections
         self.requests: list[Request] = []
 
     def taken(self) -> list[Request]:
@@ -230,7 +226,7 @@ class RecordingStore:
             outcome = {ConditionFailed: CONDITION, InvalidRequest: REFUSED}.get(type(error), CANCELLED)
             if isinstance(error, InvalidRequest):
                 outcome = REFUSED
-        units = written(before, after, self._memory.schema(write.key.table), self._projections)
+        units = written(before, after, self._memory.schema(write.key.table))
         return Action(write, before, after, units, outcome)
 
     def _note(self, operation: str, **fields: Any) -> None:

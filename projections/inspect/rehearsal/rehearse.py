@@ -21,7 +21,6 @@ from projections.language.program import Program
 from projections.local.event_source.stream import created_at
 from projections.local.replay import ROUNDS, logical_names
 from projections.local.tables import LEDGER, MemoryTables, schemas
-from projections.stores.capacity import Projections
 from projections.stores.memory import MemoryStore
 
 __all__ = ["Batch", "Decoded", "Rehearsal", "play", "rehearse"]
@@ -75,7 +74,6 @@ def rehearse(
     *,
     batch_size: int = 100,
     rounds: int = ROUNDS,
-    projections: Projections | None = None,
     engine: Callable[..., Processor] = Processor,
 ) -> Rehearsal:
     """Plays the records on tables in memory, until nothing changes any more.
@@ -97,7 +95,6 @@ def rehearse(
         names=names,
         batch_size=batch_size,
         rounds=rounds,
-        projections=projections,
         engine=engine,
     )
     result.assumed = assumed
@@ -112,7 +109,6 @@ def play(
     names: Mapping[str, str] | None = None,
     batch_size: int,
     rounds: int = ROUNDS,
-    projections: Projections | None = None,
     engine: Callable[..., Processor] = Processor,
 ) -> Rehearsal:
     """Plays records of tables that are as they should be before. `names` has the logical name of each table in them.
@@ -122,7 +118,7 @@ def play(
     names = names if names is not None else {name: name for name in program.tables}
     guards = Guards(program, Registry(program, tables.store).read_or_create().ledger)
     assert isinstance(tables.store, MemoryStore)
-    store = RecordingStore(tables.store, projections)
+    store = RecordingStore(tables.store)
     rejected: list[Rejected] = []
     invocation = Invocation()
     processor = engine(

@@ -336,7 +336,9 @@ class _Draft:
 
     def _prefixed(self, name: str, rule: Document) -> str | None:
         indexes = self._document["tables"][self._document["entities"][rule["from"]]["table"]]["indexes"]
-        kinds = {name: kind for index in indexes.values() for part in index.values() for name, kind in part}
+        kinds = {
+            name: kind for index in indexes.values() for part in ("partition", "sort") for name, kind in index[part]
+        }
         case = self._any(rule["cases"])
         names = [name for name in case["set"] if kinds.get(name) == "S"]
         if not names:

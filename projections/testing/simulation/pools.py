@@ -241,9 +241,9 @@ class Pools:
             if variable and variable != "/" and path not in derived:
                 kind.attributes[path] = self._lists(name, variable)
         for partition, sort in entity.schema.indexes.values():
-            names_of = [name for name, _ in (*partition, *sort)]
-            if any(name in written.index_key for name in names_of):
-                for attribute, tag in (*partition, *sort):  # what is not promised is there all the same
+            own = [one for one in (*partition, *sort) if one[0] not in entity.schema.key_attributes]
+            if any(name in written.index_key for name, _ in own):
+                for attribute, tag in own:  # what is not promised is there all the same
                     text = written.index_key.get(attribute, "0")
                     kind.index_key[attribute] = (tag, Template.parse(text).compile())
         for attribute in kind.index_key:
