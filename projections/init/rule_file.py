@@ -119,8 +119,10 @@ def _index(table: Table, index: str) -> str:
         if sort:
             parts["sort"] = _pairs(sort)
     if index in table.projected:
-        projected = table.projected[index]
-        parts["projection"] = projected if isinstance(projected, str) else flow(projected)
+        keys = {*table.key_names, *(one for one, _ in (*partition, *sort))}  # a rule file does not list them
+        listed = table.projected[index]
+        projected = [one for one in listed if one not in keys] if isinstance(listed, tuple) else []
+        parts["projection"] = flow(projected) if projected else "keys_only"
     if index in table.local:
         parts["local"] = "true"
     if not parts:

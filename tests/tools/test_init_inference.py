@@ -6,6 +6,7 @@ import random
 import re
 import string
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -377,7 +378,15 @@ def anything(draw: st.DrawFn) -> tuple[Table, Sample]:
         one = {name: {kind: draw(contents[kind])} for name, kind in key}
         found = draw(st.dictionaries(st.sampled_from(NAMES), values, max_size=5))
         items.append({**{name: value for name, value in found.items() if name not in one}, **one})
-    return Table("any.table-1", key, indexes, draw(st.sampled_from([None, "ttl"]))), Sample(items, draw(st.booleans()))
+    table = Table("any.table-1", key, indexes, draw(st.sampled_from([None, "ttl"])))
+    if indexes and draw(st.booleans()):  # AWS may list key attributes as projected, too
+        table = replace(
+            table, projected={"GSI1": "keys_only", "by-mail": draw(st.sampled_from([("mail",), ("mail", "x")]))}
+        )
+    if indexes and len(key) == 2 and draw(st.booleans()):
+        local = {**indexes, "Local": ((key[0],), (("madeAt", "N"),))}
+        table = replace(table, indexes=local, local=frozenset({"Local"}))
+    return table, Sample(items, draw(st.booleans()))
 
 
 @settings(max_examples=15)
