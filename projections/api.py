@@ -293,7 +293,7 @@ def redrive(
 
     program = rules.program
     reader = Reader(program.tables, tables or {name: name for name in program.tables})
-    work = Redrive(program, DryStore(store, program) if dry_run else store, run=at_once(10), dry=dry_run)
+    work = Redrive(program, DryStore(store) if dry_run else store, run=at_once(10), dry=dry_run)
     answers = work.work(reader.text(text, f"message {number}") for number, text in enumerate(messages))
     left = {
         number: tuple(f"{about}: {reason}" if about else reason for about, said in one.left.items() for reason in said)

@@ -59,6 +59,20 @@ def test_imports_go_downwards() -> None:
     assert wrong == []
 
 
+def test_every_write_of_the_engine_and_of_operations_has_a_purpose() -> None:
+    """Observers read why a write is made; one without a purpose is taken for a write of the application."""
+    wrong = []
+    for path in sorted(
+        path for part in ("engine", "operations") for path in (ROOT / "projections" / part).rglob("*.py")
+    ):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Update", "Delete"):
+                given = {word.arg for word in node.keywords}
+                if "purpose" not in given and not (node.func.id == "Delete" and len(node.args) == 3):
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert wrong == []
+
+
 def test_the_packages_are_those_that_the_library_lists() -> None:
     import projections
 

@@ -104,7 +104,7 @@ def command(
     reporter = _Reporter(quiet=as_json, listing=dry_run)
     redrive = Redrive(
         live.program,
-        DryStore(live.store, live.program) if dry_run else live.store,
+        DryStore(live.store) if dry_run else live.store,
         send=_sender(there, there.task_queue(sources.queue), dry_run),
         run=at_once(THREADS),
         sleep=(lambda seconds: None) if dry_run else time.sleep,

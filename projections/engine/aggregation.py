@@ -109,14 +109,14 @@ class Aggregation:
             return None
         done: set[Target] = set()
         failures: dict[Target, StoreError] = {}
-        targets = set().union(*[result.touched for result in results], *[entry.targets for entry in pending.values()])
-        for some_targets in slices(targets, PART):
+        records = _records(results, pending)
+        for some_targets in slices(records, PART):
             if self._deadline.over:
                 break
-            failures.update(self._publisher.publish(some_targets, self._deadline))
+            failures.update(self._publisher.publish(some_targets, self._deadline, records))
             done.update(some_targets)
         published = Published(results, pending, done - unpublished(failures), failures)
-        if failures or len(done) < len(targets):
+        if failures or len(done) < len(records):
             self._report_unpublished(published)
         return published
 
@@ -142,16 +142,29 @@ class Aggregation:
         """Remove published targets from the entries that name them. Without time left, they stay pending."""
         if not published.pending:
             return
-        first = {result.change.source: result.change.sequences[:1] for result in published.results}
+        records = {result.change.source: result.change.sequences for result in published.results}
         if self._deadline.over:
             for source in published.pending:
-                self._report.fail(first[source], str(self._deadline.out_of_time))
+                self._report.fail(records[source][:1], str(self._deadline.out_of_time))
             return
         entries = [(source, entry, entry.pending & published.done) for source, entry in published.pending.items()]
-        failures = forget(self._store, entries, self._batch.setup.clock(), self._deadline, self._batch.setup.run)
+        now, run = self._batch.setup.clock(), self._batch.setup.run
+        failures = forget(self._store, entries, now, self._deadline, run, records)
         for source, error in failures.items():
-            self._report.refuse(first[source], error, rule=None, key=source)
+            self._report.refuse(records[source][:1], error, rule=None, key=source)
 
-    def _relieve(self, source: str, entry: Entry, deadline: Deadline) -> Entry | None:
+    def _relieve(self, change: Change, entry: Entry, deadline: Deadline) -> Entry | None:
         publish = self._batch.publisher(one_by_one).publish  # it may be one of the pieces that run at once
-        return relieved(self._store, publish, source, entry, self._batch.setup.clock(), deadline)
+        return relieved(self._store, publish, change, entry, self._batch.setup.clock(), deadline)
+
+
+def _records(results: Sequence[Result], pending: Mapping[str, Entry]) -> dict[Target, list[str]]:
+    """Return the targets to publish, each with the sequence numbers of the records that lead to it."""
+    found: dict[Target, list[str]] = {}
+    for result in results:
+        change, touched = result.change, result.touched
+        if change.source in pending:
+            touched = touched | pending[change.source].targets
+        for target in touched:
+            found.setdefault(target, []).extend(change.sequences)
+    return found

@@ -25,6 +25,7 @@ from projections.engine.store import (
     ItemKey,
     Missing,
     Purpose,
+    Records,
     Store,
     Update,
     Value,
@@ -39,8 +40,6 @@ __all__ = ["ApplicationItems", "occupied", "purpose_of"]
 
 _MOST_TRIES = 20
 
-_RESTORE = Purpose("restore")
-
 
 def occupied(entity: Entity) -> Occupied:
     """Return the error for a key that holds an item of another kind."""
@@ -50,9 +49,9 @@ def occupied(entity: Entity) -> Occupied:
     )
 
 
-def purpose_of(rule: Rule) -> Purpose:
-    """Return why a rule writes to the items that its guard is on."""
-    return Purpose("publish" if rule.recorded else "copy" if rule.creates else "embed", (rule.name,))
+def purpose_of(rule: Rule, records: Records = ()) -> Purpose:
+    """Return why a rule writes to the items that its guard is on, because of these records."""
+    return Purpose("publish" if rule.recorded else "copy" if rule.creates else "embed", (rule.name,), "", records)
 
 
 class ApplicationItems:
@@ -124,9 +123,9 @@ class ApplicationItems:
     def exists(self, key: ItemKey) -> Condition:
         return Exists((self.store.schema(key.table).partition[0],))
 
-    def create(self, key: ItemKey, values: Mapping[str, Value | None], rule: Rule) -> None:
+    def create(self, key: ItemKey, values: Mapping[str, Value | None], why: Purpose) -> None:
         """Create an item and mark it as created. Raise ConditionFailed with the item that has the key, if there is one."""
-        self._put(key, {**values, self.guards.mark: self.guards.mark_of(key)}, purpose_of(rule))
+        self._put(key, {**values, self.guards.mark: self.guards.mark_of(key)}, why)
 
     def _put(self, key: ItemKey, values: Mapping[str, Value | None], why: Purpose) -> None:
         absent = Missing((self.store.schema(key.table).partition[0],))
@@ -167,34 +166,45 @@ class ApplicationItems:
             purpose=why,
         )
 
-    def write(self, entity: Entity, key: ItemKey, values: Mapping[str, Value | None], rule: Rule, image: Image) -> None:
+    def write(
+        self,
+        entity: Entity,
+        key: ItemKey,
+        values: Mapping[str, Value | None],
+        rule: Rule,
+        image: Image,
+        why: Purpose,
+    ) -> None:
         """Change an item if its kind and the rule's guard are as in `image`. Raise ConditionFailed otherwise."""
         guard = self.guards.as_read(rule.name, image)
-        self.store.write(self.change_as_read(entity, key, values, guard, purpose_of(rule), image))
+        self.store.write(self.change_as_read(entity, key, values, guard, why, image))
 
     def delete(
         self,
         entity: Entity,
         key: ItemKey,
         image: Image,
+        why: Purpose,
         *,
         rules: Iterable[str] = (),
         without: Iterable[str] = (),
     ) -> None:
         """Delete an item that a rule created, if its kind, all guards on it and those of `rules` are as in `image`.
 
+        The purpose of the deletion names the rules in `why`, then the others with such a guard.
         Attributes that the application added in the meantime are restored, with the constants of the entity. Attributes in
         `without` are not the application's. Raise ConditionFailed.
         """
         names = {name for name in image if self.guards.is_guard(name)} | {self.guards.name(rule) for rule in rules}
         guards = [as_read(name, image.get(name)) for name in sorted(names)]
         condition = AllOf((self.exists(key), *kind_as_read((entity,), image), *guards))
-        why = Purpose("delete", tuple(rule for rule in self._program.rules if self.guards.name(rule) in names))
+        others = [self.guards.rule(name) for name in sorted(names) if name != self.guards.mark]
+        why = Purpose("delete", tuple(dict.fromkeys([*why.rules, *others])), "", why.records)
         removed = self.store.write(Delete(key, condition, why))
         if removed is not None:
-            self._restore(entity, key, removed, frozenset(without))
+            self._restore(entity, key, removed, frozenset(without), why._replace(kind="restore"))
 
-    def _restore(self, entity: Entity, key: ItemKey, removed: Image, without: Collection[str]) -> None:
+    def _restore(self, entity: Entity, key: ItemKey, removed: Image, without: Collection[str], why: Purpose) -> None:
         """Put back what the application had added to an item before it was deleted, with the constants of the entity."""
         added = {name: value for name, value in self.foreign(entity, removed).items() if name not in without}
         if not added:
@@ -203,14 +213,14 @@ class ApplicationItems:
         failure: Transient | None = None
         for _ in range(_MOST_TRIES):
             try:
-                return self._put(key, {**constants, **added}, _RESTORE)
+                return self._put(key, {**constants, **added}, why)
             except ConditionFailed as failed:
-                return self._put_back(key, added, failed.item)
+                return self._put_back(key, added, failed.item, why)
             except Transient as error:
                 failure = error
         raise failure or Transient("attributes that the application added to a deleted item could not be restored")
 
-    def _put_back(self, key: ItemKey, added: Mapping[str, Value], item: Image | None) -> None:
+    def _put_back(self, key: ItemKey, added: Mapping[str, Value], item: Image | None, why: Purpose) -> None:
         """Restore the attributes of a deleted item on the item that a rule has created there since.
 
         If the application has put an item there, nothing is restored: the application decided what that item has.
@@ -220,7 +230,7 @@ class ApplicationItems:
         absent = [Missing((name,)) for name in sorted(added)]
         condition = AllOf((self.exists(key), as_read(self.guards.mark, item[self.guards.mark]), *absent))
         with suppress(ConditionFailed):
-            self.store.write(Update(key, set=added, condition=condition, purpose=_RESTORE))
+            self.store.write(Update(key, set=added, condition=condition, purpose=why))
 
     def remove(
         self,
@@ -229,16 +239,15 @@ class ApplicationItems:
         image: Image,
         entities: Iterable[Entity],
         guards: Iterable[str],
-        rules: Iterable[str],
+        why: Purpose,
     ) -> None:
-        """Remove attributes that `rules` set from an item, if they, these guards and the attributes that the `match` of
+        """Remove attributes that rules set from an item, if they, these guards and the attributes that the `match` of
         these entities reads are as in `image`. Raise ConditionFailed.
         """
         gone = [name for name in names if name in image]
         read = sorted({*gone, *(name for name in guards if name in image)})
         unchanged = [Equal((name,), image[name]) for name in read]
         condition = AllOf((self.exists(key), *kind_as_read(entities, image), *unchanged))
-        why = Purpose("release", tuple(rules))
         self.store.write(Update(key, remove=tuple(gone), condition=condition, purpose=why))
 
 

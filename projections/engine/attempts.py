@@ -42,6 +42,8 @@ class Attempt:
     before_text = "{}"
     text = "{}"
     """The goal as the entry will have it."""
+    rules: tuple[str, ...] = ()
+    """The rules that the item contributes to, before or after, in the order of their names."""
     retracted: Set[str] = frozenset()
     """Targets that change and that the entry does not name afterwards, as elements of `recent`."""
     pieces: Mapping[Target, Piece] = MappingProxyType({})

@@ -6,6 +6,7 @@ from collections.abc import Set
 from typing import Literal, NamedTuple
 
 from projections.engine.ledger_items import Entry, Target
+from projections.engine.store import Records
 from projections.errors import StoreError
 from projections.language.contribution import Contributions, Evaluated
 
@@ -33,7 +34,7 @@ class Change(NamedTuple):
     entry: Entry | None = None
     touched: Set[Target] = frozenset()
     """All targets that the item contributed to at some time within the records."""
-    sequences: tuple[str, ...] = ()
+    sequences: Records = ()
     """The sequence numbers of the records, in order."""
     gone: bool = False
     expired: bool = False

@@ -22,7 +22,7 @@ from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline
 from projections.engine.guards import Guard, Guards
 from projections.engine.ledger_items import waiting_key
-from projections.engine.store import Delete, Image, ItemKey, Purpose, Store, Update, Value
+from projections.engine.store import Delete, Image, ItemKey, Purpose, Records, Store, Update, Value
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, Transient
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -65,7 +65,7 @@ class Copier:
 
         If its condition fails, the store returns the item, and the next attempt decides by it.
         """
-        rule = copy.rule
+        rule, why = copy.rule, purpose_of(copy.rule, copy.sequences)
         stamp = self._guards.stamp(target, copy.version, by=copy.source)
         gone = {name: None for name in sorted(copy.owned) if name not in attributes}
         wanted: dict[str, Value | None] = {**gone, **attributes, self._guards.name(rule.name): stamp}
@@ -73,7 +73,7 @@ class Copier:
         try:
             if target in copy.known:
                 condition = self._guards.older_or_foreign(rule.name, target, copy.source, copy.version)
-                update = self._items.change(rule.into, target, wanted, condition, purpose_of(rule))
+                update = self._items.change(rule.into, target, wanted, condition, why)
                 if update is None:
                     item = self._store.get(target)
                 else:
@@ -98,15 +98,15 @@ class Copier:
         deadline: Deadline,
     ) -> None:
         """Bring an item that was read to a version of its source. Raise ConditionFailed, Occupied."""
-        rule = copy.rule
+        rule, why = copy.rule, purpose_of(copy.rule, copy.sequences)
         if item is None:
-            self._items.create(target, wanted, rule)
+            self._items.create(target, wanted, why)
             return self._counters.add("copies")
-        self._require_kind(rule, target, item, copy.source)
+        self._require_kind(why, rule, target, item, copy.source)
         guard = self._items.guard(rule, target, item)
         if guard is not None and self._is_written(copy, guard):
             return self._heal_newer(copy, target, guard, deadline)
-        self._items.write(rule.into, target, wanted, rule, item)
+        self._items.write(rule.into, target, wanted, rule, item, why)
         return self._counters.add("copies")
 
     def _retract(self, copy: CopyWrite, target: ItemKey, deadline: Deadline) -> None:
@@ -121,7 +121,7 @@ class Copier:
             if self._is_retracted(copy, item, guard):
                 return self._heal_newer(copy, target, guard, deadline)
             try:
-                self._remove(rule, target, item, guard, copy.owned)
+                self._remove(copy.sequences, rule, target, item, guard, copy.owned)
             except ConditionFailed:
                 continue
             return self._counters.add("copies")
@@ -140,7 +140,7 @@ class Copier:
         the copy.
         """
         if guard.at > copy.version:
-            self.heal(CopyHeal(copy.rule, target, {copy.source: copy.version}, copy.sequence), deadline)
+            self.heal(CopyHeal(copy.rule, target, {copy.source: copy.version}, copy.sequences), deadline)
 
     # Healing
 
@@ -158,7 +158,7 @@ class Copier:
             found = self._wanted(rule, target, self._sources(heal, waiting, guard))
             try:
                 if found is None:
-                    healed = item is not None and self._remove_left_over(rule, target, item, guard)
+                    healed = item is not None and self._remove_left_over(heal, item, guard)
                 elif item is None:
                     self._create(heal, *found)
                     self._counters.add("healed")
@@ -189,14 +189,16 @@ class Copier:
 
     def _create(self, heal: CopyHeal, source: str, image: Image, wanted: Image) -> None:
         stamp = self._guards.stamp(heal.target, heal.sources.get(source, ""), by=source)
-        self._items.create(heal.target, {**wanted, self._guards.name(heal.rule.name): stamp}, heal.rule)
+        self._items.create(
+            heal.target, {**wanted, self._guards.name(heal.rule.name): stamp}, purpose_of(heal.rule, heal.sequences)
+        )
 
     def _update(
         self, heal: CopyHeal, item: Image, guard: Guard | None, source: str, image: Image, wanted: Image
     ) -> bool:
         """Bring an item that was read to the image of its source. Return whether that changed it."""
-        rule, target = heal.rule, heal.target
-        self._require_kind(rule, target, item, source)
+        rule, target, why = heal.rule, heal.target, purpose_of(heal.rule, heal.sequences)
+        self._require_kind(why, rule, target, item, source)
         at = max(heal.sources.get(source, ""), guard.at if guard is not None and guard.by == source else "")
         owned = self._guards.owned(rule, target, item, image)
         stamp = self._guards.stamp(target, at, by=source)
@@ -207,41 +209,52 @@ class Copier:
         }
         if not differing(item, desired):
             return False
-        self._items.write(rule.into, target, desired, rule, item)
+        self._items.write(rule.into, target, desired, rule, item, why)
         return True
 
     # Removing
 
-    def _remove_left_over(self, rule: CopyRule, target: ItemKey, item: Image, guard: Guard | None) -> bool:
+    def _remove_left_over(self, heal: CopyHeal, item: Image, guard: Guard | None) -> bool:
         """Remove what the rule set on an item without a source. Return whether there was anything.
 
         An item without a guard is the application's, unless the rule created it and nothing else is on it.
         """
+        rule, target = heal.rule, heal.target
         if guard is not None:
             left_over = not self.is_removed(rule, item, guard)
         else:
             left_over = self._items.is_of(rule.into, target, item) and self._may_delete(rule, target, item)
         if left_over:
-            self._remove(rule, target, item, guard, self._guards.owned(rule, target, item))
+            self._remove(heal.sequences, rule, target, item, guard, self._guards.owned(rule, target, item))
         return left_over
 
-    def _remove(self, rule: CopyRule, target: ItemKey, item: Image, guard: Guard | None, owned: Iterable[str]) -> None:
-        """Delete a copy that the rule created; from any other item, remove what the rule set. Raise ConditionFailed.
+    def _remove(
+        self,
+        records: Records,
+        rule: CopyRule,
+        target: ItemKey,
+        item: Image,
+        guard: Guard | None,
+        owned: Iterable[str],
+    ) -> None:
+        """Because of these records, delete a copy that the rule created; from any other item, remove what the rule set.
+
+        Raise ConditionFailed.
 
         An item that the rule created and that has other attributes keeps a guard with `n` = 0: another version of the rule
         may have set them, whose retirement finds them by the guard.
         """
-        name = self._guards.name(rule.name)
+        name, why = self._guards.name(rule.name), purpose_of(rule, records)
         if not self._items.may_write(rule, rule.into, target, item):
             return  # it has left its entity: its record shows what the rule set
         if self._may_delete(rule, target, item):
-            self._items.delete(rule.into, target, item, rules=(rule.name,))
+            self._items.delete(rule.into, target, item, why, rules=(rule.name,))
         elif guard is not None:
             keep = {*rule.into.constants, *rule.into.schema.key_attributes}
             names = [each for each in sorted(owned) if each in item and each not in keep]
             created = self._items.created(target, item)
             stamp = self._guards.stamp(target, guard.at, by=guard.by, n=0) if created else None
-            self._items.write(rule.into, target, {**dict.fromkeys(names), name: stamp}, rule, item)
+            self._items.write(rule.into, target, {**dict.fromkeys(names), name: stamp}, rule, item, why)
 
     def _may_delete(self, rule: CopyRule, target: ItemKey, item: Image) -> bool:
         return self._items.may_delete(rule.into, target, item)
@@ -254,22 +267,22 @@ class Copier:
 
     # Waiting for a key
 
-    def _require_kind(self, rule: CopyRule, target: ItemKey, item: Image, source: str) -> None:
+    def _require_kind(self, why: Purpose, rule: CopyRule, target: ItemKey, item: Image, source: str) -> None:
         """Raise Occupied if an item of another kind has the key, after noting that a source waits for it.
 
         Raise ConditionFailed if the key is free by now.
         """
         if self._items.may_write(rule, rule.into, target, item):
             return
-        self._note_waiting(rule, target, source)
+        self._note_waiting(why, rule, target, source)
         now = self._store.get(target)
         if now is None or self._items.may_write(rule, rule.into, target, now):
             raise ConditionFailed(now)
         raise occupied(rule.into)
 
-    def _note_waiting(self, rule: CopyRule, target: ItemKey, source: str) -> None:
+    def _note_waiting(self, why: Purpose, rule: CopyRule, target: ItemKey, source: str) -> None:
         text = encode_key(target)
-        why = Purpose("wait", (rule.name,), text)
+        why = Purpose("wait", (rule.name,), text, why.records)
         self._store.write(Update(waiting_key(rule.name, text), set={"source": {"S": source}}, purpose=why))
 
     def _waiting(self, heal: CopyHeal) -> str:
@@ -280,5 +293,5 @@ class Copier:
     def _forget_waiting(self, heal: CopyHeal, waiting: str) -> None:
         if waiting:
             text = encode_key(heal.target)
-            why = Purpose("wait", (heal.rule.name,), text)
+            why = Purpose("wait", (heal.rule.name,), text, heal.sequences)
             self._store.write(Delete(waiting_key(heal.rule.name, text), purpose=why))

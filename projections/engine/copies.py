@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from projections.engine.guards import Guard, Guards, Healing, needs_healing
 from projections.engine.records import Record
-from projections.engine.store import Image, ItemKey
+from projections.engine.store import Image, ItemKey, Records
 from projections.errors import BadInput
 from projections.language.entity import Item
 from projections.language.keys import encode_key
@@ -34,7 +34,8 @@ class CopyWrite(NamedTuple):
     copies: Mapping[ItemKey, Image]
     others: frozenset[ItemKey]
     owned: frozenset[str]
-    sequence: str
+    sequences: Records
+    """The sequence numbers of the records, in order."""
     known: frozenset[ItemKey] = frozenset()
 
 
@@ -45,7 +46,8 @@ class CopyHeal(NamedTuple):
     target: ItemKey
     sources: Mapping[str, str]
     """By encoded key, the newest version of each that the record showed. The healed copy must not have an older one."""
-    sequence: str
+    sequences: Records = ()
+    """The sequence numbers of the records that require it, in order; none if a refresh does."""
     freed: bool = False
     """Whether an item of another kind was removed: then the source that waits for the key is read, too."""
     why: Healing | None = None
@@ -55,8 +57,8 @@ class CopyHeal(NamedTuple):
 class _Seen:
     """The records of one source item in a batch, under one rule."""
 
-    def __init__(self, first: str, known: Iterable[ItemKey]) -> None:
-        self.first = first
+    def __init__(self, known: Iterable[ItemKey]) -> None:
+        self.sequences: list[str] = []
         self.known = frozenset(known)
         self.version = ""
         self.newest: Item | None = None
@@ -104,8 +106,9 @@ def writes_of(
                 continue
             about = seen.get((name, record.key))
             if about is None:
-                about = seen[name, record.key] = _Seen(record.sequence, before)
+                about = seen[name, record.key] = _Seen(before)
             about.version, about.newest = record.version, new
+            about.sequences.append(record.sequence)
             about.targets |= before.keys() | after.keys()
             about.images += [item.image for item in (old, new) if item is not None]
     writes = []
@@ -115,7 +118,16 @@ def writes_of(
         others = frozenset(about.targets - copies.keys())
         owned = copier.owned(*about.images)
         writes.append(
-            CopyWrite(copier, encode_key(key), about.version, copies, others, owned, about.first, about.known)
+            CopyWrite(
+                copier,
+                encode_key(key),
+                about.version,
+                copies,
+                others,
+                owned,
+                tuple(about.sequences),
+                about.known,
+            )
         )
     return writes
 
@@ -140,7 +152,7 @@ def _heals_of(
         if guard is not None and guard.by:
             newest[guard.by] = max(newest.get(guard.by, ""), guard.at)
     why = _why(rule, guards, key, before, after, held, holds) if newest else None
-    return [CopyHeal(rule, key, newest, sequence, why=why)] if why is not None else []
+    return [CopyHeal(rule, key, newest, (sequence,), why=why)] if why is not None else []
 
 
 def _why(
@@ -181,5 +193,5 @@ def freed_by(program: Program, record: Record, old: Item | None, new: Item | Non
         was = old is not None and old.entity is entity
         frees = record.new is None or (new is not None and new.entity is entity)
         if record.old is not None and not was and frees and entity.at(record.key):
-            found.append(CopyHeal(rule, record.key, {}, record.sequence, freed=True))
+            found.append(CopyHeal(rule, record.key, {}, (record.sequence,), freed=True))
     return found

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from projections.engine.application import ApplicationItems
+from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.copier import Copier
 from projections.engine.copies import CopyHeal, copies_of
 from projections.engine.counters import Counters
@@ -113,21 +113,21 @@ class CopyRefresher:
                 or (item is None and last)
                 or (item is not None and not self._items.is_of(rule.into, target, item))
             ):
-                return self._copier.heal(CopyHeal(rule, target, {by: ""}, ""), deadline)
+                return self._copier.heal(CopyHeal(rule, target, {by: ""}), deadline)
             if self._shows(name, target, item, source, attributes):
                 return None
             stamp = self._guards.stamp(target, guard.at if guard is not None else "", by=by)
             wanted: dict[str, Value | None] = {**attributes, self._guards.name(name): stamp}
             try:
                 if item is None:
-                    self._items.create(target, wanted, rule)
+                    self._items.create(target, wanted, purpose_of(rule))
                     created.append((name, target, source))
                 else:
                     owned = self._guards.owned(rule, target, item, image)
                     gone = {each: None for each in sorted(owned) if each not in attributes}
-                    self._items.write(rule.into, target, {**gone, **wanted}, rule, item)
+                    self._items.write(rule.into, target, {**gone, **wanted}, rule, item, purpose_of(rule))
             except ConditionFailed:
-                return self._copier.heal(CopyHeal(rule, target, {by: ""}, ""), deadline)
+                return self._copier.heal(CopyHeal(rule, target, {by: ""}), deadline)
             self._counters.add("copies")
         except (Transient, InvalidRequest) as error:
             failures.append((rule, target, error))
@@ -151,5 +151,5 @@ class CopyRefresher:
         for rule, target, source, key in copies:
             image = images.get(key)
             if target not in copies_of(rule, self._program.recognise(key, image) if image is not None else None):
-                found.append(CopyHeal(rule, target, {source: ""}, ""))
+                found.append(CopyHeal(rule, target, {source: ""}))
         return found

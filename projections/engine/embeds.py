@@ -40,6 +40,7 @@ from projections.engine.store import (
     ItemKey,
     Missing,
     Purpose,
+    Records,
     Store,
     Update,
     Value,
@@ -212,15 +213,15 @@ class Embedder:
         self._children_per_page = children_per_page
         self._run = run
 
-    def raise_fence(self, push: Push) -> None:
-        """Raise the fence of a parent, before its first child is written."""
+    def raise_fence(self, push: Push, records: Records = ()) -> None:
+        """Raise the fence of a parent because of these records, before its first child is written."""
         version: Value = {"S": push.version}
         lower = AnyOf((Missing(("version",)), Below(("version",), version)))
         values: dict[str, Value] = {"version": version}
         if push.last:
             values["last"] = {"S": push.last}
         try:
-            why = Purpose("fence", (push.rule,), push.parent)
+            why = Purpose("fence", (push.rule,), push.parent, records)
             self._store.write(Update(fence_key(push.rule, push.parent), set=values, condition=lower, purpose=why))
         except ConditionFailed:
             return  # to a newer version already
@@ -228,9 +229,12 @@ class Embedder:
     def _fence(self, rule: str, parent: str) -> Fence:
         return Fence.read(self._store.get(fence_key(rule, parent)))
 
-    def push_page(self, push: Push, deadline: Deadline) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
+    def push_page(
+        self, push: Push, deadline: Deadline, records: Records = ()
+    ) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
         """Update one page of children. Return the next page, None at the end, and children that can never be updated.
 
+        `records` are the sequence numbers of the records that the push follows from, if they are in this batch.
         Raise Transient if a child could not be updated now: the page has to be repeated, which writes only what is missing.
         """
         rule = self._program.embeds.get(push.rule)
@@ -263,7 +267,8 @@ class Embedder:
             after=push.after,
         )
         children = self._recognised(rule, page.items)
-        writes, unsure = self._updates(rule, key, fence.version, offer, children, keeps=keeps)
+        why = purpose_of(rule, records)
+        writes, unsure = self._updates(rule, key, fence.version, offer, children, why, keeps=keeps)
         hopeless: list[tuple[ItemKey, str]] = []
         transient: Transient | None = None
         answers = self._run([partial(self._paced, some) for some in slices(writes, _AT_ONCE)])
@@ -278,7 +283,7 @@ class Embedder:
                 unsure.append(write.key)
         for child in unsure:  # it has changed since it was read, or no condition can express its kind
             try:
-                self.pull(rule, child, deadline)
+                self.pull(rule, child, deadline, records)
             except InvalidRequest as refused:
                 hopeless.append((child, str(refused)))
         if transient is not None:
@@ -288,7 +293,15 @@ class Embedder:
         return push._replace(after=page.after), hopeless
 
     def _updates(
-        self, rule: EmbedRule, key: ItemKey, fence: str, offer: Offer, children: Iterable[Item], *, keeps: bool
+        self,
+        rule: EmbedRule,
+        key: ItemKey,
+        fence: str,
+        offer: Offer,
+        children: Iterable[Item],
+        why: Purpose,
+        *,
+        keeps: bool,
     ) -> tuple[list[Update], list[ItemKey]]:
         """The updates of children that reference the parent and have an older guard; and children that have to be read.
 
@@ -310,7 +323,7 @@ class Embedder:
             wanted = {**nothing, **_given(rule, child, offer), name: stamp}
             older = self._guards.older_or_foreign(rule.name, child.key, by, fence)
             condition = AllOf((*_references(rule, child), older))
-            update = self._items.change(rule.into, child.key, wanted, condition, purpose_of(rule))
+            update = self._items.change(rule.into, child.key, wanted, condition, why)
             if update is not None:
                 writes.append(update)
             else:
@@ -383,7 +396,7 @@ class Embedder:
             image = images.get(key) if key is not None else None
             wanted = self.wanted(rule, child, key, fence, image)
             if differing(child.image, wanted):
-                writes.append((rule, child, self._update_as_read(rule, child, wanted)))
+                writes.append((rule, child, self._update_as_read(rule, child, wanted, purpose_of(rule))))
         parts = slices(writes, _AT_ONCE)
         answers = self._run([partial(self._paced, [write for _, _, write in some]) for some in parts])
         again: list[tuple[EmbedRule, ItemKey]] = []
@@ -399,10 +412,10 @@ class Embedder:
             self.pull(rule, child_key, deadline)
         return hopeless
 
-    def _update_as_read(self, rule: EmbedRule, child: Item, wanted: Mapping[str, Value | None]) -> Update:
+    def _update_as_read(self, rule: EmbedRule, child: Item, wanted: Mapping[str, Value | None], why: Purpose) -> Update:
         """The update of a child whose reference, guard and kind are as they were read."""
         unchanged = AllOf((*_references(rule, child), self._guards.as_read(rule.name, child.image)))
-        return self._items.change_as_read(rule.into, child.key, wanted, unchanged, purpose_of(rule), child.image)
+        return self._items.change_as_read(rule.into, child.key, wanted, unchanged, why, child.image)
 
     def wanted(
         self, rule: EmbedRule, child: Item, reference: ItemKey | None, fence: Fence, image: Image | None
@@ -425,8 +438,11 @@ class Embedder:
             return {**nothing, **(_given(rule, child, fence.last) if fence.last is not None else {}), name: stamp}
         return {**nothing, **_given(rule, child, _offer(rule, parent)), name: stamp}
 
-    def pull(self, rule: EmbedRule, key: ItemKey, deadline: Deadline) -> None:
-        """Bring a child to the present image of its parent. Without a valid reference, the attributes are removed."""
+    def pull(self, rule: EmbedRule, key: ItemKey, deadline: Deadline, records: Records = ()) -> None:
+        """Bring a child to the present image of its parent, because of these records.
+
+        Without a valid reference, the attributes are removed.
+        """
         for _ in range(_MOST_TRIES):
             deadline.check()
             image = self._store.get(key)
@@ -443,7 +459,7 @@ class Embedder:
             if not differing(child.image, wanted):
                 return
             try:
-                self._store.write(self._update_as_read(rule, child, wanted))
+                self._store.write(self._update_as_read(rule, child, wanted, purpose_of(rule, records)))
             except ConditionFailed:
                 continue
             self._counters.add("pulled")

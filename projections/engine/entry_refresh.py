@@ -129,10 +129,10 @@ class EntryRefresher:
             self._failures.note(rule, key, failure)
         return failures | broken
 
-    def _relieve(self, source: str, entry: Entry, deadline: Deadline) -> Entry | None:
+    def _relieve(self, change: Change, entry: Entry, deadline: Deadline) -> Entry | None:
         """Make the pending publishes of an entry, one by one: this may be one of the pieces that run at once."""
         publisher = self._new_publisher(one_by_one)
-        return relieved(self._store, publisher.heal, source, entry, self._clock(), deadline)
+        return relieved(self._store, publisher.heal, change, entry, self._clock(), deadline)
 
     def _refresh(
         self,

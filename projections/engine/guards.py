@@ -88,6 +88,10 @@ class Guards:
         """The attribute that holds a rule's guard."""
         return self._program.guard_prefix + rule
 
+    def rule(self, attribute: str) -> str:
+        """The rule, which may be removed, whose guard an attribute holds."""
+        return attribute.removeprefix(self._program.guard_prefix)
+
     def is_guard(self, attribute: str) -> bool:
         """Whether an attribute's name is that of a guard or of the mark."""
         return attribute.startswith(self._program.guard_prefix)

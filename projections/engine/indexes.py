@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from projections.engine.application import ApplicationItems
 from projections.engine.guards import as_read
-from projections.engine.store import AllOf, Image, ItemKey, Purpose, Update, Value
+from projections.engine.store import AllOf, Image, ItemKey, Purpose, Records, Update, Value
 from projections.errors import BadInput, ConditionFailed
 from projections.language.entity import Entity, Item
 from projections.language.program import Program
@@ -28,8 +28,9 @@ class IndexWrite(NamedTuple):
     image: Image
     values: dict[str, Value | None]
     reads: dict[str, Value | None]
-    sequence: str
     rules: tuple[str, ...]
+    sequences: Records = ()
+    """The sequence number of the item's newest record; none if a refresh makes the write."""
 
 
 def index_attributes(rule: IndexRule, item: Item) -> tuple[dict[str, Value | None], str | None]:
@@ -43,7 +44,9 @@ def index_attributes(rule: IndexRule, item: Item) -> tuple[dict[str, Value | Non
         return dict.fromkeys((name for name, _, _ in rule.attributes), None), str(problem)
 
 
-def index_write(program: Program, item: Item, sequence: str) -> tuple[IndexWrite | None, list[tuple[str, str]]]:
+def index_write(
+    program: Program, item: Item, sequences: Records = ()
+) -> tuple[IndexWrite | None, list[tuple[str, str]]]:
     """Return the write that corrects the index attributes of an item, None if they are right; and the rules that fail."""
     values: dict[str, Value | None] = {}
     reads: dict[str, Value | None] = {}
@@ -60,13 +63,13 @@ def index_write(program: Program, item: Item, sequence: str) -> tuple[IndexWrite
             reads.update((name, item.image.get(name)) for name in rule.reads)
     if not values:
         return None, problems
-    return IndexWrite(item.key, item.entity, item.image, values, reads, sequence, tuple(names)), problems
+    return IndexWrite(item.key, item.entity, item.image, values, reads, tuple(names), sequences), problems
 
 
 def index_update(items: ApplicationItems, write: IndexWrite) -> Update:
     """Return the update of an item on which every attribute that the rules and `match` read is as it was read."""
     read = [as_read(name, value) for name, value in sorted(write.reads.items())]
-    why = Purpose("index", write.rules)
+    why = Purpose("index", write.rules, "", write.sequences)
     return items.change_as_read(write.entity, write.key, write.values, AllOf(tuple(read)), why, write.image)
 
 

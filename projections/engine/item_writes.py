@@ -20,7 +20,7 @@ from projections.engine.plan import Plan
 from projections.engine.rejections import of_child
 from projections.engine.releases import Release, Releaser
 from projections.engine.running import one_by_one, slices
-from projections.engine.store import ItemKey
+from projections.engine.store import ItemKey, Records
 from projections.language.keys import encode_key
 
 __all__ = ["ItemWrites"]
@@ -57,11 +57,11 @@ class ItemWrites:
             if self._releaser.release(release):
                 self._report.counters.add("released")
 
-        self._batch.attempt(apply, release.sequence, release.entity.name, encode_key(release.key))
+        self._batch.attempt(apply, release.sequences[0], release.entity.name, encode_key(release.key))
 
     def _copy(self, copy: CopyWrite) -> None:
         self._batch.attempt(
-            partial(self._copier.write, copy, self._deadline), copy.sequence, copy.rule.name, copy.source
+            partial(self._copier.write, copy, self._deadline), copy.sequences[0], copy.rule.name, copy.source
         )
 
     def _index(self, write: IndexWrite) -> None:
@@ -69,11 +69,11 @@ class ItemWrites:
             if write_index(self._items, write):
                 self._report.counters.add("indexed")
 
-        self._batch.attempt(apply, write.sequence, ", ".join(write.rules), encode_key(write.key))
+        self._batch.attempt(apply, write.sequences[0], ", ".join(write.rules), encode_key(write.key))
 
     def _heal_copy(self, heal: CopyHeal) -> None:
         work = partial(self._copier.heal, heal, self._deadline)
-        self._batch.attempt(work, heal.sequence, heal.rule.name, encode_key(heal.target))
+        self._batch.attempt(work, heal.sequences[0], heal.rule.name, encode_key(heal.target))
 
     def _heal(self, heals: Mapping[Target, str]) -> None:
         publisher = self._batch.publisher()
@@ -81,7 +81,8 @@ class ItemWrites:
             if self._deadline.over:
                 self._report.fail([heals[target] for target in some], str(self._deadline.out_of_time))
                 continue
-            for target, error in publisher.heal(some, self._deadline).items():
+            records = {target: (heals[target],) for target in some}
+            for target, error in publisher.heal(some, self._deadline, records).items():
                 self._report.refuse([heals[target]], error, rule=target[0], key=target[1], target=target[1])
 
     def _embed(self, plan: Plan) -> None:
@@ -96,27 +97,33 @@ class ItemWrites:
             counters=self._report.counters,
             run=inner,
         )
-        waiting: list[tuple[Push, str]] = []
-        self._run([partial(self._push, embedder, push, first, waiting) for push, first in plan.pushes.items()])
+        waiting: list[tuple[Push, Records]] = []
+        self._run([partial(self._push, embedder, push, records, waiting) for push, records in plan.pushes.items()])
         self._run([partial(self._pull, embedder, *pull, first) for pull, first in plan.pulls.items()])
         if waiting:  # without a queue the second pass over an index is made at once, as soon as it has settled
             if self._deadline.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
-                for push, first in waiting:
-                    self._report.fail([first], f"{push.rule}: too little time to wait until the index has settled")
+                for push, records in waiting:
+                    self._report.fail(records[:1], f"{push.rule}: too little time to wait until the index has settled")
                 return
             setup.sleep(SETTLE_SECONDS)
-            self._run([partial(self._push, embedder, push, first, waiting) for push, first in waiting[:]])
+            self._run([partial(self._push, embedder, push, records, waiting) for push, records in waiting[:]])
 
-    def _push(self, embedder: Embedder, push: Push, first: str, waiting: list[tuple[Push, str]]) -> None:
+    def _push(
+        self,
+        embedder: Embedder,
+        push: Push,
+        records: Records,
+        waiting: list[tuple[Push, Records]],
+    ) -> None:
         """Push the first page at once; the rest as tasks, or at once where there is no queue."""
         tasks = self._batch.setup.tasks
 
         def one(page: Push) -> Push | None:
             if page is push and not push.again:
-                embedder.raise_fence(push)
-            more, hopeless = embedder.push_page(page, self._deadline)
+                embedder.raise_fence(push, records)
+            more, hopeless = embedder.push_page(page, self._deadline, records)
             for key, reason in hopeless:
-                self._report.rejected.append(of_child(push, key, reason, first))
+                self._report.rejected.append(of_child(push, key, reason, records[0]))
             following = embedder.following(page, more)
             if following is None:
                 return None
@@ -125,7 +132,7 @@ class ItemWrites:
                 tasks(step, SETTLE_SECONDS if later else 0.0)
                 return None
             if later:
-                waiting.append((step, first))
+                waiting.append((step, records))
                 return None
             return step
 
@@ -136,19 +143,26 @@ class ItemWrites:
             def work(now: Push = page, steps: list[Push | None] = steps) -> None:
                 steps[0] = one(now)
 
-            self._batch.attempt(work, first, push.rule, push.parent)
+            self._batch.attempt(work, records[0], push.rule, push.parent)
             page = steps[0]
 
     def _pull(self, embedder: Embedder, name: str, key: ItemKey, first: str) -> None:
-        work = partial(embedder.pull, self._program.embeds[name], key, self._deadline)
+        work = partial(embedder.pull, self._program.embeds[name], key, self._deadline, (first,))
         self._batch.attempt(work, first, name, encode_key(key))
 
 
 def _distinct(heals: Iterable[CopyHeal]) -> list[CopyHeal]:
-    """Return one heal per copy: all sources named, each with its newest version, and the first sequence number."""
+    """Return one heal per copy: all sources named, each with its newest version, and the records of all."""
     found: dict[ItemKey, CopyHeal] = {}
     for heal in heals:
-        known = found.setdefault(heal.target, heal)
+        known = found.get(heal.target)
+        if known is None:
+            found[heal.target] = heal
+            continue
         newest = {source: max(at, known.sources.get(source, "")) for source, at in heal.sources.items()}
-        found[heal.target] = known._replace(sources={**known.sources, **newest}, freed=known.freed or heal.freed)
+        found[heal.target] = known._replace(
+            sources={**known.sources, **newest},
+            sequences=tuple(dict.fromkeys([*known.sequences, *heal.sequences])),
+            freed=known.freed or heal.freed,
+        )
     return list(found.values())

@@ -15,14 +15,15 @@ from functools import partial
 from uuid import uuid4
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Check, Delete, Exists, Image, ItemKey, Missing, Store, Update, all_items
+from projections.engine.store import Check, Delete, Exists, Image, ItemKey, Missing, Purpose, Store, Update, all_items
 
-__all__ = ["LEASE_SECONDS", "close_leases", "held", "lease_key", "name_of_lease", "opening"]
+__all__ = ["LEASE_SECONDS", "close_leases", "closing", "held", "lease_key", "name_of_lease", "opening"]
 
 LEASE_SECONDS = 24 * 3600
 """How long a lease is valid. A process that runs longer opens another one."""
 
 _PREFIX = "lease|"
+_WHY = Purpose("lease")
 
 
 def name_of_lease() -> str:
@@ -46,7 +47,13 @@ def opening(name: str, *, epoch: int, run: str, now: float) -> Update:
             "ttl": {"N": str(int(now) + LEASE_SECONDS)},
         },
         condition=Missing(("pk",)),
+        purpose=_WHY,
     )
+
+
+def closing(name: str) -> Delete:
+    """Return the write that closes a lease."""
+    return Delete(lease_key(name), purpose=_WHY)
 
 
 def held(name: str) -> Check:
@@ -69,7 +76,7 @@ def close_leases(
             or (run is not None and item["run"]["S"] == run)
             or (opened_before is not None and int(Decimal(item["at"]["N"])) < opened_before)
         ):
-            store.write(Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"])))
+            store.write(closing(item["sk"]["S"].removeprefix(_PREFIX)))
 
 
 def _leases(store: Store) -> Iterator[Image]:

@@ -62,7 +62,7 @@ class Ledger:
         generations: Generations | None = None,
         counters: Counters | None = None,
         reserved: int = 0,
-        relieve: Callable[[str, Entry, Deadline], Entry | None] = lambda source, entry, deadline: None,
+        relieve: Callable[[Change, Entry, Deadline], Entry | None] = lambda change, entry, deadline: None,
     ) -> None:
         self._store = store
         self._run = run

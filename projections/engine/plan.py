@@ -16,7 +16,7 @@ from projections.engine.ledger_items import Target
 from projections.engine.records import Record
 from projections.engine.rejections import Rejected
 from projections.engine.releases import Release
-from projections.engine.store import Image, Value
+from projections.engine.store import Image, Records, Value
 from projections.errors import BadInput
 from projections.language.contribution import NOTHING, Contributions, Evaluated
 from projections.language.embeds import EmbedRule
@@ -52,9 +52,9 @@ class Plan:
     """The work that a batch requires.
 
     `changes` are rounds: within one, a source item occurs once; a later round follows the earlier ones. `heals` gives the
-    first sequence number of the records that ask for each target to be healed, `pushes` and `pulls` of those that ask for
-    each parent's children, or each child under a rule, to be brought up to date. `ignored` counts the records of items that
-    no rule reads.
+    first sequence number of the records that ask for each target to be healed, `pulls` of those that ask for each child
+    under a rule to be brought up to date, and `pushes` all sequence numbers of those that ask for that of each parent's
+    children. `ignored` counts the records of items that no rule reads.
     """
 
     changes: Sequence[Sequence[Change]] = ()
@@ -63,7 +63,7 @@ class Plan:
     heals: Mapping[Target, str] = field(default_factory=dict)
     indexes: Sequence[IndexWrite] = ()
     releases: Sequence[Release] = ()
-    pushes: Mapping[Push, str] = field(default_factory=dict)
+    pushes: Mapping[Push, Records] = field(default_factory=dict)
     pulls: Mapping[tuple[str, ItemKey], str] = field(default_factory=dict)
     rejected: Sequence[Rejected] = ()
     ignored: int = 0
@@ -149,11 +149,11 @@ def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[I
     for record, item in newest.values():
         if item is None or item.entity.name not in program.index_rules:
             continue
-        write, problems = index_write(program, item, record.sequence)
+        write, problems = index_write(program, item, (record.sequence,))
         if write is not None:
             found.append(write)
         before = oldest[record.key]
-        told = dict(index_write(program, before, record.sequence)[1]) if problems and before is not None else {}
+        told = dict(index_write(program, before)[1]) if problems and before is not None else {}
         for rule, reason in problems:
             reject(record, rule, reason, told.get(rule))
     return found
@@ -304,7 +304,8 @@ def release_of(program: Program, guards: Guards, record: Record, left: Item | No
     if not held and not values:
         return None
     by = tuple(name for name in program.rules if name in setters)
-    return Release(record.key, left.entity, held, values, record.sequence, copied, record.new, rules=by)
+    sequences = (record.sequence,) if record.sequence else ()  # a refresh has no record
+    return Release(record.key, left.entity, held, values, sequences, copied, record.new, rules=by)
 
 
 def freed_targets(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:
@@ -373,12 +374,13 @@ def offered(rule: EmbedRule, parent: Item | None) -> tuple[Any, str | None]:
         return rule.offered(None), str(problem)
 
 
-def _pushes(program: Program, recognised: Recognised, reject: Reject) -> dict[Push, str]:
+def _pushes(program: Program, recognised: Recognised, reject: Reject) -> dict[Push, Records]:
     """Return one push per rule and parent whose embedded attributes a record changed, as of the last such record.
 
     Never dropped because changes cancel out: an earlier, interrupted delivery may have pushed some of them.
     """
-    found: dict[tuple[str, ItemKey], tuple[str, str, str]] = {}
+    found: dict[tuple[str, ItemKey], tuple[str, str]] = {}
+    sequences: dict[tuple[str, ItemKey], list[str]] = {}
     for record, old, new in recognised:
         for entity in {item.entity.name for item in (old, new) if item is not None}:
             for rule in program.embeds_from.get(entity, ()):
@@ -386,11 +388,12 @@ def _pushes(program: Program, recognised: Recognised, reject: Reject) -> dict[Pu
                 if problem is not None:
                     reject(record, rule.name, problem, known)
                 if push_reason(rule, old, new, before != after) is not None:
-                    first = found.get((rule.name, record.key), ("", record.sequence, ""))[1]
                     last = last_offer(after) if rule.on_delete == "keep" else ""
-                    found[rule.name, record.key] = (record.version, first, last)
+                    found[rule.name, record.key] = (record.version, last)
+                    sequences.setdefault((rule.name, record.key), []).append(record.sequence)
     return {
-        Push(rule, encode_key(key), version, last=last): first for (rule, key), (version, first, last) in found.items()
+        Push(rule, encode_key(key), version, last=last): tuple(sequences[rule, key])
+        for (rule, key), (version, last) in found.items()
     }
 
 

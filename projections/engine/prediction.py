@@ -55,8 +55,10 @@ class Predictor:
                 attempt.pieces = difference(before, goal, attempt.settle, change.mark, opened.of)
                 attempt.retracted = retracted(before, goal, attempt.settle)
                 attempt.actions = 1 + sum([piece.actions for piece in attempt.pieces.values()])
+                attempt.rules = tuple(sorted(before.keys() | goal.keys()))
             else:  # as all likes of one post are
                 attempt.pieces, attempt.retracted, attempt.actions = other.pieces, other.retracted, other.actions
+                attempt.rules = other.rules
             attempt.size = 500 + 2 * len(attempt.text)
             if change.after.payloads:
                 attempt.size += sum(

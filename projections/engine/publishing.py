@@ -12,11 +12,12 @@ Both write only to items of the target's kind, and each attempt is one condition
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
-from projections.engine.application import ApplicationItems
+from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.counters import Counters
 from projections.engine.culprits import damaged_group
 from projections.engine.deadline import Deadline
@@ -24,8 +25,8 @@ from projections.engine.groups import Generations, Group, read_groups, read_memb
 from projections.engine.guards import Guards
 from projections.engine.ledger_items import Target, group_at
 from projections.engine.running import Run, one_by_one, write_all
-from projections.engine.store import Image, ItemKey, Store, Update
-from projections.engine.targets import TargetWriter, contributed
+from projections.engine.store import Image, ItemKey, Purpose, Store, Update
+from projections.engine.targets import Publication, TargetWriter, contributed
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.keys import decode_key
 from projections.language.program import Program
@@ -34,6 +35,11 @@ from projections.language.rules import LedgerRule, Members
 __all__ = ["Publisher", "shares_calls", "unpublished"]
 
 _MOST_TRIES = 20
+
+Causes = Mapping[Target, Sequence[str]]
+"""By target, the sequence numbers of the records for which it is published."""
+
+_NO_RECORDS: Causes = MappingProxyType({})
 
 
 class Publisher:
@@ -62,7 +68,9 @@ class Publisher:
         self._items = ApplicationItems(program, store, guards)
         self._writer = TargetWriter(program, store, self._items, self._counters)
 
-    def publish(self, targets: Iterable[Target], deadline: Deadline) -> dict[Target, StoreError]:
+    def publish(
+        self, targets: Iterable[Target], deadline: Deadline, records: Causes = _NO_RECORDS
+    ) -> dict[Target, StoreError]:
         """Bring targets with an older guard up to their groups. Return the failures."""
         known = self._known(targets)
         failures: dict[Target, StoreError] = {}
@@ -74,30 +82,29 @@ class Publisher:
         except Transient as error:
             return dict.fromkeys(known, error)
         updates: dict[Target, Update] = {}
+        publications: dict[Target, Publication] = {}
         for target, rule in known.items():
-            if groups[target].damaged:
-                failures[target] = damaged_group(groups[target].damaged)
-            elif shares_calls(rule) and not groups[target].rebuilding:
-                update = self._writer.unread(rule, decode_key(target[1]), groups[target], {})
+            group = groups[target]
+            if group.damaged:
+                failures[target] = damaged_group(group.damaged)
+            elif not group.rebuilding:
+                why = purpose_of(rule, tuple(records.get(target, ())))
+                publication = publications[target] = Publication(rule, decode_key(target[1]), group, {}, why)
+                update = self._writer.unread(publication) if shares_calls(rule) else None
                 if update is not None:
                     updates[target] = update
-        alone = [target for target in known if target not in updates and not groups[target].withheld]
-        self._run(
-            [
-                partial(
-                    self._try,
-                    target,
-                    partial(self._publish_one, known[target], target, groups[target]),
-                    deadline,
-                    failures,
-                )
-                for target in alone
-            ]
-        )
-        self._publish_each(known, updates, groups, deadline, failures)
+        pieces = [
+            partial(self._try, target, partial(self._publish_one, target, publication), deadline, failures)
+            for target, publication in publications.items()
+            if target not in updates
+        ]
+        self._run(pieces)
+        self._publish_each(publications, updates, deadline, failures)
         return failures
 
-    def heal(self, targets: Iterable[Target], deadline: Deadline) -> dict[Target, StoreError]:
+    def heal(
+        self, targets: Iterable[Target], deadline: Deadline, records: Causes = _NO_RECORDS
+    ) -> dict[Target, StoreError]:
         """Bring targets up to their groups, whatever the versions of their guards. Return the failures."""
         known = self._known(targets)
         failures: dict[Target, StoreError] = {}
@@ -112,9 +119,9 @@ class Publisher:
         pieces = []
         for target, rule in known.items():
             first = (items.get(keys[target]), groups[target])
-            pieces.append(
-                partial(self._try, target, partial(self._heal_one, rule, target, [first], deadline), deadline, failures)
-            )
+            why = purpose_of(rule, tuple(records.get(target, ())))
+            work = partial(self._heal_one, rule, target, [first], deadline, why)
+            pieces.append(partial(self._try, target, work, deadline, failures))
         self._run(pieces)
         return failures
 
@@ -140,11 +147,12 @@ class Publisher:
 
     # Publishing
 
-    def _publish_one(self, rule: LedgerRule, target: Target, group: Group) -> None:
-        key = decode_key(target[1])
+    def _publish_one(self, target: Target, publication: Publication) -> None:
+        rule, key, group = publication.rule, publication.key, publication.group
         members = read_members(self._store, rule, target[1], group)
+        publication = publication._replace(members=members)
         item: Image | None = None
-        update = self._writer.unread(rule, key, group, members) if _need_not_read(rule, group, members) else None
+        update = self._writer.unread(publication) if _need_not_read(rule, group, members) else None
         if update is None:
             item = self._writer.read(key)
         elif not rule.creates or group.at != group_at(group.generation, 1):  # at the first version there is no item yet
@@ -154,15 +162,14 @@ class Publisher:
                 item = failed.item
             else:
                 if rule.creates and group.totals.n == 0:
-                    self._writer.delete_empty(rule, key)
+                    self._writer.delete_empty(publication)
                 return self._counters.add("published")
-        return self._publish_read(rule, target, group, members, item)
+        return self._publish_read(publication, item)
 
     def _publish_each(
         self,
-        rules: Mapping[Target, LedgerRule],
+        publications: Mapping[Target, Publication],
         updates: Mapping[Target, Update],
-        groups: Mapping[Target, Group],
         deadline: Deadline,
         failures: dict[Target, StoreError],
     ) -> None:
@@ -174,44 +181,46 @@ class Publisher:
                 self._counters.add("published")
             elif not isinstance(answer, ConditionFailed):
                 failures[target] = answer
-            elif rules[target].into.pattern is not None:  # no condition can express every `match`
+            elif publications[target].rule.into.pattern is not None:  # no condition can express every `match`
                 unsure.append(target)
         if not unsure:  # the others do not exist, or have a guard that is as new
             return
         try:
             deadline.check()
-            items = self._store.get_many([decode_key(target[1]) for target in unsure])
+            items = self._store.get_many([publications[target].key for target in unsure])
         except Transient as error:
             failures.update(dict.fromkeys(unsure, error))
             return
         pieces = []
         for target in unsure:
-            rule, key = rules[target], decode_key(target[1])
+            rule, key, group, _, _ = publications[target]
             item = items.get(key)
             guard = self._items.guard(rule, key, item)
-            if self._items.is_of(rule.into, key, item) and (guard is None or guard.at < groups[target].at):
-                work = partial(self._publish_read, rule, target, groups[target], {}, item)
+            if self._items.is_of(rule.into, key, item) and (guard is None or guard.at < group.at):
+                work = partial(self._publish_read, publications[target], item)
                 pieces.append(partial(self._try, target, work, deadline, failures))
         self._run(pieces)
 
-    def _publish_read(
-        self, rule: LedgerRule, target: Target, group: Group, members: Members, item: Image | None
-    ) -> None:
+    def _publish_read(self, publication: Publication, item: Image | None) -> None:
         """Publish to an item that was read after its group."""
-        key = decode_key(target[1])
         for _ in range(_MOST_TRIES):
             try:
-                if self._writer.bring(rule, key, group, members, item, heals=False):
+                if self._writer.bring(publication, item, heals=False):
                     self._counters.add("published")
                 return
             except ConditionFailed as failed:
                 item = failed.item
-        raise Transient(f"{rule.name}: a target kept changing while it was published")
+        raise Transient(f"{publication.rule.name}: a target kept changing while it was published")
 
     # Healing
 
     def _heal_one(
-        self, rule: LedgerRule, target: Target, read: list[tuple[Image | None, Group]], deadline: Deadline
+        self,
+        rule: LedgerRule,
+        target: Target,
+        read: list[tuple[Image | None, Group]],
+        deadline: Deadline,
+        why: Purpose,
     ) -> None:
         """Heal one target. `read` has the item and the group for the first attempt, as `_read_many` read them."""
         key = decode_key(target[1])
@@ -226,7 +235,7 @@ class Publisher:
                 return
             members = read_members(self._store, rule, target[1], group)
             try:
-                if self._writer.bring(rule, key, group, members, item, heals=True):
+                if self._writer.bring(Publication(rule, key, group, members, why), item, heals=True):
                     self._counters.add("healed")
                 return
             except ConditionFailed:

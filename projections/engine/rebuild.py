@@ -58,6 +58,8 @@ from projections.engine.store import (
     Image,
     ItemKey,
     Missing,
+    Purpose,
+    Role,
     Store,
     Update,
     Value,
@@ -101,7 +103,12 @@ def _read(item: Image) -> Note:
 
 def forgotten(note: Note) -> Delete:
     """Return the write that deletes a note, unless another rebuild of the group has begun."""
-    return Delete(_note_key(note.target), Equal(("generation",), {"N": str(note.generation)}))
+    unchanged = Equal(("generation",), {"N": str(note.generation)})
+    return Delete(_note_key(note.target), unchanged, _why("note", note.target))
+
+
+def _why(role: Role, target: Target) -> Purpose:
+    return Purpose(role, target[:1], target[1])
 
 
 def _note_key(target: Target) -> ItemKey:
@@ -138,7 +145,9 @@ def _claim(store: Store, note: Note, claim: Claim | None) -> None:
         return
     condition = Equal(("generation",), item["generation"]) if item is not None else Missing(("pk",))
     add = {"before": claim.names} if same and claim is not None else {}
-    write = Update(key, add=add, condition=condition) if same else _noting(note, claim, condition)
+    write = _noting(note, claim, condition)
+    if same:
+        write = Update(key, add=add, condition=condition, purpose=write.purpose)
     under_way = Check(group_key(*note.target, note.generation), Exists((REBUILDING,)))
     _transact(store, [write, under_way], claim)
 
@@ -154,7 +163,8 @@ def _noting(note: Note, claim: Claim | None, condition: Condition | None = None)
     if claim is not None:
         values["before"] = claim.names
     remove = ("before",) if claim is None else ()
-    return Update(_note_key(note.target), set=values, remove=remove, condition=condition)
+    why = _why("note", note.target)
+    return Update(_note_key(note.target), set=values, remove=remove, condition=condition, purpose=why)
 
 
 def _noted(store: Store, note: Note, claim: Claim | None, writes: Sequence[Action]) -> None:
@@ -277,20 +287,23 @@ def _close_shard(
     settled: dict[str, Value] = {
         name: value for name, value in (part or {}).items() if name.startswith(SETTLED) and "N" in value
     }
+    why = _why("rebuild", target)
     writes: list[Action] = [
         Update(
             key,
             set={CLOSED: {"N": str(following)}, **whole_key(key, target[1])},
             condition=_unchanged(part),
+            purpose=why,
         )
     ]
     if begins is None:
         if settled:
-            writes.append(Update(next_key, add=settled, condition=Exists((REBUILDING,))))
+            writes.append(Update(next_key, add=settled, condition=Exists((REBUILDING,)), purpose=why))
         store.transact(writes)
         return
     begun: dict[str, Value] = {REBUILDING: {"BOOL": True}, **whole_key(next_key, target[1])}
-    writes.append(Update(next_key, set=begun, add={"version": {"N": "1"}, **settled}, condition=Missing(("pk",))))
+    added: dict[str, Value] = {"version": {"N": "1"}, **settled}
+    writes.append(Update(next_key, set=begun, add=added, condition=Missing(("pk",)), purpose=why))
     begins(writes)
 
 
@@ -302,29 +315,30 @@ def _unchanged(part: Image | None) -> Condition:
 
 def _carry_extremes(store: Store, target: Target, generation: int, following: int) -> None:
     """Copy the least and greatest settled values to the next generation, unless it has lesser or greater ones by now."""
-    next_key = group_key(*target, following)
+    next_key, why = group_key(*target, following), _why("rebuild", target)
     extremes = [item for item in parts_of(store, next_key.partition, generation) if "order" in item]
     if extremes:
-        store.write(Update(next_key, set={"extremes": {"BOOL": True}}))
+        store.write(Update(next_key, set={"extremes": {"BOOL": True}}, purpose=why))
     for item in extremes:
         slot, which, order = item["slot"]["S"], item["which"]["S"], item["order"]
         held = {name: item[name] for name in ("order", "v", "slot", "which")}
         beaten = Above(("order",), order) if which == "least" else Below(("order",), order)
         key = ItemKey(LEDGER, next_key.partition, extreme_sort(following, slot, which))
         with suppress(ConditionFailed):
-            store.write(Update(key, set=held, condition=AnyOf((Missing(("order",)), beaten))))
+            store.write(Update(key, set=held, condition=AnyOf((Missing(("order",)), beaten)), purpose=why))
 
 
 def reopen(store: Store, target: Target, generation: int) -> None:
     """Allow publishes of a group again, after all entries that name its target have moved."""
+    key, why = group_key(*target, generation), _why("rebuild", target)
     with suppress(ConditionFailed):
-        store.write(Update(group_key(*target, generation), remove=(REBUILDING,), condition=Exists((REBUILDING,))))
+        store.write(Update(key, remove=(REBUILDING,), condition=Exists((REBUILDING,)), purpose=why))
 
 
 def sweep(store: Store, target: Target, generation: int) -> None:
     """Delete the members of the generations before this one, and the note. The closed groups stay."""
     for old in range(generation):
         for item in all_items(partial(store.query, LEDGER, [{"S": members_key(*target)}], prefix=f"{old:04d}|")):
-            store.write(Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"])))
+            store.write(Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"]), purpose=_why("sweep", target)))
     with suppress(ConditionFailed):  # no note, or that of a later rebuild
         store.write(forgotten(Note(target, generation, 0.0)))

@@ -9,15 +9,18 @@ the target has to be published again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
 
-from projections.engine.changes import Result
+from projections.engine.changes import Change, Result
 from projections.engine.deadline import UNLIMITED, Deadline
-from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, recent_element
+from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, read_recent, recent_element
 from projections.engine.running import Run, one_by_one, write_all
-from projections.engine.store import AllOf, Equal, Exists, Purpose, Store, Update, Value
+from projections.engine.store import AllOf, Equal, Exists, Purpose, Records, Store, Update, Value
 from projections.errors import ConditionFailed, StoreError, Transient
 
 __all__ = ["TOMBSTONE_SECONDS", "forget", "pending_entries", "relieved"]
+
+_NO_RECORDS: Mapping[str, Records] = MappingProxyType({})
 
 TOMBSTONE_SECONDS = 7 * 24 * 3600
 """How long the entry of a removed item is kept: well beyond the 24 hours for which a stream keeps its records."""
@@ -42,25 +45,22 @@ def pending_entries(store: Store, results: Sequence[Result], deadline: Deadline 
 
 def relieved(
     store: Store,
-    publish: Callable[[Iterable[Target], Deadline], Mapping[Target, StoreError]],
-    source: str,
+    publish: Callable[[Iterable[Target], Deadline, Mapping[Target, Records]], Mapping[Target, StoreError]],
+    change: Change,
     entry: Entry,
     now: float,
     deadline: Deadline,
 ) -> Entry | None:
-    """Make the pending publishes of one entry and remove them, so that it has room for a change. `now` as in `forget`.
+    """Make the pending publishes of an entry and remove them, so that it has room for a change. `now` as in `forget`.
 
     Return the entry as it is then, None if none could be removed. Raises Transient.
     """
-    failures = dict(publish(entry.pending, deadline))
+    source, records = change.source, change.sequences
+    failures = dict(publish(entry.pending, deadline, dict.fromkeys(entry.pending, records)))
     published = entry.pending - failures.keys()
     if published:
-        failures.update(
-            {
-                ("", source): error
-                for source, error in forget(store, [(source, entry, published)], now, deadline, one_by_one).items()
-            }
-        )
+        forgotten = forget(store, [(source, entry, published)], now, deadline, one_by_one, {source: records})
+        failures.update({("", source): error for source, error in forgotten.items()})
     for failure in failures.values():
         if isinstance(failure, Transient):
             raise failure
@@ -75,11 +75,13 @@ def forget(
     now: float,
     deadline: Deadline,
     run: Run[list[StoreError | None]],
+    records: Mapping[str, Records] = _NO_RECORDS,
 ) -> dict[str, StoreError]:
     """Remove published targets from `recent`, and let entries without contributions expire. `now` is in seconds since 1970.
 
     `published` has sources with their entries and the targets that were published. An entry with a newer commit is left as
-    it is: that commit's invocation publishes. Return the failures by source.
+    it is: that commit's invocation publishes. `records` has the sequence numbers of the records by source. Return the
+    failures by source.
     """
     expiry: Value = {"N": str(int(now) + TOMBSTONE_SECONDS)}
     exists = Exists((store.schema(LEDGER).partition[0],))
@@ -89,6 +91,7 @@ def forget(
         ended = not entry.contributions and done == entry.recent and not entry.expires
         if not done and not ended:
             continue
+        rules = tuple(sorted({read_recent(element)[0] for element in done}))
         some = done != entry.recent  # all of it is removed as a whole: while the revision stays, nothing is added
         updates[source] = Update(
             entry_key(source),
@@ -96,7 +99,7 @@ def forget(
             remove=("recent",) if done and not some else (),
             discard={"recent": {"SS": sorted(done)}} if some else {},
             condition=AllOf((exists, Equal(("revision",), {"N": str(entry.revision)}))),
-            purpose=Purpose("forget", (), source),
+            purpose=Purpose("forget", rules, source, records.get(source, ())),
         )
     answers = write_all(store, list(updates.values()), deadline, run)
     return {

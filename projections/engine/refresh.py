@@ -118,7 +118,7 @@ class Refresher:
         """Heals of copies that a rule created, and that lost an attribute that `match` reads: only their guards show it."""
         unknown = images.keys() - {item.key for item in items}
         return [
-            CopyHeal(rule, key, {guard.by: ""}, "")
+            CopyHeal(rule, key, {guard.by: ""})
             for key in images
             if key in unknown and self.guards.created(key, images[key])
             for rule in self._program.copies_with_match.values()
@@ -252,7 +252,7 @@ class Refresher:
             self._failures.reject(embed.name, reason, encode_key(child))
 
     def _refresh_index(self, item: Item, deadline: Deadline) -> None:
-        write, problems = index_write(self._program, item, "")
+        write, problems = index_write(self._program, item)
         source = encode_key(item.key)
         for rule, reason in problems:
             self._failures.reject(rule, reason, source)
@@ -280,7 +280,7 @@ class Refresher:
         if item is None:
             return []
         heals = [
-            CopyHeal(rule, target, {encode_key(key): ""}, "")
+            CopyHeal(rule, target, {encode_key(key): ""})
             for rule in self._program.copy_rules.get(item.entity.name, ())
             for target in copies_of(rule, item)
         ]
@@ -290,7 +290,7 @@ class Refresher:
         """The heal of an item that has a copy's guard, by the source that the guard names."""
         rule = self._program.copy_rule_into.get(item.entity.name)
         guard = self.guards.read(rule.name, item.key, item.image) if rule is not None else None
-        return [CopyHeal(rule, item.key, {guard.by: ""}, "")] if rule is not None and guard is not None else []
+        return [CopyHeal(rule, item.key, {guard.by: ""})] if rule is not None and guard is not None else []
 
     def _recognised(self, images: Mapping[ItemKey, Image]) -> list[Item]:
         found: list[Item] = []

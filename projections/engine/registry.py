@@ -65,7 +65,7 @@ __all__ = [
     "rule_key",
 ]
 
-_WHY = Purpose("registry")
+_ALL_RULES = Purpose("registry")
 
 RuleState = Literal["shadow", "filling", "live", "retiring", "tried"]
 SHADOW: RuleState = "shadow"
@@ -397,11 +397,12 @@ class Registry:
     ) -> bool:
         """Write the registry and definitions of rules, and delete those in `gone`. Return whether the condition held."""
         definitions: list[Write] = [
-            Update(rule_key(name), set={"definition": {"S": text}}, purpose=_WHY)
+            Update(rule_key(name), set={"definition": {"S": text}}, purpose=Purpose("registry", (_base(name),)))
             for name, text in (texts or {}).items()
         ]
         definitions += [
-            Delete(rule_key(name), purpose=_WHY) for name in sorted(gone)[: _AT_ONCE - len(definitions) % _AT_ONCE]
+            Delete(rule_key(name), purpose=Purpose("registry", (_base(name),)))
+            for name in sorted(gone)[: _AT_ONCE - len(definitions) % _AT_ONCE]
         ]
         values: dict[str, Value] = {
             "epoch": {"N": str(snapshot.epoch)},
@@ -414,7 +415,7 @@ class Registry:
         if snapshot.past:
             values["past"] = {"SS": sorted(snapshot.past)}
         remove = () if snapshot.past else ("past",)
-        update = Update(REGISTRY, set=values, remove=remove, condition=condition, purpose=_WHY)
+        update = Update(REGISTRY, set=values, remove=remove, condition=condition, purpose=_ALL_RULES)
         try:
             while len(definitions) > _AT_ONCE:
                 self._store.transact(definitions[:_AT_ONCE])

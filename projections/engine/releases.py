@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from projections.engine.application import ApplicationItems
-from projections.engine.store import Image, ItemKey, Store, Value
+from projections.engine.store import Image, ItemKey, Purpose, Records, Store, Value
 from projections.errors import BadInput, ConditionFailed, Transient
 from projections.language.entity import Entity
 from projections.language.keys import decode_key
@@ -45,7 +45,8 @@ class Release(NamedTuple):
     guards: Mapping[str, Value]
     """The guards on the item before it left. With another guard, the item has been of the entity again since."""
     values: Published
-    sequence: str = ""
+    sequences: Records = ()
+    """The sequence numbers of the records that it follows from."""
     copied: tuple[CopyRule, str] | None = None
     """The copy of all attributes that adopted the item, and its source, which has the values that were copied."""
     after: Image = _NOTHING
@@ -66,6 +67,7 @@ class Releaser:
 
     def release(self, release: Release) -> bool:
         """Remove from an item what rules set on it. Return whether anything was removed. Raise Transient."""
+        why = Purpose("release", release.rules, "", release.sequences)
         for _ in range(_MOST_TRIES):
             image = self._store.get(release.key)
             if image is None or self._is_restored(release, image):
@@ -74,7 +76,7 @@ class Releaser:
             if not names:
                 return False
             with suppress(ConditionFailed):
-                self._items.remove(release.key, names, image, (release.entity,), (), release.rules)
+                self._items.remove(release.key, names, image, (release.entity,), (), why)
                 return True
         raise Transient("an item kept changing while the attributes that rules set on it were removed")
 
@@ -133,7 +135,7 @@ class Releaser:
 
     def _rule(self, guard: str) -> Rule | None:
         """The rule whose guard an attribute is."""
-        return self._program.rules.get(guard.removeprefix(self._program.guard_prefix))
+        return self._program.rules.get(self._items.guards.rule(guard))
 
     def _copies_all(self, guard: str | None) -> bool:
         """Whether a guard is that of a copy of all attributes, to which any attribute of the item may belong."""

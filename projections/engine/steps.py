@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from projections.engine.attempts import MOST_BYTES, Attempt, fail
+from projections.engine.changes import Change
 from projections.engine.culprits import refusing_group
 from projections.engine.deadline import Deadline
 from projections.engine.delta import Load, difference, other_marks, steps, with_mark, without_mark
@@ -38,7 +39,7 @@ class Steps:
         generations: Generations,
         predictor: Predictor,
         transactions: Transactions,
-        relieve: Callable[[str, Entry, Deadline], Entry | None],
+        relieve: Callable[[Change, Entry, Deadline], Entry | None],
     ) -> None:
         self._program = program
         self._store = store
@@ -199,7 +200,7 @@ class Steps:
         if entry is None or not entry.recent:
             return False
         attempt.touched = attempt.touched | entry.pending
-        relieved = self._relieve(attempt.change.source, entry, deadline)
+        relieved = self._relieve(attempt.change, entry, deadline)
         if relieved is None or relieved.recent == entry.recent:
             return False
         attempt.entry = relieved

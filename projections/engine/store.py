@@ -31,6 +31,7 @@ __all__ = [
     "Page",
     "Path",
     "Purpose",
+    "Records",
     "Role",
     "Schema",
     "Store",
@@ -104,27 +105,34 @@ class AnyOf:
 Condition: TypeAlias = Exists | Missing | Equal | NotEqual | Below | Above | AllOf | AnyOf
 
 
+Records: TypeAlias = tuple[str, ...]
+"""Sequence numbers of the stream records of a batch that a write follows from, in order."""
+
 Role = Literal[
-    "entry", "forget", "group", "member", "extreme", "shards", "fence", "registry", "publish", "copy", "embed", "index",
-    "release", "restore", "wait", "delete", "other",
+    "entry", "forget", "group", "member", "extreme", "shards", "rebuild", "sweep", "note", "fence", "wait", "registry",
+    "lease", "progress", "audit", "secret", "dismissal", "publish", "copy", "embed", "index", "release", "restore",
+    "delete", "other",
 ]  # fmt: skip
 """The kind of a write; `inspect.rehearsal.roles.ROLES` has each in words."""
 
 
 class Purpose(NamedTuple):
-    """Why a write is made: its kind, the rules it is made for, and the encoded key it is about.
+    """Why a write is made: its kind, the rules it is made for, the encoded key it is about, and the records it follows from.
 
-    For code that observes writes; it is never stored or compared. The code that makes a write knows its purpose: to derive
-    it later from the prefixes of keys and the names of guards fails when either changes. An entry is for all rules of its
-    source, so it names none. An empty `about` means the item that is written.
+    It is never stored or compared. The code that makes a write knows its purpose: to derive it later from the prefixes of
+    keys and the names of guards fails when either changes. An entry is for all rules that its source contributes to, before
+    or after. An empty `about` means the item that is written. `records` are sequence numbers of the batch that is processed;
+    a backfill, a repair, or a page of a push that a worker makes has none.
     """
 
     kind: Role
     rules: tuple[str, ...] = ()
     about: str = ""
+    records: Records = ()
 
 
 OTHER = Purpose("other")
+"""Of writes that the application makes, and tests."""
 
 
 @dataclass(frozen=True, slots=True)

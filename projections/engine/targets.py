@@ -17,20 +17,31 @@ several rules that publish zeros at once, the last one reads all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from projections.engine.application import ApplicationItems, occupied, purpose_of
+from projections.engine.application import ApplicationItems, occupied
 from projections.engine.counters import Counters
 from projections.engine.groups import Group
 from projections.engine.guards import Guard
 from projections.engine.releases import Release, Releaser
-from projections.engine.store import Image, ItemKey, Store, Update, Value
+from projections.engine.store import Image, ItemKey, Purpose, Store, Update, Value
 from projections.errors import ConditionFailed
 from projections.language.entity import Entity
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Members
 from projections.language.values import differing
 
-__all__ = ["TargetWriter", "contributed"]
+__all__ = ["Publication", "TargetWriter", "contributed"]
+
+
+class Publication(NamedTuple):
+    """A group that its target is to show, and why. `members` was read after `group`."""
+
+    rule: LedgerRule
+    key: ItemKey
+    group: Group
+    members: Members
+    why: Purpose
 
 
 class TargetWriter:
@@ -52,37 +63,37 @@ class TargetWriter:
         """Return the items that exist in tables of these rules."""
         return self._store.get_many(list(dict.fromkeys(key for key in keys if key.table in self._program.tables)))
 
-    def unread(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members) -> Update | None:
+    def unread(self, publication: Publication) -> Update | None:
         """Return the update of an item that was not read, if its guard is older; None if the item has to be read."""
+        rule, key, group, _, why = publication
         if not rule.into.at(key):
             return None
-        wanted = self._wanted(rule, key, group, members)
+        wanted = self._wanted(publication)
         if rule.claimed:
             wanted = {**_removed(rule.owned(), wanted), **wanted}
         older = self._guards.older(rule.name, key, group.at)
-        return self._items.change(rule.into, key, wanted, older, purpose_of(rule))
+        return self._items.change(rule.into, key, wanted, older, why)
 
-    def bring(
-        self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, item: Image | None, *, heals: bool
-    ) -> bool:
+    def bring(self, publication: Publication, item: Image | None, *, heals: bool) -> bool:
         """Bring an item to its group. Return whether anything was written. Raise ConditionFailed, Occupied.
 
         When it `heals`, the item was read before the group, and the version of its guard does not count. Otherwise the item
         was read after the group, and stays as it is if its guard is as new.
         """
+        rule, key, group, members, _ = publication
         if not self._is_into(rule, key):
-            return item is not None and self._bring_elsewhere(rule, key, group, item, heals=heals)
+            return item is not None and self._bring_elsewhere(publication, item, heals=heals)
         if item is None:
-            return self._may_create(rule, group, members) and self._create(rule, key, group, members)
+            return self._may_create(rule, group, members) and self._create(publication)
         if not self._may_write(rule, key, item):
-            return self._leave(rule, key, group, members, item)
+            return self._leave(publication, item)
         guard = self._items.guard(rule, key, item)
         published = guard is not None and guard.at >= group.at and not heals
         if rule.claimed and not contributed(rule, group, members):
-            return not published and self._retract_claim(rule, key, group, item, guard)
+            return not published and self._retract_claim(publication, item, guard)
         if published:  # the function that published zeros may have stopped before it deleted the item
-            return rule.creates and group.totals.n == 0 and self.delete_empty(rule, key)
-        return self._update(rule, key, group, members, item)
+            return rule.creates and group.totals.n == 0 and self.delete_empty(publication)
+        return self._update(publication, item)
 
     # What may be done
 
@@ -113,8 +124,9 @@ class TargetWriter:
 
     # What an item should show
 
-    def _wanted(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members) -> dict[str, Value | None]:
+    def _wanted(self, publication: Publication) -> dict[str, Value | None]:
         """The attributes that a group gives its target, including the guard."""
+        rule, key, group, members, _ = publication
         stamp = self._guards.stamp(key, group.at, by=rule.claimant(members), n=group.totals.n)
         if rule.cut(members):
             self._counters.add("cut")
@@ -133,45 +145,50 @@ class TargetWriter:
 
     # Writes
 
-    def _create(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members) -> bool:
-        self._items.create(key, {**rule.created_with, **self._wanted(rule, key, group, members)}, rule)
+    def _create(self, publication: Publication) -> bool:
+        wanted = {**publication.rule.created_with, **self._wanted(publication)}
+        self._items.create(publication.key, wanted, publication.why)
         return True
 
-    def _update(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, item: Image) -> bool:
-        wanted = self._completed(rule, key, item, self._wanted(rule, key, group, members))
+    def _update(self, publication: Publication, item: Image) -> bool:
+        rule, key, group, _, why = publication
+        wanted = self._completed(rule, key, item, self._wanted(publication))
         differs = bool(differing(item, wanted))
         if differs:
-            self._items.write(rule.into, key, wanted, rule, item)
+            self._items.write(rule.into, key, wanted, rule, item, why)
         if rule.creates and group.totals.n == 0:
-            self.delete_empty(rule, key)
+            self.delete_empty(publication)
         return differs
 
-    def _leave(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, item: Image) -> bool:
+    def _leave(self, publication: Publication, item: Image) -> bool:
         """Remove from an item of another kind what the rule published on it. Raise Occupied if the key is needed."""
+        rule, key, group, members, _ = publication
         released = self._may_release(rule, key, group, members, item) and self._releaser.release(
-            self._left(rule, key, group, members, item)
+            self._left(publication, item)
         )
         if self._may_create(rule, group, members):
             raise occupied(rule.into)
         return released
 
-    def _left(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, item: Image) -> Release:
+    def _left(self, publication: Publication, item: Image) -> Release:
         """The release of an item that shows exactly what the group says: without a record, nothing else is known."""
+        rule, key, group, members, why = publication
         created = self._items.created(key, item)
         published = {**(rule.into.constants if created else {}), **rule.published(group.totals, members)}
         guard = self._guards.name(rule.name)
         values = {name: [(guard, value)] if value is not None else [] for name, value in published.items()}
         held = (guard, self._guards.mark) if created else (guard,)
         guards = {name: item[name] for name in held}
-        return Release(key, rule.into, guards, values, after=item, whole=True, rules=(rule.name,))
+        return Release(key, rule.into, guards, values, why.records, after=item, whole=True, rules=why.rules)
 
-    def _bring_elsewhere(self, rule: LedgerRule, key: ItemKey, group: Group, item: Image, *, heals: bool) -> bool:
+    def _bring_elsewhere(self, publication: Publication, item: Image, *, heals: bool) -> bool:
         """Bring an item to its group under the key of another entity, which another version of the rule recorded.
 
         The rule owns no attribute there, and the values of that version go when it is retired. But an item that only rules
         create has to be deleted with its last contribution. So if the item has the rule's guard, attributes that the rule
         may have set under the same names are removed, and the guard records how many contributions are left.
         """
+        rule, key, group, _, why = publication
         n, guard = group.totals.n, self._items.guard(rule, key, item)
         if guard is None or (guard.at >= group.at and not heals):
             return False
@@ -180,7 +197,7 @@ class TargetWriter:
         if rule.claimed and n == 0 and entity is not None and _all_are(entities, lambda one: one.copied):
             if not self._items.may_delete(entity, key, item):
                 return False
-            self._items.delete(entity, key, item)
+            self._items.delete(entity, key, item, why)
             return True
         if entity is None or not _all_are(entities, lambda one: one.created_by_publishes):
             return False
@@ -193,17 +210,18 @@ class TargetWriter:
             wanted |= {name: None for name in rule.owned() if name not in others}
         differs = bool(differing(item, wanted))
         if differs:
-            self._items.write(entity, key, wanted, rule, item)
+            self._items.write(entity, key, wanted, rule, item, why)
         if n == 0:
-            self.delete_empty(rule, key, entity)
+            self.delete_empty(publication, entity)
         return differs
 
-    def delete_empty(self, rule: LedgerRule, key: ItemKey, entity: Entity | None = None) -> bool:
+    def delete_empty(self, publication: Publication, entity: Entity | None = None) -> bool:
         """Delete an item that rules created, if no rule's guard on it records contributions and nothing else is on it.
 
         Return whether it was deleted. The item is read after this rule's zeros were written: of several rules that write
         zeros at once, the last one reads all of them.
         """
+        rule, key, _, _, why = publication
         entity = entity or rule.into
         item = self.read(key) if entity.created_by_publishes else None
         if item is None:
@@ -212,7 +230,7 @@ class TargetWriter:
         if self._contributes(rules.values(), key, item) or not self._items.may_delete(entity, key, item):
             return False
         try:
-            self._items.delete(entity, key, item, rules=rules)
+            self._items.delete(entity, key, item, why, rules=rules)
         except ConditionFailed:  # another rule contributes now, or the item is deleted already
             return False
         return True
@@ -222,10 +240,11 @@ class TargetWriter:
         found = (self._items.guard(rule, key, item) for rule in rules)
         return any(guard is not None and guard.n != 0 for guard in found)
 
-    def _retract_claim(self, rule: LedgerRule, key: ItemKey, group: Group, item: Image, guard: Guard | None) -> bool:
+    def _retract_claim(self, publication: Publication, item: Image, guard: Guard | None) -> bool:
         """Delete a copy without a claim, if the rule created it; else remove what the rule set, if its guard is there."""
+        rule, key, group, _, why = publication
         if self._items.may_delete(rule.into, key, item):
-            self._items.delete(rule.into, key, item, rules=(rule.name,))
+            self._items.delete(rule.into, key, item, why, rules=(rule.name,))
             return True
         if guard is None:
             return False
@@ -234,7 +253,7 @@ class TargetWriter:
         wanted: dict[str, Value | None] = {**dict.fromkeys(sorted(owned)), self._guards.name(rule.name): stamp}
         if not differing(item, wanted):
             return False
-        self._items.write(rule.into, key, wanted, rule, item)
+        self._items.write(rule.into, key, wanted, rule, item, why)
         return True
 
 

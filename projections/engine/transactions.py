@@ -141,6 +141,7 @@ class Transactions:
         writes: list[Write] = []
         roles: list[Role] = []
         amounts: dict[Target, dict[str, Decimal]] = {}
+        records: dict[Target, list[str]] = {}
         extremes: dict[ItemKey, Update] = {}
         members: list[Write] = []
         for attempt in attempts:
@@ -148,6 +149,7 @@ class Transactions:
             roles.append(attempt)
             for target, piece in attempt.pieces.items():
                 totals = amounts.setdefault(target, {})
+                records.setdefault(target, []).extend(attempt.change.sequences)
                 for slot, amount in piece.amounts.items():
                     totals[slot] = WIDE.add(totals.get(slot, _ZERO), amount)
                 if piece.puts or piece.removes:
@@ -155,7 +157,8 @@ class Transactions:
                 if piece.settled:
                     _settle_extremes(attempt, target, piece, extremes)
         for target, totals in amounts.items():
-            writes.append(self._group_write(target, totals, extremes, attempts[0].opened.of(target)))
+            why = Purpose("group", target[:1], target[1], tuple(records[target]))
+            writes.append(self._group_write(target, totals, extremes, attempts[0].opened.of(target), why))
             roles.append(target)
         for key, write in extremes.items():
             writes.append(write)
@@ -194,30 +197,34 @@ class Transactions:
                 values["refused"] = {"M": {rule: {"S": why[:_LONGEST_REASON]} for rule, why in attempt.refused.items()}}
             else:
                 remove.append("refused")
-        purpose = Purpose("entry", (), change.source)
+        purpose = Purpose("entry", attempt.rules, change.source, change.sequences)
         return Update(key, set=values, add=add, remove=remove, condition=entry_condition(attempt), purpose=purpose)
 
     def _group_write(
-        self, target: Target, totals: dict[str, Decimal], extremes: Iterable[ItemKey], generation: int
+        self,
+        target: Target,
+        totals: dict[str, Decimal],
+        extremes: Iterable[ItemKey],
+        generation: int,
+        why: Purpose,
     ) -> Update:
         add: dict[str, Value] = {"version": _ONE_MORE}
         for slot, amount in totals.items():
             if amount:
                 add[slot] = {"N": number_text(amount)}
-        shard = self._shard(target, generation)
+        shard = self._shard(target, generation, why)
         key = group_key(*target, generation, shard)
         values = dict(whole_key(key, target[1]))
         if any(extreme.partition == key.partition for extreme in extremes):
             values["extremes"] = {"BOOL": True}
         there = self._remembered(target, generation) and shard == 0
-        purpose = Purpose("group", target[:1], target[1])
-        return Update(key, set=values, add=add, condition=_OPEN_AND_THERE if there else _OPEN, purpose=purpose)
+        return Update(key, set=values, add=add, condition=_OPEN_AND_THERE if there else _OPEN, purpose=why)
 
     def _remembered(self, target: Target, generation: int) -> bool:
         """Whether only this process reports a generation: the ledger may have been restored since, without it."""
         return generation > 0 and (target, generation) not in self._named
 
-    def _shard(self, target: Target, generation: int) -> int:
+    def _shard(self, target: Target, generation: int, why: Purpose) -> int:
         """Return the shard of a group that this transaction adds to. The first shard records how many there have been."""
         shards = spread(self._program, target)
         if shards <= 1:
@@ -228,7 +235,7 @@ class Transactions:
             there = _OPEN_AND_THERE if self._remembered(target, generation) else _OPEN
             fewer = AllOf((there, AnyOf((Missing(path), Below(path, count)))))
             try:
-                purpose = Purpose("shards", target[:1], target[1])
+                purpose = why._replace(kind="shards")
                 key = group_key(*target, generation)
                 self._store.write(Update(key, set={SHARD_COUNT: count}, condition=fewer, purpose=purpose))
             except ConditionFailed as failed:  # as many or more are recorded, or it is closed
@@ -261,7 +268,7 @@ def _member_writes(attempt: Attempt, target: Target, piece: Piece) -> Iterable[W
     rule, text = target
     source = attempt.change.source
     generation = attempt.opened.of(target)
-    purpose = Purpose("member", (rule,), text)
+    purpose = Purpose("member", (rule,), text, attempt.change.sequences)
     for member in piece.removes:
         yield Delete(member_key(rule, text, generation, member, source), purpose=purpose)
     for member in piece.puts:
@@ -299,5 +306,5 @@ def _settle_extremes(attempt: Attempt, target: Target, piece: Piece, into: dict[
                 key,
                 set={"order": value, "v": decode_order(order), "slot": {"S": slot}, "which": {"S": which}},
                 condition=AnyOf((Missing(path), exceeds)),
-                purpose=Purpose("extreme", (rule,), text),
+                purpose=Purpose("extreme", (rule,), text, attempt.change.sequences),
             )

@@ -26,7 +26,7 @@ from typing import Any
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import Registry
 from projections.engine.running import Run, one_by_one
-from projections.engine.store import Condition, Equal, Image, ItemKey, Missing, Store, Update
+from projections.engine.store import Condition, Equal, Image, ItemKey, Missing, Purpose, Store, Update
 from projections.errors import ConditionFailed, Transient
 from projections.language.program import Program
 from projections.operations.verify.drift import Drift
@@ -53,6 +53,8 @@ MARGIN = 10.0
 """Seconds before the end of an invocation. No page begins then."""
 
 _PAGE = 200
+
+_WHY = Purpose("audit")
 _AT_ONCE = 100
 _MOST_NEW = 1000
 """The number of candidates at which a run stops reading."""
@@ -184,7 +186,7 @@ class AuditHandler:
             else {"time": now, "items": 0, "drift": 0, "whole": None}
         )
         report = {**last, "skipped": {"time": now, "reason": reason}}
-        self._store.write(Update(AUDIT, set={"audit": {"S": json.dumps(report)}}))
+        self._store.write(Update(AUDIT, set={"audit": {"S": json.dumps(report)}}, purpose=_WHY))
         return Audited(0, (), {"audited": 0}, reason)
 
     def _place(self, item: Image | None) -> _Place:
@@ -209,7 +211,7 @@ class AuditHandler:
         condition: Condition = Missing(("place",)) if known is None else Equal(("place",), known)
         values = {"audit": {"S": json.dumps(report)}, "place": {"S": place.text()}}
         try:
-            self._store.write(Update(AUDIT, set=values, condition=condition))
+            self._store.write(Update(AUDIT, set=values, condition=condition, purpose=_WHY))
         except ConditionFailed:
             return Audited(round_.items, (), {"audited": round_.items}, "another audit ran at the same time")
         million = 1e6 * drift / max(1, place.items, place.size)

@@ -4,45 +4,41 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Action, Check, Delete, Image, ItemKey, Store, Update, Write
+from projections.engine.store import Action, Check, Delete, Image, ItemKey, Role, Store, Update, Write
 from projections.errors import ConditionFailed, StoreError
 from projections.language.keys import encode_key
-from projections.language.program import Program
-from projections.stores.conditions import holds, paths
+from projections.stores.conditions import holds
 from projections.stores.wrapped import WrappedStore
 
-__all__ = ["MOST_EXAMPLES", "Cautious", "Effects"]
+__all__ = ["MOST_EXAMPLES", "Cautious", "counted_as"]
 
 MOST_EXAMPLES = 20
 
-_LEDGER = {"E": "entries", "G": "groups", "M": "members"}
+_LEDGER: Mapping[Role, str] = {
+    "entry": "entries",
+    "forget": "entries",
+    "group": "groups",
+    "extreme": "groups",
+    "shards": "groups",
+    "rebuild": "groups",
+    "member": "members",
+    "sweep": "members",
+}
 
 
-class Effects:
-    """Classifies writes: the kind of an item of the ledger, or the rule that writes to an item of the application."""
+def counted_as(write: Write) -> str:
+    """Return `entries`, `groups` or `members` for a write to the ledger, or the empty text.
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
-
-    def of(self, write: Action) -> str:
-        """Return `entries`, `groups` or `members`; else the name of a rule, which may be removed; empty if it is unknown."""
-        if write.key.table == LEDGER:
-            return _LEDGER.get(write.key.partition.partition("|")[0], "")
-        if isinstance(write, Check):
-            return ""
-        prefix = self._program.guard_prefix
-        names = [*write.set, *write.remove] if isinstance(write, Update) else []
-        for name in [*names, *(path[0] for path in paths(write.condition))]:
-            if name.startswith(prefix) and name != prefix:  # the prefix alone is the mark of created items
-                return name.removeprefix(prefix)
-        for entity in self._program.entities_at(write.key):
-            for rule in self._program.index_rules.get(entity.name, ()):
-                if any(name in names for name, _, _ in rule.attributes):
-                    return rule.name
-        return ""
+    For a write to an item of the application, return the rule that it is made for, which may be removed. Attributes of the
+    application that are restored are no rule's.
+    """
+    purpose = write.purpose
+    if write.key.table == LEDGER:
+        return _LEDGER.get(purpose.kind, "")
+    return purpose.rules[0] if purpose.rules and purpose.kind != "restore" else ""
 
 
 class Cautious(WrappedStore):
@@ -53,11 +49,8 @@ class Cautious(WrappedStore):
     writes with their number, and may wait. Safe for threads.
     """
 
-    def __init__(
-        self, store: Store, program: Program, *, deletes: bool, pace: Callable[[int], None] = lambda writes: None
-    ) -> None:
+    def __init__(self, store: Store, *, deletes: bool, pace: Callable[[int], None] = lambda writes: None) -> None:
         super().__init__(store)
-        self._effects = Effects(program)
         self._deletes = deletes
         self._pace = pace
         self._lock = threading.Lock()
@@ -88,7 +81,9 @@ class Cautious(WrappedStore):
     def _count(self, writes: Sequence[Action]) -> None:
         names = []
         for write in writes:
-            about = self._effects.of(write)
+            if isinstance(write, Check):
+                continue
+            about = counted_as(write)
             if write.key.table == LEDGER:
                 names.append(about)
             elif about:
@@ -101,7 +96,7 @@ class Cautious(WrappedStore):
         if write.condition is not None and not holds(write.condition, image):
             raise ConditionFailed(image)
         if image is not None:
-            self.withhold(write.key, self._effects.of(write))
+            self.withhold(write.key, counted_as(write))
 
     def withhold(self, key: ItemKey, rule: str) -> None:
         """Record that values of a rule were not removed from an item."""

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Action, Delete, Image, ItemKey, Page, Schema, Store, Update, Value, Write
+from projections.engine.store import Action, Check, Delete, Image, ItemKey, Page, Schema, Store, Update, Value, Write
 from projections.errors import ConditionFailed, InvalidRequest, StoreError
 from projections.language.keys import encode_key
-from projections.language.program import Program
 from projections.operations.adoption import Adoption
-from projections.operations.caution import MOST_EXAMPLES, Effects
+from projections.operations.caution import MOST_EXAMPLES, counted_as
 from projections.stores.capacity import TRANSACTIONAL, read_units, write_units, written
 from projections.stores.conditions import holds
 from projections.stores.limits import item_size
@@ -30,10 +29,9 @@ class DryStore:
     would be deleted, with their rules. `adoption` records changes to items. Safe for threads.
     """
 
-    def __init__(self, store: Store, program: Program, adoption: Adoption | None = None) -> None:
+    def __init__(self, store: Store, adoption: Adoption | None = None) -> None:
         self._store = store
         self._adoption = adoption
-        self._effects = Effects(program)
         self._lock = threading.RLock()
         self._seen: dict[ItemKey, Image | None] = {}
         self.done: Counter[str] = Counter()
@@ -80,7 +78,7 @@ class DryStore:
         with self._lock:
             for write in writes:
                 self.done["write units"] += TRANSACTIONAL * write_units(_size(write))
-                if about := self._effects.of(write):
+                if not isinstance(write, Check) and (about := counted_as(write)):
                     self.done[about] += 1
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
@@ -103,7 +101,7 @@ class DryStore:
     def _rehearse(self, write: Write) -> Image | None:
         if write.key.table == LEDGER:
             self.done["write units"] += write_units(_size(write))
-            if about := self._effects.of(write):
+            if about := counted_as(write):
                 self.done[about] += 1
             return None
         if write.key not in self._seen:
@@ -116,7 +114,7 @@ class DryStore:
         after = self._after(write, before)
         self._seen[write.key] = after
         what = "created" if before is None else "changed" if after is not None else "deleted"
-        rule = self._effects.of(write)
+        rule = counted_as(write)
         self.done[f"{what}|{rule}"] += 1
         if self._adoption is not None and before is not None:
             self._adoption.written(rule, write.key, before, after or {})

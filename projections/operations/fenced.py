@@ -16,10 +16,10 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
-from projections.engine.leases import LEASE_SECONDS, held, lease_key, name_of_lease, opening
+from projections.engine.leases import LEASE_SECONDS, closing, held, lease_key, name_of_lease, opening
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import REGISTRY, RegistrySnapshot, Replaced
-from projections.engine.store import Action, AllOf, Check, Delete, Equal, Image, ItemKey, Store, Update, Write
+from projections.engine.store import Action, AllOf, Check, Equal, Image, Store, Update, Write
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.stores.wrapped import WrappedStore
 
@@ -74,7 +74,6 @@ class Fenced(WrappedStore):
         self._checked = 0.0
         self._unchecked = 0
         self._replaced = False
-        self._deleted: set[ItemKey] = set()
 
     def __enter__(self) -> Self:
         self.open()
@@ -102,31 +101,20 @@ class Fenced(WrappedStore):
             names, self._opened, self._free = list(self._opened), {}, []
         for name in names:
             with suppress(Transient):
-                self._store.write(Delete(lease_key(name)))
+                self._store.write(closing(name))
 
     # Writes
 
     def write(self, write: Write) -> Image | None:
         if write.key.table != LEDGER:
-            return self._write(write)
+            if write.purpose.kind != "restore":  # attributes that a deletion removed are put back in any case
+                self._check_lease(1)
+            return self._store.write(write)
         try:
             self.transact([write])
         except TransactionCancelled as cancelled:
             raise _single(cancelled) from cancelled
         return None
-
-    def _write(self, write: Write) -> Image | None:
-        """Write an item of the application."""
-        with self._lock:
-            restores = isinstance(write, Update) and write.key in self._deleted
-            self._deleted.discard(write.key)
-        if not restores:  # attributes of the application that a deletion removed are put back in any case
-            self._check_lease(1)
-        removed = self._store.write(write)
-        if removed is not None:
-            with self._lock:
-                self._deleted.add(write.key)
-        return removed
 
     def transact(self, writes: Sequence[Action]) -> None:
         with self._lease() as lease:

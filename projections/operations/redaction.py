@@ -30,7 +30,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import ItemKey, Missing, Store, Update
+from projections.engine.store import ItemKey, Missing, Purpose, Store, Update
 from projections.errors import ConditionFailed, Misconfigured, StoreError
 
 if TYPE_CHECKING:
@@ -108,7 +108,9 @@ class Redaction:
             if self._secret is None:
                 made = {"secret": {"S": secrets.token_hex(32)}}
                 with suppress(ConditionFailed):  # another function was faster
-                    self._store.write(Update(SECRET, set=made, condition=Missing(("secret",))))
+                    self._store.write(
+                        Update(SECRET, set=made, condition=Missing(("secret",)), purpose=Purpose("secret"))
+                    )
                 self._secret = read_secret(self._store)
         return self._secret
 

@@ -349,7 +349,7 @@ def test_backfill_and_repair_do_not_write_to_items_of_another_kind(settled: bool
 
 def repair_as_far_as_possible(w: Scene) -> list[Any]:
     with verified(w) as one:
-        store = Cautious(w.store, w.program, deletes=True)
+        store = Cautious(w.store, deletes=True)
         repair = Repair(one.scope, store, one.candidates, threads=1)
         groups = repair.all()
         assert all(reason.startswith("occupied:") for reason in repair.rejected.values())

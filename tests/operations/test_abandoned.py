@@ -46,7 +46,7 @@ def repair(stage: Stage) -> None:
         scope = Scope(stage.program, stage.read_or_create())
         one = Verification(scope, stage.store, scratch, patience=0, threads=1, sleep=lambda seconds: None)
         one.all()
-        store = Cautious(stage.store, stage.program, deletes=True)
+        store = Cautious(stage.store, deletes=True)
         mended = Repair(one.scope, store, one.candidates, threads=1, sleep=lambda seconds: None, clock=stage.clock)
         mended.all()
         assert (mended.failed, mended.rejected) == ({}, {})

@@ -8,7 +8,7 @@ import pytest
 
 from projections.engine.leases import LEASE_SECONDS, close_leases
 from projections.engine.registry import Registry, Replaced
-from projections.engine.store import Check, Delete, Equal, Exists, Image, ItemKey, Missing, Update
+from projections.engine.store import Check, Delete, Equal, Exists, Image, ItemKey, Missing, Purpose, Update
 from projections.errors import ConditionFailed, InvalidRequest, Reason, TransactionCancelled, Transient
 from projections.operations.caution import Cautious
 from projections.operations.fenced import Fenced
@@ -169,8 +169,13 @@ def test_attributes_lost_in_a_deletion_are_put_back_although_the_lease_was_close
     assert store.write(Delete(post)) is not None
     close_leases(stage.store)
     stage.clock.now += 60.0
-    store.write(Update(post, set={"title": {"S": "the application's"}}, condition=Missing(("PK",))))
+    why, absent = Purpose("restore"), Missing(("PK",))
+    store.write(Update(post, set={"title": {"S": "the application's"}}, condition=absent, purpose=why))
     assert stage.item("POST#0", "METADATA")["title"] == "the application's"
+    with pytest.raises(ConditionFailed):
+        store.write(Update(post, set={"x": {"S": "x"}}, condition=absent, purpose=why))
+    store.write(Update(post, set={"x": {"S": "x"}}, condition=Missing(("x",)), purpose=why))
+    assert stage.item("POST#0", "METADATA")["x"] == "x", "also where the first attempt failed"
     with pytest.raises(Replaced):
         store.write(Update(post, set={"x": {"S": "x"}}))
 
@@ -256,9 +261,7 @@ def test_a_repair_under_way_stops_when_other_rules_come_into_force(method: str, 
     after = stage.under(STARRED)
 
     def repair(one: Verification) -> None:
-        Repair(
-            one.scope, Cautious(stage.store, stage.program, deletes=True), one.candidates, sleep=lambda s: None
-        ).all()
+        Repair(one.scope, Cautious(stage.store, deletes=True), one.candidates, sleep=lambda s: None).all()
 
     with Scratch() as scratch:
         scope = Scope(stage.program, stage.read_or_create())

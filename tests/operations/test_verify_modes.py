@@ -154,7 +154,7 @@ def test_nothing_is_repaired_without_a_ledger() -> None:
     world = world_of(["likes"])
     world.store.remove(REGISTRY)
     with verified(world) as one, pytest.raises(UsageError, match="not active"):
-        Repair(one.scope, Cautious(world.store, world.program, deletes=False), one.candidates)
+        Repair(one.scope, Cautious(world.store, deletes=False), one.candidates)
 
 
 def test_of_rules_that_fill_only_the_books_are_compared() -> None:
@@ -179,7 +179,7 @@ def test_rules_that_are_not_active_yet_are_filling() -> None:
         one.all()
         assert list(one.drifts()) == []
         with pytest.raises(UsageError, match="not active"):
-            Repair(scope, Cautious(world.store, other.program, deletes=False), one.candidates)
+            Repair(scope, Cautious(world.store, deletes=False), one.candidates)
 
 
 def test_only_the_rules_that_are_named_are_verified_and_repaired() -> None:

@@ -167,7 +167,7 @@ def repaired(world: World, store: Store | None = None, *, deletes: bool = True, 
 def mend(one: Verification, world: World, store: Store, *, deletes: bool = True) -> Repair:
     repair = Repair(
         one.scope,
-        Cautious(store, world.program, deletes=deletes),
+        Cautious(store, deletes=deletes),
         one.candidates,
         threads=1,
         clock=time.time,  # DynamoDB Local deletes expired leases

@@ -17,6 +17,7 @@ from projections.errors import ConditionFailed, TransactionCancelled
 from projections.inspect.rehearsal.recorder import Action, RecordingStore, Spent
 from projections.inspect.rehearsal.rehearse import rehearse
 from projections.inspect.rehearsal.roles import ROLES, purpose_of
+from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.local.events import read
 from projections.operations.dry import DryStore
@@ -125,8 +126,7 @@ def swaps_halves_of_a_key(action: Action) -> bool:
 
 
 def test_a_dry_run_counts_the_same_units_of_single_writes() -> None:
-    program = compiled(RULES[0])
-    recorder, dry = RecordingStore(MemoryStore({"main": SCHEMA})), DryStore(MemoryStore({"main": SCHEMA}), program)
+    recorder, dry = RecordingStore(MemoryStore({"main": SCHEMA})), DryStore(MemoryStore({"main": SCHEMA}))
     for number, write in enumerate(random_writes(Random(7))):
         recorder.write(write)
         (request,) = recorder.taken()
@@ -236,17 +236,25 @@ def calls_besides_statements(calls: dict[str, int]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
-def test_every_write_has_a_role(path: Path) -> None:
-    """No write of the engine is one that this version does not know, and the rules it names are the document's."""
+def test_every_write_names_its_role_its_rules_and_its_records(path: Path) -> None:
+    """No write of the engine is one of the application; rules are the document's, and records those of the batch."""
     program = compiled(path)
     for seed in range(10):
         for batch in rehearse(program, random_records(program, seed, 40), batch_size=25).batches:
+            delivered = {one.record.sequence: one.record for one in batch.records if one.record is not None}
             for request in batch.requests:
                 for action in request.actions:
                     role = purpose_of(action.write)
                     assert role.kind in ROLES.keys() - {"other"}
-                    assert role.rules or role.kind in ("entry", "forget", "restore")
                     assert set(role.rules) <= set(program.rules)
+                    if role.kind == "registry":
+                        continue
+                    assert set() < set(role.records) <= delivered.keys(), role
+                    assert list(dict.fromkeys(role.records)) == list(role.records), role
+                    if role.kind in ("entry", "forget"):
+                        assert {encode_key(delivered[one].key) for one in role.records} == {role.about}
+                    else:
+                        assert role.rules, role
 
 
 def test_a_rehearsal_ends_as_the_source_items_say() -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import Any
 
-from projections.engine.ledger_items import LEDGER, read_recent
+from projections.engine.ledger_items import LEDGER
 from projections.engine.processor import Processor
 from projections.engine.registry import REGISTRY
-from projections.engine.store import ItemKey, Purpose, Update
+from projections.engine.store import ItemKey
 from projections.errors import ProjectionsError
 from projections.inspect.cost.reads import Shapes
 from projections.inspect.cost.rehearsed_rules import DIGITS, whole_number
@@ -20,7 +19,7 @@ from projections.inspect.cost.synthesis import Synthesis
 from projections.inspect.cost.terms import Term
 from projections.inspect.cost.workload import EDIT, INSERT, Assumptions, Flow
 from projections.inspect.rehearsal.invocation import Invocation
-from projections.inspect.rehearsal.recorder import DONE, Action, Read, Request
+from projections.inspect.rehearsal.recorder import DONE, Read, Request
 from projections.inspect.rehearsal.rehearse import Batch, Rehearsal, play
 from projections.inspect.rehearsal.roles import ROLES, purpose_of
 from projections.language.program import Program
@@ -181,6 +180,8 @@ def spent(rehearsal: Rehearsal) -> BatchCost:
             cost.parts.update(_parts(request, readers, batch, rehearsal.program))
             for action in request.actions:
                 role = purpose_of(action.write)
+                if role.kind == "entry" and action.after is not None:
+                    cost.entry_bytes = max(cost.entry_bytes, float(item_size(action.after)))
                 if role.kind == "publish":
                     published.setdefault(role.rules[0], set()).add(role.about)
                 if role.kind in ("publish", "index"):
@@ -192,8 +193,6 @@ def spent(rehearsal: Rehearsal) -> BatchCost:
     for rule, targets in published.items():
         cost.targets[rule] = len(targets)
         cost.target_units[rule] = sum(taken[target] for target in targets)
-    entries = [item for item in rehearsal.tables.items(LEDGER) if item["pk"]["S"].startswith("E|")]
-    cost.entry_bytes = float(max(map(item_size, entries), default=0))
     return cost
 
 
@@ -209,7 +208,7 @@ def _parts(
         role = purpose_of(action.write)
         what: str = role.kind if action.outcome == DONE else "in vain"
         units = float(request.factor * action.units.total)
-        parts.append((_rules(action, role), what, ROLES[role.kind], units, 0.0, 0.0))
+        parts.append((role.rules, what, ROLES[role.kind], units, 0.0, 0.0))
     what = request.operation if request.reads else parts[0][1]
     what = "transaction" if request.operation == "TransactWriteItems" else what
     rules = tuple(dict.fromkeys(rule for part in parts for rule in part[0]))
@@ -226,19 +225,6 @@ def _asking(read: Read, readers: Mapping[ItemKey, tuple[str, ...]], batch: Batch
         return (read.key.partition.split("|")[1],) if read.key.partition[:2] in ("G|", "F|") else ()
     looking = {rule: None for rule, _ in batch.plan.pulls} | {push.rule: None for push in batch.plan.pushes}
     return tuple(rule for rule in looking if program.rules[rule].source.at(read.key)) or readers.get(read.key, ())
-
-
-def _rules(action: Action, role: Purpose) -> tuple[str, ...]:
-    """The rules a write is for; of an entry those that it has contributions of, or owed publications of."""
-    write = action.write
-    if role.rules or not isinstance(write, Update):
-        return role.rules
-    if role.kind == "forget":
-        owed = write.discard.get("recent") or (action.before or {}).get("recent") or {"SS": []}
-        return tuple(sorted({read_recent(element)[0] for element in owed["SS"]}))
-    images = [image for image in (action.before, write.set) if image is not None]
-    texts = [image["contributions"]["S"] for image in images if "contributions" in image]
-    return tuple(sorted({rule for text in texts for rule in json.loads(text)}))
 
 
 def _count(program: Program, cost: BatchCost, batch: Batch) -> None:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain
 from typing import Any
 
 from projections.engine.delta import SETTLED
-from projections.engine.guards import by_of
 from projections.engine.store import Delete, Image, Purpose, Update, Value
 from projections.inspect.explain.sources import contribution_words
 from projections.inspect.explain.words import condition_words, encoded_words, failing, key_words, short, value_words
 from projections.inspect.rehearsal.recorder import CANCELLED, DONE, Action, Read, Request
 from projections.inspect.rehearsal.rehearse import Batch
 from projections.inspect.rehearsal.roles import purpose_of
-from projections.language.keys import encode_key
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import number_text, same
 
@@ -76,11 +74,11 @@ class RequestReport:
 
 def request_reports(program: Program, batch: Batch) -> list[RequestReport]:
     """Return all requests of a batch, in order."""
-    causes = _Causes(batch)
+    numbers = _numbers(batch)
     return [
         RequestReport(
             request,
-            tuple(_action(program, action, request.factor, causes) for action in request.actions),
+            tuple(_action(program, action, request.factor, numbers) for action in request.actions),
             tuple(map(_read, request.reads)),
         )
         for request in batch.requests
@@ -93,53 +91,7 @@ def _read(read: Read) -> str:
     return f"{key_words(read.key)}" + ("" if read.found else ": not found")
 
 
-class _Causes:
-    """The records of a batch that caused a write."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._items: dict[str, list[int]] = {}
-        self._sources: dict[str, list[int]] = {}
-        self._targets: dict[tuple[str, str], list[int]] = {}
-        for number, decoded in enumerate(batch.records, 1):
-            if decoded.record is not None:
-                self._items.setdefault(encode_key(decoded.record.key), []).append(number)
-        made, numbers = batch.plan, _numbers(batch)
-        for change in chain(*made.changes):
-            caused = [number for sequence in change.sequences for number in numbers.get(sequence, ())]
-            self._sources.setdefault(change.source, []).extend(caused)
-            for target in change.touched:
-                self._add(target, caused)
-        for target, sequence in made.heals.items():
-            self._add(target, numbers.get(sequence, ()))
-        for copy in made.copies:
-            for key in (*copy.copies, *copy.others):
-                self._add((copy.rule.name, encode_key(key)), self._items.get(copy.source, ()))
-        for release in made.releases:
-            for rule in release.rules:
-                self._add((rule, encode_key(release.key)), numbers.get(release.sequence, ()))
-        for heal in made.copy_heals:
-            self._add((heal.rule.name, encode_key(heal.target)), numbers.get(heal.sequence, ()))
-        for push in made.pushes:
-            self._add((push.rule, push.parent), self._items.get(push.parent, ()))
-
-    def _add(self, target: tuple[str, str], numbers: Iterable[int]) -> None:
-        self._targets.setdefault(target, []).extend(numbers)
-
-    def of(self, role: Purpose, action: Action) -> tuple[int, ...]:
-        if role.kind in ("entry", "forget"):
-            found: Collection[int] = self._sources.get(role.about, ())
-        elif role.kind == "index":
-            found = self._items.get(role.about, ())
-        elif role.kind == "embed":
-            guards = action.write.set.values() if isinstance(action.write, Update) else ()
-            parents = [self._targets.get((role.rules[0], by_of(guard)), ()) for guard in guards]
-            found = [*self._items.get(role.about, ()), *(number for numbers in parents for number in numbers)]
-        else:
-            found = [number for rule in role.rules for number in self._targets.get((rule, role.about), ())]
-        return tuple(sorted(set(found)))
-
-
-def _action(program: Program, action: Action, factor: int, causes: _Causes) -> ActionReport:
+def _action(program: Program, action: Action, factor: int, numbers: Mapping[str, Sequence[int]]) -> ActionReport:
     write, role = action.write, purpose_of(action.write)
     schema = program.tables.get(write.key.table, LEDGER_SCHEMA)
     why = ""
@@ -156,7 +108,7 @@ def _action(program: Program, action: Action, factor: int, causes: _Causes) -> A
         why,
         factor * action.units.total,
         {index: factor * units for index, units in action.units.indexes.items()},
-        causes.of(role, action),
+        tuple(sorted({number for sequence in role.records for number in numbers.get(sequence, ())})),
     )
 
 

@@ -206,7 +206,7 @@ def _index(program: Program, rule: IndexRule, new: Item | None) -> RuleReport:
         return RuleReport.of(rule, "source", "", "nothing to do: the item was deleted, with its index entries")
     judged = verdict(program, rule, item)
     names = {name for name, _, _ in rule.attributes}
-    write, _ = index_write(program, item, "")
+    write, _ = index_write(program, item)
     wrong = {n: value for n, value in write.values.items() if n in names} if write is not None else {}
     if not wrong:
         if not judged.applies:

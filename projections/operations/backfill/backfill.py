@@ -215,7 +215,7 @@ class Backfill:
 
     def compute(self, run: Run, report: Callable[[str, int], None] = lambda what, items: None) -> Counter[str]:
         """Record in `adoption` what filling rules would change when this run is complete. Return the cost."""
-        store = DryStore(self._store, self._program)
+        store = DryStore(self._store)
         assert self.adoption is not None
         after = self.registry.preview()
         compute(self._program, store, after, self.adoption, only=run.rules, threads=run.segments, report=report)

@@ -106,9 +106,9 @@ class Pages:
         """
         store: Cautious | DryStore
         if fenced is None:
-            store = DryStore(self._store, self._program, self.adoption)
+            store = DryStore(self._store, self.adoption)
         else:
-            store = Cautious(fenced, self._program, deletes=run.allow_delete, pace=self._pace)
+            store = Cautious(fenced, deletes=run.allow_delete, pace=self._pace)
             self._learn(run)
         attributes = _GROUP_ATTRIBUTES if segment.phase == "groups" else None
         page = store.scan(
@@ -141,7 +141,7 @@ class Pages:
     def rebuilt(self, run: Run, snapshot: RegistrySnapshot, deadline: Deadline, fenced: Store) -> None:
         """Publish the groups whose rebuild this run ends, and end it. The next backfill or repair repeats failures."""
         ended = [note for note in rebuilds(self._store, run) if note.target[0] in self._program.rules]
-        store = Cautious(fenced, self._program, deletes=run.allow_delete, pace=self._pace)
+        store = Cautious(fenced, deletes=run.allow_delete, pace=self._pace)
         failed = self._refresher(store, snapshot).publish([note.target for note in ended], deadline)
         for note in ended:
             if note.target not in failed:

@@ -24,6 +24,7 @@ from projections.engine.store import (
     Image,
     ItemKey,
     Missing,
+    Purpose,
     Store,
     Update,
     Value,
@@ -44,6 +45,7 @@ MOST_SECONDS = 24 * 3600.0
 RUN = ItemKey(LEDGER, "R", "backfill")
 
 _PREFIX = "backfill|"
+_WHY = Purpose("progress")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class Progress:
     def _put(self, run: Run, before: Run | None) -> bool:
         condition = self.unchanged(before).condition
         try:
-            self._store.write(Update(RUN, set={"run": {"S": run.text()}}, condition=condition))
+            self._store.write(Update(RUN, set={"run": {"S": run.text()}}, condition=condition, purpose=_WHY))
         except ConditionFailed:
             return False
         return True
@@ -172,7 +174,7 @@ class Progress:
         if before.after is not None:
             condition = AllOf((Equal(("after",), {"S": _cursor(before)}), Equal(("done",), {"BOOL": False})))
         try:
-            self._store.write(Update(_key(run, before), set=values, condition=condition))
+            self._store.write(Update(_key(run, before), set=values, condition=condition, purpose=_WHY))
         except ConditionFailed as failed:  # this write may have succeeded, and its answer was lost
             return failed.item is not None and self._read(before, failed.item) == after
         return True
@@ -182,7 +184,7 @@ class Progress:
         read = partial(self._store.query, LEDGER, [{"S": "R"}], prefix=_PREFIX, attributes=("pk", "sk"))
         for item in all_items(read):
             if not item["sk"]["S"].startswith(f"{_PREFIX}{run.name}|"):
-                self._store.write(Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"])))
+                self._store.write(Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"]), purpose=_WHY))
 
 
 def _cursor(segment: Segment) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 from projections.engine.application import ApplicationItems
 from projections.engine.guards import Guards
-from projections.engine.store import Image, ItemKey, Store
+from projections.engine.store import Image, ItemKey, Purpose, Store
 from projections.errors import ConditionFailed, Transient
 from projections.language.canonical import Copy, Document, Index
 from projections.language.entity import Entity, Item
@@ -165,15 +165,16 @@ def _remove(
         entity = item.entity if item is not None else created[0].into
         foreign = items.foreign(entity, image).keys() - wrote - created[0].into.constants.keys()
         if not _held(image, held, makers, today) and not foreign:
-            items.delete(entity, key, image, rules=rules, without=wrote)
+            why = Purpose("delete", tuple(one.rule for one in gone))
+            items.delete(entity, key, image, why, rules=rules, without=wrote)
             return [f"unmade|{one.rule}" for one in gone]
     names = held | wrote
     if not names:
         return ()
     if gone and not makers and guards.created(key, image):
         names |= {guards.mark}  # no current rule creates such items
-    guarded = {one.guard for one in traces}
-    items.remove(key, sorted(names), image, {one.into for one in traces}, guarded, [one.rule for one in traces])
+    guarded, retired = {one.guard for one in traces}, tuple(one.rule for one in traces)
+    items.remove(key, sorted(names), image, {one.into for one in traces}, guarded, Purpose("release", retired))
     if (
         item is not None and makers
     ):  # a created item without contributions may have stayed only for what was just removed
@@ -181,7 +182,7 @@ def _remove(
         created_by_rules = items.created(key, left) and not _held(left, set(), makers, today)
         if created_by_rules and not items.foreign(item.entity, left):
             with suppress(ConditionFailed):
-                items.delete(item.entity, key, left, rules=rules)
+                items.delete(item.entity, key, left, Purpose("delete", retired), rules=rules)
     return [f"retired|{one.rule}" for one in traces]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.rejections import GROUP
-from projections.engine.store import Image, ItemKey, Store, Update, Value, all_items
+from projections.engine.store import Image, ItemKey, Purpose, Store, Update, Value, all_items
 from projections.language.keys import ItemKey as Key
 from projections.language.keys import encode_key
 from projections.operations.quarantine import complaint
@@ -192,7 +192,8 @@ def _record(message: Quarantined, decision: Decision) -> Update:
     values |= {name: {"S": text} for name in _NAMES if (text := getattr(message, name)) is not None}
     if message.time is not None:
         values["quarantined"] = {"S": message.time.isoformat()}
-    return Update(ItemKey(LEDGER, _PARTITION, message.id), set=values)
+    why = Purpose("dismissal", (message.rule,) if message.rule is not None else (), message.key or "")
+    return Update(ItemKey(LEDGER, _PARTITION, message.id), set=values, purpose=why)
 
 
 def _read(item: Image) -> Dismissed:

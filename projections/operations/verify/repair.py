@@ -172,7 +172,7 @@ class Repair:
     def _copies(self, subjects: Sequence[Subject]) -> None:
         for subject in subjects:
             rule = self._program.guarded_copies[subject.rule]
-            heal = CopyHeal(rule, decode_key(subject.key), dict.fromkeys(subject.sources, ""), "")
+            heal = CopyHeal(rule, decode_key(subject.key), dict.fromkeys(subject.sources, ""))
             self._attempt(subject.key, partial(self._copier.heal, heal))
 
     def _indexes(self, subjects: Sequence[Subject]) -> None:
@@ -184,7 +184,7 @@ class Repair:
         key = decode_key(subject.key)
         image = self._store.get(key)
         item = self._program.recognise(key, image) if image is not None else None
-        write = index_write(self._program, item, "")[0] if item is not None else None
+        write = index_write(self._program, item)[0] if item is not None else None
         if write is not None:
             write_index(self._items, write)
 
@@ -291,7 +291,7 @@ def repair_found(
     if not one.compares_sources:
         one.compare_copies()
         one.compare_groups()
-    cautious = Cautious(store, one.scope.program, deletes=allow_delete)
+    cautious = Cautious(store, deletes=allow_delete)
     repair = Repair(one.scope, cautious, one.candidates, threads=threads, run=run)
     groups = repair.all()
     one.candidates.reset()

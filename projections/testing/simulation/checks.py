@@ -340,7 +340,7 @@ def _was_bad(program: Program, one: Rejected, ended: Ended) -> bool:
     for image in _images(program, key, ended):
         item = program.recognise(key, image)
         if item is not None:
-            problems = [*program.contributions(item).problems, *index_write(program, item, "")[1]]
+            problems = [*program.contributions(item).problems, *index_write(program, item)[1]]
             if (one.rule, one.reason) in problems:
                 return True
     return False

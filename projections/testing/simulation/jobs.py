@@ -232,7 +232,7 @@ class Verify(Job):
             options: dict[str, Any] = {"threads": 1, "sleep": process.sleep, "run": process.run}
             verification = Verification(scope, process.store, scratch, patience=0, page=process.page, **options)
             verification.all()
-            store = Cautious(process.store, process.program, deletes=True)
+            store = Cautious(process.store, deletes=True)
             options |= {"clock": process.clock, "chance": process.chance, "named": process.named}
             repair = Repair(scope, store, verification.candidates, **options)
             repair.all()

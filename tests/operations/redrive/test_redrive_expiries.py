@@ -224,7 +224,7 @@ def test_a_dry_run_counts_nothing_and_ends() -> None:
     records = lost(w)
     before = w.store.items("main"), w.store.items("ledger")
     now = records[0]["dynamodb"]["ApproximateCreationDateTime"]
-    redrive = Redrive(w.program, DryStore(w.store, w.program), sleep=lambda seconds: None, now=lambda: now, dry=True)
+    redrive = Redrive(w.program, DryStore(w.store), sleep=lambda seconds: None, now=lambda: now, dry=True)
     (answer,) = redrive.work([discarded(w, records)])
     assert answer.left == {}
     assert (w.store.items("main"), w.store.items("ledger")) == before
