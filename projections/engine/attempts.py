@@ -102,9 +102,9 @@ class Attempt:
             self.change,
             self.state,
             self.touched,
-            may_have_pending=bool(self.retracted or not self.goal or (entry is not None and entry.recent)),
-            refused=tuple([Refusal(rule, reason, self.culprits.get(rule)) for rule, reason in self.refused.items()]),
-            error=self.error,
+            bool(self.retracted or not self.goal or (entry is not None and entry.recent)),
+            tuple([Refusal(rule, reason, self.culprits.get(rule)) for rule, reason in self.refused.items()]),
+            self.error,
         )
 
 

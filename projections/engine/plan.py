@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from projections.engine.changes import Change, targets_of
+from projections.engine.changes import Change
 from projections.engine.copies import CopyHeal, CopyWrite, freed_by, heals_of, writes_of
 from projections.engine.deadline import UNLIMITED, Deadline
 from projections.engine.embeds import Push, last_offer, needs_pull, reference_of
@@ -31,6 +31,9 @@ T = TypeVar("T")
 
 PushReason: TypeAlias = Literal["created", "changed", "removed", "replaced"]
 """What happened to a parent. `replaced`: it was created, and its children may show values of an earlier parent."""
+
+_NOTHING: Contributions = {}
+_NONE: frozenset[str] = frozenset()
 
 Recognised = Sequence[tuple[Record, Item | None, Item | None]]
 Reject = Callable[[Record, str, str, str | None], None]
@@ -159,21 +162,46 @@ def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[I
     return found
 
 
-@dataclass(slots=True)
 class _Records:
     """Records of one source item that become one change."""
 
-    before: Contributions
-    round: int
-    after: Evaluated = NOTHING
-    version: str = ""
-    sequences: list[str] = field(default_factory=list)
-    touched: set[Target] = field(default_factory=set)
-    gone: bool = False
-    expired: bool = False
-    expiry: str = ""
-    settle: Contributions = field(default_factory=dict)
-    held: frozenset[str] = frozenset()
+    newest: Record
+    after: Evaluated
+    settle = _NOTHING
+    held = _NONE
+    expired = False
+
+    def __init__(self, key: ItemKey, before: Contributions, number: int) -> None:
+        self.key = key
+        self.before = before
+        self.round = number
+        self.sequences: list[str] = []
+        self.touched: set[Target] = set()
+
+    def add(self, record: Record, after: Evaluated, settle: Contributions, held: frozenset[str]) -> None:
+        """Add the next record. `settle` and `held` are as in `Change`."""
+        self.newest, self.after = record, after
+        self.settle, self.held = settle, held
+        self.expired = self.expired or record.expired
+        self.sequences.append(record.sequence)
+
+    def change(self, active: frozenset[str]) -> Change:
+        version = self.newest.version
+        return Change(
+            encode_key(self.key),
+            version,
+            self.before,
+            self.after,
+            None,
+            self.touched,
+            tuple(self.sequences),
+            self.newest.new is None,
+            self.expired,
+            version if self.settle or self.held else "",
+            self.settle,
+            self.held,
+            active,
+        )
 
 
 def _changes(
@@ -186,7 +214,7 @@ def _changes(
     """
     if not program.ledger_rules:
         return []
-    groups: list[tuple[ItemKey, _Records]] = []
+    groups: list[_Records] = []
     open_group: dict[ItemKey, _Records] = {}
     evaluated: dict[int, Evaluated] = {}
     keeping = {name for name, rule in program.rules.items() if rule.expired == "keep"}
@@ -205,44 +233,26 @@ def _changes(
         before, after = evaluate(old), evaluate(new)
         for rule, reason in after.problems:
             reject(record, rule, reason, dict(before.problems).get(rule))
-        settle: Contributions = {}
-        left: frozenset[str] = frozenset()
+        settle, left = _NOTHING, _NONE
         if record.expired:
             settle, left = {rule: before.contributions[rule] for rule in active & before.contributions.keys()}, held
         if before.contributions == after.contributions and not settle:
             continue
         known = open_group.get(record.key)
         if known is None or _separate(known, settle, left):
-            known = _Records(before.contributions, 0 if known is None else known.round + 1)
+            known = _Records(record.key, before.contributions, 0 if known is None else known.round + 1)
             open_group[record.key] = known
-            groups.append((record.key, known))
-        known.version, known.after, known.gone = record.version, after, record.new is None
-        known.settle, known.held = settle, left
-        known.expiry = record.version if settle or left else ""
-        known.expired = known.expired or record.expired
-        known.sequences.append(record.sequence)
-        known.touched |= targets_of(before.contributions)
-        known.touched |= targets_of(after.contributions)
+            groups.append(known)
+        known.add(record, after, settle, left)
+        for contributions in (before.contributions, after.contributions):
+            for rule, targets in contributions.items():
+                for target in targets:
+                    known.touched.add((rule, target))
     rounds: list[list[Change]] = []
-    for key, one in groups:
+    for one in groups:
         if one.round == len(rounds):
             rounds.append([])
-        rounds[one.round].append(
-            Change(
-                encode_key(key),
-                one.version,
-                one.before,
-                one.after,
-                touched=one.touched,
-                sequences=tuple(one.sequences),
-                gone=one.gone,
-                expired=one.expired,
-                expiry=one.expiry,
-                settle=one.settle,
-                held=one.held,
-                active=active,
-            )
-        )
+        rounds[one.round].append(one.change(active))
     return rounds
 
 
