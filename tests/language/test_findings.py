@@ -41,12 +41,13 @@ projections:
 """
 
 
-def found(rules: str, entity: str = "") -> list[str]:
-    """`code severity reason → way out` of what is found in the base with this entity and these rules.
+def found(rules: str, entity: str = "", index: str = "") -> list[str]:
+    """`code severity reason → way out` of what is found in the base with this index, this entity and these rules.
 
     A § in these is not read; it marks the place of the one finding, which is checked.
     """
     text = BASE.replace("projections:\n", f"  {entity}\nprojections:\n")
+    text = text.replace("GSI1: [GSI1PK, GSI1SK]", index or "GSI1: [GSI1PK, GSI1SK]")
     text += "".join(f"  {line}\n" for line in rules.strip().splitlines())
     before, mark, after = text.partition("§")
     result = reviewed(before + after)
@@ -63,13 +64,34 @@ def test_the_base_of_these_tests_has_no_findings() -> None:
 
 @pytest.mark.parametrize("case", CASES["found"].values(), ids=CASES["found"])
 def test_a_finding_names_place_reason_and_way_out(case: dict[str, str]) -> None:
-    assert "§" in case["rules"] + case.get("entity", "")
-    assert found(case["rules"], case.get("entity", "")) == [case["finding"]]
+    given = [case.get(part, "") for part in ("rules", "entity", "index")]
+    assert "§" in "".join(given)
+    assert found(*given) == [case["finding"]]
 
 
 @pytest.mark.parametrize("case", CASES["not found"].values(), ids=CASES["not found"])
 def test_the_nearest_rules_without_a_finding_have_none(case: dict[str, str]) -> None:
-    assert found(case["rules"], case.get("entity", "")) == []
+    assert found(*(case.get(part, "") for part in ("rules", "entity", "index"))) == []
+
+
+@pytest.mark.parametrize(
+    ("global_", "local", "finding"),
+    [
+        (3, 0, None),
+        (4, 0, "note [many-indexes]: the table has 4 indexes"),
+        (2, 2, "note [many-indexes]: the table has 4 indexes"),
+        (20, 0, "note [many-indexes]: the table has 20 indexes"),
+        (21, 0, "error [many-indexes]: the table has 21 global indexes, and DynamoDB creates at most 20"),
+        (0, 6, "error [many-indexes]: the table has 6 local indexes, and DynamoDB creates at most 5"),
+    ],
+)
+def test_many_indexes_are_noted_and_too_many_are_an_error(global_: int, local: int, finding: str | None) -> None:
+    indexes = [f"G{number}: [g{number}]" for number in range(global_)]
+    indexes += [f"L{number}: {{sort: l{number}, local: true}}" for number in range(local)]
+    text = f'table: {{key: [PK, SK], indexes: {{{", ".join(indexes)}}}}}\nentities: {{A: {{key: {{PK: "{{a}}", SK: A}}}}}}\n'
+    many = [str(one) for one in reviewed(text).findings if one.code == "many-indexes"]
+    assert len(many) == (finding is not None)
+    assert finding is None or f"table.indexes: {finding}" in many[0]
 
 
 EXPIRY = """\

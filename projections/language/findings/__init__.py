@@ -12,7 +12,8 @@
 | `transactions` | changes that exceed a transaction |
 | `chains` | rules that read what rules write |
 | `targets` | targets, copies and lists |
-| `indexes` | keys of indexes |
+| `indexes` | keys of indexes, and what they project |
+| `tables` | the number and the kinds of indexes |
 | `expiry` | TTL |
 
 A family reports only what follows from the rules. What depends on the application is not reported, or as a note.
@@ -33,13 +34,14 @@ from projections.language.findings.lengths import lengths
 from projections.language.findings.names import names
 from projections.language.findings.partitions import partitions
 from projections.language.findings.sorting import sorting
+from projections.language.findings.tables import tables
 from projections.language.findings.targets import targets
 from projections.language.findings.transactions import transactions
 from projections.language.models import Rules
 
 __all__ = ["CODES", "KINDS", "SEVERITIES", "Finding", "Kind", "Remark", "Severity", "remarks"]
 
-_FAMILIES = (names, conditions, sorting, lengths, partitions, transactions, chains, targets, indexes, expiry)
+_FAMILIES = (names, conditions, sorting, lengths, partitions, transactions, chains, targets, indexes, tables, expiry)
 
 
 def remarks(rules: Rules) -> Iterator[Remark]:

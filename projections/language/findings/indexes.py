@@ -1,12 +1,13 @@
-"""Index rules that set a part of a key, and cases that never apply."""
+"""Index rules that set a part of a key, cases that never apply, and indexes that lack what a rule needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from projections.language.embeds import attributes_of_child, children_of
 from projections.language.findings.facts import Facts, KeySet
 from projections.language.findings.finding import Remark
-from projections.language.findings.kinds import HALF_AN_INDEX_KEY, UNREACHABLE_CASE, Severity
+from projections.language.findings.kinds import HALF_AN_INDEX_KEY, NOT_PROJECTED, UNREACHABLE_CASE, Severity
 from projections.language.findings.names import known_attributes
 from projections.language.findings.reads import reads
 from projections.language.ownership import written
@@ -16,7 +17,7 @@ __all__ = ["indexes"]
 
 
 def indexes(facts: Facts) -> Iterator[Remark]:
-    """Yield remarks about index rules."""
+    """Yield remarks about index rules, and rules that read an index."""
     for key in facts.index_keys:
         if key.rule is not None:
             yield from _half(facts, key)
@@ -33,6 +34,28 @@ def indexes(facts: Facts) -> Iterator[Remark]:
                     "merge the cases, or change one of the conditions",
                 )
             earlier.append(where)
+    if any(rule.embed for rule in facts.projections.values()):
+        yield from _not_projected(facts)
+
+
+def _not_projected(facts: Facts) -> Iterator[Remark]:
+    """Yield embed rules that find children through an index which does not show what they need of a child."""
+    typed = facts.rules.typed()
+    document = typed.to_document()
+    for name, rule in facts.projections.items():
+        index = children_of(document, name).index if rule.embed is not None else None
+        shown = typed.tables[typed.entities[rule.into].table].shown(index) if index is not None else None
+        lacking = [one for one in attributes_of_child(document, name) if one not in shown] if shown is not None else []
+        if lacking:
+            yield Remark(
+                NOT_PROJECTED,
+                ("projections", name, "embed"),
+                f"{index} does not project {', '.join(lacking)}: each change of a {rule.from_} reads every {rule.into} that "
+                f"it finds, twice",
+                f"this usually costs less than an index with the guard, which each change would write; to change it, add "
+                f"them to `projection` of {index}",
+                at_key=True,
+            )
 
 
 def _half(facts: Facts, key: KeySet) -> Iterator[Remark]:

@@ -414,6 +414,52 @@ projections:
       - {where: {state: [open]}, GSI1PK: "TODO#{user}", GSI1SK: "{post}"}
 """,
 )
+NOT_PROJECTED = Kind(
+    "not-projected",
+    ("note",),
+    summary="An index does not project what a rule needs of the items that it finds.",
+    why="A rule that finds children through an index has to know their kind, their parent and its guard. What the index "
+    "does not project is read from the table: one read unit for each child and 4 KB, twice for each change of the parent.",
+    fix="Often nothing: an index that projects the guard is written with each push, and a write costs more than a read. "
+    "If children are large, list the attributes in `projection`.",
+    example="""\
+table: {key: [PK, SK], indexes: {GSI1: {partition: GSI1PK, projection: keys_only}}}
+entities:
+  User: {key: {PK: "USER#{user}", SK: PROFILE}}
+  Comment: {key: {PK: "COMMENT#{comment}", SK: C}, index_key: {GSI1PK: "{user}"}}
+projections:
+  author: {from: User, embed: {into: Comment, match: {user: "{user}"}, attributes: {userName: name}}}
+""",
+)
+MANY_INDEXES = Kind(
+    "many-indexes",
+    ("note", "error"),
+    summary="A table has many indexes.",
+    why="Each index is written with every change of what it projects, and stored. One index can serve several kinds of "
+    "items, so 3 are usually enough. DynamoDB creates at most 20 global indexes (a quota that AWS can raise) and 5 local "
+    "ones: more are an error.",
+    fix="Let several kinds of items share the key attributes of one index, project less, or remove indexes that no query "
+    "uses.",
+    example="""\
+table: {key: [PK, SK], indexes: {A: [a], B: [b], C: [c], D: [d]}}
+entities:
+  User: {key: {PK: "USER#{user}", SK: PROFILE}}
+""",
+)
+LOCAL_INDEX = Kind(
+    "local-index",
+    ("note",),
+    summary="A table has a local index.",
+    why="All items of one partition key, with their entries in local indexes, then hold at most 10 GB: beyond that writes "
+    "fail. Without a local index there is no such limit. A local index can be created only with its table, and not deleted. "
+    "Its writes count against the capacity of the table.",
+    fix="If a partition may grow beyond 10 GB, use a global index. It is eventually consistent.",
+    example="""\
+table: {key: [PK, SK], indexes: {ByDate: {sort: at, local: true}}}
+entities:
+  Order: {key: {PK: "CUSTOMER#{customer}", SK: "ORDER#{order}"}}
+""",
+)
 
 # TTL
 
