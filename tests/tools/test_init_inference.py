@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from init_tables import INDEXED, Item, item
 
 from projections.init.inference.infer import infer
+from projections.init.inference.measures import measured
 from projections.init.inference.proposal import Entity, Proposal, Rule
 from projections.init.invent import invent
 from projections.init.project import Existing, proposed
@@ -282,6 +283,24 @@ def test_a_copy_under_another_key_is_possible_but_not_done_unasked() -> None:
 
 
 # --- whatever the table ---
+
+
+@pytest.mark.parametrize(
+    ("measure", "values", "expected"),
+    [
+        ("count", [{"N": "1"}, {"S": "x"}], {"N": "2"}),
+        ("sum(n)", [], {"N": "0"}),
+        ("sum(n)", [{"N": "1.5"}, {"N": "2.50"}], {"N": "4"}),
+        ("sum(n * n)", [{"N": "1234567890123456789"}], {"N": "1524157875323883675019051998750190521"}),
+        ("sum(n)", [{"N": "1"}, {"S": "x"}], None),
+        ("sum(n)", [{"N": "1"}, None], None),
+        ("max(number(n))", [{"N": "9"}, {"N": "10"}], {"N": "10"}),
+        ("min(text(n))", [{"S": "9"}, {"S": "10"}], {"S": "10"}),
+        ("min(text(n))", [], None),
+    ],
+)
+def test_measures_of_a_sample_are_those_of_rules(measure: str, values: list[Any], expected: Any) -> None:
+    assert measured(measure, [{"n": value} if value else {} for value in values]) == expected
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from projections.init.inference.names import entity_names, named_after_values, snake_case, variable_names
 from projections.init.inference.proposal import Attribute, Entity, Unknown, Variable
-from projections.init.inference.rows import Position, Row, cut, jaccard
+from projections.init.inference.rows import Position, Row, attributes_of, cut, jaccard
 from projections.init.inference.shapes import Shape, shapes_of
 from projections.init.inference.words import TIME, form_of, is_marker, masked, words
 from projections.init.table import Table
@@ -73,7 +73,7 @@ def _not_understood(shape: Shape, alone: bool) -> str:
         return ""
     if not alone:
         return "neither the key nor an attribute identifies the kind of item"
-    attributes = frozenset().union(*(row.attributes for row in shape.rows))
+    attributes = attributes_of(shape.rows)
     likeness = sum(jaccard(row.attributes, attributes) for row in shape.rows) / len(shape.rows)
     if attributes and likeness < _HOMOGENEOUS:
         return "neither the keys nor the attributes have anything in common"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 
-from projections.init.inference.rows import Row, grouped, jaccard
+from projections.init.inference.rows import Row, attributes_of, grouped, jaccard
 from projections.init.inference.words import is_shouting, normal
 
 __all__ = ["set_kinds", "type_attribute"]
@@ -51,7 +51,7 @@ def _discriminates(rows: Sequence[Row], name: str) -> bool:
     if len(shapes) > 1 and pure >= _PURE * len(with_it):
         return True
     by_value = grouped(with_it, lambda row: _value(row, name)).values()
-    sets = [frozenset().union(*(row.attributes for row in same)) for same in by_value]
+    sets = [attributes_of(same) for same in by_value]
     likeness = [jaccard(one - {name}, other - {name}) for one, other in combinations(sets, 2)]
     return bool(likeness) and sum(likeness) / len(likeness) <= _LIKE
 

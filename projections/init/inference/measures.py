@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import cache, partial, reduce
 from itertools import combinations
 from typing import Any
 
+from projections.errors import BadInput
 from projections.init.inference.proposal import Attribute, Relation, Rule
 from projections.init.inference.relations import Link
 from projections.init.inference.rows import Row, scalar
 from projections.init.inference.words import lower_camel, normal, pascal, plural, singular, words
+from projections.language.expressions import Expression, Measure
 from projections.language.syntax import PATH
-from projections.language.values import Image, Value, number_text
+from projections.language.values import CONTEXT, Image, Value, lookup, number_text
 
 __all__ = ["count_rules", "idea_rules", "measured", "named_by", "related_twice", "rule_body"]
 
 _AGREE = 0.9
 _LEAST_PARENTS = 3
 _MOST_NUMBERS = 6
-_MEASURE = re.compile(r"(sum|max|min)\((?:(?:number|text)\((.+)\)|(.+))\)")
-_FUNCTIONS: Mapping[str, Any] = {"sum": lambda numbers: sum(numbers, Decimal(0)), "max": max, "min": min}
+_FUNCTIONS: Mapping[str, Any] = {
+    "sum": lambda numbers: reduce(CONTEXT.add, numbers, Decimal(0)),
+    "max": max,
+    "min": min,
+}
 
 
 def count_rules(links: Sequence[Link], complete: bool, skipped: set[tuple[str, str]]) -> Iterator[Rule]:
@@ -186,19 +190,22 @@ def _amount(measure: str, rows: Sequence[Row]) -> str | None:
 
 
 def measured(measure: str, items: Sequence[Image]) -> Value | None:
-    """Return a measure of items; None for no items, or values that are missing or of different types."""
+    """Return a measure of items; None if a value is missing or of another type, or if it has no value without items."""
     if measure == "count":
         return {"N": str(len(items))}
-    parsed = _MEASURE.fullmatch(measure)
-    assert parsed is not None, measure
-    values = [[item.get(name, {}) for name in (parsed[2] or parsed[3]).split(" * ")] for item in items]
-    if not items and parsed[1] != "sum":
+    function, expression = _parsed(measure)
+    assert expression is not None
+    try:
+        values = [expression.evaluate(partial(lookup, item)) for item in items]
+    except BadInput:
         return None
-    for kind in ("N", "S"):
-        if all(kind in value for row in values for value in row):
-            if kind == "N":
-                return {
-                    "N": number_text(_FUNCTIONS[parsed[1]](math.prod(Decimal(v["N"]) for v in row) for row in values))
-                }
-            return {"S": _FUNCTIONS[parsed[1]](row[0]["S"] for row in values)} if parsed[1] != "sum" else None
-    return None
+    if None in values or (not items and function != "sum"):
+        return None
+    found = _FUNCTIONS[function](values)
+    return {"S": found} if isinstance(found, str) else {"N": number_text(found)}
+
+
+@cache
+def _parsed(measure: str) -> tuple[str, Expression | None]:
+    parsed = Measure.parse("it", measure)
+    return parsed.function, parsed.expression

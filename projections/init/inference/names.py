@@ -58,13 +58,9 @@ def _entity_names(shape: Shape, table: Table) -> Iterator[str]:
     partition, sort = pascal(singular(_thing(shape, 0))), pascal(singular(_thing(shape, 1)))
     if kinds and kinds.most_common(1)[0][1] >= 0.8 * len(shape.rows):
         yield pascal(kinds.most_common(1)[0][0])
-    if _is_parent(shape) or not sort or sort == partition:
-        name = partition
-    elif any(position[0] == 1 for position in shape.variables):
+    name = partition if _is_parent(shape) or not sort or sort == partition else partition + sort
+    if name != partition and any(position[0] == 1 for position in shape.variables):
         yield sort
-        name = partition + sort
-    else:
-        name = partition + sort
     name = name or pascal(singular(table.name)) or "Item"
     yield name
     yield partition + sort

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -13,7 +13,19 @@ from projections.init.table import Table
 from projections.language.keys import key_text
 from projections.language.values import Image
 
-__all__ = ["SEPARATORS", "Position", "Row", "common_separator", "cut", "jaccard", "rows_of", "scalar"]
+__all__ = [
+    "SEPARATORS",
+    "Position",
+    "Row",
+    "attributes_of",
+    "common_separator",
+    "cut",
+    "grouped",
+    "jaccard",
+    "kinds_of",
+    "rows_of",
+    "scalar",
+]
 
 SEPARATORS = "#|/:"
 """Separators of the parts of keys, the most probable first. Other signs (`_`, `-`, `.`) are usually parts of ids."""
@@ -133,9 +145,19 @@ def common_separator(items: Sequence[Image], table: Table) -> str:
     return best if score(best) else "#"
 
 
-def jaccard(one: frozenset[str] | set[str], other: frozenset[str] | set[str]) -> float:
+def jaccard(one: Set[str], other: Set[str]) -> float:
     """Return the share of common elements of two sets, 0 to 1; 1 for two empty ones."""
     return len(one & other) / len(one | other) if one or other else 1.0
+
+
+def attributes_of(rows: Iterable[Row]) -> frozenset[str]:
+    """Return the attributes that any of the rows has."""
+    return frozenset(name for row in rows for name in row.attributes)
+
+
+def kinds_of(rows: Iterable[Row]) -> Counter[str]:
+    """Return how many of the rows have each kind, without those of no kind."""
+    return Counter(row.kind for row in rows if row.kind is not None)
 
 
 def grouped(values: Iterable[T], key: Callable[[T], object]) -> Mapping[object, list[T]]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from projections.init.inference.rows import Position, Row, grouped, jaccard
+from projections.init.inference.rows import Position, Row, attributes_of, grouped, jaccard, kinds_of
 from projections.init.inference.words import form_of, is_marker, is_shouting
 
 __all__ = ["Shape", "shapes_of"]
@@ -44,7 +44,7 @@ class Shape:
 
     @property
     def kinds(self) -> Counter[str]:
-        return Counter(row.kind for row in self.rows if row.kind is not None)
+        return kinds_of(self.rows)
 
 
 def shapes_of(rows: Sequence[Row], type_attribute: str | None) -> list[Shape]:
@@ -158,12 +158,12 @@ def _alike(candidates: Mapping[str, list[Row]], at: Position) -> list[list[str]]
 
 
 def _like(some: Sequence[Row], others: Sequence[Row], at: Position) -> bool:
-    kinds, other_kinds = ({row.kind for row in rows if row.kind is not None} for rows in (some, others))
+    kinds, other_kinds = kinds_of(some).keys(), kinds_of(others).keys()
     if kinds and other_kinds:
         return jaccard(kinds, other_kinds) >= _ALIKE_AROUND
     around, other_around = ({_around(row, at) for row in rows} for rows in (some, others))
-    attributes, other_attributes = (frozenset().union(*(row.attributes for row in rows)) for rows in (some, others))
-    return jaccard(around, other_around) >= _ALIKE_AROUND and jaccard(attributes, other_attributes) >= _ALIKE_ATTRIBUTES
+    attributes = jaccard(attributes_of(some), attributes_of(others))
+    return jaccard(around, other_around) >= _ALIKE_AROUND and attributes >= _ALIKE_ATTRIBUTES
 
 
 def _around(row: Row, at: Position) -> str:
@@ -236,11 +236,11 @@ def _one_kind(shapes: Sequence[Shape]) -> bool:
 
 
 def _like_whole(some: Sequence[Row], others: Sequence[Row]) -> bool:
-    kinds, other_kinds = ({row.kind for row in rows if row.kind is not None} for rows in (some, others))
+    kinds, other_kinds = kinds_of(some).keys(), kinds_of(others).keys()
     if kinds or other_kinds:
         return kinds == other_kinds
-    attributes, other_attributes = (frozenset().union(*(row.attributes for row in rows)) for rows in (some, others))
-    return bool(attributes) and jaccard(attributes, other_attributes) >= 0.8
+    attributes = attributes_of(some)
+    return bool(attributes) and jaccard(attributes, attributes_of(others)) >= 0.8
 
 
 def _joined(shapes: Sequence[Shape], joined: frozenset[Position]) -> Shape:
