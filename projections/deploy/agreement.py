@@ -6,11 +6,11 @@ checked, which is reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from projections.aws.wiring import Settings
-from projections.deploy.cloudformation import Document
+from projections.deploy.cloudformation import Document, mapping_at
 from projections.deploy.comparison import STREAM, Comparison, Pair, variables
 from projections.deploy.delivery import delivery_findings
 from projections.deploy.finding import Finding, Severity
@@ -18,7 +18,7 @@ from projections.deploy.kinds import ENVIRONMENT, FUNCTIONS, KEYS, NOT_JUDGED, R
 from projections.deploy.naming import TABLE
 from projections.deploy.needs import MAIN, Deployment
 from projections.deploy.permissions import permission_findings
-from projections.deploy.resolution import FUNCTION, Resource
+from projections.deploy.resolution import FUNCTION, VARIABLES, Resource
 from projections.deploy.tables import table_findings
 from projections.errors import Misconfigured
 from projections.language.keys import Schema
@@ -100,8 +100,8 @@ def _versions(both: Comparison, pair: Pair) -> Iterator[Finding]:
     properties: dict[str, Any] = {}
     environment: dict[str, Any] = {}
     for place in places:
-        properties |= _mapping(both.document.at(place))
-        environment |= _mapping(both.document.at((*place, "Environment", "Variables")))
+        properties |= mapping_at(both.document.data, *place)
+        environment |= mapping_at(both.document.data, *place, *VARIABLES)
     published = [value for name, value in properties.items() if name not in _NOT_OF_A_VERSION]
     published += [value for name, value in environment.items() if name not in _IMPLIED_BY_STREAM]
     missing = both.theirs.parameters_in(published) - both.theirs.parameters_in(properties.get("VersionDescription"))
@@ -171,13 +171,9 @@ def _table_names(both: Comparison, function: Resource, given: dict[str, str]) ->
     yield both.finding(ENVIRONMENT, path, f"{function.id}: {reason}", instead)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _place(both: Comparison, function: Resource, *name: str) -> Location:
     """Return the path of a variable: at the function, or in Globals."""
-    for path in (function.path("Environment", "Variables"), ("Globals", "Function", "Environment", "Variables")):
+    for path in (function.path(*VARIABLES), ("Globals", "Function", *VARIABLES)):
         if both.document.at((*path, *name)) is not None:
             return (*path, *name)
     return function.path()

@@ -15,7 +15,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from projections.errors import Problem, RulesError
 from projections.language.mistakes import Location, dotted
 
-__all__ = ["Document", "TemplateError", "read_template", "template_of"]
+__all__ = ["Document", "TemplateError", "mapping_at", "read_template", "template_of", "text_at", "value_at"]
 
 _MOST_NODES = 100_000
 _DEEPEST = 100
@@ -39,19 +39,35 @@ class Document:
 
     def at(self, path: Location) -> Any:
         """Return the value at a path, or None."""
-        value: Any = self.data
-        for step in path:
-            try:
-                value = value[step]
-            except (KeyError, IndexError, TypeError):
-                return None
-        return value
+        return value_at(self.data, *path)
 
     def place(self, path: Location) -> tuple[int, int]:
         """Return line and column, from 1, of the value at a path, or of the nearest value around it."""
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path, (1, 1))
+
+
+def value_at(value: Any, *path: Any) -> Any:
+    """Return the value at a path into mappings and lists, or None."""
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def mapping_at(value: Any, *path: Any) -> Mapping[str, Any]:
+    """Return the mapping at a path, empty if there is none."""
+    found = value_at(value, *path)
+    return found if isinstance(found, Mapping) else {}
+
+
+def text_at(value: Any, *path: Any) -> str | None:
+    """Return the text at a path, or None."""
+    found = value_at(value, *path)
+    return found if isinstance(found, str) else None
 
 
 def read_template(path: str | Path) -> Document:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from projections.deploy.cloudformation import Document, template_of
+from projections.deploy.cloudformation import Document, mapping_at, template_of, text_at
 from projections.deploy.finding import Finding, Severity, found
 from projections.deploy.naming import QUEUE, Naming
 from projections.deploy.needs import MAIN, Deployment
-from projections.deploy.resolution import FUNCTION, Resolution, Resource, placeholders
+from projections.deploy.resolution import FUNCTION, VARIABLES, Resolution, Resource, placeholders
 from projections.deploy.streams import mappings_of
 from projections.deploy.template import sam_template
 from projections.language.findings import Kind
@@ -133,13 +133,9 @@ def _ours(deployment: Deployment) -> Resolution:
 
 
 def _log_group(function: Resource) -> str | None:
-    config = function.properties.get("LoggingConfig")
-    group = config.get("LogGroup") if isinstance(config, Mapping) else None
-    return group if isinstance(group, str) else None
+    return text_at(function.properties, "LoggingConfig", "LogGroup")
 
 
 def variables(function: Resource) -> Mapping[str, Any]:
     """Return the environment of a function."""
-    environment = function.properties.get("Environment")
-    found = environment.get("Variables") if isinstance(environment, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    return mapping_at(function.properties, *VARIABLES)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
+from projections.deploy.cloudformation import mapping_at
 from projections.deploy.comparison import Comparison
 from projections.deploy.finding import Finding
 from projections.deploy.kinds import DELIVERY, FILTERS, NOT_JUDGED
@@ -119,8 +120,6 @@ def _filters(both: Comparison, table: TableNeeds, mappings: Sequence[StreamMappi
 def _numeric(filters: Sequence[Filter]) -> Iterator[str]:
     """Yield the key attributes that filters compare as numbers."""
     for one in filters:
-        change = one.pattern.get("dynamodb")
-        keys = change.get("Keys") if isinstance(change, Mapping) else None
-        for attribute, kinds in keys.items() if isinstance(keys, Mapping) else ():
+        for attribute, kinds in mapping_at(one.pattern, "dynamodb", "Keys").items():
             if '"numeric"' in json.dumps(kinds):
                 yield str(attribute)

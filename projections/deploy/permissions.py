@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from projections.deploy.cloudformation import mapping_at, text_at
 from projections.deploy.comparison import Comparison, Pair
 from projections.deploy.finding import Finding
 from projections.deploy.kinds import NOT_JUDGED, PERMISSIONS
@@ -147,9 +148,7 @@ def grants_of(function: Resource, resolution: Resolution, naming: Naming) -> Gra
     role = function.properties.get("Role")
     if role is None and function.type == FUNCTION:
         grants = Grants(function.path("Policies"))
-        events = function.properties.get("Events")
-        listed = events.values() if isinstance(events, Mapping) else ()
-        kinds = {str(event.get("Type")) for event in listed if isinstance(event, Mapping)}
+        kinds = {text_at(event, "Type") for event in mapping_at(function.properties, "Events").values()}
         for kind, name in (("DynamoDB", "AWSLambdaDynamoDBExecutionRole"), ("SQS", "AWSLambdaSQSQueueExecutionRole")):
             if kind in kinds:  # SAM adds these
                 _managed(grants, name, grants.path)

@@ -16,12 +16,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from projections.deploy.cloudformation import Document
+from projections.deploy.cloudformation import Document, mapping_at, value_at
 from projections.language.mistakes import Location
 
-__all__ = ["FUNCTION", "Resolution", "Resource", "placeholders"]
+__all__ = ["FUNCTION", "VARIABLES", "Resolution", "Resource", "placeholders"]
 
 FUNCTION = "AWS::Serverless::Function"
+
+VARIABLES = ("Environment", "Variables")
+"""The path of the environment in the properties of a function."""
 
 _NO_VALUE = object()
 _PLACEHOLDER = re.compile(r"\$\{([^!{}][^{}]*)\}")
@@ -87,10 +90,10 @@ class Resolution:
             return {}
         if kind != FUNCTION:
             return own
-        shared = self.value(_at(self._data, "Globals", "Function") or {})
+        shared = self.value(value_at(self._data, "Globals", "Function") or {})
         if not isinstance(shared, Mapping):
             return own
-        variables = {**_variables(shared), **_variables(own)}
+        variables = {**mapping_at(shared, *VARIABLES), **mapping_at(own, *VARIABLES)}
         return {**shared, **own, **({"Environment": {"Variables": variables}} if variables else {})}
 
     def value(self, value: Any) -> Any:
@@ -133,7 +136,7 @@ class Resolution:
     def _ref(self, name: Any) -> Any:
         if name == "AWS::NoValue":
             return _NO_VALUE
-        parameter = _at(self._data, "Parameters", name) if isinstance(name, str) else None
+        parameter = value_at(self._data, "Parameters", name) if isinstance(name, str) else None
         if not isinstance(parameter, Mapping) or "Default" not in parameter:
             return f"${{{name}}}"
         kind, default = str(parameter.get("Type")), parameter["Default"]
@@ -187,7 +190,7 @@ class Resolution:
 
     def _find(self, content: Any) -> Any:
         steps = self.value(content)
-        return _at(self._data, "Mappings", *steps) if isinstance(steps, list) and len(steps) == 3 else None
+        return value_at(self._data, "Mappings", *steps) if isinstance(steps, list) and len(steps) == 3 else None
 
     def _select(self, content: Any) -> Any:
         chosen = self.value(content)
@@ -218,9 +221,9 @@ class Resolution:
                 condition = _first(one.get("Fn::If")) or _first(one.get("Condition"))
                 if condition is not None and condition not in conditions:
                     conditions.add(condition)
-                    waiting.append(_at(self._data, "Conditions", condition))
+                    waiting.append(value_at(self._data, "Conditions", condition))
                 names += placeholders(_first(one.get("Fn::Sub")))
-                found.update(name for name in names if _at(self._data, "Parameters", name) is not None)
+                found.update(name for name in names if value_at(self._data, "Parameters", name) is not None)
         return found
 
     def condition(self, condition: Any) -> bool | None:
@@ -228,7 +231,7 @@ class Resolution:
         if isinstance(condition, str):
             if condition not in self._decided:
                 self._decided[condition] = None  # a condition that depends on itself is undecided
-                self._decided[condition] = self.condition(_at(self._data, "Conditions", condition))
+                self._decided[condition] = self.condition(value_at(self._data, "Conditions", condition))
             return self._decided[condition]
         if not isinstance(condition, Mapping) or len(condition) != 1:
             return None
@@ -255,16 +258,3 @@ def _first(argument: Any) -> str | None:
     """Return the argument of a function if it is text, or the first of its arguments."""
     found = argument[0] if isinstance(argument, list) and argument else argument
     return found if isinstance(found, str) else None
-
-
-def _variables(function: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = _at(function, "Environment", "Variables")
-    return found if isinstance(found, Mapping) else {}
-
-
-def _at(value: Any, *steps: Any) -> Any:
-    for step in steps:
-        if not isinstance(value, Mapping) or not isinstance(step, str) or step not in value:
-            return None
-        value = value[step]
-    return value

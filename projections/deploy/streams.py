@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from projections.deploy.cloudformation import Document
+from projections.deploy.cloudformation import Document, mapping_at, text_at, value_at
 from projections.deploy.naming import Naming
 from projections.deploy.resolution import FUNCTION, Resolution, Resource, placeholders
 from projections.language.mistakes import Location
@@ -29,10 +29,7 @@ class StreamMapping:
     @property
     def destination(self) -> str | None:
         """The ARN of the on-failure destination, if the template has it."""
-        config = self.properties.get("DestinationConfig")
-        failed = config.get("OnFailure") if isinstance(config, Mapping) else None
-        arn = failed.get("Destination") if isinstance(failed, Mapping) else None
-        return arn if isinstance(arn, str) else None
+        return text_at(self.properties, "DestinationConfig", "OnFailure", "Destination")
 
     @property
     def bucket(self) -> str | None:
@@ -53,10 +50,10 @@ class Unusable:
 def mappings_of(function: Resource, resolution: Resolution, names: Naming) -> list[StreamMapping]:
     """Return the mappings from DynamoDB streams to a function, as events of SAM or as resources."""
     found = []
-    events = function.properties.get("Events") if function.type == FUNCTION else None
-    for name, event in events.items() if isinstance(events, Mapping) else ():
-        properties = event.get("Properties") if isinstance(event, Mapping) else None
-        if isinstance(properties, Mapping) and event.get("Type") == "DynamoDB":
+    events = mapping_at(function.properties, "Events") if function.type == FUNCTION else {}
+    for name, event in events.items():
+        properties = mapping_at(event, "Properties")
+        if properties and event.get("Type") == "DynamoDB":
             found.append(_mapping(properties, "Stream", function.path("Events", name, "Properties"), names))
     for resource in resolution.of_type("AWS::Lambda::EventSourceMapping"):
         target = str(resource.properties.get("FunctionName"))
@@ -77,7 +74,7 @@ def patterns_of(mapping: StreamMapping, document: Document) -> tuple[list[Filter
     path = (*mapping.path, "FilterCriteria")
     if criteria is None:
         return [], []
-    listed = criteria.get("Filters") if isinstance(criteria, Mapping) else None
+    listed = value_at(criteria, "Filters")
     if not isinstance(listed, list):
         return [], [Unusable("the filters are not in this template", path, True)]
     built: list[Filter] = []

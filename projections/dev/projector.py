@@ -11,10 +11,9 @@ from projections.aws.wiring import THREADS
 from projections.dev.delivery import Delivery, Totals, is_own
 from projections.dev.watched import WatchedStore
 from projections.engine.processor import OUTDATED, Outcome
-from projections.engine.records import decode
 from projections.engine.rejections import Rejected
 from projections.engine.running import Run, at_once
-from projections.errors import BadInput, Misconfigured, StoreError, UsageError
+from projections.errors import Misconfigured, StoreError, UsageError
 from projections.inspect.explain.records import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -124,9 +123,4 @@ class Projector:
         self.reason = outcome.failed_reason or ""
 
     def _record(self, logical: str, raw: Mapping[str, Any]) -> RecordReport:
-        names = {self._live.names[logical]: logical}
-        try:
-            decoded = Decoded(raw, decode(raw, names, self.program.tables))
-        except BadInput as flaw:
-            decoded = Decoded(raw, None, str(flaw))
-        return record_report(self.program, decoded)
+        return record_report(self.program, Decoded.of(self.program, raw, {self._live.names[logical]: logical}))

@@ -34,6 +34,14 @@ class Decoded:
     record: Record | None
     flaw: str | None = None
 
+    @classmethod
+    def of(cls, program: Program, record: Mapping[str, Any], names: Mapping[str, str]) -> Decoded:
+        """Decode a record. `names` has the logical name of each table in records."""
+        try:
+            return cls(record, decode(record, names, program.tables))
+        except BadInput as flaw:
+            return cls(record, None, str(flaw))
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -85,7 +93,7 @@ def rehearse(
     names = {**logical, **{name: table for table, name in tables.names.items() if table != LEDGER}}
     guards = Guards(program, Registry(program, tables.store).read_or_create().ledger)
     records = [_adopted(program, guards, record, names) for record in records]
-    decoded = [_decoded(program, record, names) for record in records]
+    decoded = [Decoded.of(program, record, names) for record in records]
     known = in_order([one.record for one in decoded if one.record is not None])
     assumed = set_stage(program, tables, guards, known, plan(program, known, guards))
     result = play(
@@ -140,7 +148,7 @@ def play(
                 "of one attribute, or a rule that reads what depends on it, keep each other going."
             )
         for batch in _batches(waiting, batch_size):
-            decoded = [_decoded(program, record, names) for record in batch]
+            decoded = [Decoded.of(program, record, names) for record in batch]
             made = plan(program, in_order([one.record for one in decoded if one.record is not None]), guards)
             invocation.begin()
             outcome = processor.process(batch, remaining=invocation.remaining)
@@ -169,10 +177,3 @@ def _adopted(
         if change.get(name) is not None:
             change[name] = guards.adopted(key, change[name])
     return {**record, "dynamodb": change}
-
-
-def _decoded(program: Program, record: Mapping[str, Any], names: Mapping[str, str]) -> Decoded:
-    try:
-        return Decoded(record, decode(record, names, program.tables))
-    except BadInput as flaw:
-        return Decoded(record, None, str(flaw))
