@@ -203,6 +203,6 @@ def _unusual(name: str, table: Mapping[str, Any], schema: Schema) -> Iterator[st
             yield f"index {called} of table {name} is {kind}, the rules have a {other} one. Correct `local` in the rules"
     stream = table.get("StreamSpecification") or {}
     if not stream.get("StreamEnabled"):
-        yield f"table {name} has no stream, so changes of its items are not projected"
+        yield f"table {name} has no stream, so no rule processes changes of its items"
     elif stream.get("StreamViewType") != "NEW_AND_OLD_IMAGES":
-        yield f"the stream of table {name} carries {stream.get('StreamViewType')}; projections need NEW_AND_OLD_IMAGES"
+        yield f"the stream of table {name} has {stream.get('StreamViewType')}; the rules need NEW_AND_OLD_IMAGES"

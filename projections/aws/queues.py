@@ -169,7 +169,7 @@ def _batches(bodies: Sequence[str], delays: Sequence[float]) -> Iterator[list[tu
     for body, delay in zip(bodies, delays, strict=True):
         length = len(body.encode())
         if length > MAX_BYTES:
-            raise InvalidRequest(f"a message of {length} bytes is too large for SQS, which takes {MAX_BYTES}")
+            raise InvalidRequest(f"a message of {length} bytes is too large for SQS, which accepts {MAX_BYTES}")
         if len(batch) == _MAX_MESSAGES or (batch and size + length > MAX_BYTES):
             yield batch
             batch, size = [], 0

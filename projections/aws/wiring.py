@@ -406,9 +406,7 @@ def _agree(tables: Mapping[str, str], wanted: Mapping[str, object]) -> None:
     if named == {MAIN}:
         raise Misconfigured(f"TABLE_NAME is set, but the rules have {', '.join(sorted(known))}. Set TABLES instead.")
     missing, unknown = ", ".join(sorted(known - named)), ", ".join(sorted(named - known))
-    raise Misconfigured(
-        f"TABLES does not match the tables of the rules: missing are [{missing}], unknown are [{unknown}]."
-    )
+    raise Misconfigured(f"TABLES does not match the tables of the rules: missing: [{missing}]; unknown: [{unknown}].")
 
 
 def _required(environ: Mapping[str, str], name: str) -> str:

@@ -42,7 +42,7 @@ def command(old: str, new: str | None, rules: str | None, form: str, as_json: bo
     from projections.inspect.diff.difference import difference
 
     if new and rules:
-        raise UsageError(f"two new rule files: {new} and {rules}. Name one")
+        raise UsageError(f"two new rule files: {new} and {rules}. Pass only one")
     before, after = _path(old), _path(new) if new else find_rules(rules)
     found = difference(_document(before), _document(after))
     if as_json or form == "json":

@@ -78,7 +78,7 @@ def find_rules(*given: str | None) -> Path:
     """Return the path of the rule file. Raises UsageError if there is none, or if two are named."""
     named = [name for name in given if name]
     if len(set(named)) > 1:
-        raise UsageError(f"two rule files: {' and '.join(named)}. Name one")
+        raise UsageError(f"two rule files: {' and '.join(named)}. Pass only one")
     name = named[0] if named else os.environ.get("RULES", "")
     bundled = ", ".join(sorted(path.stem for path in SHIPPED.glob("*.yaml")))
     if not name:
@@ -94,7 +94,7 @@ def find_rules(*given: str | None) -> Path:
         return shipped
     if path.is_dir():
         raise UsageError(f"{name}: this is a directory. Name the rule file in it")
-    raise UsageError(f"{name}: no such file, and no bundled rule file of this name. Bundled are {bundled}")
+    raise UsageError(f"{name}: no such file, and no bundled rule file has this name. Bundled rule files: {bundled}")
 
 
 def document_of(path: Path) -> dict[str, Any]:

@@ -165,7 +165,7 @@ def _table_names(both: Comparison, function: Resource, given: dict[str, str]) ->
         instead = "set TABLES to a JSON object of their names"
     else:
         lacking, strange = ", ".join(sorted(wanted - named)), ", ".join(sorted(named - wanted))
-        reason = f"TABLES does not fit the rules: missing are [{lacking}], unknown are [{strange}]"
+        reason = f"TABLES does not match the rules: missing: [{lacking}]; unknown: [{strange}]"
         instead = "name the tables of the rules, and no others"
     path = _place(both, function, "TABLES" if "TABLES" in given else "TABLE_NAME")
     yield both.finding(ENVIRONMENT, path, f"{function.id}: {reason}", instead)

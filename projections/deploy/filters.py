@@ -106,7 +106,8 @@ def filters(schema: Schema, entities: Mapping[str, tuple[Prefix, ...]], most: in
     notes = []
     if len(boxes) > most:
         notes.append(
-            f"{most} filters are allowed and {len(boxes)} would be exact, so some let through more than the rules need"
+            f"Lambda accepts {most} filters, and exact filters would need {len(boxes)}, so some match more records than the "
+            "rules need"
         )
         boxes = _fewer(boxes, most)
     patterns = []
@@ -115,7 +116,7 @@ def filters(schema: Schema, entities: Mapping[str, tuple[Prefix, ...]], most: in
         if fitting is None:
             return Filters((), (f"the prefixes do not fit into the {LONGEST} characters of a filter",))
         if fitting != box:
-            notes.append(f"a filter has at most {LONGEST} characters, so one leaves out a key attribute")
+            notes.append(f"a filter has at most {LONGEST} characters, so one filter omits a key attribute")
         patterns.append(_pattern(fitting, schema, order))
     return Filters(tuple(patterns), tuple(dict.fromkeys(notes)))
 

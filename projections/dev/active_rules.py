@@ -100,7 +100,7 @@ class ActiveRules:
             return
         program = Program.from_document(found.rules.canonical())
         if program.tables.keys() != old.tables.keys():
-            self._report.refused("the rules name other tables. Start again for these tables")
+            self._report.refused("the rules now name other tables. Restart the command for these tables")
             return
         program = self._with_removed(program, old.rules)
         if program.document == old.document:
@@ -209,7 +209,7 @@ class ActiveRules:
             return program
         if fresh := [name for name in gone if name not in self._removed]:
             retire = f"`retired: {{{', '.join(f'{name}: remove' for name in fresh)}}}`"
-            text = f"{', '.join(fresh)}: removed from the file, so what it wrote is removed. Before you deploy, add"
+            text = f"{', '.join(fresh)}: removed from the file, so its values are removed. Before you deploy, add"
             self._report.note(styled("[yellow]{} {} or `keep`[/]", text, retire), "vanished", rules=fresh)
             self._removed.update(fresh)
         retired = {**program.document["retired"], **dict.fromkeys(gone, "remove")}

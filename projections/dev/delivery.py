@@ -69,7 +69,7 @@ class Totals:
             setattr(self, name, getattr(self, name) + getattr(delivery, name))
 
     def words(self) -> str:
-        own = f" ({self.own} of our own writes)" if self.own else ""
+        own = f" ({self.own} of the rules' own writes)" if self.own else ""
         return (
             f"{count(self.records, 'record')}{own}, {count(self.writes, 'write')}, {self.write_units:.1f} write and "
             f"{self.read_units:.1f} read units, {self.quarantined} quarantined, {self.given_up} given up"

@@ -83,7 +83,7 @@ class Projector:
             error = problem
             self.reason = str(problem) if isinstance(problem, StoreError) else f"{type(problem).__name__}: {problem}"
         if self.reason == OUTDATED:
-            raise UsageError("other rules became active on these tables. Start again with the active rules")
+            raise UsageError("other rules became active on these tables. Restart the command with the active rules")
         failed = error is not None or bool(answer and answer.get("batchItemFailures"))
         self.totals.records += len(records)
         self.totals.retries += failed

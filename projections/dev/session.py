@@ -159,7 +159,7 @@ class Session:
                     followed.discover()
                 found += followed.poll()
                 if followed.ended:
-                    raise StreamGone(f"the stream {followed.reader.arn} is switched off")
+                    raise StreamGone(f"the stream {followed.reader.arn} is disabled")
             if looks:
                 self._discovered = time.monotonic()
         except StreamGone:

@@ -103,7 +103,7 @@ def stream_of(dynamodb: Any, name: str) -> str:
         raise UsageError(f"table {name} is gone")
     arn = table.get("LatestStreamArn")
     if not arn or not (table.get("StreamSpecification") or {}).get("StreamEnabled"):
-        raise UsageError(f"the stream of table {name} is switched off")
+        raise UsageError(f"the stream of table {name} is disabled")
     return str(arn)
 
 
@@ -150,12 +150,12 @@ def _switch_on(
     on = f"{update}StreamEnabled=true,StreamViewType={VIEW}{to}"
     if view is not None:
         raise UsageError(
-            f"the stream of table {name} carries {view}, and projections need {VIEW}. The view of a stream cannot be "
-            f"changed. Switch it off, then on again:\n  {update}StreamEnabled=false{to}\n  {on}"
+            f"the stream of table {name} has {view}, and the rules need {VIEW}. The view of a stream cannot be changed. "
+            f"Disable the stream, then enable it again:\n  {update}StreamEnabled=false{to}\n  {on}"
         )
-    if not (emulated and (create or confirm(f"Table {name} has no stream. Switch it on?"))):
+    if not (emulated and (create or confirm(f"Table {name} has no stream. Enable it?"))):
         offer = " (or pass --create)" if emulated else ""
-        raise UsageError(f"table {name} has no stream. Switch it on{offer}:\n  {on}")
+        raise UsageError(f"table {name} has no stream. Enable it{offer}:\n  {on}")
     dynamodb.update_table(TableName=name, StreamSpecification={"StreamEnabled": True, "StreamViewType": VIEW})
     yield f"stream of {name}"
 

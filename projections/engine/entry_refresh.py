@@ -45,7 +45,7 @@ __all__ = ["Discarded", "EntryRefresher"]
 
 _MOST_ROUNDS = 20
 
-_FILLING = "the rule keeps what has expired and is being filled: redrive this again when the backfill is done"
+_FILLING = "the rule has `expired: keep` and is filling: redrive this again when the backfill is complete"
 
 Discarded: TypeAlias = Mapping[ItemKey, Sequence[DiscardedRecord]]
 """Records that Lambda discarded, by item."""

@@ -38,10 +38,10 @@ _REMEMBERED = TOMBSTONE_SECONDS - _DAY
 """Seconds for which the ledger certainly remembers an expiry: a day less than a tombstone stays, for inexact clocks."""
 
 _FORGOTTEN = (
-    f"it expired, and the ledger does not record any more whether that was counted: it keeps the last {MOST_EXPIRIES} "
-    f"expiries under a key, for {_REMEMBERED // _DAY} days. Nothing was counted for it now"
+    f"it expired, and the ledger no longer records whether that was counted (it keeps the last {MOST_EXPIRIES} "
+    f"expiries under a key, for {_REMEMBERED // _DAY} days). It was not counted now"
 )
-_BLIND = "it expired, and the record does not have its old image, so nothing was counted for it"
+_BLIND = "it expired, and the record does not have its old image, so it was not counted"
 
 
 class DiscardedRecord(NamedTuple):

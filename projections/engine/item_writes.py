@@ -103,7 +103,7 @@ class ItemWrites:
         if waiting:  # without a queue the second pass over an index is made at once, as soon as it has settled
             if self._deadline.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
                 for push, records in waiting:
-                    self._report.fail(records[:1], f"{push.rule}: too little time to wait until the index has settled")
+                    self._report.fail(records[:1], f"{push.rule}: not enough time left to wait for the index")
                 return
             setup.sleep(SETTLE_SECONDS)
             self._run([partial(self._push, embedder, push, records, waiting) for push, records in waiting[:]])

@@ -46,8 +46,8 @@ from projections.language.program import Program
 __all__ = ["OUTDATED", "Outcome", "Processor"]
 
 OUTDATED = (
-    "other rules are active than the ones this function was deployed with: deploy the active rules, or run "
-    "`projections backfill` with these rules to activate them again"
+    "the active rules are not the rules of this function: deploy the active rules, or run `projections backfill` with the "
+    "rules of this function to activate them"
 )
 
 _LARGE = 100

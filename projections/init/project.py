@@ -101,9 +101,7 @@ def _overrides(existing: Existing | None, deployment: Deployment) -> str:
     line = f'parameter_overrides = "{given}"\n'
     if None not in existing.stream_arns.values():
         return line
-    return (
-        f"# Switch on the stream of each table with new and old images, and insert its ARN (LatestStreamArn):\n# {line}"
-    )
+    return f"# Enable the stream of each table with new and old images, and insert its ARN (LatestStreamArn):\n# {line}"
 
 
 def _read(name: str) -> str:

@@ -77,7 +77,7 @@ def _head(proposal: Proposal) -> Iterator[str]:
     yield "#"
     yield "#   projections check                   # each rule with its keys and cost"
     yield "#   projections replay events/*.json    # what rules write for a few events, if they are not in shadow mode"
-    yield "#   python -m pytest                    # each rule as if it was live"
+    yield "#   python -m pytest                    # each rule as if it were live"
 
 
 # --- the table ---
@@ -107,7 +107,7 @@ def _table(proposal: Proposal) -> Iterator[str]:
         yield f"  separator: {text(proposal.separator)}"
     if table.stream != "NEW_AND_OLD_IMAGES":
         has = f"carries {table.stream}" if table.stream else "is off"
-        yield f"  # The stream of {table.name} {has}. Switch it on with NEW_AND_OLD_IMAGES before you deploy."
+        yield f"  # The stream of {table.name} {has}. Enable it with NEW_AND_OLD_IMAGES before you deploy."
 
 
 def _index(table: Table, index: str) -> str:

@@ -114,7 +114,7 @@ def parent_patterns(document: Mapping[str, Any], name: str) -> dict[str, str | K
         raise LanguageError(
             f"`match` does not identify the {rule['from']} of a {rule['into']}: it has no value for "
             f"{', '.join(f'{{{variable}}}' for variable in missing)} of the parent's key; "
-            f'add the attribute of the child that holds it, as {missing[0]}: "{{{missing[0]}}}"'
+            f'add the attribute of the child that contains it, such as {missing[0]}: "{{{missing[0]}}}"'
         )
     return patterns
 

@@ -296,7 +296,7 @@ def _zone(name: str) -> tzinfo:
     except (KeyError, ValueError, OSError):
         known = available_timezones()
         absent = "" if known else "; this machine has no time zones, install the package tzdata"
-        message = f'unknown time zone "{name}"{suggest(name, known)}, use an IANA name such as Europe/Berlin{absent}'
+        message = f'unknown time zone "{name}"{suggest(name, known)}, write an IANA name such as Europe/Berlin{absent}'
         raise LanguageError(message) from None
 
 

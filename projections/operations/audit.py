@@ -165,7 +165,7 @@ class AuditHandler:
         if snapshot is None:
             return self._skip("the ledger is empty: no function has used it yet")
         if snapshot.program != self._program.fingerprint:
-            return self._skip("other rules are active than the ones this function was deployed with")
+            return self._skip("the active rules are not the rules of this function")
         scope = Scope(self._program, snapshot)
         item = self._store.get(AUDIT)
         place = self._place(item)

@@ -41,7 +41,7 @@ _RENEW_SECONDS = LEASE_SECONDS / 2
 """The age at which a lease is replaced."""
 
 _CLOSED = (
-    "the active rules, or the state of one of them, changed, or another backfill began. This process stopped. Check "
+    "the active rules or their states changed, or another backfill began. This process stopped. Check "
     "`projections status`, then run the same command again"
 )
 

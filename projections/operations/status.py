@@ -197,7 +197,7 @@ def rules(
             f"rule {name}",
             ACT,
             f"functions have worked {worked}, which is not active",
-            f"Run {backfill} with the rules that you want to keep: it corrects what the others wrote.",
+            f"Run {backfill} with the rules that you want to keep: it corrects what the other functions recorded.",
         )
 
 
@@ -205,7 +205,7 @@ def _filling(snapshot: RegistrySnapshot, rule: Rule | None) -> str:
     if rule is not None and rule.mode == SHADOW:
         return "the ledger lacks the items that existed before this rule"
     if rule is not None and snapshot.publishes(rule):
-        return "items that existed before this rule are not projected yet"
+        return "the rule has not processed items that existed before it"
     return "it publishes nothing until its backfill is complete"
 
 
@@ -326,7 +326,7 @@ def lag(seconds: float | None) -> Finding:
     """Judge the iterator age."""
     if seconds is None:
         return Finding("lag", FINE, "no records in the last 15 minutes")
-    says = f"records are {_duration(seconds)} old when they are projected"
+    says = f"records are {_duration(seconds)} old when they are processed"
     if seconds < _LATE:
         return Finding("lag", FINE, says, value=seconds)
     todo = "Check the function's log for throttling or a batch that keeps failing; raise ParallelizationFactor."
@@ -334,7 +334,7 @@ def lag(seconds: float | None) -> Finding:
 
 
 _TODO = {
-    "KeyRangeThroughput": "One partition takes too many requests: `projections check` names hot groups and partitions.",
+    "KeyRangeThroughput": "One partition gets too many requests: `projections check` names hot groups and partitions.",
     "ProvisionedThroughput": "Raise the provisioned capacity.",
     "MaxOnDemandThroughput": "Raise the maximum on-demand throughput.",
     "AccountLimit": "Raise the account's quota for a table.",
@@ -436,7 +436,7 @@ def stream(
     backfill = f"run {_command('backfill --restart', stack)}"
     enable = f"aws dynamodb update-table --table-name {name} --stream-specification StreamEnabled="
     if not specification.get("StreamEnabled"):
-        says = f"table {name} has no stream, so changes of items are not projected"
+        says = f"table {name} has no stream, so no rule processes changes of its items"
         todo = (
             f"Run `{enable}true,StreamViewType=NEW_AND_OLD_IMAGES`, deploy with the new stream's ARN, then {backfill}."
         )
@@ -471,7 +471,7 @@ def _mapping(subject: str, table: str, mapping: Mapping[str, Any], counts: Mappi
     text = f"{state}, last result: {result or 'none'}"
     if state in ("Disabled", "Disabling"):
         todo = f"Run `aws lambda update-event-source-mapping --uuid {mapping['UUID']} --enabled`."
-        says = f"the event source mapping is {state}{reason}, so changes of table {table} are not projected"
+        says = f"the event source mapping is {state}{reason}, so no rule processes changes of table {table}"
         return Finding(subject, ACT, f"{says}; last result: {result or 'none'}", todo)
     if state == "Deleting":
         return Finding(subject, ACT, f"the event source mapping is {state}{reason}", "Deploy the stack again.")

@@ -118,7 +118,7 @@ def test_links_lead_to_headings() -> None:
 
 
 def test_what_it_quotes_of_a_log_is_what_is_logged() -> None:
-    quoted = "other rules are active than the ones this function was deployed with"
+    quoted = "the active rules are not the rules of this function"
     assert quoted in " ".join(PAGE.split())
     assert OUTDATED.startswith(quoted)
 

@@ -458,7 +458,7 @@ def test_an_older_program_stops_and_reports_the_whole_batch() -> None:
     records = w.records()
     outcome = w.deliver(records)
     assert outcome.failed == records[0]["dynamodb"]["SequenceNumber"]
-    assert "other rules are active" in (outcome.failed_reason or "")
+    assert "the active rules are not the rules of this function" in (outcome.failed_reason or "")
     assert (w.store.items("main"), w.store.items("ledger"), w.rejected) == (*before, [])
     assert new.deliver(records).failed is None
     w.registry().activate()
@@ -487,7 +487,7 @@ def test_an_older_worker_stops_and_its_messages_come_again() -> None:
     event = {"Records": [{"messageId": f"m{n}", "body": body} for n, body in enumerate(bodies)]}
     answer = handler.handle(event, lambda: 60.0)
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m0"}, {"itemIdentifier": "m1"}]}
-    assert "other rules are active" in seen[0].failed["m0"]
+    assert "the active rules are not the rules of this function" in seen[0].failed["m0"]
     assert seen[0].counts["pages"] == 0
 
 

@@ -173,7 +173,7 @@ def test_under_other_rules_nothing_is_audited() -> None:
     world, other = filled(), filled(names=["likes"])
     world.store = other.store
     said = Scheduled(world).run()
-    reason = "other rules are active than the ones this function was deployed with"
+    reason = "the active rules are not the rules of this function"
     assert (said.items, said.skipped) == (0, reason)
     item = world.store.get(AUDIT)
     assert item is not None
@@ -195,7 +195,7 @@ def test_a_run_that_checks_nothing_keeps_what_the_last_one_found() -> None:
     replaced.run()
     skipped = {
         "time": "2026-11-21T13:00:00+00:00",
-        "reason": "other rules are active than the ones this function was deployed with",
+        "reason": "the active rules are not the rules of this function",
     }
     assert audit.note == {**found, "skipped": skipped}
     assert (world.store.get(AUDIT) or {})["place"] == (place or {})["place"]

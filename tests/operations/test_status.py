@@ -73,7 +73,7 @@ def test_each_kind_of_filling_rule_has_its_message() -> None:
     found = judged(store, rules)
     assert found["rules"].says == "epoch 1: 3 filling"
     assert found["rule likes"].says == "filling: it publishes nothing until its backfill is complete"
-    assert found["rule listed"].says == "filling: items that existed before this rule are not projected yet"
+    assert found["rule listed"].says == "filling: the rule has not processed items that existed before it"
     assert found["rule shade"].says == "filling: the ledger lacks the items that existed before this rule"
     assert {one.todo for one in found.values() if one.level == LOOK} == {"Run `projections backfill`."}
     Registry(rules, store).complete(rules.rules)
@@ -112,7 +112,7 @@ def test_values_of_the_former_version_of_a_rule_are_reported() -> None:
     findings = findings_of(store, changed)
     assert findings[0].says == "epoch 2: 1 filling, 1 retiring"
     assert [(one.subject, one.says) for one in findings[1:]] == [
-        ("rule listed", "filling: items that existed before this rule are not projected yet"),
+        ("rule listed", "filling: the rule has not processed items that existed before it"),
         ("rule listed", "values of its former version are not removed yet"),
     ]
 
@@ -340,7 +340,7 @@ def test_a_mapping_that_is_enabled_and_succeeds_is_fine(result: str) -> None:
         (
             {"state": "Disabled"},
             ACT,
-            "the event source mapping is Disabled (User action), so changes",
+            "the event source mapping is Disabled (User action), so no rule processes changes",
             "--uuid u-1 --en",
         ),
         ({"state": "Disabling"}, ACT, "the event source mapping is Disabling", "--uuid u-1 --enabled"),

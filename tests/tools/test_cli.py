@@ -113,7 +113,7 @@ def test_check_prints_findings_with_corrections_below_their_rules(run: Run) -> N
     assert (
         "  tests/simulation/rules/chains.yaml:23:22: projections.listed.index.GSI1PK: warning [hot-partition]: " in rule
     )
-    assert '    → if writes may come faster, spread them, as "PUBLISHED#{postId|bucket(8)}"' in rule
+    assert '    → if writes may come faster, spread them, for example with "PUBLISHED#{postId|bucket(8)}"' in rule
     assert out.endswith("! tests/simulation/rules/chains.yaml: 6 rules, no mistakes, 2 warnings, 2 notes.\n")
 
 

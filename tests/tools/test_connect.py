@@ -167,7 +167,7 @@ def test_a_table_without_a_stream_is_warned_of(tables: Tables) -> None:
     specification: Any = {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"}
     tables.dynamodb.update_table(TableName=name, StreamSpecification=specification)
     (warning,) = tables.connect(RULES, name).warnings
-    assert "carries KEYS_ONLY; projections need NEW_AND_OLD_IMAGES" in warning
+    assert "has KEYS_ONLY; the rules need NEW_AND_OLD_IMAGES" in warning
 
 
 def test_unreachable_endpoint_is_an_error(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ REGISTRY = 1
 
 
 def in_vain(batch: BatchCost) -> float:
-    return sum(term.count * term.write_units for term in batch.terms if term.what == "in vain")
+    return sum(term.count * term.write_units for term in batch.terms if term.what == "redundant")
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
@@ -292,7 +292,7 @@ def test_a_push_to_many_children_leaves_pages_to_the_worker() -> None:
 
 
 def test_the_registry_is_read_once_in_each_invocation() -> None:
-    """Not for the records of our own writes, which come with further events."""
+    """Not for the records of the rules' own writes, which come with further events."""
     found = social("Like=1", delivery=Delivery(batch=10))
     reads = [term for term in found.terms if term.what in ("read", "GetItem") and not term.rules]
     assert [(term.count, term.read_units, term.calls) for term in reads] == [(1, 1, 0), (1, 0, 1)]

@@ -384,7 +384,7 @@ def test_tables_that_do_not_fit_the_rules() -> None:
     variables = template["Globals"]["Function"]["Environment"]["Variables"]
     variables["TABLES"] = '{"app": "a", "reading": "b", "stats": "c"}'
     del variables["STREAM_ARN"]
-    assert any("missing are [readings], unknown are [reading]" in one[2] for one in wrong(template, rules))
+    assert any("missing: [readings]; unknown: [reading]" in one[2] for one in wrong(template, rules))
 
 
 def test_a_setting_that_the_function_itself_would_refuse() -> None:

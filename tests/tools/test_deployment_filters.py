@@ -93,7 +93,7 @@ def test_more_prefixes_than_filters_make_coarser_filters_and_a_note() -> None:
     keys = {f"E{n}": (f"P{n}#{{x}}", f"S{n}#{{y}}") for n in range(8)}
     found = of(TWO, **keys)
     assert len(found.patterns) == MOST
-    assert "8 would be exact" in found.notes[0]
+    assert "exact filters would need 8" in found.notes[0]
     assert all(passes(found, TWO, f"P{n}#1", f"S{n}#1") for n in range(8))
     assert not passes(found, TWO, "Q#1", "S1#1")
     assert sum(passes(found, TWO, f"P{a}#1", f"S{b}#1") for a in range(8) for b in range(8)) == 8 + 2 * 3

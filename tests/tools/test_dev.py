@@ -184,7 +184,7 @@ def test_session_with_edited_rules(dynamodb_local_url: str, rules: Path) -> None
         table.put("USER#a", "POST#2", title="U", at="yesterday")
         running.until("quarantined by months  USER#a · POST#2")
         rules.write_text(RULES)
-        running.until("board, months: removed from the file, so what it wrote is removed", "- months")
+        running.until("board, months: removed from the file, so its values are removed", "- months")
         wait_for(lambda: running.text.count("items read") == 2, lambda: running.text)
         assert table.item("MONTH#2025-05", "STATS") is None
         assert table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 2}
@@ -269,13 +269,13 @@ def test_missing_table_or_stream_is_an_error_with_a_solution(dynamodb_local_url:
     off = {"TableName": table.name, "StreamSpecification": {"StreamEnabled": False}}
     table.dynamodb.update_table(**off)
     told = refused(*here)
-    assert f"table {table.name} has no stream. Switch it on" in told
+    assert f"table {table.name} has no stream. Enable it" in told
     assert f"aws dynamodb update-table --table-name {table.name} --stream-specification StreamEnabled=true" in told
     table.dynamodb.update_table(
         TableName=table.name, StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
     )
     told = refused(*here)
-    assert "carries NEW_IMAGE, and projections need NEW_AND_OLD_IMAGES" in told
+    assert "has NEW_IMAGE, and the rules need NEW_AND_OLD_IMAGES" in told
     assert told.index("StreamEnabled=false") < told.index("StreamEnabled=true")
     nowhere = [*table.arguments(rules)[:-1], "http://127.0.0.1:9"]
     assert "http://127.0.0.1:9: Could not connect" in refused(*nowhere)

@@ -61,7 +61,7 @@ def test_the_same_rules_need_nothing() -> None:
 def test_new_rule_has_target_owners_and_cost_of_its_backfill() -> None:
     one = the_rule(found := between(META, META + LIKES), "likes")
     assert (one.change.status, str(one.change.target_after)) == ("new", "Meta META#{postId} · META")
-    assert one.backfill == ("it is new, and existing items are not projected yet",)
+    assert one.backfill == ("it is new, and has not processed existing items",)
     assert one.cost is not None
     assert one.cost.of == "Like items"
     assert [(hand.attribute, hand.before, hand.after, hand.made) for hand in found.owners] == [
@@ -84,7 +84,7 @@ def test_a_rule_that_vanished_needs_a_word_in_retired() -> None:
     assert (one.change.status, one.backfill) == ("vanished", ())
     assert "retired: {likes: keep}" in one.advice
     assert next(found.steps()).startswith("Keep the values of removed rules with `retired: {likes: keep}`")
-    assert found.owners[0].note == "`retired` does not decide about its values"
+    assert found.owners[0].note == "`retired` does not set what happens to its values"
 
 
 @pytest.mark.parametrize(("fate", "note"), [("keep", "its values stay"), ("remove", "its values are removed")])

@@ -228,7 +228,7 @@ def test_a_counter_that_has_drifted_is_proposed_with_its_record() -> None:
 
 def test_evidence_from_a_part_of_a_table_has_no_exact_counts() -> None:
     evidence = rule(proposal("social", every=2), "likesOfPost").evidence
-    assert "is named so, and is not less than the number of Like items in the sample" in evidence
+    assert "has the name of a counter, and is not less than the number of Like items in the sample" in evidence
 
 
 def test_sums_of_products_are_found_by_their_values() -> None:

@@ -118,7 +118,7 @@ def test_stack_provides_all_resources_and_the_lag(place: Place) -> None:
             ],
         )
     code, said = place.run("status", "--stack", name)
-    assert (code, finding(said, "lag")["says"]) == (1, "records are 90 s old when they are projected")
+    assert (code, finding(said, "lag")["says"]) == (1, "records are 90 s old when they are processed")
 
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
@@ -148,7 +148,7 @@ def test_throttling_is_reported_with_the_reasons_of_logs(place: Place) -> None:
         f"5 × IndexWriteAccountLimitExceeded of table/{place.table}/index/GSI1, "
         f"3 × TableReadProvisionedThroughputExceeded of table/{place.ledger}"
     )
-    assert told["todo"].startswith("One partition takes too many requests")
+    assert told["todo"].startswith("One partition gets too many requests")
 
 
 def test_where_cloudwatch_is_not_reached_the_lag_is_unknown_and_that_is_all(
@@ -178,7 +178,9 @@ def test_disabled_or_missing_mapping_needs_action(place: Place) -> None:
     code, said = place.run("status", "--stack", name)
     told = finding(said, "stream")
     assert (code, told["level"]) == (1, "act")
-    assert told["says"].startswith("the event source mapping is Disabled (USER_INITIATED), so changes of table")
+    assert told["says"].startswith(
+        "the event source mapping is Disabled (USER_INITIATED), so no rule processes changes of table"
+    )
     assert told["todo"] == f"Run `aws lambda update-event-source-mapping --uuid {place.mapping} --enabled`."
     client("lambda").delete_event_source_mapping(UUID=place.mapping)
     code, said = place.run("status", "--stack", name)

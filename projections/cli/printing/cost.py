@@ -119,7 +119,7 @@ def _print_head(out: Console, estimate: Estimate) -> None:
     _line(
         out,
         styled(
-            "[dim]{} events come in one invocation, with {} records of our own writes; it takes {} ms[/]",
+            "[dim]{} events per invocation, with {} records of the rules' own writes; an invocation takes {} ms[/]",
             _number(estimate.events),
             _number(estimate.records - estimate.events),
             _number(estimate.milliseconds),
@@ -193,7 +193,7 @@ def _print_rules(out: Console, program: Program, estimate: Estimate) -> None:
 
 
 def _print_terms(out: Console, estimate: Estimate) -> None:
-    _line(out, styled("[bold]Why[/]  [dim]how often per event · what each time · for what[/]"))
+    _line(out, styled("[bold]Why[/]  [dim]times per event · cost of each · purpose[/]"))
     for term in estimate.terms:
         if term.count and (term.write_units or term.read_units or term.calls):
             _line(out, styled("  {}", _term(term, estimate.events)))
@@ -218,7 +218,7 @@ def _print_hot(out: Console, estimate: Estimate) -> None:
     if not estimate.hot:
         return
     timed = estimate.events_per_second is not None
-    of = "units a second, of 1000 that one partition takes" if timed else "units that the sample took of each"
+    of = "units a second, of 1000 that one partition accepts" if timed else "units that the sample took of each"
     _line(out, styled("[bold]The hottest keys[/]  [dim]{}[/]", of))
     for key in estimate.hot[:5]:
         _print_key(out, key, timed)
@@ -239,17 +239,16 @@ def _print_key(out: Console, key: HotKey, timed: bool) -> None:
 
 def _print_legend(out: Console, estimate: Estimate, why: bool) -> None:
     if not estimate.sampled and not estimate.assumptions.targets:
-        _line(
-            out, styled("[dim]Each event is assumed to have a target of its own; --targets RULE=N makes them share.[/]")
-        )
+        text = "[dim]The estimate assumes a different target for each event; --targets RULE=N sets the number of targets.[/]"
+        _line(out, styled(text))
     prices = ", ".join(f"${price:g} per {PRICES[name][1]}" for name, price in estimate.assumptions.prices.items())
     _line(out, styled("[dim]Prices: {}.[/]", prices))
     if estimate.entry_bytes:
         size = estimate.entry_bytes + STORAGE_OVERHEAD_BYTES
         month = size * MILLION / 2**30 * estimate.assumptions.prices["storage"]
         stored = f"about {size:.0f} bytes for each source item, {_money(month)} a month for a million of them"
-        _line(out, styled("[dim]Storage is not in it: the ledger keeps {}.[/]", stored))
+        _line(out, styled("[dim]Storage is not included: the ledger keeps {}.[/]", stored))
     if not why:
         _line(
-            out, styled("[dim]--why shows the terms of each number; --json has all of them, and what was assumed.[/]")
+            out, styled("[dim]--why shows how each number is calculated; --json has all terms and all assumptions.[/]")
         )

@@ -69,7 +69,7 @@ class Printer:
             if not own or echoes <= MOST_ECHOES:
                 self._record(report, own, delivery if alone else None)
         if echoes > MOST_ECHOES:
-            self._out.print(styled("          [dim]and {} more of our own writes[/]", echoes - MOST_ECHOES))
+            self._out.print(styled("          [dim]and {} more of the rules' own writes[/]", echoes - MOST_ECHOES))
         for written in delivery.written[:MOST_WRITES]:
             self._out.print(styled("          [green]→[/] {}", _written(written)))
         if delivery.writes > MOST_WRITES:

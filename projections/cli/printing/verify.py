@@ -89,7 +89,7 @@ def print_table(
         state = "not deployed" if one.scope.offline else one.scope.states.get(rule, "gone")
         out.print(styled("[bold cyan]{}[/] [dim]({})[/]", rule, state) if rule else styled("[bold cyan]all rules[/]"))
         if more:
-            rows.append([("…", ""), (f"and {more:,} more: --show, or --json for all", "dim")])
+            rows.append([("…", ""), (f"and {more:,} more: raise --show, or use --json", "dim")])
         print_grid(out, rows)
     for kind, number in kinds.most_common():
         print_line(f"{number:>7,} × {kind}: {KINDS[kind]}. --repair {REPAIRS[kind]}.")
@@ -193,7 +193,7 @@ def _notes(one: Verification, repair: Repair | None, share: float | None) -> Ite
         yield f"In shadow mode, compared with the values of the application: {', '.join(shadows)}."
     if scope.keeping and share is None:
         names = ", ".join(scope.keeping)
-        yield f"Contributions of expired items (expired: keep) cannot be checked, and are taken as correct: {names}."
+        yield f"Contributions of expired items (expired: keep) cannot be checked, and are assumed to be correct: {names}."
     if share is not None and scope.grouped:
         yield (
             "Items were compared with their groups in the ledger, but groups were not compared with all source items: where "

@@ -129,8 +129,8 @@ def _count_evidence(link: Link, attribute: str, complete: bool) -> str:
         return f"{attribute} is the number of {relation.child} items in {same} {of}"
     possible = sum(Decimal(row.item[attribute].get("N", -1)) >= count for row, count in with_it)
     return (
-        f"{attribute} is named so, and is not less than the number of {relation.child} items in the sample in {possible} "
-        f"{of}; {_relation_evidence(link)}"
+        f"{attribute} has the name of a counter, and is not less than the number of {relation.child} items in the sample in "
+        f"{possible} {of}; {_relation_evidence(link)}"
     )
 
 

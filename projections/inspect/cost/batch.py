@@ -203,10 +203,12 @@ def _parts(
     parts: list[tuple[Any, ...]] = []
     for read in request.reads:
         units = request.read_units / len(request.reads)
-        parts.append((_asking(read, readers, batch, program), "read", "what the engine looks up", 0.0, units, 0.0))
+        parts.append(
+            (_asking(read, readers, batch, program), "read", "the items that the engine reads", 0.0, units, 0.0)
+        )
     for action in request.actions:
         role = purpose_of(action.write)
-        what: str = role.kind if action.outcome == DONE else "in vain"
+        what: str = role.kind if action.outcome == DONE else "redundant"
         units = float(request.factor * action.units.total)
         parts.append((role.rules, what, ROLES[role.kind], units, 0.0, 0.0))
     what = request.operation if request.reads else parts[0][1]

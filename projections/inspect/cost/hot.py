@@ -88,12 +88,16 @@ def _of_rule(
     yield _group(name, rule, events, per_second, touching, batches)
     if cost.targets[name]:
         units = touching * cost.target_units[name] / cost.targets[name]
-        advice = "one write for each batch, beside the application's own: larger batches or a longer window make fewer"
+        advice = (
+            "one write per batch, in addition to the application's own writes: larger batches or a longer window need "
+        )
+        "fewer"
         yield HotKey(name, "target", f"the busiest {rule.into} of {name}", units, per_second, None, advice)
     if cost.member_units[name]:
         each = cost.member_units[name] / changes
         advice = (
-            "each event is an element of its own in this target's order, which shards do not split: use several targets"
+            "each event has its own member, and all members of a target share a partition, also with shards: use several "
+            "targets"
         )
         limit = PARTITION_WRITE_UNITS / each
         yield HotKey(name, "members", f"members of {name}", each * per_second, per_second, limit, advice)
@@ -107,7 +111,8 @@ def _group(
     transactions = max(touching, events * batches / PER_TRANSACTION)
     limit = GROUP_WRITES_PER_SECOND * PER_TRANSACTION * shards if touching < GROUP_WRITES_PER_SECOND * shards else None
     advice = (
-        f"{PER_TRANSACTION} events of it share a transaction; an item takes {GROUP_WRITES_PER_SECOND} of these a second"
+        f"up to {PER_TRANSACTION} events share a transaction; an item accepts {GROUP_WRITES_PER_SECOND} transactions a "
+        "second"
     )
     if transactions > GROUP_WRITES_PER_SECOND * shards:
         needed = math.ceil(transactions / GROUP_WRITES_PER_SECOND)
@@ -132,7 +137,7 @@ def _of_index(program: Program, name: str, rule: canonical.Rule, cost: BatchCost
             continue
         units = cost.index_units[rule.source, index] * batches / partitions
         at_a_time = "one partition key" if partitions == 1 else f"{partitions} partition keys"
-        advice = f"{index} has {at_a_time} at a time; bucket(n) in its template makes n times as many"
+        advice = f"writes to {index} go to {at_a_time} at a time; bucket(n) in the template multiplies this by n"
         yield HotKey(name, "index partition", f"{index} {template}", units, units * partitions, None, advice)
 
 

@@ -208,7 +208,7 @@ def read_workload(program: Program, total: float | None, given: Sequence[str]) -
     """
     rates = read_rates(program, given)
     if total is None and not rates:
-        raise UsageError("how many events? Give --events-per-second N, --rate ENTITY=N, or both")
+        raise UsageError("no rate: pass --events-per-second N, --rate ENTITY=N, or both")
     if total is not None:
         rest = total - sum(rates.values())
         named = {flow.entity for flow in rates}

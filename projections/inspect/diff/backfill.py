@@ -64,7 +64,7 @@ ASSUMPTIONS = (
 def reasons(change: Change) -> list[str]:
     """Return why a rule needs a backfill, each reason once; nothing for a removed rule."""
     if change.status == "new":
-        return ["it is new, and existing items are not projected yet"]
+        return ["it is new, and has not processed existing items"]
     if change.status != "changed":
         return []
     found = list(dict.fromkeys(filter(None, map(_reason, change.parts))))

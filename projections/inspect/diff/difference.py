@@ -119,8 +119,8 @@ def _rule(old: Document, new: Document, change: Change, renamed_to: str | None) 
         name = change.rule
         if renamed_to:
             advice = (
-                f"If it was renamed to `{renamed_to}`, keep the old name, and nothing is to do. With the new name it is a "
-                f"new rule, and `retired: {{{name}: remove}}` removes the values that `{renamed_to}` does not write."
+                f"If it was renamed to `{renamed_to}`, keep the old name, and no action is needed. With the new name it is "
+                f"a new rule, and `retired: {{{name}: remove}}` removes the values that `{renamed_to}` does not write."
             )
         else:
             advice = (
@@ -161,4 +161,4 @@ def _note(new: Document, before: str | None, after: str | None, made: bool) -> s
         return "its backfill removes the values"
     if fate == "keep":
         return "its values stay, and no rule updates them"
-    return "`retired` does not decide about its values"
+    return "`retired` does not set what happens to its values"

@@ -30,7 +30,7 @@ def template_changes(before: Deployment, after: Deployment) -> Iterator[str]:
         if changed := [*_differing(_permissions(old), _permissions(table))]:
             yield f"table {table.name}: the functions need other permissions ({', '.join(changed)})"
     for name in tables:
-        yield f"table {name} is no longer in the rules (it is kept, and not projected)"
+        yield f"table {name} is no longer in the rules (it is kept, and no rule reads or writes it)"
 
 
 def _without(table: TableNeeds, other: TableNeeds) -> list[str]:

@@ -144,8 +144,8 @@ def play(
     while waiting:
         if number == rounds:
             raise ProjectionsError(
-                f"the items do not settle: after {rounds} rounds {len(waiting)} records still change them. Two writers "
-                "of one attribute, or a rule that reads what depends on it, keep each other going."
+                f"the items do not converge: after {rounds} rounds, {len(waiting)} records still change them. Check for two "
+                "writers of one attribute, and for a rule that reads a value which depends on its own result."
             )
         for batch in _batches(waiting, batch_size):
             decoded = [Decoded.of(program, record, names) for record in batch]

@@ -1,4 +1,5 @@
-"""What each kind of write is for, in words. The engine gives each write its purpose; nothing is guessed from keys here."""
+"""The purpose of each kind of write, in words. The engine gives each write its purpose; nothing is guessed from keys
+here."""
 
 from __future__ import annotations
 
@@ -8,33 +9,33 @@ from projections.language.keys import encode_key
 __all__ = ["ROLES", "purpose_of"]
 
 ROLES: dict[Role, str] = {
-    "entry": "what a source item contributes, as of which version",
-    "forget": "the pending publishes of the entry are removed",
+    "entry": "the contributions of a source item, and its version",
+    "forget": "removes the completed publishes from the entry",
     "group": "the totals of one target",
     "member": "one contribution in order, for min, max, top, latest and claims",
-    "extreme": "the least or greatest value that has settled",
-    "shards": "how many shards a group has",
-    "rebuild": "a group is replaced by a new generation",
-    "sweep": "contributions in order, of a generation that was replaced",
-    "note": "which group is being rebuilt",
+    "extreme": "the least or greatest value of expired items",
+    "shards": "the number of shards of a group",
+    "rebuild": "replaces a group with a new generation",
+    "sweep": "members of a generation that was replaced",
+    "note": "the group that is being rebuilt",
     "fence": "the newest version of a parent that is being pushed",
-    "wait": "which source waits for a key that an item of another kind occupies",
-    "registry": "which rules are in force, and in which state",
-    "lease": "a command is running",
-    "progress": "how far a backfill is",
-    "audit": "the result of an audit, and where the next one begins",
+    "wait": "the source that waits for a key that an item of another kind occupies",
+    "registry": "the active rules and their states",
+    "lease": "the lease of a running command",
+    "progress": "the progress of a backfill",
+    "audit": "the result of an audit, and the position of the next one",
     "secret": "the secret of hashes that replace keys in logs",
     "dismissal": "a quarantined message that a person dismissed",
-    "publish": "what a group says, onto its target",
+    "publish": "the values of a group, on its target",
     "copy": "a copy of the source item",
     "embed": "a parent's attributes, in its child",
     "index": "key attributes of indexes, on the item itself",
-    "release": "attributes that rules set, from an item that has left its entity",
-    "restore": "attributes of the application that a deletion removed with a rule's item",
-    "delete": "an item that a rule created, and that no source makes any more",
+    "release": "removes attributes that rules set on an item that has left its entity",
+    "restore": "restores attributes of the application that were deleted with a rule's item",
+    "delete": "deletes an item that a rule created and that has no source any more",
     "other": "a write of the application",
 }
-"""What each kind of write is for. Those from `entry` to `dismissal` are of the ledger."""
+"""The purpose of each kind of write. Those from `entry` to `dismissal` are writes to the ledger."""
 
 
 def purpose_of(write: Write) -> Purpose:

@@ -65,7 +65,7 @@ def _work(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: Task
         if done.failed:
             key, reason = next(iter(done.failed.items()))
             kind = OutOfTime if deadline.over else Transient
-            raise kind(f"a page could not be done, {key} for one: {reason}")
+            raise kind(f"a page could not be done, for example because of {key}: {reason}")
         segment = done.segment
         if not segment.done:
             return task if done.ours else None

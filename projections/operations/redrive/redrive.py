@@ -248,13 +248,13 @@ class Redrive:
                 self._send.send([(task, 0.0)])
                 self.pushes += 1
             except (Transient, InvalidRequest) as error:
-                answer.keep(_name(task), f"the task queue did not take it: {error}")
+                answer.keep(_name(task), f"the task queue rejected it: {error}")
             return
         if not isinstance(task, Push):
             answer.keep(
                 _name(task),
-                "only the worker does pages of a backfill: name its queue with --queue. Or run `projections backfill`, "
-                "which continues that one, and delete this message by hand",
+                "only the worker processes pages of a backfill: pass its queue with --queue. Or run `projections "
+                "backfill`, which continues that backfill, and delete this message yourself",
             )
             return
         refresher = self._refresher(snapshot, self._run)

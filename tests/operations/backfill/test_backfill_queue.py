@@ -288,7 +288,7 @@ def test_a_function_with_older_rules_leaves_all_messages_to_others() -> None:
     newer = Line(line.stage.under(LIKES + TAGS))
     newer.begin(segments=1)
     assert line.handle(newer.messages[0][1]) == ["1"]
-    assert "other rules are active" in line.seen[-1].failed["1"]
+    assert "the active rules are not the rules of this function" in line.seen[-1].failed["1"]
 
 
 @pytest.mark.parametrize("again", [{"restart": True}, {"allow_delete": True}])

@@ -92,7 +92,7 @@ def test_functions_with_the_old_rules_stop_once_the_backfill_has_begun() -> None
     old.like(1, 1, stars=50)
     stopped = old.deliver()
     assert stopped.failed is not None
-    assert "other rules are active" in str(stopped.failed_reason)
+    assert "the active rules are not the rules of this function" in str(stopped.failed_reason)
     new.position -= 1
     assert new.deliver().failed is None
 

@@ -172,10 +172,7 @@ def test_of_a_key_that_keeps_expiring_only_so_many_expiries_are_remembered_and_a
     before = shown(w)
     (answer,) = redriven(w, records)
     assert list(answer.left) == [encode_key(VISIT)]
-    assert (
-        "the last 8 expiries under a key, for 6 days. Nothing was counted for it now"
-        in answer.left[encode_key(VISIT)][0]
-    )
+    assert "the last 8 expiries under a key, for 6 days). It was not counted now" in answer.left[encode_key(VISIT)][0]
     assert shown(w) == before
 
 
@@ -238,7 +235,7 @@ def test_an_expiry_waits_where_it_is_until_the_rule_that_keeps_it_is_filled() ->
     expire(w)
     records = lost(w)
     (answer,) = redriven(w, records)
-    assert "visits: the rule keeps what has expired and is being filled" in answer.left[encode_key(VISIT)][0]
+    assert "visits: the rule has `expired: keep` and is filling" in answer.left[encode_key(VISIT)][0]
     w.registry().complete(w.program.rules)
     w.backfill()
     (answer,) = redriven(w, records)
