@@ -94,7 +94,7 @@ dist: $(READY) ## Build wheel and sdist into dist/. Two builds of a commit have 
 	$(BIN)/uv build --quiet --build-constraints requirements-build.txt --require-hashes --out-dir dist
 
 template: $(READY) ## Generate template.yaml from the bundled rules
-	$(BIN)/projections template social -o template.yaml
+	$(BIN)/projections template social -o template.yaml --force
 
 sam: $(SAM_READY) ## Install the SAM command line, in .venv-sam
 

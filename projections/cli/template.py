@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +44,7 @@ __all__ = ["command"]
     show_default=True,
     help="manifest: the same as JSON, for CDK, Terraform and SST; manifest-schema: its JSON Schema.",
 )
+@click.option("--force", is_flag=True, help="Overwrite the file of -o even if it was edited.")
 @as_json
 @output_option
 def command(
@@ -50,14 +53,18 @@ def command(
     existing: bool,
     gradual: bool,
     form: str,
+    force: bool,
     as_json: bool,
     output: str | None,
-) -> None:
+) -> int:
     """Write the SAM template for a rule file, or a JSON manifest for other tools.
 
     The template has tables with the keys and indexes of the rules (or parameters for existing tables), the ledger, queues,
     functions with the least permissions for these rules, filters for the records that the rules need, alarms and a
     dashboard. --json is short for --format manifest.
+
+    If FILE of -o is a template that was edited since this command wrote it, the difference is shown and the command asks
+    before it overwrites the file. Without a terminal it writes nothing; --force overwrites.
 
     \b
     Examples:
@@ -75,8 +82,37 @@ def command(
         text = _manifest(deployment) if as_json or form == "manifest" else _sam(deployment)
     if output is None:
         print_text(text)
-        return
+        return 0
+    if form == "sam" and not as_json and not force and not _replaceable(Path(output), text):
+        return 1
     write_output(output, text)
+    return 0
+
+
+def _replaceable(path: Path, text: str) -> bool:
+    """Return whether a file can be overwritten: it has no edits, or the user agrees. Raises UsageError."""
+    from projections.deploy.checksum import is_as_written
+
+    try:
+        there = path.read_text(encoding="utf-8")
+    except OSError:
+        return True  # there is none, or `write_output` reports why it cannot be written
+    except UnicodeDecodeError:
+        there = ""
+    if is_as_written(there) or there == text:
+        return True
+    new = text.splitlines(keepends=True)
+    print_text("".join(unified_diff(there.splitlines(keepends=True), new, str(path), f"{path} (new)")))
+    reason = f"{path} was edited since it was written. Overwriting it discards the lines that begin with - above"
+    if not _on_a_terminal():
+        raise UsageError(
+            f"{reason}, so nothing was written. Write to another file and merge the two, or pass --force to overwrite it"
+        )
+    return click.confirm(f"{reason}. Overwrite it?", default=False)
+
+
+def _on_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _sam(deployment: Deployment) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from projections.deploy import parts
+from projections.deploy.checksum import with_checksum
 from projections.deploy.needs import Deployment, TableNeeds
 from projections.errors import UsageError
 
@@ -22,7 +23,7 @@ _VALUE = re.compile(r"<([A-Za-z][A-Za-z ]*)>")
 
 
 def sam_template(deployment: Deployment) -> str:
-    """Return the text of the template with comments.
+    """Return the text of the template with comments, and its checksum.
 
     Raises UsageError for names that AWS rejects, and for more tables than the description of a version can name.
     """
@@ -32,7 +33,7 @@ def sam_template(deployment: Deployment) -> str:
             "description of a function's version names the streams in at most 256 characters. Omit --gradual"
         )
     lines = BASE.read_text(encoding="utf-8").splitlines()
-    return "".join(f"{line}\n" for line in _written(lines, deployment, None))
+    return with_checksum("".join(f"{line}\n" for line in _written(lines, deployment, None)))
 
 
 def _written(lines: list[str], deployment: Deployment, table: TableNeeds | None) -> Iterator[str]:
