@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from projections.aws.clients import client, create_table, delete_table
+from projections.aws.clients import client
+from projections.aws.tables import create_table, delete_table
 from projections.engine.running import at_once
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program

@@ -33,7 +33,8 @@ from rich.console import Console
 from rich.table import Table
 from urllib3 import HTTPResponse
 
-from projections.aws.clients import client, create_table, delete_table, session
+from projections.aws.clients import client, session
+from projections.aws.tables import create_table, delete_table
 from projections.aws.wiring import THREADS
 from projections.engine.counters import Counters
 from projections.engine.deadline import Deadline

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from projections.aws.clients import client, create_table, delete_table
+from projections.aws.clients import client
+from projections.aws.tables import create_table, delete_table
 from projections.engine.ledger_items import group_key, member_key, members_key
 from projections.engine.registry import LIVE, Registered, RegistrySnapshot
 from projections.engine.running import at_once

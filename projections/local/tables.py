@@ -139,7 +139,7 @@ class EndpointTables:
         self.store: Store = self._dynamodb_store
 
     def __enter__(self) -> Self:
-        from projections.aws.clients import create_table
+        from projections.aws.tables import create_table
 
         try:
             for name, schema in self._schemas.items():
@@ -158,7 +158,7 @@ class EndpointTables:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        from projections.aws.clients import delete_table
+        from projections.aws.tables import delete_table
 
         while self._made:
             name = self.names[self._made.pop()]

@@ -11,7 +11,8 @@ from cfnlint.decode import decode
 from moto import mock_aws
 from sam_cli import TEMPLATE
 
-from projections.aws.clients import client, create_table
+from projections.aws.clients import client
+from projections.aws.tables import create_table
 from projections.language.program import LEDGER_SCHEMA
 from projections.operations.audit import AuditHandler
 from projections.operations.redaction import Redaction

@@ -13,7 +13,8 @@ from guide import DOCS, blocks
 
 import projections
 import projections.testing
-from projections.aws.clients import client, create_table, delete_table
+from projections.aws.clients import client
+from projections.aws.tables import create_table, delete_table
 from projections.language.keys import Schema
 from projections.language.program import LEDGER_SCHEMA
 

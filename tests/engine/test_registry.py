@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from projections.aws.clients import client, create_table
+from projections.aws.clients import client
+from projections.aws.tables import create_table
 from projections.engine.embeds import Push
 from projections.engine.registry import (
     FILLING,

@@ -23,7 +23,8 @@ from typing import Any
 from botocore.awsrequest import AWSResponse
 from moto import mock_aws
 
-from projections.aws.clients import client, create_table, session
+from projections.aws.clients import client, session
+from projections.aws.tables import create_table
 from projections.language.program import LEDGER_SCHEMA, Program
 
 ACCOUNT = "123456789012"

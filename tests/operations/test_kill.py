@@ -24,7 +24,8 @@ from typing import Any
 
 import pytest
 
-from projections.aws.clients import client, create_table
+from projections.aws.clients import client
+from projections.aws.tables import create_table
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import wire

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from projections.aws.clients import client, create_table
+from projections.aws.clients import client
+from projections.aws.tables import create_table
 from projections.engine.store import Image, Schema, Store
 from projections.stores.dynamodb import DynamoDBStore
 from projections.stores.memory import MemoryStore

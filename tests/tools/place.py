@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from projections.aws.clients import client, create_table
+from projections.aws.clients import client
+from projections.aws.tables import create_table
 from projections.aws.wiring import stream_from_environment
 from projections.cli.main import main
 from projections.engine.registry import RETIRING, Registry

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from projections.aws.clients import client, create_table, delete_table
+from projections.aws.clients import client
 from projections.aws.connection import Live, connect
+from projections.aws.tables import create_table, delete_table
 from projections.cli.options import document_of
 from projections.engine.store import Schema
 from projections.errors import UsageError

@@ -19,8 +19,9 @@ import pytest
 from botocore.exceptions import ClientError
 from click.testing import CliRunner
 
-from projections.aws.clients import client, create_index, create_table
+from projections.aws.clients import client
 from projections.aws.streams import FoundShard, StreamGone, StreamReader, Stretch
+from projections.aws.tables import create_index, create_table
 from projections.cli.main import cli
 from projections.dev.active_rules import ActiveRules
 from projections.dev.delivery import is_own

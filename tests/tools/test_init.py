@@ -15,7 +15,8 @@ import init_tables
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError
 
-from projections.aws.clients import client, create_table, delete_table
+from projections.aws.clients import client
+from projections.aws.tables import create_table, delete_table
 from projections.cli.main import main
 from projections.deploy.package import HANDLERS, MAKEFILE, package
 from projections.errors import UsageError

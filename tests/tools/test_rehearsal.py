@@ -11,7 +11,8 @@ import pytest
 from histories import RULES, compiled, random_records
 from metered import Metered
 
-from projections.aws.clients import client, create_table, delete_table
+from projections.aws.clients import client
+from projections.aws.tables import create_table, delete_table
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Schema, Update
 from projections.errors import ConditionFailed, TransactionCancelled
 from projections.inspect.rehearsal.recorder import Action, RecordingStore, Spent

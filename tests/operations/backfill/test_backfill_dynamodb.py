@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from emulators import ROOT
 
-from projections.aws.clients import client, create_table, delete_table
+from projections.aws.clients import client
+from projections.aws.tables import create_table, delete_table
 from projections.aws.wiring import worker_from_environment
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
