@@ -32,6 +32,7 @@ COMMANDS = {
     "hash": "Print the hash that logs show for a key, or find the key of a hash and its quarantined messages.",
     "init": "Create a project: rules, events, tests and a SAM template.",
     "graph": "Draw entities and rules as Mermaid, Graphviz DOT or an HTML page.",
+    "model": "Write a rule file as a data model of NoSQL Workbench.",
     "redrive": "Refresh the items of quarantined or discarded records, and retry failed tasks.",
     "replay": "Run recorded stream events through the real handler, and print the derived items.",
     "schema": "Print the JSON Schema of rule files, for editors.",

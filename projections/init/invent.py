@@ -15,7 +15,7 @@ from projections.language.program import Program
 from projections.language.templates import KeyPattern, Template
 from projections.language.values import Image, Value
 
-__all__ = ["Invented", "changed", "invent"]
+__all__ = ["Invented", "changed", "invent", "text_of"]
 
 _PARENTS = 2
 _CHILDREN = 3
@@ -139,7 +139,9 @@ def _item(
 
 
 def _variable(variable: Variable, number: int) -> str:
-    text = _text(variable.name, "digits" if variable.type == "N" and variable.form == "text" else variable.form, number)
+    text = text_of(
+        variable.name, "digits" if variable.type == "N" and variable.form == "text" else variable.form, number
+    )
     return base64.b64encode(text.encode()).decode() if variable.type == "B" else text
 
 
@@ -148,7 +150,8 @@ def _stem(name: str) -> str:
     return found[0] if found else "item"
 
 
-def _text(name: str, form: str, number: int) -> str:
+def text_of(name: str, form: str, number: int) -> str:
+    """Return an invented text of this form; one without a form begins with a word of the name."""
     match form:
         case "time":
             return f"2026-01-{number:02d}T10:00:00Z"
@@ -172,7 +175,7 @@ def _text(name: str, form: str, number: int) -> str:
 
 
 def _value(attribute: Attribute, number: int) -> Value:
-    text = _text(attribute.name, attribute.form, number)
+    text = text_of(attribute.name, attribute.form, number)
     match attribute.type:
         case "N":
             if attribute.form == "ttl":

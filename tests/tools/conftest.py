@@ -72,9 +72,9 @@ def indexes_without_lag() -> Iterator[None]:
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Runs a command; its exit code, output and errors."""
 
-    def run(*arguments: str) -> tuple[int, str, str]:
+    def run(*arguments: object) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
-            main(arguments)
+            main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         code = ended.value.code
         assert isinstance(code, int)

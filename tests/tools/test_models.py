@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from projections.cli.main import main
 from projections.errors import UsageError
 from projections.init.models.file import model_file
 from projections.init.models.model import Model
@@ -19,6 +18,8 @@ from projections.language.loader import loads
 from projections.language.models import Rules
 from projections.language.program import Program
 from projections.language.templates import Template
+
+Run = Callable[..., tuple[int, str, str]]
 
 MODELS = Path(__file__).parent / "models"
 
@@ -357,27 +358,16 @@ def test_file_that_cannot_be_read(tmp_path: Path) -> None:
 # --- the command ---
 
 
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        output = capsys.readouterr()
-        return int(ended.value.code or 0), output.out, output.err
-
-    return run
-
-
 @pytest.mark.parametrize("name", ["workbench.json", "electrodb.json", "toolbox.json", "plan.json", "template.yaml"])
-def test_project_of_a_model_passes_its_checks(tmp_path: Path, call: Any, name: str) -> None:
-    code, out, err = call("init", tmp_path / "new", "--from", MODELS / name)
+def test_project_of_a_model_passes_its_checks(tmp_path: Path, run: Run, name: str) -> None:
+    code, out, err = run("init", tmp_path / "new", "--from", MODELS / name)
     assert (code, err) == (0, "")
     assert f"Read {MODELS / name} (" in out
     rules = tmp_path / "new" / "rules.yaml"
-    assert call("check", rules)[0] == 0
-    assert call("check", rules, "--template", tmp_path / "new" / "template.yaml")[0] == 0
+    assert run("check", rules)[0] == 0
+    assert run("check", rules, "--template", tmp_path / "new" / "template.yaml")[0] == 0
     events = sorted((tmp_path / "new" / "events").glob("*.json"))
-    code, out, _ = call("replay", "--rules", rules, *events, "--json")
+    code, out, _ = run("replay", "--rules", rules, *events, "--json")
     assert (code, json.loads(out)["quarantined"]) == (0, [])
     items = json.loads((tmp_path / "new" / "tests" / "items.json").read_text())
     program = Program.from_document(loads(rules.read_text()).canonical())
@@ -388,8 +378,8 @@ def test_project_of_a_model_passes_its_checks(tmp_path: Path, call: Any, name: s
         assert [one.entity.name if one else None for one in found] == [entity] * len(some)
 
 
-def test_json_lists_tables_entities_and_what_was_not_read(tmp_path: Path, call: Any) -> None:
-    code, out, err = call("init", tmp_path, "--from", MODELS / "toolbox.json", "--json")
+def test_json_lists_tables_entities_and_what_was_not_read(tmp_path: Path, run: Run) -> None:
+    code, out, err = run("init", tmp_path, "--from", MODELS / "toolbox.json", "--json")
     said = json.loads(out)
     assert (code, err, said["tables"]) == (0, "", ["app"])
     assert [one["name"] for one in said["entities"]] == ["Trainer", "Pokemon"]
@@ -397,15 +387,15 @@ def test_json_lists_tables_entities_and_what_was_not_read(tmp_path: Path, call: 
     assert set(said["files"]) == set(PROPOSED)
 
 
-def test_existing_tables_are_named_in_the_settings(tmp_path: Path, call: Any) -> None:
-    call("init", tmp_path, "--from", MODELS / "plan.json")
+def test_existing_tables_are_named_in_the_settings(tmp_path: Path, run: Run) -> None:
+    run("init", tmp_path, "--from", MODELS / "plan.json")
     settings = (tmp_path / "samconfig.toml").read_text()
     assert "ExistingTableNameAppProd=app.prod ExistingStreamArnAppProd=arn:…" in settings
 
 
-def test_model_and_table_are_not_combined(tmp_path: Path, call: Any) -> None:
-    code, _, err = call("init", tmp_path, "--from", MODELS / "plan.json", "--table", "app")
+def test_model_and_table_are_not_combined(tmp_path: Path, run: Run) -> None:
+    code, _, err = run("init", tmp_path, "--from", MODELS / "plan.json", "--table", "app")
     assert (code, "--table and --from cannot be combined" in err) == (2, True)
     (tmp_path / "rules.yaml").write_text("mine")
-    code, _, err = call("init", tmp_path, "--from", MODELS / "plan.json")
+    code, _, err = run("init", tmp_path, "--from", MODELS / "plan.json")
     assert (code, "rules.yaml exists already, so nothing was written" in err) == (2, True)

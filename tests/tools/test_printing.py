@@ -128,6 +128,16 @@ def hashed(place: Place, key: ItemKey) -> str:
     return key_hash("known", encode_key(key))
 
 
+def hostile_model(path: Path) -> str:
+    """A NoSQL Workbench model with hostile names, of which some cannot be read."""
+    key = {"PartitionKey": {"AttributeName": EVIL, "AttributeType": "S"}}
+    facet = {"FacetName": EVIL, "KeyAttributeAlias": {"PartitionKeyAlias": f"A#<{EVIL}>"}, EVIL: 1}
+    facet["TableData"] = [{EVIL: {"S": EVIL}}, {EVIL: EVIL}]
+    table = {"TableName": EVIL, "KeyAttributes": key, "TableFacets": [facet], EVIL: EVIL}
+    path.write_text(json.dumps({"ModelName": EVIL, "DataModel": [table]}))
+    return str(path)
+
+
 Scene = Callable[[Place, Path], list[list[str]]]
 
 LIVE: dict[str, Scene] = {
@@ -166,7 +176,12 @@ LIVE: dict[str, Scene] = {
         ["--quarantine", place.quarantine, "--bucket", place.bucket],
         ["--quarantine", EVIL],
     ],
-    "init": lambda place, path: [["--table", place.table, str(path / "new")], ["--table", EVIL, str(path / "other")]],
+    "init": lambda place, path: [
+        ["--table", place.table, str(path / "new")],
+        ["--table", EVIL, str(path / "other")],
+        ["--from", hostile_model(path / "model.json"), str(path / "modelled")],
+        ["--from", EVIL, str(path / "none")],
+    ],
     "replay": lambda place, path: [[str(path / "events.json")], [str(path / "events.json"), "--internal"], [EVIL]],
     "cost": lambda place, path: [[str(path / "events.json"), "--why"], [EVIL], ["--rate", EVIL]],
     "dev": lambda place, path: [["--until-idle", "--endpoint-url", place.dynamodb.meta.endpoint_url]],
@@ -188,6 +203,11 @@ FILES: dict[str, Scene] = {
         for options in ([], ["--format", "markdown"])
     ],
     "graph": lambda place, path: [[str(path / "rules.yaml"), "--format", form] for form in ("mermaid", "dot", "html")],
+    "model": lambda place, path: [
+        [str(path / "rules.yaml")],
+        [str(path / "rules.yaml"), "-o", str(path / "m.json")],
+        [EVIL],
+    ],
     "schema": lambda place, path: [[]],
     "simulate": lambda place, path: [["--rules", str(path / "rules.yaml"), "--histories", "3"], ["--rules", EVIL]],
     "template": lambda place, path: [

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import product
-from typing import Any
 
 from projections.errors import ProjectionsError
+from projections.inspect.cost.examples import examples_of, put
 from projections.inspect.cost.generated import EDITED, ELEMENT, FLOW, KEPT, Values, digits
 from projections.inspect.cost.reads import Shapes
 from projections.inspect.cost.rehearsed_rules import RehearsedRules
@@ -19,9 +19,8 @@ from projections.inspect.cost.workload import EDIT, INSERT, Assumptions, Flow
 from projections.language import canonical
 from projections.language.entity import Entity, Item
 from projections.language.keys import Image, Value
-from projections.language.patterns import Affix, AnythingBut, Either, Equals, Exists, Numeric, Test
 from projections.language.templates import Template
-from projections.language.values import lookup, number_text, wire
+from projections.language.values import lookup
 from projections.stores.limits import item_size
 
 __all__ = ["Synthesis"]
@@ -79,9 +78,9 @@ class Synthesis:
                 if text is not None
                 else self._values.value(name, path, number, path.split(".", 1)[0] in edited)
             )
-            _put(image, path, value)
+            put(image, path, value)
         for path, value in self._lists(name, number, edited):
-            _put(image, path, value)
+            put(image, path, value)
 
         self._recognised(entity, image, texts)
         kept = self._original.typed.entities[name].index_key
@@ -148,19 +147,19 @@ class Synthesis:
                     continue
                 fields: dict[str, Value] = {"number": {"S": self._values.text("", one)}}
                 for path in parts:
-                    _put(fields, path.removeprefix(prefix), self._values.value(entity, path, one, edited=False))
+                    put(fields, path.removeprefix(prefix), self._values.value(entity, path, one, edited=False))
                 elements.append({"M": fields})
             yield rule.each.path, {"L": elements}
 
     def _recognised(self, entity: Entity, image: dict[str, Value], texts: Mapping[str, str]) -> None:
         """Gives an item the attributes by which it is recognised."""
         if entity.pattern is not None:
-            examples = list(_examples(entity.pattern.conditions))
+            examples = list(examples_of(entity.pattern.conditions))
             for values in product(*(values for _, values in examples)):
                 tried = dict(image)
                 for (path, _), value in zip(examples, values, strict=True):
                     if value is not None and path not in texts:
-                        _put(tried, path, value)
+                        put(tried, path, value)
                 if entity.pattern.matches(partial(_resolved, tried, texts)):
                     image.update(tried)
                     break
@@ -326,34 +325,5 @@ def _key(entity: Entity) -> list[tuple[str, str]]:
     return [each for each in (entity.schema.partition, entity.schema.sort) if each is not None]
 
 
-def _put(image: dict[str, Value], path: str, value: Value) -> None:
-    *steps, last = path.split(".")
-    place: Any = image
-    for step in steps:
-        place = place.setdefault(step, {"M": {}})["M"]
-    place[last] = value
-
-
 def _resolved(image: Image, texts: Mapping[str, str], path: str) -> Value | None:
     return {"S": texts[path]} if path in texts else lookup(image, path)
-
-
-def _examples(conditions: Iterable[Test | Either]) -> Iterator[tuple[str, list[Value | None]]]:
-    """Values to try for each name in a pattern; None leaves it as it is."""
-    for condition in conditions:
-        if isinstance(condition, Either):
-            for branch in condition.branches:
-                yield from _examples(branch)
-            continue
-        values: list[Value | None] = [None]
-        for alternative in condition.alternatives:
-            match alternative:
-                case Equals():
-                    values.append(wire(alternative.value))
-                case Affix():
-                    values.append({"S": alternative.text})
-                case Numeric():
-                    values += [{"N": number_text(n + step)} for _, n in alternative.bounds for step in (0, 1, -1)]
-                case Exists() | AnythingBut():
-                    values.append({"S": "there"})
-        yield condition.name, values

@@ -1,0 +1,42 @@
+"""Values that items need to be recognised or to match a rule, and how they are put into an item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from projections.language.keys import Value
+from projections.language.patterns import Affix, AnythingBut, Either, Equals, Exists, Numeric, Test
+from projections.language.values import number_text, wire
+
+__all__ = ["examples_of", "put"]
+
+
+def put(image: dict[str, Value], path: str, value: Value) -> None:
+    """Set the value at a dotted path of an item, in maps that are made if they do not exist."""
+    *steps, last = path.split(".")
+    place: Any = image
+    for step in steps:
+        place = place.setdefault(step, {"M": {}})["M"]
+    place[last] = value
+
+
+def examples_of(conditions: Iterable[Test | Either]) -> Iterator[tuple[str, list[Value | None]]]:
+    """Values to try for each name in a pattern; None leaves it as it is."""
+    for condition in conditions:
+        if isinstance(condition, Either):
+            for branch in condition.branches:
+                yield from examples_of(branch)
+            continue
+        values: list[Value | None] = [None]
+        for alternative in condition.alternatives:
+            match alternative:
+                case Equals():
+                    values.append(wire(alternative.value))
+                case Affix():
+                    values.append({"S": alternative.text})
+                case Numeric():
+                    values += [{"N": number_text(n + step)} for _, n in alternative.bounds for step in (0, 1, -1)]
+                case Exists() | AnythingBut():
+                    values.append({"S": "there"})
+        yield condition.name, values
