@@ -59,6 +59,7 @@ NEVER = (
     "projections.stores.memory",
     "projections.aws.queues",
     "projections.aws.streams",
+    "projections.aws.tables",
     *(f"projections.{room}" for room in ("local", "deploy", "inspect", "init", "testing", "dev", "cli")),
 )
 """What the first record does without, with all below it."""

@@ -39,11 +39,6 @@ class RecordReport:
     nearest: tuple[tuple[str, tuple[str, ...]], ...] = ()
     rules: tuple[RuleReport, ...] = ()
 
-    @property
-    def effective(self) -> bool:
-        """Whether any rule has an effect."""
-        return any(rule.effect for rule in self.rules)
-
 
 def record_report(program: Program, decoded: Decoded) -> RecordReport:
     """Return a record with the effect of each rule."""
