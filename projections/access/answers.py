@@ -27,7 +27,7 @@ from projections.errors import UsageError
 from projections.language.access.plan import Plan
 from projections.language.access.questions import Query
 from projections.language.entity import Item, Resolve
-from projections.language.keys import key_text
+from projections.language.keys import escape, key_text
 from projections.language.program import Program
 from projections.language.templates import Template
 from projections.language.values import Value, lookup, plain
@@ -202,12 +202,10 @@ class Answer:
 
 
 def _identity(read: Read) -> str:
-    values = [
-        read.index or "",
-        *(str(next(iter(v.values()))) for _, v in (*read.partition, *read.fixed)),
-        read.prefix or "",
-    ]
-    return "|".join(value.replace("%", "%25").replace("|", "%7C") for value in values)
+    """Return a text that no other read of the same query has."""
+    bounds = (value for value in (read.low, read.high) if value is not None)
+    texts = [str(next(iter(value.values()))) for value in (*dict((*read.partition, *read.fixed)).values(), *bounds)]
+    return "|".join(escape(text) for text in [read.index or "", *texts, read.prefix or ""])
 
 
 # --- tests of items ---
@@ -253,7 +251,7 @@ def _tests(program: Program, plan: Plan, parameters: Parameters) -> Callable[[Re
 
     def fits(read: Read, image: Image) -> bool:
         key = program.tables[read.table].key(read.table, image)
-        found = next(filter(None, (_item(program, name, key, image) for name in query.entities)), None)
+        found = next(filter(None, (_item(program, name, key, image) for name in read.entities)), None)
         if found is None:
             return False
         values = _values(found)

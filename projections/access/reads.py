@@ -78,12 +78,15 @@ def parameters_of(query: Query, given: Mapping[str, Any]) -> Parameters:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One read of one partition. `low` and `high` bound the sort key (both included), `prefix` begins it.
+    """One read of one partition, for items of `entities`.
+
+    `low` and `high` bound the sort key (both included), `prefix` begins it.
 
     With `get` it is a GetItem. `order` names the sort key attributes that results are merged by.
     """
 
     table: str
+    entities: tuple[str, ...]
     index: str | None
     partition: tuple[tuple[str, Value], ...]
     fixed: tuple[tuple[str, Value], ...] = ()
@@ -203,6 +206,7 @@ def _reads_of(
         stage = choices[periodic[0]].index(combination[periodic[0]]) if in_order else 0
         yield Read(
             table=document.entities[request.entities[0]].table,
+            entities=request.entities,
             index=request.index,
             partition=tuple(_value(query, key, parameters, chosen) for key in request.partition),
             fixed=tuple(_value(query, key, parameters, chosen) for key in request.fixed),
@@ -290,6 +294,9 @@ def _sort(query: Query, sort: SortRange | None, parameters: Parameters) -> dict[
     if sort is None:
         return {}
     prefix = _text(query, sort.prefix, parameters, {})
+    if sort.until is not None:
+        most = _text(query, sort.until, parameters, {}) + HIGHEST * sort.rest
+        return {"sort": sort.attribute, "low": {"S": prefix}, "high": {"S": most}}
     bounds = parameters.bounds if sort.bounded and sort.focus is not None else Bounds()
     focus = sort.focus
     if focus is None or bounds == Bounds():

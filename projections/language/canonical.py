@@ -123,10 +123,12 @@ class Entity:
     derived: bool
     expires: bool
     index_key: Mapping[str, str]
+    required: tuple[str, ...] = ()
+    """Attributes that every item has, as the application promises. For the planner of queries: no rule depends on it."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Entity:
-        return cls(**document)
+        return cls(**{**document, "required": tuple(document.get("required", ()))})
 
     def to_document(self) -> dict[str, Any]:
         return {
@@ -137,6 +139,7 @@ class Entity:
             "derived": self.derived,
             "expires": self.expires,
             "index_key": dict(self.index_key),
+            **({"required": [*self.required]} if self.required else {}),
         }
 
 

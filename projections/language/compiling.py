@@ -113,6 +113,7 @@ class Compiled:
         entities = [self._document["entities"].get(rule.get(role)) for role in ("from", "into")]
         tables = [self._document["tables"][entity["table"]] for entity in entities if entity]
         keys = [[table["partition"], table["sort"], table["separator"]] for table in tables]
+        entities = [entity and {n: part for n, part in entity.items() if n != "required"} for entity in entities]
         return fingerprint_of([rule, *entities, *keys, self._guard_prefix])
 
     def _copy(self, common: dict[str, Any], document: Mapping[str, Any]) -> CopyRule:

@@ -54,6 +54,7 @@ def _entity(entity: Entity, table: str) -> canonical.Entity:
         derived=entity.derived,
         expires=entity.expires,
         index_key=entity.index_key,
+        required=tuple(entity.required or ()),
     )
 
 

@@ -102,6 +102,11 @@ class Entity(Model):
         description="Index key attributes that the application writes, with their templates. An embed rule can find "
         "items through them.",
     )
+    required: Annotated[list[AttributeName], Field(min_length=1)] | None = Field(
+        default=None,
+        description="Attributes that every item has. An index holds only items that have all its key attributes, so "
+        "queries need to know.",
+    )
 
 
 class Projection(Model):

@@ -36,6 +36,11 @@ def rules(random: Random) -> dict[str, Any]:
     other = random.choice([one for one in ("J#{b}", "PROFILE", "{b}#J", "I#{b}#J#{c}#x") if one != sort])
     entities: dict[str, Any] = {"E": {"key": {"PK": "E#{a}", "SK": sort}, "match": {"kind": "E"}}}
     entities["F"] = {"key": {"PK": random.choice(["E#{a}", "F#{a}"]), "SK": other}, "match": {"kind": "F"}}
+    for entity in entities.values():
+        variables = "".join(entity["key"].values())
+        required = [name for name in "tnsm" if random.random() < 0.4 and "{" + name + "}" not in variables]
+        if required:
+            entity["required"] = required
     indexes: dict[str, Any] = {
         "G1": {"partition": ["G1PK"], "sort": ["G1SK"], **_projection(random)},
         "G2": {"partition": ["s"], "sort": {"n": "N"}, **_projection(random)},
@@ -92,7 +97,8 @@ def items(random: Random, document: Mapping[str, Any], count: int) -> list[dict[
         key = {part: _filled(text, values) for part, text in entity["key"].items()}
         image: dict[str, Any] = {**key, "kind": name}
         for attribute, value in values.items():
-            if "{" + attribute + "}" not in texts and (attribute in "ab" or random.random() < 0.85):
+            always = attribute in "ab" or attribute in entity.get("required", ())
+            if "{" + attribute + "}" not in texts and (always or random.random() < 0.85):
                 image[attribute] = value
         found[key["PK"], key["SK"]] = image
     for number, image in enumerate(found.values()):

@@ -79,6 +79,9 @@ def check(
     assert Counter(item["uid"] for item in found) == Counter(item["uid"] for item in expected), context
     if expected:
         tally["answers that are not empty"] += 1
+    alone = not any(text.startswith("only ") for text in planned.assumes)
+    if planned.verdict in ("one", "several") and alone:
+        assert answer.scanned == len(found), context
     order = asked.get("order", "").split()
     if order and order[0] not in ("asc", "desc"):
         values = [variables(by_uid[item["uid"]], order[0]) for item in found]

@@ -17,6 +17,7 @@ from projections.language.access.implication import Known, excludes, implies, kn
 from projections.language.access.numbers import is_number
 from projections.language.access.paths import KeyPart, Path
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange
+from projections.language.access.presence import always_present, key_variables
 from projections.language.access.questions import Query
 from projections.language.access.sharing import sharing
 from projections.language.canonical import Document
@@ -54,12 +55,8 @@ def known_of(document: Document, query: Query, entity: str) -> Known:
     variables = key_variables(document, entity)
     given = [*query.parameters, *(name for name in (query.range, query.ordered_by) if name)]
     patterns = [query.where, *([Pattern.parse(declared.match)] if declared.match else [])]
-    return Known(tuple(patterns), frozenset([*variables, *given]), frozenset([*variables, *given]))
-
-
-def key_variables(document: Document, entity: str) -> frozenset[str]:
-    """Return the variables in the key of an entity."""
-    return frozenset(name for text in document.entities[entity].key.values() for name in Template.parse(text).names)
+    present = frozenset([*always_present(document, entity), *given])
+    return Known(tuple(patterns), present, frozenset([*variables, *given]))
 
 
 def attempt(document: Document, query: Query, path: Path) -> Plan | Failure:
@@ -105,6 +102,9 @@ class _Attempt:
             descending=descending,
             order=() if query.order is None else tuple(part.attribute for part in path.sort),
         )
+        if path.native and len([one for one in self.document.entities.values() if one.table == self._table]) > 1:
+            names = " and ".join(part.attribute for part in path.partition)
+            self.assumes[f"only {self.entity} items have {names}"] = None
         tests = tuple(self._tests(request))
         others = () if request.get else tuple(sharing(self.document, request, path))
         several = any(key.fans for key in partition)
@@ -122,6 +122,10 @@ class _Attempt:
         )
 
     # --- the key condition ---
+
+    @property
+    def _table(self) -> str:
+        return self.document.entities[self.entity].table
 
     def _partition(self, part: KeyPart) -> KeyEquals:
         text: list[str | Field | Buckets | Periods] = []
@@ -179,7 +183,7 @@ class _Attempt:
         Attributes may contain the separator, and then a text may be read in two ways: that they do not is assumed, and
         what is read is tested.
         """
-        separator = self.document.tables[self.document.entities[self.entity].table].separator
+        separator = self.document.tables[self._table].separator
         bare = key_variables(self.document, self.entity)
         names = set(template.names)
         if prefix and template.parts and isinstance(template.parts[-1], Field):
@@ -274,13 +278,13 @@ class _Attempt:
         for field in query.by:
             if field.name not in self.exact:
                 yield f"{str(field)[1:-1]} is the given value"
-        if query.range and query.range not in self.exact and not (request.sort and request.sort.bounded):
+        if query.range and not (request.sort and request.sort.bounded):
             yield f"{query.range} is within the given range"
 
     def _fixed_patterns(self) -> Iterator[Pattern]:
         """Yield the parts of `where` that the key condition ensures."""
         for condition in self.query.where.conditions:
-            if isinstance(condition, Test) and condition.name in self.exact:
+            if isinstance(condition, Test) and condition.name in self.exact - {*self.query.parameters}:
                 yield Pattern((condition,), {})
 
     def _why(self, request: Request, tests: tuple[str, ...], others: tuple[str, ...]) -> str:
@@ -299,7 +303,8 @@ class _Attempt:
         """Return which items or attributes of the answer the path does not hold; empty if it holds all."""
         path = self.path
         if path.index is not None:
-            for name in path.undeclared:
+            required = self.document.entities[self.entity].required
+            for name in (one for one in path.undeclared if one not in required):
                 value = f"{{{name}}}" if name in key_variables(self.document, self.entity) else "…"
                 return (
                     f"it is not declared that {self.entity} items have the attribute {name}, a key of {path.index}; if the "

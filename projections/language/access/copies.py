@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from projections.language.access.attempt import key_variables, known_of
+from projections.language.access.attempt import known_of
 from projections.language.access.implication import implies, known_present
+from projections.language.access.presence import key_variables
 from projections.language.access.questions import Query
 from projections.language.canonical import Copy, Document
 from projections.language.patterns import Condition, Either, Pattern, Test, describe

@@ -72,6 +72,8 @@ class SortRange:
     inverted: bool = False
     rest: bool = False
     after: str = ""
+    until: Text | None = None
+    """With several entities: the keys are from `prefix` to this text, and with `rest` to its last continuation."""
 
 
 @dataclass(frozen=True, slots=True)

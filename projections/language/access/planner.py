@@ -18,11 +18,12 @@ from typing import Any
 from projections.language.access.attempt import Failure, attempt
 from projections.language.access.copies import copied_queries
 from projections.language.access.paths import TABLE, Path, access_paths
-from projections.language.access.plan import VERDICTS, Buckets, Plan, Request, SortRange
+from projections.language.access.plan import VERDICTS, Buckets, Periods, Plan, Request, SortRange
 from projections.language.access.questions import Query
 from projections.language.access.sharing import sharing
 from projections.language.canonical import Document
 from projections.language.patterns import Alternative, Equals, Pattern, Test
+from projections.language.templates import Field
 from projections.language.values import wire
 
 __all__ = ["plan"]
@@ -226,13 +227,27 @@ def _together(document: Document, query: Query) -> Plan | None:
 
 
 def _common(requests: list[Request], path: Path) -> SortRange | None:
-    """Return the literal text that the sort keys of all requests begin with, as a range."""
+    """Return the range from the least to the greatest sort key of several requests."""
     if len(path.sort) != 1 or path.sort[0].kind != "S":
         return None
-    texts = []
-    for request in requests:
-        text = request.sort.prefix if request.sort else request.fixed[0].text if request.fixed else ()
-        texts.append(text[0] if text and isinstance(text[0], str) else "")
-    shortest = min(texts, key=len)
-    length = next((n for n, letter in enumerate(shortest) if any(text[n] != letter for text in texts)), len(shortest))
-    return SortRange(path.sort[0].attribute, "S", (shortest[:length],)) if length else None
+    texts = [request.sort.prefix if request.sort else request.fixed[0].text for request in requests]
+    common: list[str | Field | Buckets | Periods] = []
+    rests = [list(text) for text in texts]
+    while all(rests) and all(rest[0] == rests[0][0] for rest in rests):
+        common.append(rests[0][0])
+        rests = [rest[1:] for rest in rests]
+    literals = [rest[0] if rest and isinstance(rest[0], str) else "" for rest in rests]
+    least, most = min(literals), max(literals)
+    # Beyond its literal text, a key goes on: with a value, or because the request is for all keys that begin with it.
+    on = any(
+        literal == most and (len(rest) > 1 or request.sort is not None or (rest and not isinstance(rest[0], str)))
+        for literal, rest, request in zip(literals, rests, requests, strict=True)
+    )
+    attribute = path.sort[0].attribute
+    if least == most:
+        prefix = (*common, *([least] if least else []))
+        return SortRange(attribute, "S", prefix) if prefix else None
+    if not common and not least:
+        return None
+    until = (*common, most)
+    return SortRange(attribute, "S", (*common, *([least] if least else [])), rest=on, until=until)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.access.paths import KeyPart, Path, access_paths, pattern_of
-from projections.language.access.plan import Buckets, KeyEquals, Periods, Request, Text
+from projections.language.access.plan import Buckets, KeyEquals, Periods, Request, SortRange, Text
 from projections.language.canonical import Document
 from projections.language.templates import Field, KeyPattern, Template, overlap
 
@@ -15,17 +15,21 @@ __all__ = ["sharing"]
 def sharing(document: Document, request: Request, own: Path) -> Iterator[str]:
     """Yield the entities, other than those of the request, whose items can be in its key range.
 
-    An entity that has native keys in an index may or may not be there: it is left out.
+    Items of an entity may or may not have the attributes that are native keys: without `required`, it is left out.
     """
     table = document.entities[own.entity].table
     separator = document.tables[table].separator
     for name, entity in document.entities.items():
-        if entity.table != table or name in request.entities:
+        if entity.table != table or (name in request.entities and name != own.entity):
             continue
         variables = frozenset(n for text in entity.key.values() for n in Template.parse(text).names)
         for path in access_paths(document, name):
-            if path.index == request.index and not path.native and _meet(request, path, variables, separator):
-                yield name
+            if path.index != request.index or (name == own.entity and (path.rule, path.case) == (own.rule, own.case)):
+                continue
+            if path.native and not {part.attribute for part in path.parts if part.native} <= {*entity.required}:
+                continue
+            if _meet(request, path, variables, separator):
+                yield name if name != own.entity else f"other {name} items, by another case of {path.rule}"
                 break
 
 
@@ -39,11 +43,29 @@ def _meet(request: Request, path: Path, variables: frozenset[str], separator: st
     if sort is None or sort.kind != "S":
         return True
     other = pattern_of(parts[sort.attribute].template, separator, variables)
+    if sort.until is not None:
+        return _between(sort, other, separator)
     literal = _shape(sort.prefix, separator)
     if not literal.parts:
         return True
     longer = KeyPattern(Template("", (*literal.parts, Field("…", (), True))), separator)
     return overlap(literal, other) is not None or overlap(longer, other) is not None
+
+
+def _between(sort: SortRange, other: KeyPattern, separator: str) -> bool:
+    """Return whether a text of a pattern can be in a range of keys with a common beginning."""
+    assert sort.until is not None
+    common = tuple(a for a, b in zip(sort.prefix, sort.until, strict=False) if a == b)
+    longer = KeyPattern(Template("", (*_shape(common, separator).parts, Field("…", (), True))), separator)
+    if common and overlap(longer, other) is None and overlap(_shape(common, separator), other) is None:
+        return False
+    if common:
+        return True
+    (least,), (most,), own = sort.prefix, sort.until, other.literal_prefix
+    assert isinstance(least, str)
+    assert isinstance(most, str)
+    below = own < least and not least.startswith(own)
+    return not (below or (own > most and not (sort.rest and own.startswith(most)) and not most.startswith(own)))
 
 
 def _may_equal(key: KeyEquals, part: KeyPart, variables: frozenset[str], separator: str) -> bool:
