@@ -49,6 +49,18 @@ def test_histories_end_as_the_source_items_say(rules: str, first: int, histories
         pytest.fail("\n".join([f"{rules}, seed {failure.seed}:", *failure.problems, *trace]), pytrace=False)
 
 
+@pytest.mark.parametrize("projection", ["keys_only", ["author", "ownerId"]], ids=["keys", "some"])
+@pytest.mark.parametrize("rules", ["embeds", "keep", "kinds"])
+def test_histories_end_the_same_if_an_index_shows_little(rules: str, projection: str | list[str]) -> None:
+    """Children are found through indexes that lack their guards, and parts of what determines kind and parent."""
+    document = load(rules_file(rules)).canonical()
+    for index in document["tables"]["main"]["indexes"].values():
+        index["projection"] = projection
+    report = Campaign(document).run(0, 20)
+    assert [failure.problems for failure in report.failures] == []
+    assert report.histories == 20
+
+
 SOUGHT = [one for one in MUTANTS if not one.rare or "RARE_MUTANTS" in os.environ]
 
 

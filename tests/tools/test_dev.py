@@ -296,6 +296,25 @@ def test_missing_parts_of_a_table_are_made(dynamodb_local_url: str, rules: Path)
     assert "has no index Missing with the key B (S), R (S); it has" in refused(*table.arguments(rules))
 
 
+def test_indexes_are_made_with_their_projection_and_local_ones_only_with_their_table(
+    dynamodb_local_url: str, rules: Path
+) -> None:
+    some, local = "Board: {partition: B, sort: R, projection: [title]}", "Local: {sort: at, local: true}"
+    table = Table(dynamodb_local_url)
+    create_table(table.dynamodb, table.name, SCHEMA)
+    rules.write_text(RULES.replace("key: [PK, SK]}", f"key: [PK, SK], indexes: {{{local}, {some}}}}}") + BOARD)
+    told = refused(*table.arguments(rules, "--create", "--until-idle"))
+    assert f"table {table.name} lacks the local index Local, which can be created only with its table" in told
+    assert "GlobalSecondaryIndexes" not in table.dynamodb.describe_table(TableName=table.name)["Table"]
+    other = Table(dynamodb_local_url)
+    result = CliRunner().invoke(cli, other.arguments(rules, "--create", "--until-idle"), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    made = other.dynamodb.describe_table(TableName=other.name)["Table"]
+    (index,) = made["GlobalSecondaryIndexes"]
+    assert index["Projection"] == {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["title"]}
+    assert [one["IndexName"] for one in made["LocalSecondaryIndexes"]] == ["Local"]
+
+
 def test_several_tables(dynamodb_local_url: str, rules: Path) -> None:
     rules.write_text(
         """
