@@ -1,14 +1,18 @@
-"""Readers: they make the request of a read, on a store or with a client of boto3."""
+"""Readers: they make the request of a read, in memory or on DynamoDB."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from projections.access.reads import Read
 from projections.engine.store import Image, ItemKey, Store
 from projections.language.values import Value, same
 from projections.stores.conditions import comparable
+from projections.stores.wire import received
+
+if TYPE_CHECKING:
+    from projections.stores.dynamodb import DynamoDBStore
 
 __all__ = ["ClientReader", "ReadPage", "Reader", "StoreReader"]
 
@@ -83,32 +87,20 @@ def _place(value: Value) -> Any:
 
 
 class ClientReader:
-    """Reads with a client of boto3. `tables` has the names of tables on AWS by logical name.
-
-    `observe` is called with the operation and the parameters of each request.
-    """
+    """Reads tables on DynamoDB. `observe` is called with the parameters of each request, as boto3 has them."""
 
     def __init__(
-        self,
-        client: Any,
-        tables: Mapping[str, str],
-        observe: Callable[[str, Mapping[str, Any]], None] = lambda operation, request: None,
+        self, store: DynamoDBStore, observe: Callable[[Mapping[str, Any]], None] = lambda request: None
     ) -> None:
-        self._client = client
-        self._tables = tables
+        self._store = store
         self._observe = observe
 
     def __call__(self, read: Read, limit: int | None, after: Image | None) -> ReadPage:
-        request = {
-            **read.request(self._tables[read.table], None if read.get else limit),
-            "ReturnConsumedCapacity": "TOTAL",
-        }
+        request = read.request(self._store.table_name(read.table), None if read.get else limit)
         if after is not None:
             request["ExclusiveStartKey"] = dict(after)
-        operation = "GetItem" if read.get else "Query"
-        self._observe(operation, {name: value for name, value in request.items() if name != "ReturnConsumedCapacity"})
-        answer = self._client.get_item(**request) if read.get else self._client.query(**request)
+        self._observe(request)
+        answer = self._store.read("GetItem" if read.get else "Query", {**request, "ReturnConsumedCapacity": "TOTAL"})
         units = float(answer.get("ConsumedCapacity", {}).get("CapacityUnits", 0))
-        if read.get:
-            return ReadPage([answer["Item"]] if "Item" in answer else [], None, units)
-        return ReadPage(answer.get("Items", []), answer.get("LastEvaluatedKey"), units)
+        items = [answer["Item"]] if "Item" in answer else answer.get("Items", [])
+        return ReadPage([received(item) for item in items], answer.get("LastEvaluatedKey"), units)

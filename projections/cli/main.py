@@ -33,6 +33,7 @@ COMMANDS = {
     "init": "Create a project: rules, events, tests and a SAM template.",
     "graph": "Draw entities and rules as Mermaid, Graphviz DOT or an HTML page.",
     "model": "Write a rule file as a data model of NoSQL Workbench.",
+    "queries": "Show which requests answer the queries of a rule file, or run one.",
     "redrive": "Refresh the items of quarantined or discarded records, and retry failed tasks.",
     "replay": "Run recorded stream events through the real handler, and print the derived items.",
     "schema": "Print the JSON Schema of rule files, for editors.",

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     *("Sources", "Tables", "as_json", "batch_size_option", "document_of", "endpoint_options", "find_rules"),
-    *("output_option", "program_of", "quarantine_option", "rules_argument", "rules_option", "source_options"),
-    *("stack_options", "table_options", "write_output"),
+    *("output_option", "program_of", "quarantine_option", "read_options", "rules_argument", "rules_option"),
+    *("source_options", "stack_options", "table_options", "write_output"),
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -137,9 +137,9 @@ class Tables:
 
     rules: str | None
     tables: tuple[str, ...]
-    ledger: str | None
     endpoint_url: str | None
     region: str | None
+    ledger: str | None = None
     stack: str | None = None
 
 
@@ -151,18 +151,15 @@ def endpoint_options(function: F) -> F:
     )(region(function))
 
 
-_TABLES = (
-    rules_option,
-    click.option(
-        "--table",
-        "tables",
-        multiple=True,
-        metavar="[LOGICAL=]NAME",
-        help="Application table; repeat it for each of `tables:`. [default: $TABLE_NAME, $TABLES]",
-    ),
-    click.option("--ledger", metavar="NAME", help="Ledger table. [default: $LEDGER_TABLE_NAME]"),
-    endpoint_options,
+_TABLE = click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="[LOGICAL=]NAME",
+    help="Application table; repeat it for each of `tables:`. [default: $TABLE_NAME, $TABLES]",
 )
+_LEDGER = click.option("--ledger", metavar="NAME", help="Ledger table. [default: $LEDGER_TABLE_NAME]")
+_TABLES = (rules_option, _TABLE, _LEDGER, endpoint_options)
 _STACK = click.option(
     "--stack",
     metavar="NAME",
@@ -176,6 +173,9 @@ table_options = gathered(Tables, "given", *_TABLES)
 
 stack_options = gathered(Tables, "given", *_TABLES, _STACK)
 """The same with --stack."""
+
+read_options = gathered(Tables, "given", rules_option, _TABLE, endpoint_options, _STACK)
+"""The same without --ledger, for a command that does not read it."""
 
 
 @dataclass(frozen=True, slots=True)

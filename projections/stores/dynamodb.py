@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from botocore.exceptions import (
@@ -110,6 +110,16 @@ class DynamoDBStore:
         return self._requests.schema(table)
 
     # Reads
+
+    def table_name(self, table: str) -> str:
+        """Return the name on AWS of a table."""
+        return self._requests.name(table)
+
+    def read(self, operation: Literal["GetItem", "Query"], parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a read with these parameters of boto3, and return the answer. Binary values are base64 text in both."""
+        values = ("Key", "ExpressionAttributeValues", "ExclusiveStartKey")
+        given = {name: sent(value) if name in values else value for name, value in parameters.items()}
+        return self._call(operation, **given)
 
     def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
         answer = self._call(

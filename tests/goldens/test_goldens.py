@@ -99,6 +99,7 @@ COMMAND_LINES: Mapping[str, list[str]] = {
     "graph": ["graph", "social", "--json"],
     **{f"explain-{name}": ["explain", "--rules", "social", str(ROOT / f"events/{name}.json")] for name in EVENTS},
     **{f"replay-{name}": ["replay", "--rules", "social", str(ROOT / f"events/{name}.json")] for name in EVENTS},
+    "queries": ["queries", "social"],
     "schema": ["schema"],
     "simulate": ["simulate", "--rules", "social", "--histories", "5", "--seed", "3", "--jobs", "1"],
     "template": ["template", "social"],

@@ -69,6 +69,17 @@ def rules(path: Path, **changes: Any) -> str:
     return str(path)
 
 
+def asked(path: Path) -> str:
+    """The rules with hostile queries."""
+    return rules(
+        path / "asked.yaml",
+        queries={
+            "likesOf": {"find": "Like", "by": ["userId"], "about": EVIL},
+            EVIL: {"find": "Like", "where": {"mood": [EVIL]}, "about": EVIL, "attributes": [EVIL]},
+        },
+    )
+
+
 def acting(text: str) -> list[str]:
     """The characters that a terminal would act on, or not show."""
     return [character for character in text if character != "\n" and unicodedata.category(character) in ACTING]
@@ -184,6 +195,16 @@ LIVE: dict[str, Scene] = {
     ],
     "replay": lambda place, path: [[str(path / "events.json")], [str(path / "events.json"), "--internal"], [EVIL]],
     "cost": lambda place, path: [[str(path / "events.json"), "--why"], [EVIL], ["--rate", EVIL]],
+    "queries": lambda place, path: [
+        ["--rules", asked(path), "likesOf", "userId=" + EVIL],
+        ["--rules", asked(path), "likesOf", "userId=" + EVIL, "--json"],
+        ["--rules", asked(path), "likesOf", "userId=" + EVIL, "--token", EVIL],
+        ["--rules", asked(path), "likesOf", EVIL],
+        ["--rules", asked(path), "likesOf", f"{EVIL}={EVIL}"],
+        ["--rules", asked(path), EVIL],
+        [asked(path), "-v"],
+        [EVIL],
+    ],
     "dev": lambda place, path: [["--until-idle", "--endpoint-url", place.dynamodb.meta.endpoint_url]],
 }
 """Commands that print what is in tables, events, queues and buckets."""

@@ -1,0 +1,103 @@
+"""The requests of a plan for people and for documents, with placeholders such as `{userId}` for what the caller gives.
+
+A placeholder is the name of a value, with its pipes if it has any. `{publishedAt.from}` and `{publishedAt.to}` are the
+bounds of a range. `{bucket 0..3}` stands for one request for each bucket, `{period publishedAt|date(%Y-%m)}` for one request
+for each period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from projections.access.reads import HIGHEST, Read
+from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange, Text
+from projections.language.canonical import Document
+from projections.language.templates import Field
+from projections.language.values import Value
+
+__all__ = ["condition_words", "count_words", "placeholder_reads"]
+
+
+def placeholder_reads(document: Document, plan: Plan) -> list[Read]:
+    """Return one read for each request of a plan, with placeholders in its keys."""
+    given = {name: name for name in plan.asked.parameters}
+    if plan.translated is not None:
+        given = {new.name: old.name for old, new in zip(plan.query.by, plan.translated.by, strict=True)}
+    return [_read(document, plan, request, given) for request in plan.requests]
+
+
+def _read(document: Document, plan: Plan, request: Request, given: Mapping[str, str]) -> Read:
+    read = Read(
+        table=document.entities[request.entities[0]].table,
+        entities=request.entities,
+        index=request.index,
+        partition=tuple((key.attribute, _value(key, given)) for key in request.partition),
+        fixed=tuple((key.attribute, _value(key, given)) for key in request.fixed),
+        get=request.get,
+        descending=request.descending,
+        consistent=plan.asked.consistent,
+    )
+    return read if request.sort is None else _sorted(read, request.sort, given, plan.query.range)
+
+
+def _sorted(read: Read, sort: SortRange, given: Mapping[str, str], bounded: str | None) -> Read:
+    prefix = _text(sort.prefix, given)
+    if sort.until is not None:
+        most = _text(sort.until, given) + HIGHEST * sort.rest
+        return replace(read, sort=sort.attribute, low={sort.kind: prefix}, high={sort.kind: most})
+    if not sort.bounded or sort.focus is None:
+        return replace(read, sort=sort.attribute, prefix=prefix) if prefix else read
+    ends = [prefix + str(replace(sort.focus, name=f"{bounded}.{end}")) for end in ("from", "to")]
+    low, high = reversed(ends) if sort.inverted else ends
+    high += (sort.after + HIGHEST) * sort.rest
+    return replace(read, sort=sort.attribute, low={sort.kind: low}, high={sort.kind: high})
+
+
+def _value(key: KeyEquals, given: Mapping[str, str]) -> Value:
+    return {key.kind: _text(key.text, given)}
+
+
+def _text(text: Text, given: Mapping[str, str]) -> str:
+    return "".join(_shown(piece, given) for piece in text)
+
+
+def _shown(piece: str | Field | Buckets | Periods, given: Mapping[str, str]) -> str:
+    match piece:
+        case str():
+            return piece
+        case Buckets():
+            return f"{{bucket 0..{piece.count - 1}}}"
+        case Periods():
+            return f"{{period {str(piece.field)[1:]}"
+    return str(replace(piece, name=given.get(piece.name, piece.name)))
+
+
+def condition_words(read: Read) -> str:
+    """Return the key condition of a read on one line, as `PK = USER#{userId} and SK begins with POST#`."""
+    terms = [f"{name} = {_content(value)}" for name, value in (*read.partition, *read.fixed)]
+    if read.prefix is not None:
+        terms.append(f"{read.sort} begins with {read.prefix}")
+    elif read.low is not None and read.high is not None:
+        terms.append(f"{read.sort} from {_content(read.low)} to {_content(read.high)}")
+    elif read.low is not None:
+        terms.append(f"{read.sort} from {_content(read.low)}")
+    elif read.high is not None:
+        terms.append(f"{read.sort} to {_content(read.high)}")
+    return " and ".join(terms) + ", descending" * read.descending
+
+
+def _content(value: Value) -> str:
+    return str(next(iter(value.values()))).replace(HIGHEST, "…")
+
+
+def count_words(plan: Plan) -> str:
+    """Return the number of requests of one page, as `1`, `4` or `2 per period`."""
+    number = 0
+    for request in plan.requests:
+        one = 1
+        for fan in request.fans:
+            one *= fan.count if isinstance(fan, Buckets) else 1
+        number += one
+    periodic = any(isinstance(fan, Periods) for request in plan.requests for fan in request.fans)
+    return f"{number} per period" if periodic else str(number)

@@ -1,0 +1,147 @@
+"""`projections queries`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from projections.cli.options import SHIPPED, Tables, as_json, find_rules, read_options
+from projections.errors import UsageError
+
+if TYPE_CHECKING:
+    from projections.language.access.questions import Query
+    from projections.language.program import Program
+    from projections.language.ruleset import RuleSet
+
+__all__ = ["command"]
+
+PAGE = 100
+"""The most items that are read if neither the query nor --limit sets a limit."""
+
+
+@click.command("queries")
+@click.argument("words", nargs=-1, metavar="[FILE] [NAME] [PARAMETER=VALUE…]")
+@read_options
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Maximum items. [default: of the query, or 100]")
+@click.option("--token", metavar="T", help="Token of the page to read. [default: the first page]")
+@click.option("-v", "--verbose", is_flag=True, help="Print the reasons, assumptions and filters of all queries.")
+@as_json
+def command(
+    words: tuple[str, ...], given: Tables, limit: int | None, token: str | None, verbose: bool, as_json: bool
+) -> int:
+    """Show which requests answer the queries of a rule file, or run one.
+
+    Without NAME, prints the table of access patterns: each query with its number, its question, and the request that
+    answers it. With NAME, prints that query in detail.
+
+    With PARAMETER=VALUE, --table or --stack, runs the query NAME, and prints its requests and one page of items. Values are
+    text; a number attribute is compared as a number. The bounds of `range: x` are x.from, x.to and x.prefix.
+
+    FILE is a rule file, a bundled name, or a file of queries. If a query has the name of a file, use --rules for the file.
+
+    Exits with 1 if a query has no request that returns all items of its answer.
+
+    \b
+    Examples:
+      projections queries rules.yaml
+      projections queries likers postId=p1 --table app
+      projections queries feed publishedAt.from=2026-01-01 --limit 20 --stack shop
+    """
+    from projections.api import load
+
+    file, names = _divided(words, given.rules)
+    path = find_rules(file, given.rules)
+    rules = load(path)
+    if not names:
+        if given.tables or given.stack or limit or token:
+            raise UsageError(f"no query to run: name one of {', '.join(rules.queries) or 'none'}")
+        return _show(rules, list(rules.queries.values()), as_json, verbose)
+    query = _query(rules, names[0], path)
+    parameters = _parameters(query, names[1:])
+    if not parameters and not given.tables and not given.stack:
+        return _show(rules, [query], as_json, True)
+    _run(rules, query, parameters, replace(given, rules=str(path)), limit, token, as_json)
+    return 0
+
+
+def _divided(words: Sequence[str], rules: str | None) -> tuple[str | None, Sequence[str]]:
+    """Return the rule file, if the first word names one, and the other words."""
+    if not words or rules is not None:
+        return None, words
+    first = words[0]
+    named = Path(first).suffix in (".yaml", ".yml", ".json") or Path(first).exists()
+    bundled = Path(first).name == first and (SHIPPED / f"{first}.yaml").is_file()
+    return (first, words[1:]) if named or bundled else (None, words)
+
+
+def _query(rules: RuleSet, name: str, path: Path) -> Query:
+    from projections.language.syntax import suggest
+
+    if name not in rules.queries:
+        hint = suggest(name, list(rules.queries)) or f"; it has {', '.join(rules.queries) or 'none'}"
+        raise UsageError(f'{path} has no query "{name}"{hint}')
+    return rules.queries[name]
+
+
+def _parameters(query: Query, words: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise UsageError(f"query {query.name}: expected PARAMETER=VALUE, found {word!r}")
+        if name in found:
+            raise UsageError(f"query {query.name}: {name} is given twice")
+        found[name] = value
+    return found
+
+
+def _show(rules: RuleSet, queries: Sequence[Query], as_json: bool, verbose: bool) -> int:
+    from projections.cli.printing.queries import print_patterns
+    from projections.inspect.access_patterns import access_patterns
+    from projections.terminal import json_text, print_text
+
+    found = access_patterns(rules.program.typed, queries)
+    if as_json:
+        print_text(json_text({"queries": [one.document() for one in found]}))
+    else:
+        print_patterns(found, rules.file, verbose=verbose)
+    return int(not all(one.answered for one in found))
+
+
+def _run(
+    rules: RuleSet,
+    query: Query,
+    parameters: dict[str, str],
+    given: Tables,
+    limit: int | None,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    from projections.access.answers import answer_to
+    from projections.access.readers import ClientReader
+    from projections.access.reads import parameters_of, reads
+    from projections.cli.printing.queries import page_document, print_page
+    from projections.cli.stack import deployed
+    from projections.language.access.planner import plan
+    from projections.terminal import json_text, print_text
+
+    planned = plan(rules.program.typed, query)
+    reads(rules.program.typed, planned, parameters_of(query, parameters))  # reports mistakes before it looks for tables
+    there = deployed(given)
+    live = there.connect(there.document(), without_ledger=True)
+    requests: list[Mapping[str, Any]] = []
+    answer = answer_to(live.program, planned, parameters, ClientReader(live.store, requests.append))
+    page = answer.page(limit or query.limit or PAGE, token)
+    if as_json:
+        print_text(json_text(page_document(page, requests)))
+    else:
+        print_page(page, requests, _columns(live.program, query))
+
+
+def _columns(program: Program, query: Query) -> Sequence[str]:
+    """Return the attributes that are printed first: those that the query asks for, or the key."""
+    return query.attributes or program.tables[program.entities[query.entities[0]].table].key_attributes
