@@ -434,7 +434,7 @@ def test_cost_prints_rules_beside_a_handler_by_hand(run: Run) -> None:
     assert "The hottest keys" in out
     assert "×" not in out
     code, out, _ = run(*arguments, "--why")
-    assert "× 2 write units  engagement entry  what a source item contributes" in out
+    assert "× 2 write units  engagement entry  the contributions of a source item, and its version" in out
 
 
 def test_every_number_of_cost_has_its_terms_in_json(run: Run) -> None:
