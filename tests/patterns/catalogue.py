@@ -1,8 +1,7 @@
-"""The catalogue as data: each pattern's rules, events, what they end in, what an application asks, and its page.
+"""The catalogue as data: each pattern's rules, events, what they end in, its queries with answers, and its page.
 
-`cases/NAME.yaml` holds `items`, the tables in the end, and `asks`: for each line of the page's table of access patterns one
-Query. `of` is the partition, `index` where it is, `begins` how sort keys begin, `from` and `order` as one would say them;
-`gives` lists some attributes of every item of the answer, in its order, and `table` says which of several it is asked of.
+`cases/NAME.yaml` has `items`, the tables at the end, and `asks`, at least one for each query of the rule file: `with` has the
+parameters, and `gives` some attributes of every item of the answer, in its order.
 """
 
 from __future__ import annotations
@@ -15,7 +14,10 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from projections.language.access.questions import Query, queries_of
+from projections.language.canonical import Document
 from projections.language.loader import load
+from projections.language.models import Rules
 from projections.language.program import Program
 from projections.local.event_source.stream import Record
 
@@ -43,7 +45,19 @@ class Pattern:
 
     @cached_property
     def program(self) -> Program:
-        return Program.from_document(load(self.rules).canonical())
+        return Program.from_document(self.loaded.canonical())
+
+    @cached_property
+    def loaded(self) -> Rules:
+        return load(self.rules)
+
+    @cached_property
+    def document(self) -> Document:
+        return self.loaded.typed()
+
+    @cached_property
+    def queries(self) -> dict[str, Query]:
+        return queries_of(self.loaded)
 
     @cached_property
     def records(self) -> list[Record]:
