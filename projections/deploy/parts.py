@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from projections.deploy.filters import NOTHING
 from projections.deploy.needs import MAIN, Deployment, TableNeeds
+from projections.language.yaml_text import scalar
 from projections.stores.indexes import GLOBAL, LOCAL, projection
 
-__all__ = ["facts", "part", "scalar", "values"]
+__all__ = ["facts", "part", "values"]
 
 _WIDTH = 100
 """Maximum characters of a line of a filter."""
@@ -167,17 +167,6 @@ def _listed(values: Sequence[str]) -> str:
     if len(values) == 1:
         return values[0]
     return "\n" + "\n".join("  - " + value.replace("\n", "\n    ") for value in values)
-
-
-_PLAIN = re.compile(r"[A-Za-z][\w.-]*")
-_NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
-
-
-def scalar(text: str) -> str:
-    """Return a text in YAML, quoted if YAML 1.1 would read another type."""
-    if _PLAIN.fullmatch(text) and text.isascii() and text.lower() not in _NOT_TEXT:
-        return text
-    return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def _keys(table: TableNeeds) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from projections.init.inference.proposal import Attribute, Entity, Proposal, Rule, Unknown
 from projections.init.table import Pairs, Table
-from projections.init.yaml_text import flow, name, text
+from projections.language.yaml_text import flow, name, text
 
 __all__ = ["rule_file"]
 

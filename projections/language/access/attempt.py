@@ -86,6 +86,11 @@ class _Attempt:
         path, query = self.path, self.query
         if query.consistent and path.index is not None and not path.local:
             raise _FailureError(f"{path.index} is a global index, which has no consistent reads", CONSISTENCY)
+        if query.consistent and path.rule is not None:
+            raise _FailureError(
+                f"rule {path.rule} writes the keys of {path.index} after the item, so no read of it is consistent",
+                CONSISTENCY,
+            )
         partition = tuple(self._partition(part) for part in path.partition)
         if sum(isinstance(fan, Periods) for key in partition for fan in key.fans) > 1:
             raise _FailureError("the partition key has two times", PARTITION)

@@ -1,0 +1,444 @@
+"""Additions to a rule file that may answer a query, the smallest first.
+
+They are only candidates: `proposals` offers those of which the planner proves that they answer the query exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+from projections.language.access.attempt import known_of
+from projections.language.access.implication import implies, known_present
+from projections.language.access.numbers import is_number
+from projections.language.access.paths import TABLE, Path, access_paths
+from projections.language.access.plan import Plan
+from projections.language.access.presence import key_variables
+from projections.language.access.questions import Query
+from projections.language.canonical import Document, Index, IndexKeys, Table
+from projections.language.patterns import Pattern
+from projections.language.rewriting import SINGLE, index_form, query_form, rule_form
+from projections.language.syntax import LanguageError
+from projections.language.templates import Field, Template
+
+__all__ = ["Addition", "additions"]
+
+BUCKETS = 4
+DIGITS = 10
+MONTH = "date(%Y-%m)"
+MOST_GLOBAL, MOST_LOCAL = 20, 5
+
+_TIME = re.compile(r"(?i)(?:.*(?:_at|date|time|timestamp)|at)$|.*At$")
+_KEY_NAME = re.compile(r"(?i)(?:gsi|lsi|index|idx)?\d*_?(?:pk|sk|partition|sort|hash|range)\d*")
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Data to merge into a rule file, with one sentence: what they add. `query` is the query, which they may change.
+
+    `keys` tells whether they change keys that other queries may read.
+    """
+
+    sentence: str
+    data: Mapping[str, Any]
+    query: Query
+    keys: bool = False
+
+
+def additions(document: Document, query: Query, plan: Plan) -> Iterator[Addition]:
+    """Yield what may answer a query, the smallest first."""
+    if plan.verdict != "filtered":
+        yield from _conditions(document, query)
+        yield from _period(document, query)
+        yield from _declared(document, query)
+    if query.using is not None:
+        freed, words = replace(query, using=None), f"does not insist on {query.using}"
+        yield Addition(words, _changed(freed), freed)
+    yield from _projected(document, query)
+    yield from _sorted(document, query)
+    shapes = list(_shapes(document, query))
+    for shape in shapes:
+        yield from _on_existing(document, query, shape)
+    for shape in shapes:
+        yield from _on_new(document, query, shape)
+    yield from _copied(document, query)
+    if query.consistent:
+        words = "does without `consistent`, which neither global indexes nor derived values support"
+        yield from _without(document, replace(query, consistent=False), plan, words)
+    elif query.using is not None:
+        yield from _without(document, freed, plan, words)
+
+
+# --- changes of the query ---
+
+
+def _changed(query: Query) -> Mapping[str, Any]:
+    return {"queries": {query.name: query_form(query)}}
+
+
+def _without(document: Document, query: Query, plan: Plan, words: str) -> Iterator[Addition]:
+    """Yield a query that demands less, alone and with what it needs."""
+    yield Addition(words, _changed(query), query)
+    for one in additions(document, query, plan):
+        yield replace(one, sentence=f"{words}, and {one.sentence}", data={**one.data, **_changed(one.query)})
+
+
+def _conditions(document: Document, query: Query) -> Iterator[Addition]:
+    """Yield the conditions with which an index holds every item of the answer."""
+    for path in _paths(document, query):
+        if path.index is None:
+            continue
+        known = known_of(document, query, path.entity)
+        lacking: dict[str, Any] = {}
+        for pattern in path.conditions:
+            if not implies(known, pattern):
+                lacking |= pattern.document
+        tested = {name.split(".", 1)[0] for name in lacking}
+        for name in path.needs:
+            if not known_present(known, name) and name not in tested:
+                lacking[name] = [{"exists": True}]
+        where = {**query.where.document, **lacking}
+        if not lacking or not lacking.keys().isdisjoint(query.where.document):
+            continue
+        try:
+            pattern = Pattern.parse(where)
+        except LanguageError:
+            continue
+        narrowed = replace(query, where=pattern)
+        words = f"limits the query to the items that {path.index} holds, by `where`: add it if these are meant"
+        if names := [name for name in lacking if lacking[name] == [{"exists": True}]]:
+            words += (
+                f" (if all {path.entity} items have {' and '.join(names)}, add `required: [{', '.join(names)}]` to it)"
+            )
+        yield Addition(words, _changed(narrowed), narrowed)
+
+
+def _period(document: Document, query: Query) -> Iterator[Addition]:
+    """Yield the range over a time whose periods are partitions."""
+    if query.range is not None or query.get:
+        return
+    for path in _paths(document, query):
+        for part in path.partition:
+            for one in part.template.fields:
+                if any(pipe.name == "date" for pipe in one.pipes) and query.ordered_by in (None, one.name):
+                    bounded = replace(query, range=one.name)
+                    words = f"lets the caller bound {one.name}, because each period of it is a partition of {path.name}"
+                    yield Addition(words, _changed(bounded), bounded)
+
+
+# --- additions to indexes that exist ---
+
+
+def _declared(document: Document, query: Query) -> Iterator[Addition]:
+    """Yield the declaration that the application writes key attributes of an index."""
+    for path in _paths(document, query):
+        variables = key_variables(document, path.entity)
+        if path.undeclared and variables.issuperset(path.undeclared):
+            keys = {name: "{" + name + "}" for name in path.undeclared}
+            names = " and ".join(path.undeclared)
+            yield Addition(
+                f"declares that {path.entity} items have {names} as an attribute, too, so that {path.index} holds them: "
+                "the application must write it",
+                {"entities": {path.entity: {"index_key": keys}}},
+                query,
+            )
+
+
+def _projected(document: Document, query: Query) -> Iterator[Addition]:
+    """Yield a wider projection of an index."""
+    name = document.entities[query.entities[0]].table
+    table = document.tables[name]
+    for index in dict.fromkeys(path.index for path in _paths(document, query)):
+        if index is None or table.indexes[index].projection == "all":
+            continue
+        keys = table.indexes[index]
+        listed = () if isinstance(keys.projection, str) else keys.projection
+        wider = replace(keys, projection=_projection(document, query, keys, listed))
+        words = (
+            f"projects all attributes into {index}"
+            if wider.projection == "all"
+            else f"projects {', '.join(one for one in wider.projection if one not in listed)} into {index}"
+        )
+        yield Addition(
+            f"{words}. DynamoDB cannot change the projection of an index: create it again, under another name",
+            _table(document, name, {index: index_form(wider)}),
+            query,
+        )
+
+
+def _sorted(document: Document, query: Query) -> Iterator[Addition]:
+    """Yield a sort key, of an index rule that has the right partitions, that begins with what the query sorts by."""
+    named = _sorted_by(query)
+    if named is None or len(query.entities) > 1:
+        return
+    for path in _paths(document, query):
+        if path.rule is None or len(path.sort) != 1 or path.sort[0].kind != "S":
+            continue
+        rule = document.rules[path.rule]
+        assert isinstance(rule, Index)
+        attribute, case = path.sort[0].attribute, rule.cases[path.case]
+        old = case.set.get(attribute)
+        rest = "" if old is None or Template.parse(old).literal is not None else old
+        separator = document.tables[document.entities[path.entity].table].separator
+        text = separator.join(filter(None, [_sort_text(document, path.entity, named), rest]))
+        cases = tuple(
+            replace(one, set={**one.set, attribute: text}) if number == path.case else one
+            for number, one in enumerate(rule.cases)
+        )
+        yield Addition(
+            f"begins the sort key of {path.index} with {named}",
+            {"projections": {path.rule: rule_form(replace(rule, cases=cases))}},
+            query,
+            keys=True,
+        )
+
+
+# --- new keys ---
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Keys that answer a query: the template of the partition and of the sort key for each entity.
+
+    `plain` has the attribute that the items are sorted by, if a sort key of type N can have it.
+    """
+
+    partition: str
+    sort: Mapping[str, str] = field(default_factory=dict)
+    plain: str | None = None
+    words: str = ""
+
+
+def _sorted_by(query: Query) -> str | None:
+    """Return the name that the sort key must begin with."""
+    given = {field.name for field in query.by}
+    return query.ordered_by if query.ordered_by not in (None, *given) else query.range
+
+
+def _shapes(document: Document, query: Query) -> Iterator[_Shape]:
+    named = _sorted_by(query)
+    if query.range not in (None, named):
+        return  # no key has one attribute as its range and another as its order
+    first = query.entities[0]
+    separator = document.tables[document.entities[first].table].separator
+    together = len(query.entities) > 1
+    for prefix in _prefixes(query):
+        given = [str(Field(one.name, one.pipes)) for one in query.by]
+        if given:
+            yield _shape(document, query, separator.join([prefix, *given]), "")
+        elif not together:
+            if query.range is not None and _TIME.fullmatch(query.range) and not is_number(document, first, query.range):
+                text = separator.join([prefix, f"{{{query.range}|{MONTH}}}"])
+                yield _shape(
+                    document, query, text, "a partition for each month, of which one request each reads the range"
+                )
+            spread = document.entities[first].id or next(reversed(Template.parse(_last(document, first)).names), None)
+            if spread is not None:
+                text = separator.join([prefix, f"{{{spread}|bucket({BUCKETS})}}"])
+                yield _shape(
+                    document, query, text, f"{BUCKETS} buckets, which are read and merged, so that no partition is hot"
+                )
+
+
+def _prefixes(query: Query) -> Iterator[str]:
+    """Yield literal beginnings of partition keys: the entity, and with the query if that is in use."""
+    entities = "_".join(query.entities).upper()
+    yield entities
+    yield f"{entities}_{query.name}".upper()
+
+
+def _shape(document: Document, query: Query, partition: str, words: str) -> _Shape:
+    named = _sorted_by(query)
+    sort = {}
+    for entity in query.entities:
+        if named is not None:
+            sort[entity] = _sort_text(document, entity, named)
+        else:
+            separator = document.tables[document.entities[entity].table].separator
+            names = Template.parse(_last(document, entity)).names
+            sort[entity] = separator.join([entity.upper(), *("{" + name + "}" for name in names)])
+    return _Shape(partition, sort, named, words)
+
+
+def _last(document: Document, entity: str) -> str:
+    """Return the last template of an entity's key that has variables."""
+    texts = list(document.entities[entity].key.values())
+    return next((text for text in reversed(texts) if Template.parse(text).names), texts[-1])
+
+
+def _sort_text(document: Document, entity: str, name: str) -> str:
+    return f"{{{name}|pad({DIGITS})}}" if is_number(document, entity, name) else "{" + name + "}"
+
+
+def _on_existing(document: Document, query: Query, shape: _Shape) -> Iterator[Addition]:
+    """Yield index rules for global indexes of which the entities do not have the keys yet."""
+    name = document.entities[query.entities[0]].table
+    table = document.tables[name]
+    for index, keys in table.indexes.items():
+        used = {
+            path.entity for path in _paths(document, query) if path.index == index and _writes(document, path, keys)
+        }
+        made = _made_for_rules(document, name, keys)
+        if keys.local or not made or used or len(keys.partition) != 1 or len(keys.sort) > 1:
+            continue
+        forms = _rules(document, query, shape, keys)
+        if forms is not None:
+            words = f"puts {' and '.join(query.entities)} items into {index}, whose keys they do not use yet"
+            yield Addition(_with(words, shape), {"projections": forms}, query)
+
+
+def _on_new(document: Document, query: Query, shape: _Shape) -> Iterator[Addition]:
+    """Yield a new global index with its index rules."""
+    name = document.entities[query.entities[0]].table
+    table = document.tables[name]
+    if sum(not keys.local for keys in table.indexes.values()) >= MOST_GLOBAL:
+        return
+    index, partition, sort = _free(document, table)
+    sorted_by = shape.plain is not None or len(query.entities) > 1
+    kinds = ["S", "N"] if shape.plain is not None and is_number(document, query.entities[0], shape.plain) else ["S"]
+    for kind in kinds if sorted_by else [""]:
+        keys = IndexKeys(((partition, "S"),), ((sort, kind),) if kind else ())
+        keys = replace(keys, projection=_projection(document, query, keys, ()))
+        forms = _rules(document, query, shape, keys)
+        if forms is not None:
+            words = f"adds the index {index} with {' and '.join(query.entities)} items"
+            data = {**_table(document, name, {index: index_form(keys)}), "projections": forms}
+            yield Addition(_with(words, shape), data, query)
+
+
+def _with(words: str, shape: _Shape) -> str:
+    return f"{words}: {shape.words}" if shape.words else words
+
+
+def _rules(document: Document, query: Query, shape: _Shape, keys: IndexKeys) -> dict[str, Any] | None:
+    """Return an index rule for each entity of a query; None if the key attributes have other types."""
+    ((partition, kind),) = keys.partition
+    if kind != "S":
+        return None
+    found: dict[str, Any] = {}
+    for entity in query.entities:
+        texts = {partition: shape.partition}
+        for attribute, sort_kind in keys.sort:
+            text = shape.sort[entity]
+            if sort_kind == "N" and shape.plain is not None:
+                text = "{" + shape.plain + "}"
+            elif sort_kind != "S":
+                return None
+            texts[attribute] = text
+        stem = query.name if len(query.entities) == 1 else f"{query.name}{entity}"
+        form: dict[str, Any] = {"from": entity}
+        if query.where.conditions:
+            form["where"] = query.where.document
+        if document.entities[entity].expires:
+            form["expired"] = "retract"
+        found[_unused(f"{stem}Index", {*document.rules, *found})] = {**form, "index": texts}
+    return found
+
+
+def _writes(document: Document, path: Path, keys: IndexKeys) -> bool:
+    """Return whether something writes key attributes of an index for this path."""
+    declared = document.entities[path.entity].index_key
+    return path.rule is not None or not keys.names.isdisjoint(declared)
+
+
+def _made_for_rules(document: Document, table: str, keys: IndexKeys) -> bool:
+    """Return whether the keys of an index are attributes that templates make, and no native ones."""
+    made: set[str] = set()
+    for rule in document.rules.values():
+        if isinstance(rule, Index) and document.entities[rule.source].table == table:
+            made.update(rule.written)
+    for entity in document.entities.values():
+        if entity.table == table:
+            made.update(entity.index_key)
+    found = document.tables[table]
+    own = {found.partition[0], *([found.sort[0]] if found.sort else [])}
+    return own.isdisjoint(keys.names) and all(name in made or _KEY_NAME.fullmatch(name) for name in keys.names)
+
+
+def _projection(document: Document, query: Query, keys: IndexKeys, listed: tuple[str, ...]) -> str | tuple[str, ...]:
+    """Return the least projection with which an index returns what a query needs, beside `listed`."""
+    if query.attributes is None:
+        return "all"
+    entities = [document.entities[name] for name in query.entities]
+    names = [*query.attributes, *query.where.names, *(one.name for one in query.by)]
+    for entity in entities:
+        names += Pattern.parse(entity.match or {}).names
+    own = {*keys.names, *(name for entity in entities for name in entity.key)}
+    own |= frozenset.intersection(*(key_variables(document, name) for name in query.entities))
+    found = dict.fromkeys([*listed, *(name.split(".", 1)[0] for name in names)])
+    needed = tuple(name for name in found if name not in own or name in listed)
+    return needed or "keys_only"
+
+
+def _free(document: Document, table: Table) -> tuple[str, str, str]:
+    """Return the name of a new index and of its key attributes, in the style of the table."""
+    lower = table.partition[0].islower()
+    used = {name.upper() for name in (*table.indexes, *(one for keys in table.indexes.values() for one in keys.names))}
+    used |= {name.upper() for rule in document.rules.values() for name in rule.written}
+    for number in count(1):
+        names = f"GSI{number}", f"GSI{number}PK", f"GSI{number}SK"
+        if used.isdisjoint(names):
+            first, second, third = (name.lower() for name in names) if lower else names
+            return first, second, third
+    raise AssertionError("unreachable")
+
+
+# --- a copy ---
+
+
+def _copied(document: Document, query: Query) -> Iterator[Addition]:
+    """Yield a copy under a key with the values that the caller gives."""
+    (entity, *more) = query.entities
+    declared = document.entities[entity]
+    table = document.tables[declared.table]
+    if more or not query.by or table.sort is None or {table.partition[1], table.sort[1]} != {"S"}:
+        return
+    if any(one.pipes for one in query.by) or query.range not in (None, _sorted_by(query)):
+        return
+    variables = [name for text in declared.key.values() for name in Template.parse(text).names]
+    given = [one.name for one in query.by]
+    into = _unused(f"{entity}By{''.join(name[0].upper() + name[1:] for name in given)}", document.entities)
+    named = [name] if (name := _sorted_by(query)) else []
+    rest = [name for name in dict.fromkeys([*named, *variables]) if name not in given]
+    key = {
+        table.partition[0]: table.separator.join([into.upper(), *("{" + name + "}" for name in given)]),
+        table.sort[0]: table.separator.join("{" + name + "}" for name in rest) or into.upper(),
+    }
+    attributes = "all" if query.attributes is None else [*query.attributes]
+    form: dict[str, Any] = {"from": entity}
+    if query.where.conditions:
+        form["where"] = query.where.document
+    if declared.expires:
+        form["expired"] = "retract"
+    rule = {**form, "copy": {"into": into, "attributes": attributes}}
+    place = {} if list(document.tables) == [SINGLE] else {"table": declared.table}
+    yield Addition(
+        f"keeps a copy of each {entity} under the key that the query gives",
+        {
+            "entities": {into: {**place, "key": key}},
+            "projections": {_unused(f"{query.name}Copy", document.rules): rule},
+        },
+        query,
+    )
+
+
+# --- names and places ---
+
+
+def _paths(document: Document, query: Query) -> Iterator[Path]:
+    for entity in query.entities:
+        for path in access_paths(document, entity):
+            if query.using in (None, path.name) and path.name != TABLE:
+                yield path
+
+
+def _table(document: Document, name: str, indexes: Mapping[str, Any]) -> dict[str, Any]:
+    form = {"indexes": dict(indexes)}
+    return {"table": form} if list(document.tables) == [SINGLE] else {"tables": {name: form}}
+
+
+def _unused(name: str, names: Any) -> str:
+    return name if name not in names else next(one for n in count(2) if (one := f"{name}{n}") not in names)

@@ -1,0 +1,108 @@
+"""Proposals: the smallest addition to a rule file that answers a query exactly.
+
+Each candidate is merged into the rules as a rule file has them, loaded, and the query is planned again. A proposal is
+offered only if the plan is exact, the rules have no mistakes, and no finding of `check` that they did not have before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from projections.language.access.additions import Addition, additions
+from projections.language.access.plan import VERDICTS, Plan
+from projections.language.access.planner import plan as planned
+from projections.language.access.questions import Query
+from projections.language.analysis import analyse
+from projections.language.canonical import Document
+from projections.language.models import Rules
+from projections.language.rewriting import merged, written
+from projections.language.unsupported import unsupported
+from projections.language.yaml_text import block
+
+__all__ = ["EXACT", "Proposal", "proposal"]
+
+EXACT = VERDICTS[:2]
+"""The verdicts of plans that read exactly the items of the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """An addition that answers a query.
+
+    `text` is YAML to paste into the rule file: it extends or replaces parts that exist under the same names. `sentence` says
+    what the addition does. `document` are the changed rules, `query` is the query (changed, if `text` changes it), and
+    `plan` is its plan on them.
+    """
+
+    text: str
+    sentence: str
+    document: Document
+    query: Query
+    plan: Plan
+
+
+def proposal(document: Document, query: Query, plan: Plan, others: Collection[Query] | None = None) -> Proposal | None:
+    """Return the smallest addition that answers a query, of which `plan` is the plan; None if it is exact or none is known.
+
+    `others` are the further queries of the file: their verdicts stay as good as they are. Without them, no key of an
+    existing index is changed.
+    """
+    if plan.verdict in EXACT:
+        return None
+    data = written(document)
+    before = _Findings(document, data)
+    for addition in additions(document, query, plan):
+        if addition.keys and others is None:
+            continue
+        changed = before.with_addition(addition)
+        if changed is None:
+            continue
+        again = planned(changed, addition.query)
+        if again.verdict in EXACT and all(
+            VERDICTS.index(planned(changed, one).verdict) <= VERDICTS.index(planned(document, one).verdict)
+            for one in others or ()
+            if one != query
+        ):
+            return Proposal(block(addition.data), addition.sentence, changed, addition.query, again)
+    return None
+
+
+class _Findings:
+    """Rules and their findings, to compare those of changed rules with."""
+
+    def __init__(self, document: Document, data: Mapping[str, Any]) -> None:
+        self._document = document
+        self._data = data
+        self._before: frozenset[tuple[str, object]] | None = None
+
+    def with_addition(self, addition: Addition) -> Document | None:
+        """Return the rules with an addition; None if they would have mistakes or new errors or warnings."""
+        rest = {name: value for name, value in addition.data.items() if name != "queries"}
+        if not rest:
+            return self._document
+        try:
+            rules = _rules(merged(self._data, rest))
+        except ValidationError:
+            return None
+        if analyse(rules) or unsupported(rules):
+            return None
+        if self._before is None:
+            self._before = frozenset(_found(_rules(self._data)))
+        return rules.typed() if self._before.issuperset(_found(rules)) else None
+
+
+def _rules(data: Mapping[str, Any]) -> Rules:
+    return Rules.model_validate(dict(data), by_alias=True, by_name=False)
+
+
+def _found(rules: Rules) -> Iterator[tuple[str, object]]:
+    """Yield the code and the place of each error and warning of `check`."""
+    from projections.language.findings import remarks  # its family about queries needs this module
+
+    for remark in remarks(rules):
+        if remark.severity != "note":
+            yield remark.kind.code, remark.path
