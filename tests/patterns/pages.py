@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-__all__ = ["DIRECTORY", "Shown", "asked", "flaw", "refreshed", "shown"]
+from projections.access.placeholders import condition_words, count_words
+from projections.inspect.access_patterns import access_patterns
+from projections.language.access.paths import TABLE
+from projections.language.access.questions import queries_of
+from projections.language.loader import load
+from projections.language.models import Rules
+
+__all__ = ["DIRECTORY", "Shown", "flaw", "matrix", "refreshed", "shown", "with_matrix"]
 
 DIRECTORY = Path(__file__).parents[2] / "docs" / "patterns"
 BLOCK = re.compile(r"(?<=```console\n).*?(?=^```)", re.DOTALL | re.MULTILINE)
@@ -31,10 +38,19 @@ def shown(page: str) -> Iterator[Shown]:
             yield " ".join(command.split()), [line.rstrip() for line in lines if line.strip()]
 
 
-def asked(page: str) -> list[str]:
-    """What the application asks: the first column of the page's first table."""
-    rows = re.findall(r"^\| *(.+?) *\|", page, re.MULTILINE)
-    return [row for row in rows[1:] if not set(row) <= set("-: ")]
+def matrix(rules: Rules) -> str:
+    """The access patterns of a rule file as a Markdown table."""
+    lines = ["| | The application asks | It reads | Requests |", "| --- | --- | --- | --- |"]
+    for one in access_patterns(rules.typed(), queries_of(rules).values()):
+        conditions = " and ".join("`" + condition_words(read).replace("|", "\\|") + "`" for read in one.reads)
+        where = one.plan.path if one.plan.path != TABLE else "the table"
+        lines.append(f"| {one.query.id} | {one.query.about} | {where}: {conditions} | {count_words(one.plan)} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_matrix(page: str, rules: Rules) -> str:
+    """The page with its first table replaced by the access patterns of the rules."""
+    return re.sub(r"(?:^\|.*\n)+", lambda found: matrix(rules), page, count=1, flags=re.MULTILINE)
 
 
 def flaw(lines: list[str], output: list[str]) -> str | None:
@@ -99,7 +115,9 @@ def main() -> None:
         return [line.rstrip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
 
     for path in sorted(DIRECTORY.glob("*.md")):
-        path.write_text(refreshed(path.read_text(), run))
+        page = path.read_text()
+        rules = DIRECTORY.parents[1] / "projections" / "rules" / f"{path.stem}.yaml"
+        path.write_text(refreshed(with_matrix(page, load(rules)) if rules.exists() else page, run))
 
 
 if __name__ == "__main__":

@@ -97,7 +97,9 @@ def compare(pattern: Pattern, reader: Reader, ask: dict[str, Any], counted: bool
     assert answer.requests == len(answer.reads)
     if planned.verdict == "one":
         assert answer.requests == 1
-    if counted:  # a page of small items, eventually consistent, takes half a unit; emulators charge nothing for an empty page
+    if (
+        counted
+    ):  # a page of small items, eventually consistent, takes half a unit; emulators charge nothing for an empty page
         assert 0.5 * bool(found) <= answer.units <= 0.5 * answer.requests
 
 

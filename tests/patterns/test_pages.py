@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from catalogue import PATTERNS, ROOT, Pattern
-from pages import DIRECTORY, asked, flaw, refreshed, shown
+from pages import DIRECTORY, flaw, refreshed, shown, with_matrix
 
 from projections.cli.main import main
 
@@ -35,8 +35,9 @@ def test_what_a_page_shows_is_what_the_command_prints(
 
 
 @patterns
-def test_a_page_names_the_access_patterns_that_are_tested(pattern: Pattern) -> None:
-    assert asked(pattern.page.read_text()) == [ask["ask"] for ask in pattern.case["asks"]]
+def test_page_has_the_access_patterns_of_the_rules(pattern: Pattern) -> None:
+    page = pattern.page.read_text()
+    assert with_matrix(page, pattern.loaded) == page, "python tests/patterns/pages.py updates the pages"
 
 
 @patterns
