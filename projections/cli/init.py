@@ -161,6 +161,7 @@ def _model_document(model: Model) -> dict[str, Any]:
         "format": model.form,
         "tables": model.tables,
         "entities": [asdict(entity) for one in model.proposals for entity in one.entities],
+        "queries": [asdict(query) for query in model.queries],
         "unread": [asdict(one) for one in model.unread],
     }
 

@@ -59,12 +59,14 @@ def test_shipped_rules_have_the_same_tables_indexes_and_entities_after_a_round_t
     rules, document, _ = exported(path, path.stem)
     back, unread = read_back(document, tmp_path)
     assert comparable(back) == comparable(rules)
-    assert list(unread) == ["(top)"]
+    assert [place for place in unread if not place.startswith("query ")] == ["(top)"]
 
 
 def test_index_keys_of_the_application_and_type_attributes_survive(tmp_path: Path) -> None:
-    social, _ = read_back(exported(ROOT / "projections/rules/social.yaml")[1], tmp_path)
-    assert social.entities["Comment"].index_key == {"GSI1PK": "AUTHOR#{userId}"}
+    rules, document, _ = exported(ROOT / "projections/rules/social.yaml")
+    social, _ = read_back(document, tmp_path)
+    assert rules.entities["Comment"].index_key
+    assert social.entities["Comment"].index_key == rules.entities["Comment"].index_key
     tags, _ = read_back(exported(ROOT / "projections/rules/tags.yaml")[1], tmp_path)
     assert [tags.entities[name].match for name in ("Article", "Video")] == [{"type": "article"}, {"type": "video"}]
 

@@ -14,6 +14,8 @@ from projections.init.models.file import model_file
 from projections.init.models.model import Model
 from projections.init.models.read import FORMATS, read_model
 from projections.init.project import PROPOSED
+from projections.language.access.planner import plan
+from projections.language.access.questions import queries_of
 from projections.language.loader import loads
 from projections.language.models import Rules
 from projections.language.program import Program
@@ -300,6 +302,51 @@ def test_dto_key_that_is_a_function_is_listed(tmp_path: Path, change: dict[str, 
     model = read_model(tmp_path / "dto.json")
     assert any(f"Pokemon is left out: {reason}" in one for one in unread(model).values())
     assert list(rules_of(model).entities) == ["Item"]
+
+
+# --- queries ---
+
+
+def test_queries_that_models_imply_are_answered_by_one_request() -> None:
+    """ElectroDB composes keys in its own case, and an index has only the items with all attributes of its key."""
+    _, workbench = read("workbench.json")
+    assert {name: (query.find, query.by) for name, query in workbench.queries.items()} == {
+        "reader": ("Reader", ["readerId"]),
+        "loan": ("Loan", ["readerId"]),
+        "fine": ("Fine", ["readerId"]),
+        "shelves": ("shelves", ["shelfId"]),
+        "wrong": ("Wrong", ["tableId"]),
+    }
+    model, electrodb = read("electrodb.json")
+    by_use = electrodb.queries["buildingByUse"]
+    assert (by_use.by, by_use.using) == (["use|upper"], "gsi1")
+    assert by_use.where == {"built_on": [{"exists": True}], "rooms": [{"exists": True}]}
+    for rules in (workbench, electrodb, read("toolbox.json")[1]):
+        plans = [plan(rules.typed(), query) for query in queries_of(rules).values()]
+        assert {one.verdict for one in plans} == {"one"}
+    found = unread(model)
+    assert "lsi1 " in found["query buildingByListing"]
+    assert "gsi1 does not hold items without built_on" in found["query market"]
+    assert not electrodb.queries.keys() & {"buildingByListing", "market"}
+
+
+def test_query_of_a_whole_collection_is_answered_where_all_items_are_in_it(tmp_path: Path) -> None:
+    def one(entity: str) -> dict[str, Any]:
+        index = {
+            "collection": "docs",
+            "pk": {"field": "pk", "composite": ["id"]},
+            "sk": {"field": "sk", "composite": []},
+        }
+        return schema(model={"service": "s", "entity": entity, "version": "1"}, indexes={"all": index})
+
+    (tmp_path / "schemas.json").write_text(json.dumps([one("A"), one("B")]))
+    rules = rules_of(read_model(tmp_path / "schemas.json"))
+    assert (rules.queries["docs"].find, rules.queries["docs"].by) == (["A", "B"], ["idLower"])
+    alone = schema(
+        indexes={"all": {"pk": {"field": "pk", "composite": []}, "sk": {"field": "sk", "composite": ["id"]}}}
+    )
+    (tmp_path / "schemas.json").write_text(json.dumps(alone))
+    assert "needs `by`" in unread(read_model(tmp_path / "schemas.json"))["query eAll"]
 
 
 # --- files that are no model ---

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from projections.init.inference.proposal import Attribute, Entity
+from projections.init.inference.words import lower_camel
 from projections.init.models.electrodb_keys import Index, Names
 from projections.init.models.model import Model, Query, Unread, entity_name, key_variables, proposal_of
 from projections.init.models.parts import Part, WrongPart
@@ -163,14 +164,20 @@ def _queries(tables: Iterable[_Entities]) -> Iterator[Query]:
     """Yield one query for each access pattern, and one for each collection of several entities."""
     for table in tables:
         collections: dict[tuple[str, str | None], list[tuple[_Schema, Index]]] = {}
-        for schema in table.schemas:
-            for index in schema.indexes:
-                by = tuple(schema.names.field(name) for name in index.ends[0].composite)
-                yield Query(f"{schema.name}.{index.pattern}", (schema.name,), by, index.name)
-                for collection in index.collections:
-                    collections.setdefault((collection, index.name), []).append((schema, index))
-        for (collection, name), members in collections.items():
+        entities = {entity.name: entity for entity in table.entities}
+        for schema, index in [(one, index) for one in table.schemas for index in one.indexes]:
+            entity = entities.get(schema.name)
+            if entity is None:
+                continue
+            for collection in index.collections:
+                collections.setdefault((collection, index.name), []).append((schema, index))
+            present = index.present([variable.name for variable in entity.variables])
+            name = lower_camel(f"{schema.name} {index.pattern}")
+            try:
+                yield Query(name, (schema.name,), index.by(entity.key), index.name, present)
+            except WrongPart as error:
+                schema.model.unread.append(Unread(error.place, f"query {name} is left out: {error.reason}"))
+        for (collection, index_name), members in collections.items():
             if len(members) > 1:
-                schema, index = members[0]
-                by = tuple(schema.names.field(one) for one in index.ends[0].composite)
-                yield Query(collection, tuple(schema.name for schema, _ in members), by, name)
+                found = tuple(schema.name for schema, _ in members)
+                yield Query(lower_camel(collection), found, members[0][1].by(entities[found[0]].key), index_name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -67,6 +67,22 @@ class Index:
         """Return partition and sort attributes with their types."""
         parts = [tuple(one.attributes()) for one in self.ends]
         return parts[0], parts[1] if len(parts) > 1 else ()
+
+    def by(self, key: Collection[str]) -> tuple[str, ...]:
+        """Return what a caller gives for a partition: variables of the table's `key`, or attributes of an index key.
+
+        Attributes have the pipes of the key: ElectroDB compares them in its case.
+        """
+        partition = self.ends[0]
+        if partition.field in key:
+            return tuple(map(partition.variable, partition.composite))
+        return tuple(self.names.field(name) + partition.pipes(name) for name in partition.composite)
+
+    def present(self, variables: Collection[str]) -> tuple[str, ...]:
+        """Return the attributes without which an item is not in the index, besides key variables and what `by` names."""
+        composite = dict.fromkeys(name for end in self.ends for name in end.composite if self.name is not None)
+        fields = [self.names.field(name) for name in composite if name not in self.ends[0].composite]
+        return tuple(field for field in fields if field not in variables)
 
     def projection(self) -> str | tuple[str, ...]:
         given = self.part.get("projection") or self.part.get("project")
@@ -155,6 +171,10 @@ class End:
     def _variable(self, name: str) -> str:
         return "{" + self._names(name)[0] + "}"
 
+    def variable(self, name: str) -> str:
+        """Return the variable of an entity's key for an attribute."""
+        return self.names.field(name) if self.itself or self._numeric() else self._names(name)[0]
+
     def notes(self) -> Iterator[str]:
         """Yield what the names of variables cannot say."""
         for name in [] if self.itself or self._numeric() else self.composite:
@@ -189,16 +209,19 @@ class End:
         return self.names.attributes[name].get("padding")
 
     def _value(self, name: str) -> str:
-        field, kind = self.names.field(name), self.names.type(name)
-        padding = self._padding(name)
+        return "{" + self.names.field(name) + self.pipes(name) + "}"
+
+    def pipes(self, name: str) -> str:
+        """Return the pipes that make the text in the key of an attribute, such as `|lower`. Raises WrongPart."""
+        kind, padding = self.names.type(name), self._padding(name)
         if padding is not None:
             length = padding.need("length").value
             if kind != "number" or padding.need("char").value != "0" or not isinstance(length, int):
                 raise padding.wrong("only the padding of numbers with 0 can be written as a template")
-            return f"{{{field}|pad({length})}}"
+            return f"|pad({length})"
         if kind == "boolean":
             raise self.part.wrong(f"{name} is a boolean: a template takes texts and numbers")
-        return f"{{{field}|{self.casing}}}" if self._changes_case(name) else f"{{{field}}}"
+        return f"|{self.casing}" if self._changes_case(name) else ""
 
 
 def _cased(text: str, casing: str) -> str:

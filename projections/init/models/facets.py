@@ -194,7 +194,7 @@ class FacetTable:
             entity = names.get(entity_name(facet.name, ()))
             if entity is not None:
                 by = KeyPattern.parse(entity.key[partition], self.separator).names
-                yield Query(facet.name, (entity.name,), tuple(by))
+                yield Query(lower_camel(facet.name), (entity.name,), tuple(by))
 
 
 def _templates(alias: str) -> list[str]:

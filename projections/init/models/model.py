@@ -41,6 +41,8 @@ class Query:
     find: tuple[str, ...]
     by: tuple[str, ...]
     index: str | None = None
+    present: tuple[str, ...] = ()
+    """Attributes that all items of the answer have."""
 
 
 @dataclass

@@ -13,6 +13,7 @@ from projections.init.inference.words import pascal
 from projections.init.models import cloudformation, electrodb, terraform, toolbox, workbench
 from projections.init.models.model import Model, Unread, entity_name, table_names
 from projections.init.models.parts import Part, parsed
+from projections.init.models.queries import keep_answered
 from projections.init.prove import proven
 
 __all__ = ["FORMATS", "read_model"]
@@ -35,7 +36,9 @@ def read_model(path: Path) -> Model:
         raise UsageError(f"{file}: is not UTF-8. Pass {_formats()}") from None
     except OSError as error:
         raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
-    return _accepted(_read(text, file))
+    model = _accepted(_read(text, file))
+    keep_answered(model)
+    return model
 
 
 def _read(text: str, file: str) -> Model:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from projections.init.inference.proposal import Attribute, Entity
+from projections.init.inference.words import lower_camel
 from projections.init.models.model import Model, Query, Unread, entity_name, key_variables, proposal_of
 from projections.init.models.parts import Part, WrongPart
 from projections.init.table import Pairs, Table
@@ -61,7 +62,8 @@ def read(documents: Sequence[Part]) -> Model:
         for index in entities.table.indexes:
             model.unread.append(Unread(f"index {index}", "a DTO does not have its projection: it is taken to be all"))
         model.queries += [
-            Query(one.name, (one.name,), _partition_variables(one, entities.table)) for one in entities.entities
+            Query(lower_camel(one.name), (one.name,), _partition_variables(one, entities.table))
+            for one in entities.entities
         ]
     return model
 
