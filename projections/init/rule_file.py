@@ -157,6 +157,8 @@ def _entity(entity: Entity, proposal: Proposal, several: bool) -> Iterator[str]:
         form["match"] = {attribute: kind if kind.isprintable() else [kind]}
     if entity.expires:
         form["expires"] = True
+    if entity.required:
+        form["required"] = list(entity.required)
     if entity.index_key:
         form["index_key"] = dict(entity.index_key)
     line = f"  {name(entity.name)}: {flow(form)}"

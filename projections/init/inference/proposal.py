@@ -50,6 +50,8 @@ class Entity:
     kind: tuple[str, str] | None = None
     """The type attribute and its value, even if the key alone identifies the items."""
     expires: bool = False
+    required: tuple[str, ...] = ()
+    """Attributes that a model declares for every item."""
     notes: tuple[str, ...] = ()
 
 

@@ -128,6 +128,7 @@ class _Schema:
             tuple(self._attributes()),
             0,
             index_key=self._index_key(key),
+            required=tuple(self._required(key)),
             kind=(_IDENTIFIER, self.names.entity),
             notes=tuple(dict.fromkeys(note for one in primary.ends for note in one.notes())),
         )
@@ -144,6 +145,12 @@ class _Schema:
                     reason = f"{self.name} has no index_key for {one.field}: {error.reason}"
                     self.model.unread.append(Unread(error.place, reason))
         return found
+
+    def _required(self, key: Mapping[str, str]) -> Iterator[str]:
+        for name, part in self.names.attributes.items():
+            given = part.get("required")
+            if given is not None and given.value is True and self.names.field(name) not in key:
+                yield self.names.field(name)
 
     def _attributes(self) -> Iterator[Attribute]:
         keys = {one.field for index in self.indexes for one in index.ends}
@@ -171,7 +178,7 @@ def _queries(tables: Iterable[_Entities]) -> Iterator[Query]:
                 continue
             for collection in index.collections:
                 collections.setdefault((collection, index.name), []).append((schema, index))
-            present = index.present([variable.name for variable in entity.variables])
+            present = index.present([*(variable.name for variable in entity.variables), *entity.required])
             name = lower_camel(f"{schema.name} {index.pattern}")
             try:
                 yield Query(name, (schema.name,), index.by(entity.key), index.name, present)
