@@ -215,6 +215,9 @@ def _together(document: Document, query: Query) -> Plan | None:
             descending=query.order is not None and query.order.descending,
             order=() if query.order is None else tuple(part.attribute for part in path.sort),
         )
+        whole = replace(request, sort=None)
+        if not any(sharing(document, whole, path)):
+            request = whole  # nothing else is in the partition
         others = tuple(sharing(document, request, path))
         tests = tuple(dict.fromkeys(test for one in plans for test in one.tests))
         reason = f"the partition also holds {' and '.join(others)}" if others else ""
