@@ -23,10 +23,12 @@ Packages, from the ground up. Each imports only from those above it in this list
 TYPE_CHECKING = False  # as type checkers take a variable of this name for true: to import `typing` would cost more
 if TYPE_CHECKING:
     from projections import aws, testing
+    from projections.access.answers import Answer
     from projections.api import (
         BackfillResult,
         RedriveResult,
         VerifyResult,
+        ask,
         backfill,
         explain_item,
         from_dict,
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "BackfillResult",
     "Drift",
     "Effect",
@@ -76,6 +79,7 @@ __all__ = [
     "UsageError",
     "VerifyResult",
     "__version__",
+    "ask",
     "aws",
     "backfill",
     "explain_item",
@@ -91,6 +95,7 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
+    "Answer": "access.answers",
     "Drift": "operations.verify.drift",
     "Effect": "inspect.effects",
     "Finding": "language.findings",

@@ -17,6 +17,7 @@ from projections.errors import Problem, RulesError
 from projections.language.ruleset import RuleSet
 
 if TYPE_CHECKING:
+    from projections.access.answers import Answer
     from projections.engine.rejections import Rejected
     from projections.engine.store import Store
     from projections.inspect.effects import Effect
@@ -29,6 +30,7 @@ __all__ = [
     "BackfillResult",
     "RedriveResult",
     "VerifyResult",
+    "ask",
     "backfill",
     "explain_item",
     "from_dict",
@@ -104,6 +106,23 @@ def plan(rules: RuleSet, records: Sequence[Mapping[str, Any]]) -> tuple[Effect, 
     from projections.inspect.effects import effects
 
     return effects(rules.program, records)
+
+
+# Queries
+
+
+def ask(store: Store, rules: RuleSet, name: str, parameters: Mapping[str, Any] | None = None) -> Answer:
+    """Return the answer of a query of the rule file: iterate over its items, or take it by pages.
+
+    `parameters` are plain values by name; the bounds of `range: x` are `x.from`, `x.to` and `x.prefix`. Nothing is read
+    until items are taken. Raises UsageError for other parameters, and if no request returns all items of the answer.
+    """
+    from projections.access.answers import answer_to
+    from projections.access.readers import reader_of
+    from projections.language.access import planner
+
+    planned = planner.plan(rules.program.typed, rules.query(name))
+    return answer_to(rules.program, planned, parameters or {}, reader_of(store))
 
 
 # Operations

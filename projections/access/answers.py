@@ -21,13 +21,13 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from projections.access.readers import Reader
-from projections.access.reads import Parameters, Read, parameters_of, reads
+from projections.access.reads import Parameters, Read, number_of, parameters_of, reads
 from projections.engine.store import Image
 from projections.errors import UsageError
 from projections.language.access.plan import Plan
 from projections.language.access.questions import Query
 from projections.language.entity import Item, Resolve
-from projections.language.keys import escape, key_text
+from projections.language.keys import escape
 from projections.language.program import Program
 from projections.language.templates import Template
 from projections.language.values import Value, lookup, plain
@@ -293,9 +293,8 @@ def _compares(kind: str, content: str, bound: Value | None, least: bool) -> bool
         return True
     ((type_, limit),) = bound.items()
     if kind == "N" and type_ == "S":
-        try:
-            limit = key_text("N", limit)
-        except ArithmeticError:
+        limit = number_of(limit)
+        if limit is None:
             return False
     elif kind == "S" and type_ == "N":
         limit = str(limit)

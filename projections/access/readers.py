@@ -14,7 +14,7 @@ from projections.stores.wire import received
 if TYPE_CHECKING:
     from projections.stores.dynamodb import DynamoDBStore
 
-__all__ = ["ClientReader", "ReadPage", "Reader", "StoreReader"]
+__all__ = ["ClientReader", "ReadPage", "Reader", "StoreReader", "reader_of"]
 
 
 class ReadPage(NamedTuple):
@@ -104,3 +104,10 @@ class ClientReader:
         units = float(answer.get("ConsumedCapacity", {}).get("CapacityUnits", 0))
         items = [answer["Item"]] if "Item" in answer else answer.get("Items", [])
         return ReadPage([received(item) for item in items], answer.get("LastEvaluatedKey"), units)
+
+
+def reader_of(store: Store) -> Reader:
+    """Return the reader of a store."""
+    from projections.stores.dynamodb import DynamoDBStore
+
+    return ClientReader(store) if isinstance(store, DynamoDBStore) else StoreReader(store)

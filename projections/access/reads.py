@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import product
 from typing import Any
 
@@ -15,11 +15,11 @@ from projections.language.access.questions import Query
 from projections.language.canonical import Document
 from projections.language.keys import key_text
 from projections.language.pipes import UnfitError, periods
-from projections.language.syntax import suggest
+from projections.language.syntax import LanguageError, suggest
 from projections.language.templates import Field, Template
-from projections.language.values import Value, number_text, wire
+from projections.language.values import Value, wire
 
-__all__ = ["HIGHEST", "Bounds", "Parameters", "Read", "parameters_of", "reads"]
+__all__ = ["HIGHEST", "Bounds", "Parameters", "Read", "number_of", "parameters_of", "reads"]
 
 HIGHEST = "\U0010ffff"
 """The last character in the order of UTF-8: a text with it at its end is greater than every continuation."""
@@ -67,13 +67,24 @@ def parameters_of(query: Query, given: Mapping[str, Any]) -> Parameters:
     missing = [name for name in query.parameters if flat.get(name) is None]
     if missing:
         raise UsageError(f"query {query.name}: {', '.join(missing)} missing; it needs {', '.join(query.parameters)}")
-    values = {name: wire(flat[name]) for name in query.parameters}
+    values = {name: _given(query, name, flat[name]) for name in query.parameters}
     low, high, prefix = (flat.get(name) for name in bounds) if bounds else (None, None, None)
     if prefix is not None and not isinstance(prefix, str):
         raise UsageError(f"query {query.name}: {query.range}.prefix is text, not {prefix!r}")
-    return Parameters(
-        values, Bounds(None if low is None else wire(low), None if high is None else wire(high), prefix or None)
-    )
+    least = None if low is None else _given(query, bounds[0], low)
+    most = None if high is None else _given(query, bounds[1], high)
+    return Parameters(values, Bounds(least, most, prefix or None))
+
+
+def _given(query: Query, name: str, value: Any) -> Value:
+    """Return a value of the caller, text or a number, in wire form."""
+    try:
+        found = wire(value)
+    except LanguageError:
+        found = {}
+    if found.keys() <= {"S", "N"} and found:
+        return found
+    raise UsageError(f"query {query.name}: {name} is {value!r}; give text or a number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,10 +294,18 @@ def _value(query: Query, key: KeyEquals, parameters: Parameters, chosen: Mapping
 
 
 def _number(query: Query, attribute: str, text: str) -> str:
+    number = number_of(text)
+    if number is None:
+        raise UsageError(f"query {query.name}: {attribute} is a number, {text[:40]!r} is not")
+    return number
+
+
+def number_of(text: str) -> str | None:
+    """Return a number as DynamoDB returns it, None for a text that is not a number which it can store."""
     try:
-        return number_text(Decimal(text))
-    except InvalidOperation:
-        raise UsageError(f"query {query.name}: {attribute} is a number, {text[:40]!r} is not") from None
+        return str(wire(Decimal(text))["N"])
+    except (ArithmeticError, LanguageError):
+        return None
 
 
 def _sort(query: Query, sort: SortRange | None, parameters: Parameters) -> dict[str, Any]:

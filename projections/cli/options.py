@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     *("Sources", "Tables", "as_json", "batch_size_option", "document_of", "endpoint_options", "find_rules"),
-    *("output_option", "program_of", "quarantine_option", "read_options", "rules_argument", "rules_option"),
-    *("source_options", "stack_options", "table_options", "write_output"),
+    *("output_option", "parameters_from", "program_of", "quarantine_option", "read_options", "rules_argument"),
+    *("rules_option", "source_options", "stack_options", "table_options", "write_output"),
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -109,6 +109,19 @@ def program_of(*given: str | None) -> Program:
     from projections.language.program import Program
 
     return Program.from_document(document_of(find_rules(*given)))
+
+
+def parameters_from(query: str, words: Iterable[str]) -> dict[str, str]:
+    """Return the parameters of a query from words as `userId=5`. Raises UsageError."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise UsageError(f"query {query}: expected PARAMETER=VALUE, found {word!r}")
+        if name in found:
+            raise UsageError(f"query {query}: {name} is given twice")
+        found[name] = value
+    return found
 
 
 # Options that a command takes as one argument

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.cli.options import SHIPPED, Tables, as_json, find_rules, read_options
+from projections.cli.options import SHIPPED, Tables, as_json, find_rules, parameters_from, read_options
 from projections.errors import UsageError
 
 if TYPE_CHECKING:
     from projections.language.access.questions import Query
-    from projections.language.program import Program
     from projections.language.ruleset import RuleSet
 
 __all__ = ["command"]
@@ -60,8 +59,8 @@ def command(
         if given.tables or given.stack or limit or token:
             raise UsageError(f"no query to run: name one of {', '.join(rules.queries) or 'none'}")
         return _show(rules, list(rules.queries.values()), as_json, verbose)
-    query = _query(rules, names[0], path)
-    parameters = _parameters(query, names[1:])
+    query = rules.query(names[0])
+    parameters = parameters_from(query.name, names[1:])
     if not parameters and not given.tables and not given.stack:
         return _show(rules, [query], as_json, True)
     _run(rules, query, parameters, replace(given, rules=str(path)), limit, token, as_json)
@@ -76,27 +75,6 @@ def _divided(words: Sequence[str], rules: str | None) -> tuple[str | None, Seque
     named = Path(first).suffix in (".yaml", ".yml", ".json") or Path(first).exists()
     bundled = Path(first).name == first and (SHIPPED / f"{first}.yaml").is_file()
     return (first, words[1:]) if named or bundled else (None, words)
-
-
-def _query(rules: RuleSet, name: str, path: Path) -> Query:
-    from projections.language.syntax import suggest
-
-    if name not in rules.queries:
-        hint = suggest(name, list(rules.queries)) or f"; it has {', '.join(rules.queries) or 'none'}"
-        raise UsageError(f'{path} has no query "{name}"{hint}')
-    return rules.queries[name]
-
-
-def _parameters(query: Query, words: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals:
-            raise UsageError(f"query {query.name}: expected PARAMETER=VALUE, found {word!r}")
-        if name in found:
-            raise UsageError(f"query {query.name}: {name} is given twice")
-        found[name] = value
-    return found
 
 
 def _show(rules: RuleSet, queries: Sequence[Query], as_json: bool, verbose: bool) -> int:
@@ -124,7 +102,7 @@ def _run(
     from projections.access.answers import answer_to
     from projections.access.readers import ClientReader
     from projections.access.reads import parameters_of, reads
-    from projections.cli.printing.queries import page_document, print_page
+    from projections.cli.printing.queries import columns_of, page_document, print_page
     from projections.cli.stack import deployed
     from projections.language.access.planner import plan
     from projections.terminal import json_text, print_text
@@ -139,9 +117,4 @@ def _run(
     if as_json:
         print_text(json_text(page_document(page, requests)))
     else:
-        print_page(page, requests, _columns(live.program, query))
-
-
-def _columns(program: Program, query: Query) -> Sequence[str]:
-    """Return the attributes that are printed first: those that the query asks for, or the key."""
-    return query.attributes or program.tables[program.entities[query.entities[0]].table].key_attributes
+        print_page(page, requests, columns_of(live.program, query))

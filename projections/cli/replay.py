@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import click
 
-from projections.cli.options import as_json, batch_size_option, program_of, rules_option
-from projections.cli.printing.replay import print_replay, replay_document
+from projections.access.reads import parameters_of
+from projections.cli.options import as_json, batch_size_option, find_rules, parameters_from, rules_option
+from projections.cli.printing.replay import Asked, print_replay, replay_document
+from projections.errors import UsageError
 from projections.terminal import json_text, print_text
+
+if TYPE_CHECKING:
+    from projections.language.access.questions import Query
+    from projections.language.ruleset import RuleSet
 
 __all__ = ["command"]
 
@@ -17,6 +25,13 @@ __all__ = ["command"]
 @click.argument("events", nargs=-1, required=True, metavar="EVENTS…")
 @rules_option
 @as_json
+@click.option(
+    "--ask",
+    "asks",
+    multiple=True,
+    metavar='"NAME PARAMETER=VALUE…"',
+    help="Then run this query of the rule file, and print its items; repeatable.",
+)
 @click.option("--internal", is_flag=True, help="Print the guards on items, too.")
 @click.option("--endpoint-url", metavar="URL", help="Replay on temporary tables at this DynamoDB endpoint.")
 @batch_size_option
@@ -24,6 +39,7 @@ def command(
     events: tuple[str, ...],
     rules: str | None,
     as_json: bool,
+    asks: tuple[str, ...],
     internal: bool,
     endpoint_url: str | None,
     batch_size: int,
@@ -34,17 +50,23 @@ def command(
     standard input. The application's items are first put into temporary tables, in memory or at --endpoint-url. Then the
     records are delivered as recorded, and after them the records of these tables' own streams, until nothing changes.
 
+    With --ask, the request that answers the query runs on these tables, as `projections queries` runs it on others.
+
     Exits with 1 if records were quarantined or failed.
 
     \b
     Example:
       projections replay --rules social events/social.json
+      projections replay --rules social events/social.json --ask "likers postId=p1"
     """
+    from projections.api import ask, load
     from projections.local.events import read
     from projections.local.replay import replay
     from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
 
-    program = program_of(rules)
+    loaded = load(find_rules(rules))
+    program = loaded.program
+    asked = [_asked(loaded, text) for text in asks]
     records = [recorded.record for recorded in read(events)]
     with ExitStack() as stack:
         tables: Tables
@@ -53,8 +75,24 @@ def command(
         else:
             tables = stack.enter_context(EndpointTables(endpoint_url, schemas(program)))
         result = replay(program, records, tables, batch_size=batch_size)
+        answers = [
+            Asked(query, parameters, ask(tables.store, loaded, query.name, parameters).page().items)
+            for query, parameters in asked
+        ]
     if as_json:
-        print_text(json_text(replay_document(result, program, internal=internal)))
+        print_text(json_text(replay_document(result, program, answers, internal=internal)))
     else:
-        print_replay(result, program, internal=internal)
+        print_replay(result, program, answers, internal=internal)
     return 1 if result.quarantined or result.failures else 0
+
+
+def _asked(rules: RuleSet, text: str) -> tuple[Query, dict[str, str]]:
+    """Return the query and the parameters of a text as `likers postId=p1`, in which quotes group words as in a shell."""
+    try:
+        name, *words = shlex.split(text)
+    except ValueError:
+        raise UsageError(f"--ask {text}: expected a query and its parameters, such as `likers postId=p1`") from None
+    query = rules.query(name)
+    parameters = parameters_from(name, words)
+    parameters_of(query, parameters)
+    return query, parameters

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from projections.errors import UsageError
 from projections.language.program import Program
 
 if TYPE_CHECKING:
@@ -47,6 +48,15 @@ class RuleSet:
     def tables(self) -> tuple[str, ...]:
         """The logical names of the application's tables; `main` if the rules set `table:`."""
         return tuple(self.document["tables"])
+
+    def query(self, name: str) -> Query:
+        """Return a query by its name. Raises UsageError if there is none."""
+        from projections.language.syntax import suggest
+
+        if name not in self.queries:
+            hint = suggest(name, list(self.queries)) or f"; it has {', '.join(self.queries) or 'none'}"
+            raise UsageError(f'{self.file} has no query "{name}"{hint}')
+        return self.queries[name]
 
     @cached_property
     def program(self) -> Program:

@@ -16,11 +16,14 @@
         then: [{PK: "POST#p1", SK: METADATA, title: New, views: 1, likeCount: 0}]
         gone: [{PK: USER#bob, SK: "LIKE#POST#p1"}]                # or [USER#bob, "LIKE#POST#p1"]
         quarantined: [{rule: engagement, reason: part of it}]     # or `any`
+        asks: [{query: likers, with: {postId: p1}, gives: [{userId: bob}]}]
 
 `then` lists the items with derived values, `gone` those that should not exist. All others should be as the application
-wrote them. With several tables, `given`, `then` and `gone` are mappings of tables to lists, and steps have
-`table`. Sets are `{SS: [a, b]}` and `{NS: [1, 2]}`, binary is `{$binary: base64}`. Numbers keep all their digits, dates are
-text.
+wrote them. `gives` lists the items of a query's answer, in order, each with some of its attributes. `limit: 2` and `page: 1`
+select one page. A case with `asks` that has neither `then` nor `gone` compares only answers and rejections.
+
+With several tables, `given`, `then` and `gone` are mappings of tables to lists, and steps have `table`. Sets are
+`{SS: [a, b]}` and `{NS: [1, 2]}`, binary is `{$binary: base64}`. Numbers keep all their digits, dates are text.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from projections.errors import Problem, UsageError
 from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.source import Source, UnreadableError, read
 from projections.language.syntax import suggest
+from projections.testing.asks import ask_differences, ask_mistakes
 from projections.testing.scenario import Scenario
 
 __all__ = ["Case", "Suite", "read_cases"]
@@ -41,7 +45,7 @@ __all__ = ["Case", "Suite", "read_cases"]
 STEPS = ("put", "update", "delete", "expire")
 
 _FILE = {"rules", "redeliver", "simulate", "cases"}
-_CASE = {"about", "given", "when", "then", "gone", "quarantined"}
+_CASE = {"about", "given", "when", "then", "gone", "quarantined", "asks"}
 _STEP = {*STEPS, "table", "remove", "add"}
 
 
@@ -60,11 +64,14 @@ class Case:
             scenario.given(*items, table=table)
         for step in self.content.get("when", ()):
             _do(scenario, step)
+        only_asks = "asks" in self.content and not self.content.keys() & {"then", "gone"}
         scenario.then_all(
-            dict(_by_table(scenario, self.content.get("then", ()))),
+            None if only_asks else dict(_by_table(scenario, self.content.get("then", ()))),
             gone=dict(_by_table(scenario, self.content.get("gone", ()))),
             quarantined=self.content.get("quarantined", ()),
         )
+        if lines := [line for ask in self.content.get("asks", ()) for line in ask_differences(scenario, ask)]:
+            raise AssertionError("\n" + "\n".join(lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +157,8 @@ def _of_case(case: object, path: Location, seen: dict[str, int], more: frozenset
     refused = case.get("quarantined")
     if refused not in (None, "any") and not (isinstance(refused, list) and all(isinstance(r, dict) for r in refused)):
         yield Mistake((*path, "quarantined"), "expected `any`, or a list of mappings with `rule`, `key`, `reason`")
+    if case.get("asks") is not None:
+        yield from ask_mistakes(case["asks"], (*path, "asks"))
     steps = case.get("when")
     if steps is not None and not isinstance(steps, list):
         yield Mistake((*path, "when"), f"expected a list of steps: {', '.join(STEPS)}")

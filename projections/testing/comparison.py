@@ -11,7 +11,7 @@ from projections.language.values import changed_attributes
 from projections.printable import printable
 from projections.testing.items import key_words, value_words
 
-__all__ = ["Comparison"]
+__all__ = ["Comparison", "aligned"]
 
 Items = Mapping[ItemKey, Image]
 
@@ -63,7 +63,7 @@ class Comparison:
                 yield title + (
                     "" if listed else "  is not listed in `then`, so it should be as the application wrote it"
                 )
-                yield from _aligned(rows)
+                yield from aligned(rows)
 
     def _seen(self, image: Image | None, guards: bool) -> dict[str, Value] | None:
         if image is None:
@@ -90,7 +90,8 @@ class Comparison:
         return f"rule {origin.rule}: {origin.how}" if origin else ""
 
 
-def _aligned(rows: list[tuple[str, str, str, str]]) -> Iterator[str]:
+def aligned(rows: list[tuple[str, str, str, str]]) -> Iterator[str]:
+    """Yield a line for each attribute: its name, actual value, expected value, and rule."""
     widths = [min(40, max(len(row[column]) for row in rows)) for column in range(3)]
     for name, actual, expected, rule in rows:
         yield (f"    {name:<{widths[0]}}  is {actual:<{widths[1]}}  expected {expected:<{widths[2]}}  {rule}").rstrip()

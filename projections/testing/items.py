@@ -11,7 +11,7 @@ from projections.language.program import Program
 from projections.language.syntax import LanguageError
 from projections.language.values import plain, wire
 
-__all__ = ["key_of", "key_words", "value_of", "value_words", "wire_item"]
+__all__ = ["json_words", "key_of", "key_words", "value_of", "value_words", "wire_item"]
 
 _SETS = ("SS", "NS", "BS")
 _TAGS = frozenset({"S", "N", "B", "BOOL", "NULL", "L", "M", *_SETS})
@@ -89,10 +89,12 @@ def value_words(value: Value | None, most: int = 200) -> str:
     """Return a value on one line, "absent" for None."""
     if value is None:
         return "absent"
-    if "NS" in value or "SS" in value or "BS" in value:
-        text = "set " + json.dumps(plain(value), ensure_ascii=False)
-    else:
-        text = json.dumps(plain(value), ensure_ascii=False)
+    return ("set " if value.keys() & set(_SETS) else "") + json_words(plain(value), most)
+
+
+def json_words(value: object, most: int = 200) -> str:
+    """Return a plain value on one line."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from projections.api import ask
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Update
 from projections.errors import InvalidRequest, UsageError
@@ -139,6 +140,14 @@ class Scenario:
         image = self._store.get(key_of(self.program, self._table(table, "item"), key, "item"))
         return None if image is None else self._plain(image, guards)
 
+    def query(self, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
+        """Return the items of the first page of a query's answer, in order; all items if the query has no `limit`.
+
+        The bounds of `range: x` are a mapping or a pair: `x={"from": 1, "to": 5}` or `x=(1, 5)`. For other pages use
+        `projections.ask` on `store`.
+        """
+        return ask(self.store, self.rules, name, parameters).page().items
+
     @property
     def quarantined(self) -> list[dict[str, Any]]:
         """What rules rejected, each as `rule`, `key` (a mapping of key attributes) and `reason`."""
@@ -168,37 +177,16 @@ class Scenario:
 
     def then_all(
         self,
-        items: Mapping[str, Iterable[Item]],
+        items: Mapping[str, Iterable[Item]] | None,
         *,
         gone: Mapping[str, Iterable[Key]] | None = None,
         quarantined: Iterable[Rejection] | Literal["any"] = (),
         guards: bool = False,
     ) -> None:
-        """Assert what the tables hold, with items and keys by table."""
+        """Assert what the tables hold, with items and keys by table. None for `items` only compares rejections."""
         __tracebackhide__ = True
-        expected = {
-            key: image for name in self.program.tables for key, image in self._keyed(name, self._written.items(name))
-        }
-        listed: dict[ItemKey, Image] = {}
-        for name, some in items.items():
-            for key, image in self._keyed(self._table(name, "then"), [wire_item(item, "then") for item in some]):
-                if key in listed:
-                    raise UsageError(f"then: {self._name(key)} is listed twice")
-                listed[key] = image
-        absent = [
-            key_of(self.program, self._table(name, "gone"), key, "gone")
-            for name, keys in (gone or {}).items()
-            for key in keys
-        ]
-        expected |= listed
-        for key in absent:
-            expected.pop(key, None)
         self.settle()
-        actual = {
-            key: image for name in self.program.tables for key, image in self._keyed(name, self._store.items(name))
-        }
-        comparison = Comparison(self.program)
-        problems = comparison.differences(actual, expected, frozenset([*listed, *absent]), guards=guards)
+        problems = [] if items is None else self._differences(items, gone or {}, guards)
         if quarantined != "any":
             problems += self._rejections(list(quarantined))
         if problems:
@@ -224,6 +212,30 @@ class Scenario:
         if name not in tables:
             raise UsageError(f"{what}: the rules have no table {name!r}; they have {', '.join(tables)}")
         return name
+
+    def _differences(
+        self, items: Mapping[str, Iterable[Item]], gone: Mapping[str, Iterable[Key]], guards: bool
+    ) -> list[str]:
+        expected = {
+            key: image for name in self.program.tables for key, image in self._keyed(name, self._written.items(name))
+        }
+        listed: dict[ItemKey, Image] = {}
+        for name, some in items.items():
+            for key, image in self._keyed(self._table(name, "then"), [wire_item(item, "then") for item in some]):
+                if key in listed:
+                    raise UsageError(f"then: {self._name(key)} is listed twice")
+                listed[key] = image
+        absent = [
+            key_of(self.program, self._table(name, "gone"), key, "gone") for name, keys in gone.items() for key in keys
+        ]
+        expected |= listed
+        for key in absent:
+            expected.pop(key, None)
+        actual = {
+            key: image for name in self.program.tables for key, image in self._keyed(name, self._store.items(name))
+        }
+        comparison = Comparison(self.program)
+        return comparison.differences(actual, expected, frozenset([*listed, *absent]), guards=guards)
 
     def _keyed(self, table: str, images: Iterable[Image]) -> Iterator[tuple[ItemKey, Image]]:
         return ((key_of(self.program, table, image, "then"), image) for image in images)

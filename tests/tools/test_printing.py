@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from types import SimpleNamespace
 from typing import Any
 
@@ -193,7 +194,14 @@ LIVE: dict[str, Scene] = {
         ["--from", hostile_model(path / "model.json"), str(path / "modelled")],
         ["--from", EVIL, str(path / "none")],
     ],
-    "replay": lambda place, path: [[str(path / "events.json")], [str(path / "events.json"), "--internal"], [EVIL]],
+    "replay": lambda place, path: (
+        [[str(path / "events.json")], [str(path / "events.json"), "--internal"], [EVIL]]
+        + [
+            [str(path / "events.json"), "--rules", asked(path), "--ask", ask, *more]
+            for ask in ("likesOf " + quote("userId=" + EVIL), EVIL, quote(EVIL))
+            for more in ([], ["--json"])
+        ]
+    ),
     "cost": lambda place, path: [[str(path / "events.json"), "--why"], [EVIL], ["--rate", EVIL]],
     "queries": lambda place, path: [
         ["--rules", asked(path), "likesOf", "userId=" + EVIL],

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
     from projections.access.answers import AnswerPage
     from projections.inspect.access_patterns import AccessPattern
+    from projections.language.access.questions import Query
+    from projections.language.program import Program
 
-__all__ = ["page_document", "print_items", "print_page", "print_patterns"]
+__all__ = ["columns_of", "page_document", "print_items", "print_page", "print_patterns"]
 
 WORDS = {
     "one": ("one request", "green"),
@@ -126,6 +128,11 @@ def print_items(out: Console, items: Sequence[Mapping[str, Any]], columns: Seque
     rows = [[(name, "bold") for name in names]]
     rows += [[(_value(item[name]) if name in item else "-", "") for name in names] for item in items]
     print_grid(out, rows)
+
+
+def columns_of(program: Program, query: Query) -> Sequence[str]:
+    """Return the attributes that are printed first: those that a query asks for, or the key."""
+    return query.attributes or program.tables[program.entities[query.entities[0]].table].key_attributes
 
 
 def _value(value: Any) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from projections.cli.printing.queries import columns_of, print_items
 from projections.engine.store import Image, ItemKey
 from projections.inspect.explain.words import encoded_words, key_words, short
 from projections.language.values import plain, plain_item
@@ -16,14 +17,26 @@ from projections.terminal import console, count, print_grid, styled
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from projections.language.access.questions import Query
     from projections.language.program import Program
     from projections.local.replay import Replay
 
-__all__ = ["print_replay", "replay_document"]
+__all__ = ["Asked", "print_replay", "replay_document"]
 
 
-def replay_document(replay: Replay, program: Program, *, internal: bool = False) -> dict[str, Any]:
-    """Return what `replay --json` prints."""
+class Asked(NamedTuple):
+    """A query with the caller's values, and the items that it gave."""
+
+    query: Query
+    parameters: Mapping[str, str]
+    items: Sequence[Mapping[str, Any]]
+
+
+def replay_document(
+    replay: Replay, program: Program, asked: Sequence[Asked] = (), *, internal: bool = False
+) -> dict[str, Any]:
+    """Return what `replay --json` prints; `asks` has the queries that were run, if any."""
+    asks = [{"query": one.query.name, "with": dict(one.parameters), "items": list(one.items)} for one in asked]
     return {
         "items": [visible(image, program.guard_prefix, internal) for _, image in _in_order(replay.after, program)],
         "ledger": [plain_item(image) for image in replay.ledger],
@@ -47,11 +60,12 @@ def replay_document(replay: Replay, program: Program, *, internal: bool = False)
             for failure in replay.failures
         ],
         "rounds": replay.rounds,
+        **({"asks": asks} if asks else {}),
     }
 
 
-def print_replay(replay: Replay, program: Program, *, internal: bool = False) -> None:
-    """Print the items with their derived values, and the rule that wrote each."""
+def print_replay(replay: Replay, program: Program, asked: Sequence[Asked] = (), *, internal: bool = False) -> None:
+    """Print the items with their derived values, the rule that wrote each, and the answers of queries."""
     from projections.language.facts import EVERY, creators, origins
 
     out = console()
@@ -98,6 +112,10 @@ def print_replay(replay: Replay, program: Program, *, internal: bool = False) ->
         why = "all rules are in shadow mode" if shadow else "no rule applies to these events"
         out.print(f"Nothing was derived: {why}.")
     _print_problems(out, replay)
+    for one in asked:
+        words = "".join(f" {name}={value}" for name, value in one.parameters.items())
+        out.print(styled("[bold cyan]{}[/]{}: {}", one.query.name, words, count(len(one.items), "item")))
+        print_items(out, one.items, columns_of(program, one.query))
     _print_summary(out, replay, shown, attributes, untouched)
 
 
