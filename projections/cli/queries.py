@@ -58,11 +58,11 @@ def command(
     if not names:
         if given.tables or given.stack or limit or token:
             raise UsageError(f"no query to run: name one of {', '.join(rules.queries) or 'none'}")
-        return _show(rules, list(rules.queries.values()), as_json, verbose)
+        return _show(rules, None, as_json, verbose)
     query = rules.query(names[0])
     parameters = parameters_from(query.name, names[1:])
     if not parameters and not given.tables and not given.stack:
-        return _show(rules, [query], as_json, True)
+        return _show(rules, query.name, as_json, True)
     _run(rules, query, parameters, replace(given, rules=str(path)), limit, token, as_json)
     return 0
 
@@ -77,12 +77,12 @@ def _divided(words: Sequence[str], rules: str | None) -> tuple[str | None, Seque
     return (first, words[1:]) if named or bundled else (None, words)
 
 
-def _show(rules: RuleSet, queries: Sequence[Query], as_json: bool, verbose: bool) -> int:
+def _show(rules: RuleSet, only: str | None, as_json: bool, verbose: bool) -> int:
     from projections.cli.printing.queries import print_patterns
     from projections.inspect.access_patterns import access_patterns
     from projections.terminal import json_text, print_text
 
-    found = access_patterns(rules.program.typed, queries)
+    found = access_patterns(rules.program.typed, rules.queries, only)
     if as_json:
         print_text(json_text({"queries": [one.document() for one in found]}))
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from projections.access.placeholders import placeholder_reads
 from projections.access.reads import Read
 from projections.language.access.plan import Plan
 from projections.language.access.planner import plan
+from projections.language.access.proposals import Proposal, proposal
 from projections.language.access.questions import Query
 from projections.language.canonical import Document
 
@@ -20,12 +21,15 @@ UNANSWERED = ("incomplete", "none")
 
 @dataclass(frozen=True, slots=True)
 class AccessPattern:
-    """A query with its plan. `reads` has placeholders for the caller's values. `proposal` is YAML for the rule file."""
+    """A query with its plan, and an addition to the rules that answers it better, if one is known.
+
+    `reads` has placeholders for the caller's values.
+    """
 
     query: Query
     plan: Plan
     reads: tuple[Read, ...]
-    proposal: str | None = None
+    proposal: Proposal | None = None
 
     @property
     def answered(self) -> bool:
@@ -45,17 +49,19 @@ class AccessPattern:
                 read.request(f"{{table {read.table}}}", None if read.get else self.query.limit) for read in self.reads
             ],
             "reason": found.reason,
-            "proposal": self.proposal,
+            "proposal": self.proposal and self.proposal.text,
             "assumes": list(found.assumes),
             "others": list(found.others),
             "tests": list(found.tests),
         }
 
 
-def access_patterns(document: Document, queries: Iterable[Query]) -> list[AccessPattern]:
-    """Return the access patterns of these queries, in their order."""
+def access_patterns(document: Document, queries: Mapping[str, Query], only: str | None = None) -> list[AccessPattern]:
+    """Return the access patterns of the queries of a rule file, in their order, or only that of one."""
     found = []
-    for query in queries:
+    for query in queries.values() if only is None else [queries[only]]:
         one = plan(document, query)
-        found.append(AccessPattern(query, one, tuple(placeholder_reads(document, one))))
+        others = [other for name, other in queries.items() if name != query.name]
+        better = proposal(document, query, one, others)
+        found.append(AccessPattern(query, one, tuple(placeholder_reads(document, one)), better))
     return found

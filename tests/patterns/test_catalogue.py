@@ -13,8 +13,7 @@ from catalogue import PATTERNS, Pattern
 from scanned_tables import ScannedTables
 
 from projections.access.answers import answer_to
-from projections.access.readers import ClientReader, Reader, StoreReader
-from projections.aws.clients import client
+from projections.access.readers import Reader, reader_of
 from projections.engine.processor import Processor
 from projections.engine.store import Image
 from projections.language.access.planner import plan
@@ -76,13 +75,7 @@ def test_the_events_end_in_the_expected_items_and_every_query_is_answered_by_its
         assert result.quarantined == result.failures == []
         assert {ask["query"] for ask in pattern.case["asks"]} == set(pattern.queries)
         for ask in pattern.case["asks"]:
-            compare(pattern, reader(tables, url), ask, url is not None)
-
-
-def reader(tables: Tables, url: str | None) -> Reader:
-    if url is None:
-        return StoreReader(tables.store)
-    return ClientReader(client("dynamodb", endpoint_url=url), tables.names)
+            compare(pattern, reader_of(tables.store), ask, url is not None)
 
 
 def compare(pattern: Pattern, reader: Reader, ask: dict[str, Any], counted: bool) -> None:

@@ -82,8 +82,8 @@ def _print_details(out: Console, one: AccessPattern, *, verbose: bool) -> None:
             for line in json.dumps(one.document()["requests"][one.reads.index(read)], indent=2).split("\n"):
                 out.print(styled("  [dim]{}[/]", line))
     if one.proposal:
-        out.print(styled("  [green]→[/] add to the rule file:"))
-        for line in one.proposal.rstrip("\n").split("\n"):
+        out.print(styled("  [green]→[/] {}:", one.proposal.sentence.rstrip(".")))
+        for line in one.proposal.text.rstrip("\n").split("\n"):
             out.print(styled("    {}", line))
     out.print()
 
