@@ -107,11 +107,9 @@ class _Attempt:
             descending=descending,
             order=() if query.order is None else tuple(part.attribute for part in path.sort),
         )
-        if path.native and len([one for one in self.document.entities.values() if one.table == self._table]) > 1:
-            names = " and ".join(part.attribute for part in path.partition)
-            self.assumes[f"only {self.entity} items have {names}"] = None
         tests = tuple(self._tests(request))
-        others = () if request.get else tuple(sharing(self.document, request, path))
+        others, absent = ((), ()) if request.get else sharing(self.document, request, path)
+        self.assumes.update(dict.fromkeys(absent))
         several = any(key.fans for key in partition)
         return Plan(
             query=query,
@@ -261,8 +259,8 @@ class _Attempt:
             return None, f"{focus} has another order"
         if is_number(self.document, self.entity, focus.name):
             return None, f"{focus.name} is a number, and as text 10 sorts before 9; write {{{focus.name}|pad(8)}}"
-        if focus.name not in key_variables(self.document, self.entity):
-            self.assumes[f"{focus.name} is text"] = None
+        variable = focus.name in key_variables(self.document, self.entity)
+        self.assumes[f"{focus.name} {'sorts as' if variable else 'is'} text"] = None
         if sort.rest and sort.after[:1] > " ":
             self.assumes[f"{focus.name} has no character below {sort.after[0]}"] = None
         return 1, ""

@@ -20,7 +20,7 @@ from projections.language.access.copies import copied_queries
 from projections.language.access.paths import TABLE, Path, access_paths
 from projections.language.access.plan import VERDICTS, Buckets, Periods, Plan, Request, SortRange
 from projections.language.access.questions import Query
-from projections.language.access.sharing import sharing
+from projections.language.access.sharing import neighbours, sharing
 from projections.language.canonical import Document
 from projections.language.patterns import Alternative, Equals, Pattern, Test
 from projections.language.templates import Field
@@ -216,12 +216,12 @@ def _together(document: Document, query: Query) -> Plan | None:
             order=() if query.order is None else tuple(part.attribute for part in path.sort),
         )
         whole = replace(request, sort=None)
-        if not any(sharing(document, whole, path)):
+        if not any(neighbours(document, whole, path)):
             request = whole  # nothing else is in the partition
-        others = tuple(sharing(document, request, path))
+        others, absent = sharing(document, request, path)
         tests = tuple(dict.fromkeys(test for one in plans for test in one.tests))
         reason = f"the partition also holds {' and '.join(others)}" if others else ""
-        assumes = tuple(dict.fromkeys(text for one in plans for text in one.assumes))
+        assumes = tuple(dict.fromkeys([*(text for one in plans for text in one.assumes), *absent]))
         verdict = "filtered" if others or tests else "one"
         found.append(
             Plan(query, verdict, reason, (request,), query.entities, others=others, tests=tests, assumes=assumes)  # type: ignore[arg-type]

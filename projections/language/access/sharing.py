@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from projections.language.access.paths import KeyPart, Path, access_paths, pattern_of
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Request, SortRange, Text
 from projections.language.canonical import Document
 from projections.language.templates import Field, KeyPattern, Template, overlap
 
-__all__ = ["sharing"]
+__all__ = ["Neighbour", "neighbours", "sharing"]
 
 
-def sharing(document: Document, request: Request, own: Path) -> Iterator[str]:
-    """Yield the entities, other than those of the request, whose items can be in its key range.
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """Items that can be in a key range beside those that are asked for, if they have the attributes `native`."""
 
-    Items of an entity may or may not have the attributes that are native keys: without `required`, it is left out.
-    """
+    name: str
+    native: tuple[str, ...]
+
+
+def neighbours(document: Document, request: Request, own: Path) -> Iterator[Neighbour]:
+    """Yield the entities, other than those of the request, whose items can be in its key range."""
     table = document.entities[own.entity].table
     separator = document.tables[table].separator
     for name, entity in document.entities.items():
@@ -26,11 +32,22 @@ def sharing(document: Document, request: Request, own: Path) -> Iterator[str]:
         for path in access_paths(document, name):
             if path.index != request.index or (name == own.entity and (path.rule, path.case) == (own.rule, own.case)):
                 continue
-            if path.native and not {part.attribute for part in path.parts if part.native} <= {*entity.required}:
-                continue
             if _meet(request, path, variables, separator):
-                yield name if name != own.entity else f"other {name} items, by another case of {path.rule}"
+                native = dict.fromkeys(part.attribute for part in path.parts if part.native)
+                shown = name if name != own.entity else f"other {name} items, by another case of {path.rule}"
+                yield Neighbour(shown, tuple(one for one in native if one not in entity.required))
                 break
+
+
+def sharing(document: Document, request: Request, own: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the neighbours that are certainly there, and for the others the assumption that they are not."""
+    found = list(neighbours(document, request, own))
+    absent: dict[tuple[str, ...], list[str]] = {}
+    for one in found:
+        if one.native:
+            absent.setdefault(one.native, []).append(one.name)
+    assumed = (f"{', '.join(names)} items lack {' or '.join(native)}" for native, names in absent.items())
+    return tuple(one.name for one in found if not one.native), tuple(assumed)
 
 
 def _meet(request: Request, path: Path, variables: frozenset[str], separator: str) -> bool:
