@@ -151,7 +151,8 @@ def _made(document: Document, table: str) -> frozenset[str]:
             found.update(rule.written)
     for entity in document.entities.values():
         if entity.table == table:
-            found.update(entity.index_key)
+            # `{at}` for the attribute `at` only declares that an entity has it: other entities may have it, too.
+            found.update(name for name, text in entity.index_key.items() if text != f"{{{name}}}")
     return frozenset(found)
 
 
