@@ -24,6 +24,7 @@ BUG = 70
 COMMANDS = {
     "backfill": "Apply the rules to existing items, and activate new or changed rules.",
     "check": "Validate and lint a rule file, or compare a template with it.",
+    "client": "Write a Python module with a typed function for each query of a rule file.",
     "compile": "Print the canonical JSON of a rule file, as the deployed functions read it.",
     "cost": "Estimate what rules cost on AWS, compared with a handler written by hand, and find hot keys.",
     "dev": "Run rules on a table's stream, and reload them when they change.",

@@ -19,7 +19,7 @@ from zlib import crc32
 from projections.language.syntax import LanguageError, suggest
 from projections.language.values import CONTEXT
 
-__all__ = ["PIPES", "Pipe", "UnfitError", "chain", "monotone", "periods"]
+__all__ = ["PIPES", "Pipe", "UnfitError", "chain", "monotone", "period_step", "periods"]
 
 
 class UnfitError(ValueError):
@@ -270,7 +270,7 @@ def periods(pipes: Sequence[Pipe], first: str | datetime, last: str | datetime, 
         return text if isinstance(text, datetime) else _time(text)
 
     start, end = time_of(first), time_of(last)
-    step = timedelta(seconds=_UNITS[_codes(pipes[-1].arguments[0])[-1]])
+    step = timedelta(seconds=period_step(pipes))
     found: dict[str, None] = {}
     time = start
     while time < end:
@@ -281,6 +281,11 @@ def periods(pipes: Sequence[Pipe], first: str | datetime, last: str | datetime, 
     if start <= end:
         found[pipes[-1].apply(end)] = None
     return list(found)
+
+
+def period_step(pipes: Sequence[Pipe]) -> float:
+    """Return seconds that are less than the shortest period of `monotone` pipes."""
+    return _UNITS[_codes(pipes[-1].arguments[0])[-1]]
 
 
 def _zone(name: str) -> tzinfo:

@@ -42,11 +42,11 @@ def rules(random: Random) -> dict[str, Any]:
         if required:
             entity["required"] = required
     indexes: dict[str, Any] = {
-        "G1": {"partition": ["G1PK"], "sort": ["G1SK"], **_projection(random)},
-        "G2": {"partition": ["s"], "sort": {"n": "N"}, **_projection(random)},
-        "G3": ["SK", "PK"],
-        "G4": {"partition": ["s", "m"], "sort": {"t": "S", "n": "N"}},
-        "L1": {"local": True, "sort": ["t"]},
+        "GSI1": {"partition": ["G1PK"], "sort": ["G1SK"], **_projection(random)},
+        "GSI2": {"partition": ["s"], "sort": {"n": "N"}, **_projection(random)},
+        "GSI3": ["SK", "PK"],
+        "GSI4": {"partition": ["s", "m"], "sort": {"t": "S", "n": "N"}},
+        "LSI1": {"local": True, "sort": ["t"]},
     }
     projections: dict[str, Any] = {}
     for entity in random.choice((("E",), ("E", "F"))):

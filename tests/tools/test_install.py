@@ -136,6 +136,7 @@ def test_every_command_prints_its_help(installed: Installed, command: str) -> No
     [
         ("check",),
         ("check", "--template", "template.yaml"),
+        ("client", "rules.yaml"),
         ("compile", "rules.yaml"),
         ("cost", "events/items.json"),
         ("diff", "rules.yaml", "rules.yaml"),

@@ -226,6 +226,12 @@ FILES: dict[str, Scene] = {
         [rules(path / f"{EVIL.replace('/', '')}.yaml"), "--template", str(ROOT / "template.yaml")],
         [EVIL],
     ],
+    "client": lambda place, path: [
+        [str(path / "rules.yaml")],
+        [asked(path), "--async"],
+        [asked(path), "-o", str(path / "access.py")],
+        [EVIL],
+    ],
     "compile": lambda place, path: [[str(path / "rules.yaml")], [EVIL]],
     "diff": lambda place, path: [
         [str(path / "rules.yaml"), rules(path / "n.yaml", projections=changed()), *options]

@@ -1,0 +1,281 @@
+"""The function of a query: its parameters, its reads, and the type of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from projections.inspect.client.attributes import Attribute
+from projections.inspect.client.fits import Bounds, Fits
+from projections.inspect.client.keys import EITHER, NUMBER, TEXT, Variable, number, period_list, piped, text_of
+from projections.inspect.client.layout import Call, Expression, Loop, flat, statement
+from projections.inspect.client.naming import Names, docstring, literal, pascal, snake
+from projections.inspect.client.paragraphs import paragraphs
+from projections.inspect.client.scope import Scope
+from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange
+from projections.language.templates import Field
+
+__all__ = ["QueryFunction"]
+
+
+class QueryFunction:
+    """Makes the function of a planned query. `waits`: it is for aioboto3."""
+
+    def __init__(self, scope: Scope, plan: Plan, name: str, *, waits: bool) -> None:
+        self._scope = scope
+        self._plan = plan
+        self.name = name
+        self._waits = waits
+        self._table = scope.document.entities[plan.asked.entities[0]].table
+        reserved = ("table", "item", "variables", "fits", "show", "results", "bucket", "period", "periods")
+        self._own = Names((*reserved, *scope.recognisers.values()))
+        self._parameters = {
+            field.name: Variable(self._own.take(snake(given.name)), self._type(field))
+            for given, field in zip(plan.query.by, plan.asked.by, strict=True)
+        }
+        self._bounds = self._bounding()
+        self._periods: Expression = ""
+        self.type = " | ".join(scope.classes[entity] for entity in plan.asked.entities)
+        if plan.asked.attributes is not None:
+            self.type = scope.names.take(pascal(plan.query.name) + "Item")
+
+    # --- parameters ---
+
+    def _type(self, field: Field) -> str:
+        entities = self._plan.asked.entities
+        if all(field.name in self._scope.variables[entity] for entity in entities):
+            return self._scope.parameter(entities[0], field.name).type
+        if self._scope.numeric(entities, field.name):
+            return NUMBER
+        parts = [part for request in self._plan.requests for key in _keys(request) for part in key]
+        pipes = {
+            part.pipes[0].name for part in parts if isinstance(part, Field) and part.name == field.name and part.pipes
+        }
+        return EITHER if pipes & {"pad", "invert", "ms", "date"} else TEXT
+
+    def _bounding(self) -> Bounds | None:
+        """Return the parameters that bound the range."""
+        query = self._plan.asked
+        if query.range is None or self._plan.query.range is None:
+            return None
+        kind = self._type(Field(query.range))
+        bounded = [one.sort for one in self._plan.requests if one.sort is not None and one.sort.bounded]
+        numbers = any(sort.kind == "N" or (sort.focus is not None and sort.focus.pipes) for sort in bounded)
+        if numbers:
+            kind = NUMBER
+        elif kind == TEXT and query.range not in self._scope.variables[query.entities[0]]:
+            sorts = [request.sort for request in self._plan.requests]
+            kind = TEXT if sorts and sorts == bounded else EITHER
+        name = snake(self._plan.query.range)
+        low, high = (Variable(self._own.take(f"{name}_{end}"), kind) for end in ("from", "to"))
+        return Bounds(low, high, None if kind == NUMBER else self._own.take(f"{name}_prefix"))
+
+    def _signature(self) -> list[str]:
+        parts: list[Expression] = ["table: Table"]
+        parts += [f"{one.source}: {one.type}" for one in self._parameters.values()]
+        if self._bounds is not None:
+            low, high = self._bounds.low, self._bounds.high
+            needed = any(isinstance(fan, Periods) for request in self._plan.requests for fan in request.fans)
+            optional = "" if needed else " | None = None"
+            parts += ["*", f"{low.source}: {low.type}{optional}", f"{high.source}: {high.type} | None = None"]
+            if self._bounds.beginning:
+                parts.append(f"{self._bounds.beginning}: str | None = None")
+        returned = f"{self.type} | None" if self._plan.query.get else f"Results[{self.type}]"
+        waits = "async " if self._waits and self._plan.query.get else ""
+        return statement(f"{waits}def {self.name}", Call("(", parts, ")"), 0, f" -> {returned}:")
+
+    # --- the function ---
+
+    def lines(self) -> list[str]:
+        """Return the definition of the function."""
+        plan = self._plan
+        fits, body = Fits(self._scope, plan, self._parameters, self._bounds).function()
+        show, shown = self._show()
+        separate = [""] if body and shown else []
+        body = [*body, *separate, *shown]
+        lines = [*self._signature(), *docstring(4, *paragraphs(self._scope.document, plan))]
+        lines += ["", *body, ""] if body else []
+        options: list[Expression] = [f"show={show}"] if show else []
+        (request, *others) = plan.requests
+        wait = "await " if self._waits else ""
+        if plan.query.get and request.get and not others:
+            parts = [
+                f"{literal(key.attribute)}: {self._key_value(key)}" for key in (*request.partition, *request.fixed)
+            ]
+            arguments: list[Expression] = ["table", Call("{", parts, "}"), fits, *options]
+            arguments += ["consistent=True"] if plan.asked.consistent else []
+            found = statement(f"found: {self.type} | None = {wait}", Call("_get(", arguments))
+            return [*lines, *found, "    return found"]
+        arguments = ["table", self._stages(), fits, *options]
+        lines += statement("periods = ", self._periods) if self._periods else []
+        if plan.merged:
+            order = [literal(name) for name in request.order]
+            arguments.append(Call("merge_by=[", order, "]"))
+        if plan.query.limit is not None:
+            arguments.append(f"limit={plan.query.limit}")
+        if plan.asked.consistent:
+            arguments.append("consistent=True")
+        if not plan.query.get:
+            return [*lines, *statement("return ", Call("Results(", arguments))]
+        results = statement(f"results: Results[{self.type}] = ", Call("Results(", arguments))
+        return [*lines, *results, f"    return {wait}results.first()"]
+
+    # --- reads ---
+
+    def _stages(self) -> Expression:
+        """Return the reads in stages: the reads of one stage are merged."""
+        plan = self._plan
+        if not plan.merged:
+            found = [self._apart(request) for request in plan.requests]
+            if len(found) == 1 and isinstance(found[0], Loop):
+                return found[0]
+            return Call("[", [_spread(one) for one in found], "]")
+        outer: list[str] = []
+        fans = plan.requests[0].fans
+        in_order = [fan for fan in fans if isinstance(fan, Periods) and plan.asked.ordered_by == fan.field.name]
+        if in_order:
+            outer = [self._clause(in_order[0])]
+        inner: list[Expression] = []
+        for request in plan.requests:
+            clauses = [self._clause(fan) for fan in request.fans if fan not in in_order]
+            inner.append(Loop(self._read(request), clauses) if clauses else self._read(request))
+        stage = inner[0] if len(inner) == 1 and isinstance(inner[0], Loop) else Call("[", [*map(_spread, inner)], "]")
+        return Loop(stage, outer) if outer else Call("[", [stage], "]")
+
+    def _apart(self, request: Request) -> Expression:
+        """Return the stages of a request whose reads are not merged."""
+        read = Call("[", [self._read(request)], "]")
+        clauses = [self._clause(fan) for fan in request.fans]
+        return Loop(read, clauses) if clauses else read
+
+    def _clause(self, fan: Buckets | Periods) -> str:
+        if isinstance(fan, Periods):
+            assert self._bounds is not None
+            self._periods = period_list(fan, self._bounds.low, self._bounds.high)
+            order = self._plan.asked.order
+            newest_first = order is not None and order.descending
+            return f"for period in {'reversed(periods)' if newest_first else 'periods'}"
+        names = [pipe.name for pipe in fan.field.pipes]
+        rest = fan.field.pipes[names.index("bucket") + 1 :]
+        if not rest:
+            return f"for bucket in range({fan.count})"
+        texts = []
+        for place in range(fan.count):
+            text = str(place)
+            for pipe in rest:
+                text = pipe.apply(text)
+            texts.append(literal(text))
+        return f"for bucket in [{', '.join(dict.fromkeys(texts))}]"
+
+    def _read(self, request: Request) -> Call:
+        parts: list[Expression] = [self._scope.path(self._table, request.index)]
+        for key in (*request.partition, *request.fixed):
+            parts.append(f"Key({literal(key.attribute)}).eq({self._key_value(key)})")
+        if request.sort is not None:
+            parts += self._sort(request.sort)
+        if request.descending:
+            parts.append("descending=True")
+        if any(other.entities != request.entities for other in self._plan.requests):
+            (entity,) = request.entities
+            parts.append(f"only={self._scope.recognisers[entity]}")
+        return Call("Read(", parts)
+
+    def _key_value(self, key: KeyEquals) -> str:
+        if key.kind != "N":
+            return self._text(key.text)
+        if len(key.text) == 1 and isinstance(key.text[0], Field) and not key.text[0].pipes:
+            value = self._parameters[key.text[0].name]
+            return value.source if value.type == NUMBER else f"Decimal({value.text})"
+        if all(isinstance(part, str) for part in key.text):
+            return number("".join(map(str, key.text)))
+        return f"Decimal({self._text(key.text)})"
+
+    def _text(self, parts: Sequence[object]) -> str:
+        return text_of(parts, lambda field: self._parameters[field.name], _loop_variable)
+
+    def _sort(self, sort: SortRange) -> list[Expression]:
+        """Return the condition on the sort key: none, a prefix, or bounds."""
+        name = literal(sort.attribute)
+        if sort.until is not None:
+            until = self._text(sort.until) + (" + _HIGHEST" if sort.rest else "")
+            return [f"Key({name}).between({self._text(sort.prefix)}, {until})"]
+        bounds = self._bounds if sort.bounded else None
+        if bounds is None or sort.focus is None:
+            return [f"Key({name}).begins_with({self._text(sort.prefix)})"] if sort.prefix else []
+        low, high = (self._bound(sort.focus, one) for one in (bounds.low, bounds.high))
+        if sort.inverted:
+            low, high = high, low
+        if sort.kind != "S":
+            return [f"*_number_between({name}, {low}, {high})"]
+        arguments: list[Expression] = [name, self._text(sort.prefix), low, high, *filter(None, [bounds.beginning])]
+        if sort.rest:
+            arguments.append(f"rest={literal(sort.after)} + _HIGHEST" if sort.after else "rest=_HIGHEST")
+        return [Call("_between(", arguments)]
+
+    def _bound(self, focus: Field, value: Variable) -> str:
+        if not focus.pipes:
+            return value.source
+        return f"None if {value.source} is None else {piped(value, focus.pipes).text}"
+
+    # --- what is shown ---
+
+    def _show(self) -> tuple[str, list[str]]:
+        """Return the expression of the function that makes results, if it is not the usual one, and its definition."""
+        query = self._plan.asked
+        if query.attributes is None:
+            return "", []
+        paths = dict(zip(self._plan.query.attributes or query.attributes, query.attributes, strict=True))
+        if all(shown == path for shown, path in paths.items()):
+            selected, chosen = "_only", ", ".join(map(literal, paths))
+        else:
+            selected = "_selected"
+            chosen = "{" + ", ".join(f"{literal(shown)}: {literal(path)}" for shown, path in paths.items()) + "}"
+        lines = ["    def show(item: Item) -> Item:"]
+        needed = {entity: [*self._variables(entity, paths.values())] for entity in query.entities}
+        if not any(needed.values()):
+            return "show", [*lines, *statement("return ", f"{selected}(item, {chosen})", 8)]
+        for entity, entries in needed.items():
+            indent = 8
+            if len(needed) > 1:
+                lines.append(f"        if {self._scope.recognisers[entity]}(item):")
+                indent = 12
+            lines.append(f"{' ' * indent}variables = _variables(item, {self._scope.keys[entity]}) or {{}}")
+            values = Call("{", [*entries, "**item"], "}")
+            lines += statement("return ", Call(f"{selected}(", [values, *chosen.split(", ")]), indent)
+        return "show", lines if len(needed) == 1 else [*lines, f"        return {selected}(item, {chosen})"]
+
+    def _variables(self, entity: str, paths: Iterable[str]) -> list[str]:
+        """Return the entries of a dictionary with the key variables among these paths."""
+        names = self._scope.item_names(entity)
+        return [f"{literal(path)}: {names.variables[path]}" for path in paths if path in names.variables]
+
+    def result_fields(self, attributes: Mapping[str, Mapping[str, Attribute]]) -> dict[str, str] | None:
+        """Return the fields of the type of its results, if it lists attributes."""
+        query = self._plan.asked
+        if query.attributes is None:
+            return None
+        found = {}
+        for shown, path in zip(self._plan.query.attributes or query.attributes, query.attributes, strict=True):
+            kinds = {self._kind(attributes[entity], entity, path) for entity in query.entities}
+            found[shown] = kinds.pop() if len(kinds) == 1 else "Any"
+        return found
+
+    def _kind(self, attributes: Mapping[str, Attribute], entity: str, path: str) -> str:
+        if path in attributes:
+            return "Any" if attributes[path].list_of else attributes[path].type
+        if path in self._scope.variables[entity]:
+            return "str" if self._scope.parameter(entity, path).type == TEXT else "Decimal"
+        return "Any"
+
+
+def _keys(request: Request) -> list[Sequence[object]]:
+    found: list[Sequence[object]] = [key.text for key in (*request.partition, *request.fixed)]
+    return found + ([request.sort.prefix] if request.sort else [])
+
+
+def _loop_variable(part: object) -> str:
+    return "period" if isinstance(part, Periods) else "str(bucket)"
+
+
+def _spread(one: Expression) -> Expression:
+    """Return an element of a list: a comprehension as its elements."""
+    return "*" + flat(one) if isinstance(one, Loop) else one

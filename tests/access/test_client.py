@@ -1,0 +1,382 @@
+"""Generated modules: their text, their types, builders, write requests, hostile names, and the command."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from generated import module_of, table_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.api import load, loads
+from projections.cli.main import main
+from projections.errors import BadInput
+from projections.inspect.client import Client, client_of
+from projections.inspect.client.fragments import helpers
+from projections.inspect.client.naming import docstring, inside, literal, pascal, snake
+from projections.language.ruleset import RuleSet
+from projections.testing.items import wire_item
+
+HERE = Path(__file__).parent / "client"
+ROOT = HERE.parents[2]
+EVIL = '\x1b]0;o\x07\r\n\u2028\u202e"""\'\\{x}{}%s#!\\N{DASH}'
+
+SOCIAL = load(HERE / "social.yaml")
+
+HOSTILE = {
+    "table": {
+        "key": ["P-K", "S'K"],
+        "indexes": {"class-1": ["1st", "se'c\"ond"]},
+    },
+    "entities": {
+        "Page": {
+            "key": {"P-K": 'it"s{class}', "S'K": "\\{import*}"},
+            "match": {"kind-of": EVIL, "größe": True, "n": 5, "none": None},
+            "index_key": {"1st": "{a-b}\"'\n", "se'c\"ond": "{class}"},
+        },
+        "None": {"key": {"P-K": "table#{table}", "S'K": "self#{item}#{variables}"}},
+        "Results": {"key": {"P-K": "\u202e{größe}", "S'K": "await x def y async z"}},
+    },
+    "projections": {},
+    "queries": {
+        "class": {
+            "get": "Page",
+            "by": ["class", "import"],
+            "about": 'x""" + __import__("os").system("touch /tmp/owned") + """\\',
+        },
+        "Results": {"find": "None", "by": ["table"], "range": "item", "about": EVIL},
+        "is-page": {"find": "Page", "by": ["a-b"], "where": {"a-b": [{"exists": True}], "x-y": ['"', "'", EVIL]}},
+        "T": {"find": "Results", "by": ["größe"], "attributes": ["größe", "from"]},
+    },
+    "writes": {"print": {"update": "Page", "set": ["a-b", "class"], "if": {"unchanged": "v-1"}}},
+}
+
+
+@pytest.fixture(scope="module")
+def social() -> Client:
+    return client_of(SOCIAL, "social.yaml")
+
+
+@pytest.fixture(scope="module")
+def module(social: Client) -> ModuleType:
+    return module_of(social.text)
+
+
+@pytest.fixture(scope="module")
+def table(dynamodb_local_url: str) -> Any:
+    return table_of(dynamodb_local_url, SOCIAL.program.tables["main"], [])
+
+
+# --- text ---
+
+
+def test_the_module_of_the_social_rules_is_as_before(social: Client) -> None:
+    path = HERE / "social.py.txt"
+    if os.environ.get("UPDATE_GOLDENS"):
+        path.write_text(social.text, encoding="utf-8")
+    assert social.text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["boto3", "aioboto3"])
+@pytest.mark.parametrize("rules", [SOCIAL, loads(json.dumps(HOSTILE))], ids=["social", "hostile"])
+def test_modules_pass_mypy_strict_and_ruff(rules: RuleSet, waits: bool, tmp_path: Path) -> None:
+    path = tmp_path / "access.py"
+    path.write_text(client_of(rules, "rules.yaml", waits=waits).text, encoding="utf-8")
+    run(["ruff", "check", "--isolated", "--no-cache", str(path)])
+    run(["mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path / 'cache'}", str(path)])
+
+
+def test_modules_are_formatted_as_ruff_and_black_do(social: Client, tmp_path: Path) -> None:
+    for name, text in (("a.py", social.text), ("b.py", client_of(SOCIAL, "social.yaml", waits=True).text)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    run(["ruff", "format", "--isolated", "--no-cache", "--diff", str(tmp_path)])
+
+
+def run(command: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_module_does_not_import_this_package(social: Client) -> None:
+    imported = [node.module for node in ast.walk(ast.parse(social.text)) if isinstance(node, ast.ImportFrom)]
+    imported += [
+        one.name for node in ast.walk(ast.parse(social.text)) if isinstance(node, ast.Import) for one in node.names
+    ]
+    assert "boto3.dynamodb.conditions" in imported
+    assert not any(name and name.startswith("projections") for name in imported)
+
+
+def test_a_module_has_only_the_helpers_that_it_uses() -> None:
+    rules = loads('{"table": {"key": ["PK"]}, "entities": {"A": {"key": {"PK": "A#{a}"}}}, "projections": {}}')
+    text = client_of(rules, "rules.yaml").text
+    assert "Results" not in text
+    assert "import re" not in text
+    assert "def a_key(a: str) -> Item:" in text
+
+
+def test_helpers_for_boto3_do_not_wait() -> None:
+    texts = helpers(["Results", "_get"], "", waits=False)
+    assert not {"async", "await", "anext", "AsyncIterator", "__aiter__"} & set(" ".join(texts[1]).split())
+
+
+# --- queries ---
+
+
+def test_pages_follow_each_other_over_buckets(module: ModuleType, table: Any) -> None:
+    for number in range(10):
+        key = module.post_meta_key(f"p{number}")
+        attributes = {"EntityType": "PostMeta", "likeCount": number, "~engagement": {"n": 1}}
+        keys = {"GSI2PK": f"LEADERBOARD#{number % 4}", "GSI2SK": f"{number:08}#p{number}"}
+        table.put_item(Item={**key, **attributes, **keys})
+    results = module.top_posts(table)
+    assert [item["likeCount"] for item in results] == list(range(9, -1, -1))
+    assert "~engagement" not in results.first()
+    first = results.page(4)
+    second = module.top_posts(table).page(4, first.token)
+    assert [item["likeCount"] for item in (*first.items, *second.items)] == list(range(9, 1, -1))
+    assert module.top_posts(table).page(2, second.token).token is None
+    with pytest.raises(ValueError, match="other arguments"):
+        module.posts_of(table, "u").page(4, first.token)
+    with pytest.raises(ValueError, match="invalid page token"):
+        module.top_posts(table).page(4, "x")
+
+
+def test_items_that_an_index_shows_too_long_are_not_returned(module: ModuleType, table: Any) -> None:
+    stale = {"EntityType": "PostMeta", "status": "draft", "publishedAt": "2026-05-03T00:00:00Z"}
+    right = {**stale, "status": "published", "publishedAt": "2026-05-02T00:00:00Z"}
+    for name, attributes in (("s", stale), ("r", right)):
+        keys = {"GSI1PK": "PUBLISHED#2026-05", "GSI1SK": f"{attributes['publishedAt']}#{name}"}
+        table.put_item(Item={**module.post_meta_key(name), **attributes, **keys})
+    found = module.feed(table, published_at_from="2026-03-30", published_at_to="2026-06-01")
+    assert [item["PK"] for item in found] == ["POST#r"]
+    empty = module.feed(table, published_at_from="2026-06-01", published_at_to="2026-05-01")
+    assert list(empty) == []
+
+
+class Waiting:
+    """A table of aioboto3, as far as modules use it."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    async def get_item(self, **arguments: Any) -> Any:
+        return self._table.get_item(**arguments)
+
+    async def query(self, **arguments: Any) -> Any:
+        return self._table.query(**arguments)
+
+
+def test_the_module_for_aioboto3_returns_the_same(table: Any) -> None:
+    waiting = module_of(client_of(SOCIAL, "social.yaml", waits=True).text)
+    for number in range(7):
+        table.put_item(Item=waiting.post_item("async", f"2026-05-0{number + 1}", f"p{number}", {}))
+    table.put_item(Item=waiting.user_item("async", {"name": "A"}))
+    there = Waiting(table)
+
+    async def read() -> tuple[Any, list[Any], list[Any]]:
+        page = await waiting.posts_of(there, "async").page(4)
+        rest = await waiting.posts_of(there, "async").page(4, page.token)
+        everything = [item async for item in waiting.posts_of(there, "async")]
+        return await waiting.profile(there, "async"), everything, [*page.items, *rest.items]
+
+    profile, everything, paged = asyncio.run(read())
+    assert profile["name"] == "A"
+    assert [item["SK"] for item in everything] == [
+        f"POST#2026-05-0{number}#p{number - 1}" for number in range(7, 0, -1)
+    ]
+    assert paged == everything
+
+
+def test_a_get_does_not_return_an_item_of_another_kind(module: ModuleType, table: Any) -> None:
+    table.put_item(Item={**module.post_meta_key("other"), "EntityType": "Else"})
+    assert module.post(table, "other") is None
+    assert module.post(table, "missing") is None
+
+
+# --- builders ---
+
+
+@given(values=st.lists(st.text(min_size=0, max_size=6), min_size=3, max_size=3))
+def test_built_keys_are_those_of_the_engine(values: list[str]) -> None:
+    module = _module()
+    engine = SOCIAL.program.entities["Comment"]
+    names = dict(zip(("postId", "createdAt", "commentId"), values, strict=True))
+    try:
+        key = engine.target_key(lambda name: {"S": names[name]})
+    except BadInput:
+        with pytest.raises(ValueError, match="in a key"):
+            module.comment_key(*values)
+        return
+    assert key is not None
+    assert module.comment_key(*values) == {"PK": key.partition, "SK": key.sort}
+
+
+MODULES: list[ModuleType] = []
+
+
+def _module() -> ModuleType:
+    if not MODULES:
+        MODULES.append(module_of(client_of(SOCIAL, "social.yaml").text))
+    return MODULES[0]
+
+
+def test_built_items_are_recognised_and_have_index_keys(module: ModuleType) -> None:
+    item = module.comment_item("p", "2026", "c", {"userId": "u", "text": "hello"})
+    assert item["GSI1PK"] == "AUTHOR#u"
+    assert item["GSI1SK"] == "2026"
+    program = SOCIAL.program
+    found = program.recognise(program.tables["main"].key("main", wire_item(item, "")), wire_item(item, ""))
+    assert found is not None
+    assert found.entity.name == "Comment"
+
+
+@pytest.mark.parametrize("attributes", [{}, {"userId": None}])
+def test_a_missing_attribute_makes_no_index_key(module: ModuleType, attributes: dict[str, Any]) -> None:
+    assert "GSI1PK" not in module.comment_item("p", "2026", "c", attributes)
+
+
+def test_a_number_in_an_index_key_has_no_exponent(module: ModuleType) -> None:
+    item = module.comment_item("p", "2026", "c", {"userId": Decimal("1.50E+3")})
+    assert item["GSI1PK"] == "AUTHOR#1500"
+
+
+# --- writes ---
+
+
+def refused(write: Callable[..., Any], request: dict[str, Any]) -> str:
+    with pytest.raises(ClientError) as refusal:
+        write(**request)
+    return str(refusal.value.response["Error"]["Code"])
+
+
+def test_single_writes_have_their_conditions(module: ModuleType, table: Any) -> None:
+    user = module.user_item("w", {"version": 1})
+    assert refused(table.update_item, module.rename(module.user_key("w"), 1, "B")) == "ConditionalCheckFailedException"
+    table.put_item(**module.sign_up(user))
+    assert refused(table.put_item, module.sign_up(user)) == "ConditionalCheckFailedException"
+    table.update_item(**module.rename(module.user_key("w"), 1, "B"))
+    assert refused(table.update_item, module.rename(module.user_key("w"), 1, "C")) == "ConditionalCheckFailedException"
+    found = module.profile(table, "w")
+    assert (found["name"], found["version"]) == ("B", 2)
+    comment = module.comment_item("w", "2026", "c", {})
+    assert refused(table.delete_item, module.forget(module.comment_key("w", "2026", "c"))) == (
+        "ConditionalCheckFailedException"
+    )
+    table.put_item(Item=comment)
+    table.delete_item(**module.forget(module.comment_key("w", "2026", "c")))
+    edited = module.edit(module.post_key("w", "2026", "p"), {"title": "T", "size": 1})
+    assert refused(table.update_item, edited) == "ConditionalCheckFailedException"
+    table.put_item(Item=module.post_item("w", "2026", "p", {}))
+    table.update_item(**edited)
+    assert [(item["title"], item["size"]) for item in module.posts_of(table, "w")] == [("T", 1)]
+
+
+def test_a_transaction_writes_all_or_nothing(module: ModuleType, table: Any) -> None:
+    client = table.meta.client
+    like, post = module.like_item("t", "p", {"likedAt": "2026"}), module.post_key("t", "2026", "p")
+    request = module.like_once(table.name, like, post)
+    assert refused(client.transact_write_items, request) == "TransactionCanceledException"
+    table.put_item(Item=module.post_item("t", "2026", "p", {}))
+    client.transact_write_items(**request)
+    assert table.get_item(Key=module.like_key("t", "p"))["Item"]["likedAt"] == "2026"
+    assert refused(client.transact_write_items, request) == "TransactionCanceledException"
+
+
+# --- hostile names ---
+
+
+def test_hostile_names_make_a_module_that_works(dynamodb_local_url: str) -> None:
+    rules = loads(json.dumps(HOSTILE))
+    client = client_of(rules, EVIL)
+    assert all(character.isprintable() or character == "\n" for character in client.text)
+    module = module_of(client.text)
+    assert client.functions["class"] == "class_"
+    table = table_of(dynamodb_local_url, rules.program.tables["main"], [])
+    page = module.page_item("c", "i#j", {"a-b": "A", "x-y": EVIL})
+    assert page["1st"] == "A\"'\n"
+    table.put_item(Item=page)
+    assert module.class_(table, "c", "i#j")["kind-of"] == EVIL
+    assert [item["x-y"] for item in getattr(module, client.functions["is-page"])(table, "A")] == [EVIL]
+    key = module.page_key("c", "i#j")
+    assert (
+        refused(table.update_item, module.print_(key, v_1=1, a_b="B", class_="C")) == "ConditionalCheckFailedException"
+    )
+    table.put_item(Item={**page, "v-1": 1})
+    table.update_item(**module.print_(key, v_1=1, a_b="B", class_="C"))
+    assert [table.get_item(Key=key)["Item"][name] for name in ("v-1", "a-b", "class")] == [2, "B", "C"]
+    none = module.none_item("T", "i1", "v", {})
+    table.put_item(Item=none)
+    results = getattr(module, client.functions["Results"])
+    assert list(results(table, "T", item_from="i0")) == [none]
+    assert list(results(table, "T", item_from="i2")) == []
+    assert not Path("/tmp/owned").exists()
+
+
+@given(st.text())
+def test_literals_are_the_texts(text: str) -> None:
+    assert ast.literal_eval(literal(text)) == text
+    assert eval(f'f"{inside(text)}"') == text
+
+
+@given(st.text())
+def test_docstrings_are_strings_of_one_statement(text: str) -> None:
+    source = "\n".join(docstring(0, "Begin " + text, text))
+    (statement,) = ast.parse(source).body
+    assert isinstance(statement, ast.Expr)
+    assert isinstance(statement.value, ast.Constant)
+
+
+@given(st.text(min_size=1))
+def test_names_are_identifiers(text: str) -> None:
+    assert snake(text).isidentifier()
+    assert pascal(text).isidentifier()
+
+
+# --- the command ---
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def say(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["client", *arguments])
+        captured = capsys.readouterr()
+        return int(str(ended.value.code)), captured.out, captured.err
+
+    return say
+
+
+def test_the_command_writes_the_module_and_names_queries_without_a_function(
+    say: Callable[..., tuple[int, str, str]], social: Client, tmp_path: Path
+) -> None:
+    target = tmp_path / "access.py"
+    code, out, err = say(str(HERE / "social.yaml"), "-o", str(target))
+    assert (code, out) == (1, "")
+    assert target.read_text(encoding="utf-8") == social.text
+    assert "query drafts: no function, GSI2 does not hold items without likeCount" in err
+    code, out, _ = say(str(HERE / "social.yaml"), "--json")
+    assert json.loads(out)["functions"]["postsOf"] == "posts_of"
+    assert list(json.loads(out)["missing"]) == ["drafts"]
+    assert json.loads(out)["module"] == social.text
+
+
+def test_the_command_succeeds_if_every_query_has_a_function(
+    say: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    rules = {**HOSTILE, "writes": {}}
+    (tmp_path / "rules.json").write_text(json.dumps(rules), encoding="utf-8")
+    code, out, _ = say(str(tmp_path / "rules.json"), "--async")
+    assert code == 0
+    assert "async def class_(" in out

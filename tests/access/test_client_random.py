@@ -1,0 +1,148 @@
+"""Generated modules on random rules and tables: the items, the order and the pages of `projections.access.answers`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import pytest
+from generated import module_of, simple, table_of, without
+from moto import mock_aws
+from random_tables import NOW, fitting_query, items, parameters, query, rules
+
+from projections.access.answers import answer_to
+from projections.access.readers import StoreReader
+from projections.api import loads
+from projections.errors import RulesError
+from projections.inspect.client import client_of
+from projections.language.access.plan import Plan
+from projections.language.access.planner import plan
+from projections.language.keys import ItemKey
+from projections.language.ruleset import RuleSet
+from projections.testing.items import wire_item
+from projections.testing.scenario import Scenario
+
+SEVERAL = "GSI4"
+"""The index with keys of several attributes, which DynamoDB Local does not create."""
+
+
+@pytest.mark.parametrize("seed", range(14))
+def test_generated_functions_return_what_answers_do_on_dynamodb_local(
+    seed: int, dynamodb_local_url: str, tally: Counter[str]
+) -> None:
+    compared(seed, dynamodb_local_url, tally)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(14, 200))
+def test_many_generated_functions_return_what_answers_do(
+    seed: int, dynamodb_local_url: str, tally: Counter[str]
+) -> None:
+    compared(seed, dynamodb_local_url, tally)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_generated_functions_read_indexes_of_several_attributes_on_moto(seed: int, tally: Counter[str]) -> None:
+    with mock_aws():
+        compared(seed, None, tally, using=SEVERAL)
+
+
+def test_the_comparisons_are_not_empty(dynamodb_local_url: str, tally: Counter[str]) -> None:
+    if not tally:
+        for seed in range(12):
+            compared(seed, dynamodb_local_url, tally)
+    assert tally["answers"] >= 12
+    assert tally["pages"] >= 12
+
+
+@pytest.fixture(scope="module")
+def tally() -> Counter[str]:
+    return Counter()
+
+
+def compared(seed: int, url: str | None, tally: Counter[str], using: str | None = None) -> None:
+    random = Random(seed)
+    document = rules(random)
+    queries = {f"q{number}": random.choice([query, fitting_query])(random, document) for number in range(12)}
+    if using is not None:
+        queries = {"several": {"find": "E", "by": ["s", "m"], "attributes": ["uid"]}}
+        queries["ordered"] = {**queries["several"], "order": "t desc", "limit": 2}
+        document["entities"]["E"]["required"] = [one for one in ("s", "m", "t", "n") if one in _free(document)]
+        queries = {name: {**asked, "using": using} for name, asked in queries.items()}
+    try:
+        loaded = loads(json.dumps({**document, "queries": queries}))
+    except RulesError:
+        return
+    scenario = Scenario(loaded)
+    table = items(random, document, 40)
+    scenario.given(*table)
+    client = client_of(loaded, "rules.yaml")
+    module = module_of(client.text)
+    schema = loaded.program.tables["main"]
+    made = table_of(url, without(schema, SEVERAL) if using is None else schema, scenario._store.items("main"))
+
+    def variables(item: Mapping[str, Any], name: str) -> Any:
+        if name in item:
+            return item[name]
+        found = loaded.program.recognise(ItemKey("main", item["PK"], item["SK"]), wire_item(item, ""))
+        return None if found is None else found.variables.get(name)
+
+    for name, asked in queries.items():
+        planned = plan(loaded.program.typed, loaded.queries[name])
+        assert (name in client.functions) == (planned.verdict not in ("none", "incomplete"))
+        if name not in client.functions or (using is None and SEVERAL in {one.index for one in planned.requests}):
+            continue
+        given = parameters(random, asked, table, variables)
+        check(module, client.functions[name], made, loaded, planned, given, asked, scenario, tally)
+
+
+def _free(document: Mapping[str, Any]) -> list[str]:
+    """Return the attributes that are not variables of the key of E."""
+    key = " ".join(document["entities"]["E"]["key"].values())
+    return [name for name in "smtn" if "{" + name + "}" not in key]
+
+
+def check(
+    module: ModuleType,
+    function: str,
+    table: Any,
+    loaded: RuleSet,
+    planned: Plan,
+    given: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    scenario: Scenario,
+    tally: Counter[str],
+) -> None:
+    expected = list(answer_to(scenario.program, planned, given, StoreReader(scenario._store), now=NOW))
+    arguments = {name.replace(".", "_"): value for name, value in given.items()}
+    context = (planned, given, function)
+
+    def results() -> Any:
+        return getattr(module, function)(table, **arguments)
+
+    found = [simple(item) for item in results()]
+    assert Counter(map(_text, found)) == Counter(map(_text, expected)), context
+    order = asked.get("order", "").split()
+    if "attributes" not in asked and order and order[0] not in ("asc", "desc"):
+        # items with equal sort keys have no order
+        assert [item.get(order[0]) for item in found] == [item.get(order[0]) for item in expected], context
+    tally["answers"] += bool(found)
+    size = asked.get("limit", 3)
+    pages, token = [], None
+    while True:
+        page = results().page(size, token)
+        pages.append([simple(item) for item in page.items])
+        if (token := page.token) is None:
+            break
+    assert [item for one in pages for item in one] == found, context
+    assert all(len(one) == size for one in pages[:-1]), context
+    assert len(pages) == max(1, -(-len(found) // size)), context
+    tally["pages"] += len(pages) > 1
+
+
+def _text(item: Mapping[str, Any]) -> str:
+    return json.dumps(item, sort_keys=True)
