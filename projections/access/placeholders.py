@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
 from projections.access.reads import HIGHEST, Read
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange, Text
@@ -16,7 +17,7 @@ from projections.language.canonical import Document
 from projections.language.templates import Field
 from projections.language.values import Value
 
-__all__ = ["condition_words", "count_words", "placeholder_reads"]
+__all__ = ["condition_words", "count_words", "partition_words", "placeholder_reads", "request_count", "sort_expression"]
 
 
 def placeholder_reads(document: Document, plan: Plan) -> list[Read]:
@@ -87,17 +88,34 @@ def condition_words(read: Read) -> str:
     return " and ".join(terms) + ", descending" * read.descending
 
 
+def partition_words(read: Read) -> str:
+    """Return the partition that is read, as `PK = USER#{userId}`."""
+    return " and ".join(f"{name} = {_content(value)}" for name, value in read.partition)
+
+
+def sort_expression(read: Read) -> str:
+    """Return the condition on the sort key in DynamoDB's syntax, as `begins_with(SK, POST#)`; empty if there is none."""
+    terms = [f"{name} = {_content(value)}" for name, value in read.fixed]
+    low, high = (None if end is None else _content(end) for end in (read.low, read.high))
+    if read.prefix is not None:
+        terms.append(f"begins_with({read.sort}, {read.prefix})")
+    elif low is not None:
+        terms.append(f"{read.sort} >= {low}" if high is None else f"{read.sort} BETWEEN {low} AND {high}")
+    elif high is not None:
+        terms.append(f"{read.sort} <= {high}")
+    return " and ".join(terms)
+
+
 def _content(value: Value) -> str:
     return str(next(iter(value.values()))).replace(HIGHEST, "…")
 
 
 def count_words(plan: Plan) -> str:
     """Return the number of requests of one page, as `1`, `4` or `2 per period`."""
-    number = 0
-    for request in plan.requests:
-        one = 1
-        for fan in request.fans:
-            one *= fan.count if isinstance(fan, Buckets) else 1
-        number += one
     periodic = any(isinstance(fan, Periods) for request in plan.requests for fan in request.fans)
-    return f"{number} per period" if periodic else str(number)
+    return f"{request_count(plan)} per period" if periodic else str(request_count(plan))
+
+
+def request_count(plan: Plan) -> int:
+    """Return the number of requests of one page; of a query over periods, those of one period."""
+    return sum(prod(fan.count for fan in request.fans if isinstance(fan, Buckets)) for request in plan.requests)

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.cli.options import SHIPPED, Tables, as_json, find_rules, parameters_from, read_options
+from projections.cli.options import (
+    SHIPPED,
+    Tables,
+    as_json,
+    find_rules,
+    output_option,
+    parameters_from,
+    read_options,
+    write_output,
+)
 from projections.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,9 +37,19 @@ PAGE = 100
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Maximum items. [default: of the query, or 100]")
 @click.option("--token", metavar="T", help="Token of the page to read. [default: the first page]")
 @click.option("-v", "--verbose", is_flag=True, help="Print the reasons, assumptions and filters of all queries.")
+@click.option("--markdown", "form", flag_value="markdown", help="Write the table-design page as Markdown.")
+@click.option("--html", "form", flag_value="html", help="Write it as an HTML page, which requires no network.")
+@output_option
 @as_json
 def command(
-    words: tuple[str, ...], given: Tables, limit: int | None, token: str | None, verbose: bool, as_json: bool
+    words: tuple[str, ...],
+    given: Tables,
+    limit: int | None,
+    token: str | None,
+    verbose: bool,
+    form: str | None,
+    output: str | None,
+    as_json: bool,
 ) -> int:
     """Show which requests answer the queries of a rule file, or run one.
 
@@ -40,6 +59,9 @@ def command(
     With PARAMETER=VALUE, --table or --stack, runs the query NAME, and prints its requests and one page of items. Values are
     text; a number attribute is compared as a number. The bounds of `range: x` are x.from, x.to and x.prefix.
 
+    With --markdown or --html, writes the table-design page: entities with keys and sample items, indexes, the access pattern
+    matrix, write patterns, the writer of each attribute, capacity, and the checklist of single-table design.
+
     FILE is a rule file, a bundled name, or a file of queries. If a query has the name of a file, use --rules for the file.
 
     Exits with 1 if a query has no request that returns all items of its answer.
@@ -47,6 +69,7 @@ def command(
     \b
     Examples:
       projections queries rules.yaml
+      projections queries rules.yaml --html -o design.html
       projections queries likers postId=p1 --table app
       projections queries feed publishedAt.from=2026-01-01 --limit 20 --stack shop
     """
@@ -55,6 +78,10 @@ def command(
     file, names = _divided(words, given.rules)
     path = find_rules(file, given.rules)
     rules = load(path)
+    if form is not None or output is not None:
+        if form is None or names or as_json:
+            raise UsageError("--markdown and --html write the page of all queries, -o to a file; omit NAME and --json")
+        return _design(rules, path, form, output)
     if not names:
         if given.tables or given.stack or limit or token:
             raise UsageError(f"no query to run: name one of {', '.join(rules.queries) or 'none'}")
@@ -88,6 +115,25 @@ def _show(rules: RuleSet, only: str | None, as_json: bool, verbose: bool) -> int
     else:
         print_patterns(found, rules.file, verbose=verbose)
     return int(not all(one.answered for one in found))
+
+
+def _design(rules: RuleSet, path: Path, form: str, output: str | None) -> int:
+    """Write the table-design page."""
+    from projections.init.models.samples import sample_items
+    from projections.inspect.design import design_of, markdown, page
+    from projections.language.loader import loads
+    from projections.language.review import reviewed
+    from projections.terminal import count, print_line, print_text
+
+    samples = sample_items(rules.program)
+    design = design_of(loads(rules.text, rules.file), path.name, samples, reviewed(rules.text, path.name).findings)
+    text = {"markdown": markdown, "html": page}[form](design)
+    if output is None:
+        print_text(text, end="")
+    else:
+        write_output(output, text)
+        print_line(f"{output}: {count(len(design.patterns), 'query', 'queries')} of {path.name}", err=True)
+    return int(not all(one.answered for one in design.patterns))
 
 
 def _run(

@@ -8,13 +8,22 @@ from typing import Any
 
 from projections.access.placeholders import placeholder_reads
 from projections.access.reads import Read
-from projections.language.access.plan import Plan
+from projections.language.access.plan import Plan, Verdict
 from projections.language.access.planner import plan
 from projections.language.access.proposals import Proposal, proposal
 from projections.language.access.questions import Query
 from projections.language.canonical import Document
 
-__all__ = ["AccessPattern", "access_patterns"]
+__all__ = ["WORDS", "AccessPattern", "access_patterns"]
+
+WORDS: Mapping[Verdict, str] = {
+    "one": "one request",
+    "several": "several requests",
+    "filtered": "with a filter",
+    "incomplete": "incomplete",
+    "none": "no request",
+}
+"""Verdicts in words."""
 
 UNANSWERED = ("incomplete", "none")
 

@@ -13,13 +13,18 @@ from projections.language.patterns import Pattern
 from projections.language.shapes import attribute_map, cases
 from projections.language.templates import Template
 
-__all__ = ["chains", "cycle_mistakes", "follows", "ownership_mistakes", "written"]
+__all__ = [
+    *("EXISTS", "REST", "attribute_chains", "chains", "cycle_mistakes", "follows"),
+    *("ownership_mistakes", "written"),
+]
 
 Node: TypeAlias = tuple[str, str]
 """(entity, attribute)."""
 
 EXISTS = "(exists)"
+"""Stands for the item itself."""
 REST = "(all else)"
+"""Stands for all attributes that no rule names, where a copy has all."""
 
 
 def written(rule: Projection) -> dict[str, Location]:
@@ -118,9 +123,17 @@ def chains(rules: Rules) -> dict[str, tuple[str, ...]]:
 
     Its length is the number of passes through the stream that the effect takes. The rules must be free of cycles.
     """
-    flows = _all_flows(rules)
+    ways = attribute_chains(rules)
+    return {
+        name: max(((*ways.get(read, ()), name) for read, _ in pairs), key=len, default=(name,))
+        for name, pairs in _all_flows(rules).items()
+    }
+
+
+def attribute_chains(rules: Rules) -> dict[Node, tuple[str, ...]]:
+    """Return for each attribute that depends on others the longest chain of rules that ends with it, as `chains` does."""
     into: dict[Node, list[tuple[Node, str]]] = {}
-    for name, pairs in flows.items():
+    for name, pairs in _all_flows(rules).items():
         for read, write in pairs:
             into.setdefault(write, []).append((read, name))
     known: dict[Node, tuple[str, ...]] = {}
@@ -130,10 +143,7 @@ def chains(rules: Rules) -> dict[str, tuple[str, ...]]:
             known[node] = max(((*way_to(read), name) for read, name in into.get(node, ())), key=len, default=())
         return known[node]
 
-    return {
-        name: max(((*way_to(read), name) for read, _ in flows[name]), key=len, default=(name,))
-        for name in rules.projections
-    }
+    return {node: way_to(node) for node in into}
 
 
 def follows(rules: Rules) -> dict[str, tuple[str, ...]]:

@@ -118,3 +118,10 @@ def test_what_commands_print_for_programs(
     printed = re.sub(r'("seconds": )[\d.]+', r"\1 0", captured.out.replace(str(ROOT), "."))
     printed = re.sub(r'"[0-9a-f]{8}"', '"(a random name)"', printed)
     same(f"printed/{name}.json", text({"code": ended.value.code, "err": captured.err, "out": json.loads(printed)}))
+
+
+@pytest.mark.parametrize("name", ["social", "timeseries"])
+def test_table_design_pages(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["queries", name, "--markdown"])
+    same(f"design/{name}.md", capsys.readouterr().out)

@@ -76,7 +76,7 @@ def asked(path: Path) -> str:
         path / "asked.yaml",
         queries={
             "likesOf": {"find": "Like", "by": ["userId"], "about": EVIL},
-            EVIL: {"find": "Like", "where": {"mood": [EVIL]}, "about": EVIL, "attributes": [EVIL]},
+            "moody": {"find": "Like", "where": {"mood": [EVIL]}, "about": EVIL},
         },
     )
 
@@ -211,6 +211,8 @@ LIVE: dict[str, Scene] = {
         ["--rules", asked(path), "likesOf", f"{EVIL}={EVIL}"],
         ["--rules", asked(path), EVIL],
         [asked(path), "-v"],
+        [asked(path), "--markdown"],
+        [asked(path), "--html"],
         [EVIL],
     ],
     "dev": lambda place, path: [["--until-idle", "--endpoint-url", place.dynamodb.meta.endpoint_url]],

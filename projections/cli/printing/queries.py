@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from projections.access.placeholders import condition_words, count_words
+from projections.inspect.access_patterns import WORDS
 from projections.inspect.explain.words import short
 from projections.terminal import console, count, print_grid, styled, units
 
@@ -20,13 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["columns_of", "page_document", "print_items", "print_page", "print_patterns"]
 
-WORDS = {
-    "one": ("one request", "green"),
-    "several": ("several requests", "green"),
-    "filtered": ("with a filter", "yellow"),
-    "incomplete": ("incomplete", "red"),
-    "none": ("no request", "red"),
-}
+COLOURS = {"one": "green", "several": "green", "filtered": "yellow", "incomplete": "red", "none": "red"}
 
 
 def print_patterns(patterns: Sequence[AccessPattern], file: str, *, verbose: bool) -> None:
@@ -51,7 +46,7 @@ def print_patterns(patterns: Sequence[AccessPattern], file: str, *, verbose: boo
 
 def _rows(one: AccessPattern) -> list[list[tuple[str, str]]]:
     """Return a row for each request of a pattern, one if there is none."""
-    word, colour = WORDS[one.plan.verdict]
+    word, colour = WORDS[one.plan.verdict], COLOURS[one.plan.verdict]
     conditions = [(read.index or "table", condition_words(read)) for read in one.reads] or [("-", "-")]
     number = count_words(one.plan) if one.reads else "-"
     first = [one.query.id or "-", one.query.name, short(one.query.about or "-", 48), word, number]
@@ -63,7 +58,7 @@ def _rows(one: AccessPattern) -> list[list[tuple[str, str]]]:
 
 
 def _print_details(out: Console, one: AccessPattern, *, verbose: bool) -> None:
-    word, colour = WORDS[one.plan.verdict]
+    word, colour = WORDS[one.plan.verdict], COLOURS[one.plan.verdict]
     about = styled("  [dim]{}[/]", one.query.about) if one.query.about else ""
     out.print(styled("[cyan]{}[/]: [{}]{}[/]{}", one.query.name, colour, word, about))
     plan = one.plan

@@ -1,0 +1,464 @@
+"""The table-design page: its data, its checklist, and its Markdown."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_printing import EVIL, asked, harmless
+
+from projections.init.models.samples import sample_items
+from projections.inspect.design import Design, design_of, markdown, matrix, page
+from projections.inspect.design.content import matrix_table
+from projections.inspect.design.model import Check
+from projections.language.access.questions import queries_of
+from projections.language.loader import loads
+from projections.language.program import Program
+from projections.language.review import reviewed
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = sorted((ROOT / "projections" / "rules").glob("*.yaml"))
+
+GOOD: dict[str, Any] = {
+    "table": {"key": ["PK", "SK"], "indexes": {"GSI1": ["GSI1PK", "GSI1SK"]}, "ttl": "expiresAt"},
+    "entities": {
+        "User": {"key": {"PK": "USER#{userId}", "SK": "PROFILE"}},
+        "Post": {"key": {"PK": "USER#{userId}", "SK": "POST#{postId}"}},
+        "Session": {
+            "key": {"PK": "SESSION#{sessionId}", "SK": "SESSION"},
+            "index_key": {"GSI1PK": "SESSIONS#{userId}", "GSI1SK": "{sessionId}"},
+            "required": ["userId"],
+            "expires": True,
+        },
+    },
+    "projections": {
+        "posts": {"from": "Post", "aggregate": {"into": "User", "set": {"postCount": "count"}}},
+        "sessions": {
+            "from": "Session",
+            "expired": "retract",
+            "aggregate": {"into": "User", "set": {"sessionCount": "count"}},
+        },
+    },
+    "queries": {
+        "profile": {"id": "AP-1", "about": "A profile", "get": "User", "by": ["userId"], "expect": {"bytes": 300}},
+        "postsOf": {
+            "id": "AP-2",
+            "about": "Posts of a user",
+            "find": "Post",
+            "by": ["userId"],
+            "limit": 20,
+            "expect": {"bytes": 1000, "per_second": 10},
+        },
+        "home": {"id": "AP-3", "about": "A user with posts", "find": ["User", "Post"], "by": ["userId"]},
+        "sessionsOf": {
+            "id": "AP-4",
+            "about": "Sessions of a user",
+            "find": "Session",
+            "by": ["userId"],
+            "expect": {"bytes": 200, "items": 3},
+        },
+    },
+    "writes": {
+        "signUp": {"id": "AP-5", "about": "A new user", "put": "User", "if": "absent"},
+        "publish": {
+            "id": "AP-6",
+            "about": "A new post",
+            "transaction": True,
+            "items": [{"put": "Post", "if": "absent"}, {"check": "User", "if": "present"}],
+        },
+        "login": {"id": "AP-7", "about": "A new session", "put": "Session"},
+    },
+}
+"""A rule file that meets the whole checklist."""
+
+
+def designed(document: dict[str, Any]) -> Design:
+    text = json.dumps(document)
+    rules = loads(text)
+    samples = sample_items(Program.from_document(rules.canonical()))
+    return design_of(rules, "rules.yaml", samples, reviewed(text).findings)
+
+
+def checks(document: dict[str, Any]) -> dict[str, Check]:
+    return {one.line: one for one in designed(document).checks}
+
+
+@pytest.fixture(scope="module")
+def good() -> Design:
+    return designed(GOOD)
+
+
+# --- the checklist ---
+
+
+def test_design_that_meets_the_checklist(good: Design) -> None:
+    assert [(one.line, one.details) for one in good.checks if one.status != "met"] == []
+
+
+def changed(changes: dict[str, Any]) -> dict[str, Any]:
+    """The good rule file with other values at these paths; None removes a value."""
+    document = copy.deepcopy(GOOD)
+    for path, value in changes.items():
+        *steps, last = path.split("/")
+        place = document
+        for step in steps:
+            place = place[step]
+        if value is None:
+            del place[last]
+        else:
+            place[last] = value
+    return document
+
+
+INDEXES = "table/indexes"
+MANY = {f"GSI{number}": [f"GSI{number}PK"] for number in range(1, 23)}
+LOCAL = {f"LSI{number}": {"sort": f"at{number}", "local": True} for number in range(1, 7)}
+ENTRY = {"id": "AP-9", "about": "A question"}
+
+WRONG: list[tuple[str, dict[str, Any], str, str]] = [
+    ("Each access pattern has an id", {"queries/profile/id": None}, "not met", "query profile has no id"),
+    ("Each access pattern has an id", {"writes/login/id": None}, "not met", "write pattern login has no id"),
+    ("Each access pattern has an id", {"queries/profile/about": None}, "not met", "query profile has no question"),
+    ("Each access pattern has an id", {"queries": {}}, "not met", "the rule file has no queries"),
+    (
+        "Reads of several entities",
+        {"entities/Tag": {"key": {"PK": "USER#{userId}", "SK": "POST#{postId}#{tag}"}}},
+        "not met",
+        "postsOf also reads Tag, which it does not name",
+    ),
+    (
+        "Reads of several entities",
+        {"queries/home/find": ["User", "Session"]},
+        "not met",
+        "home reads User and Session, which share no partition: one request for each entity",
+    ),
+    (
+        "Each access pattern is one operation",
+        {"queries/all": {**ENTRY, "find": "Post", "by": ["postId"]}},
+        "not met",
+        "only a scan answers all: the partition key of table, PK = USER#{userId}, needs userId",
+    ),
+    (
+        "Each access pattern is one operation",
+        {"queries/titled": {**ENTRY, "find": "Post", "by": ["userId", "title"]}},
+        "not met",
+        "titled reads items that a filter discards: title is the given value",
+    ),
+    (
+        "Each access pattern is one operation",
+        {"queries/both": {**ENTRY, "find": "User", "where": {"userId": ["ann", "ben"]}}},
+        "decide",
+        "both needs several requests (one request for each value of userId). Is this justified?",
+    ),
+    (
+        "The table is preferred",
+        {
+            "entities/Post/index_key": {"GSI1PK": "POSTS#{userId}", "GSI1SK": "{postId}"},
+            "queries/postsOf/using": "GSI1",
+        },
+        "not met",
+        "postsOf reads GSI1, and the table answers it as well: remove `using`",
+    ),
+    ("Each index serves", {"queries/sessionsOf": None}, "not met", "no query and no embed rule reads GSI1"),
+    (
+        "Each index serves",
+        {"queries/sessionsOf/attributes": ["sessionId", "device"]},
+        "not met",
+        "GSI1 projects all attributes, and needs only device and userId",
+    ),
+    (
+        "Partition keys with one or few values",
+        {"entities/Setting": {"key": {"PK": "SETTINGS", "SK": "SETTING#{name}"}}},
+        "not met",
+        'all Setting items are in one partition, PK = "SETTINGS"',
+    ),
+    (
+        "Partition keys with one or few values",
+        {"projections/newest": {"from": "Post", "index": {"GSI1PK": "NEWEST", "GSI1SK": "{postId}"}}},
+        "not met",
+        "(hot-partition)",
+    ),
+    (
+        "Sort keys sort",
+        {"projections/ranked": {"from": "User", "index": {"GSI1PK": "{userId}", "GSI1SK": "{postCount}"}}},
+        "not met",
+        "10 would come before 9 (unpadded-number)",
+    ),
+    (
+        "Sort keys sort",
+        {"queries/postsOf/order": "postId desc"},
+        "decide",
+        "postsOf is in order if postId sorts as text. Is this so?",
+    ),
+    ("Write amplification", {"writes/login": None}, "decide", "No write pattern has Session."),
+    (
+        "Write amplification",
+        {
+            "entities/Post": {
+                "key": {"PK": "USER#{userId}", "SK": "POST#{postId}"},
+                "match": {"rank": [{"numeric": [">", 1, "<", 1.5]}]},
+            }
+        },
+        "not met",
+        "put Post cannot be counted: the estimate cannot generate an item of Post",
+    ),
+    (
+        "Items have at most 400 KB",
+        {"queries/profile/expect/bytes": 500_000},
+        "not met",
+        "an item of User has 500,000 bytes",
+    ),
+    (
+        "Items have at most 400 KB",
+        {
+            "projections/recent": {
+                "from": "Post",
+                "top": {"into": "User", "as": "recent", "by": "postId", "limit": 50, "attributes": ["text"]},
+            }
+        },
+        "not met",
+        "(large-list)",
+    ),
+    (
+        "Partition keys have at most 2,048 bytes",
+        {"projections/titled": {"from": "Post", "index": {"GSI1PK": "T#{userId}", "GSI1SK": "{title}"}}},
+        "not met",
+        "(long-key)",
+    ),
+    (
+        "A table has at most 20 global",
+        {INDEXES: MANY | GOOD["table"]["indexes"]},
+        "not met",
+        "main has 22 global indexes",
+    ),
+    (
+        "A table has at most 20 global",
+        {INDEXES: LOCAL | GOOD["table"]["indexes"]},
+        "not met",
+        "main has 6 local indexes",
+    ),
+    (
+        "With local indexes",
+        {INDEXES: {"LSI1": LOCAL["LSI1"]} | GOOD["table"]["indexes"]},
+        "decide",
+        "With LSI1, all items of one partition key of main hold at most 10 GB. Can they grow beyond that?",
+    ),
+    ("Expiry by TTL", {"table/ttl": None}, "not met", "(no-ttl)"),
+    ("Large objects", {"queries/profile/expect": None}, "decide", "No query states the size of User items"),
+]
+
+
+@pytest.mark.parametrize(("line", "changes", "status", "detail"), WRONG)
+def test_each_line_of_the_checklist_can_fail(line: str, changes: dict[str, Any], status: str, detail: str) -> None:
+    document = changed(changes)
+    (found,) = [one for name, one in checks(document).items() if name.startswith(line)]
+    assert found.status == status
+    assert any(detail in one for one in found.details), found.details
+
+
+def test_every_line_of_the_checklist_has_a_rule_file_that_fails_it(good: Design) -> None:
+    assert [one.line for one in good.checks if not any(one.line.startswith(line) for line, *_ in WRONG)] == []
+
+
+def test_local_index_whose_partition_is_expected_beyond_10_gb() -> None:
+    document = changed(
+        {
+            INDEXES: {"LSI1": LOCAL["LSI1"]} | GOOD["table"]["indexes"],
+            "queries/postsOf/expect": {"items": 20_000_000, "bytes": 1000},
+        }
+    )
+    (found,) = [one for name, one in checks(document).items() if name.startswith("With local indexes")]
+    assert found.status == "not met"
+    assert found.details[0] == "postsOf expects 20,000,000 items of 1,000 bytes, more than 10 GB"
+
+
+def test_table_without_ttl_is_a_question_for_a_person() -> None:
+    document = changed({"table/ttl": None, "entities/Session/expires": None, "projections/sessions/expired": None})
+    found = checks(document)["Expiry by TTL is decided"]
+    assert (found.status, found.details) == ("decide", ("Table main has no `ttl`. Does no item expire?",))
+
+
+def test_accepted_finding_is_justified() -> None:
+    text = (ROOT / "projections/rules/social.yaml").read_text()
+    place = '        GSI1PK: "PUBLISHED#{publishedAt|date(%Y-%m)}"'
+    assert place in text
+    accepted = text.replace(place, place + " # check: ignore hot-partition")
+    for content, status in ((text, "not met"), (accepted, "met")):
+        found = design_of(loads(content), "social.yaml", {}, reviewed(content).findings).checks
+        assert [one.status for one in found if one.line.startswith("Partition keys with")] == [status]
+
+
+# --- the data ---
+
+
+def test_read_capacity_from_estimates(good: Design) -> None:
+    found = {one.query: one for one in good.reads}
+    assert (found["profile"].items, found["profile"].bytes, found["profile"].units) == (1, 300, 0.5)
+    assert (found["postsOf"].items, found["postsOf"].units, found["postsOf"].per_second) == (20, 2.5, 25.0)
+    assert (found["sessionsOf"].items, found["sessionsOf"].index) == (3, True)
+    assert (found["home"].items, found["home"].estimated, found["home"].units) == (None, False, 128.0)
+
+
+def test_strong_reads_cost_twice_as_much_and_buckets_multiply() -> None:
+    newest = {**ENTRY, "find": "Post", "order": "postId desc", "limit": 10, "expect": {"bytes": 1000}}
+    document = changed(
+        {
+            "queries/postsOf/consistent": True,
+            "entities/Post/index_key": {"GSI1PK": "ALL#{postId|bucket(4)}", "GSI1SK": "{postId}"},
+            "queries/newest": newest,
+        }
+    )
+    found = {one.query: one for one in designed(document).reads}
+    assert (found["postsOf"].consistent, found["postsOf"].units) == (True, 5.0)
+    assert (found["newest"].requests, found["newest"].units) == (4, 6.0)
+
+
+def test_write_capacity_counts_the_write_its_indexes_and_the_rules(good: Design) -> None:
+    found = {one.name: one for one in good.costs}
+    assert list(found) == ["put User", "put Post", "put Session", "signUp", "publish", "login"]
+    session = found["put Session"]
+    assert (session.own, session.indexes) == (1.0, {"GSI1": 1.0})
+    assert set(session.rules or {}) == {"sessions"}
+    assert session.total == 2.0 + sum((session.rules or {}).values())
+    put, transaction = found["put Post"], found["publish"]
+    assert (put.own, transaction.own) == (1.0, 4.0)  # two items, each of which costs twice as much
+    assert put.rules == transaction.rules
+
+
+def test_updates_and_removals_are_rehearsed() -> None:
+    document = copy.deepcopy(GOOD)
+    document["writes"] |= {
+        "rename": {**ENTRY, "update": "User", "set": ["name"]},
+        "unpublish": {"id": "AP-10", "about": "Removes a post", "delete": "Post"},
+    }
+    found = {one.name: one for one in designed(document).costs}
+    assert (found["rename"].total, found["rename"].rules) == (1.0, {})
+    assert set(found["unpublish"].rules or {}) == {"posts"}
+
+
+def test_writers_of_attributes_and_chains() -> None:
+    rules = loads((ROOT / "projections/rules/social.yaml").read_text())
+    found = design_of(rules, "social.yaml", {}).attributes
+    by_rule = {(one.entity, one.rule, one.chain): list(one.values) for one in found}
+    assert by_rule["PostMeta", "listed", ("postById", "listed")] == ["GSI1PK", "GSI1SK"]
+    assert by_rule["PostMeta", "engagement", ("engagement",)] == ["likeCount"]
+    assert "wordCount" in by_rule["Post", None, ()]
+
+
+def test_query_finds_an_item_after_the_rules_that_write_its_keys() -> None:
+    rules = loads((ROOT / "projections/rules/social.yaml").read_text())
+    found = {one.query: (one.chain, one.index) for one in design_of(rules, "social.yaml", {}).reads}
+    assert found["profile"] == ((), False)
+    assert found["post"] == (("postById",), False)
+    assert found["likers"] == (("likedBy",), True)
+    assert found["commentsBy"] == ((), True)
+    assert found["feed"] == (("postById", "listed"), True)
+
+
+def test_indexes_name_their_queries_and_writers(good: Design) -> None:
+    (index,) = good.indexes
+    assert (index.queries, index.entities, index.rules, index.needed) == (("sessionsOf",), ("Session",), (), None)
+
+
+def test_rule_in_shadow_mode_writes_nothing() -> None:
+    document = changed({"projections/posts/mode": "shadow"})
+    design = designed(document)
+    assert [one.shadow for one in design.attributes if one.rule == "posts"] == [True]
+    assert "never: the rule is in shadow mode" in markdown(design)
+
+
+# --- the page ---
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_rules_have_a_design(path: Path) -> None:
+    text = path.read_text()
+    rules = loads(text, path.name)
+    samples = sample_items(Program.from_document(rules.canonical()))
+    design = design_of(rules, path.name, samples, reviewed(text, path.name).findings)
+    assert [one.name for one in design.entities if one.sample is None] == []
+    assert [one.name for one in design.costs if one.flaw is not None] == []
+    found = markdown(design)
+    for one in design.patterns:
+        assert f"`{one.query.name}`" in found
+    assert found.count("\n## ") == page(design).count("<h2 ") == 9
+
+
+def columns(text: str) -> Iterator[tuple[int, int]]:
+    """The numbers of cells of each table's head and rows, as GitHub counts them."""
+    for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        rows = [len(re.split(r"(?<!\\)\|", row)) for row in block.splitlines()]
+        yield min(rows), max(rows)
+
+
+def test_matrix_alone_is_the_table_of_the_page(good: Design) -> None:
+    alone = matrix(good.document, queries_of(loads(json.dumps(GOOD))))
+    assert alone in markdown(good)
+    assert alone.startswith("| ID | Query | Entities |")
+    assert "| AP-3 | `home`<br>A user with posts | `User`<br>`Post`<br>read together | `userId` |" in alone
+    assert "| Query `GSI1` | `GSI1PK = SESSIONS#{userId}` |" in alone
+
+
+def test_empty_columns_are_left_out() -> None:
+    design = designed({**GOOD, "queries": {"profile": GOOD["queries"]["profile"]}})
+    assert "Filter" not in matrix_table(design.patterns).columns
+    assert "Sort condition" in matrix_table(design.patterns).columns
+
+
+def test_hostile_names_forge_nothing(tmp_path: Path) -> None:
+    text = Path(asked(tmp_path)).read_text()
+    rules = loads(text)
+    samples = sample_items(Program.from_document(rules.canonical()))
+    design = design_of(rules, EVIL, samples, reviewed(text).findings)
+    found, html = markdown(design), page(design)
+    harmless(found, html)
+    assert all(low == high for low, high in columns(found))
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    outside = re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", found, flags=re.DOTALL)
+    assert re.search(r"(?<!\\)<(?!br>)", outside) is None
+
+
+def test_code_with_backticks_and_pipes_stays_in_its_cell() -> None:
+    document = changed({"entities/Post/index_key": {"GSI1PK": "A`B``|{postId|lower}", "GSI1SK": "`"}})
+    found = markdown(designed(document))
+    assert "``` A`B``\\|{postId\\|lower} ```" in found or "```A`B``\\|{postId\\|lower}```" in found
+    assert "`` ` ``" in found
+    assert all(low == high for low, high in columns(found))
+
+
+# --- the command ---
+
+
+@pytest.mark.parametrize(("option", "beginning"), [("--markdown", "# Table design: "), ("--html", "<!doctype html>\n")])
+def test_command_prints_or_writes_the_page(run: Any, tmp_path: Path, option: str, beginning: str) -> None:
+    rules, target = tmp_path / "rules.yaml", tmp_path / "design"
+    rules.write_text(json.dumps(GOOD))
+    code, out, err = run("queries", str(rules), option)
+    assert (code, err) == (0, "")
+    assert out.startswith(beginning)
+    assert run("queries", str(rules), option, "-o", str(target)) == (0, "", f"{target}: 4 queries of rules.yaml\n")
+    assert target.read_text() == out
+
+
+def test_command_exits_with_1_if_a_query_has_no_answer(run: Any, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    queries = {"byTitle": {"find": "Post", "by": ["title"]}}
+    rules.write_text(json.dumps({**GOOD, "queries": queries}))
+    code, out, _ = run("queries", str(rules), "--markdown")
+    assert code == 1
+    assert "✗ no request" in out
+
+
+@pytest.mark.parametrize("words", [["-o", "x.md"], ["--markdown", "profile"], ["--html", "--json"]])
+def test_command_refuses_a_form_with_other_output(run: Any, tmp_path: Path, words: list[str]) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(json.dumps(GOOD))
+    code, out, err = run("queries", "--rules", str(rules), *words)
+    assert (code, out) == (2, "")
+    assert "--markdown" in err
