@@ -97,7 +97,7 @@ def lint(rules: RuleSet) -> tuple[Finding, ...]:
     """Return what may be wrong with rules that can be used, in the order of the file: what `projections check` prints."""
     from projections.language.review import reviewed
 
-    findings = reviewed(rules.text, rules.file).findings
+    findings = reviewed(rules.text, rules.file, rules.path).findings
     return findings if rules.lines else tuple(replace(one, line=0, column=0) for one in findings)
 
 

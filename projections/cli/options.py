@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from projections.errors import UsageError
+from projections.language.bundled import SHIPPED, bundled
 
 if TYPE_CHECKING:
     from projections.language.program import Program
@@ -23,8 +24,6 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-SHIPPED = Path(__file__).parents[1] / "rules"
 
 
 def as_json(function: F) -> F:
@@ -80,21 +79,21 @@ def find_rules(*given: str | None) -> Path:
     if len(set(named)) > 1:
         raise UsageError(f"two rule files: {' and '.join(named)}. Pass only one")
     name = named[0] if named else os.environ.get("RULES", "")
-    bundled = ", ".join(sorted(path.stem for path in SHIPPED.glob("*.yaml")))
+    known = ", ".join(sorted(path.stem for path in SHIPPED.glob("*.yaml")))
     if not name:
         here = [path for path in map(Path, ("rules.yaml", "rules.yml", "rules.json")) if path.is_file()]
         if not here:
-            raise UsageError(f"no rule file: pass --rules FILE or a bundled name ({bundled})")
+            raise UsageError(f"no rule file: pass --rules FILE or a bundled name ({known})")
         return here[0]
     path = Path(name)
     if path.is_file():
         return path
-    shipped = SHIPPED / f"{name}.yaml"
-    if path.name == name and shipped.is_file():
+    shipped = bundled(name)
+    if shipped is not None:
         return shipped
     if path.is_dir():
         raise UsageError(f"{name}: this is a directory. Name the rule file in it")
-    raise UsageError(f"{name}: no such file, and no bundled rule file has this name. Bundled rule files: {bundled}")
+    raise UsageError(f"{name}: no such file, and no bundled rule file has this name. Bundled rule files: {known}")
 
 
 def document_of(path: Path) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from projections.cli.options import (
-    SHIPPED,
     Tables,
     as_json,
     find_rules,
@@ -20,6 +19,7 @@ from projections.cli.options import (
     write_output,
 )
 from projections.errors import UsageError
+from projections.language.bundled import bundled
 
 if TYPE_CHECKING:
     from projections.language.access.questions import Query
@@ -100,8 +100,7 @@ def _divided(words: Sequence[str], rules: str | None) -> tuple[str | None, Seque
         return None, words
     first = words[0]
     named = Path(first).suffix in (".yaml", ".yml", ".json") or Path(first).exists()
-    bundled = Path(first).name == first and (SHIPPED / f"{first}.yaml").is_file()
-    return (first, words[1:]) if named or bundled else (None, words)
+    return (first, words[1:]) if named or bundled(first) else (None, words)
 
 
 def _show(rules: RuleSet, only: str | None, as_json: bool, verbose: bool) -> int:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from projections.cli.options import (
-    SHIPPED,
     as_json,
     find_rules,
     output_option,
@@ -20,6 +19,7 @@ from projections.cli.options import (
     write_output,
 )
 from projections.errors import UsageError
+from projections.language.bundled import SHIPPED
 from projections.terminal import json_text, print_text
 
 if TYPE_CHECKING:

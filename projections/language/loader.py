@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 
 from projections.errors import Problem, RulesError
 from projections.language.analysis import analyse
+from projections.language.bundled import bundled
 from projections.language.mistakes import Location, Mistake, dotted
 from projections.language.models import Rules
 from projections.language.pruning import without
@@ -20,6 +22,10 @@ from projections.language.unsupported import unsupported
 from projections.language.wording import known_names, mistakes_in, optional_names
 
 __all__ = ["check", "load", "loads", "problems", "source_of", "text_of", "understand"]
+
+_RULES = "rules"
+_SECTIONS = ("queries", "writes")
+"""A file of queries has `rules`, which names the rule file, and these."""
 
 
 def load(path: str | Path, *, executable: bool = True) -> Rules:
@@ -46,12 +52,20 @@ def loads(text: str, file: str = "<rules>", *, executable: bool = True) -> Rules
     source = source_of(text, file)
     rules, mistakes = understand(source, executable)
     if mistakes or rules is None:
-        raise RulesError(problems(mistakes, source, file))
+        raise RulesError(problems(mistakes, source))
     return rules
 
 
-def source_of(text: str, file: str) -> Source:
-    """Return the data of a text with the places of its parts. Raises RulesError if it is not a mapping."""
+def source_of(text: str, file: str, path: str | Path | None = None) -> Source:
+    """Return the data of a text with the places of its parts. Raises RulesError if it is not a mapping.
+
+    If it names a rule file in `rules:`, the data are those of both files; `path` is where the text is, by default `file`.
+    """
+    source = _source(text, file)
+    return _joined(source, Path(path or file).parent) if _RULES in source.data else source
+
+
+def _source(text: str, file: str) -> Source:
     try:
         source = read(text)
     except UnreadableError as error:
@@ -60,14 +74,61 @@ def source_of(text: str, file: str) -> Source:
         raise _single(
             file, f"expected a mapping with `table`, `entities` and `projections`, found {shown(source.data)}"
         )
+    source.file = file
     return source
+
+
+def _joined(own: Source, directory: Path) -> Source:
+    """Return the data of a file of queries and of the rule file that it names, with the places of both.
+
+    Raises RulesError for mistakes in the form of the file.
+    """
+    if mistakes := [*own.mistakes, *_form(own.data, directory)]:
+        raise RulesError(problems(mistakes, own))
+    path = _named(own.data[_RULES], directory)
+    base = _source(text_of(path), str(path))
+    if _RULES in base.data:
+        mistakes.append(Mistake((_RULES,), f"{path} names a rule file, too: name that file here"))
+    for section in _SECTIONS:
+        added, held = own.data.get(section, {}), base.data.get(section) or {}
+        base.parts |= {(section, name): own for name in added}
+        if added and isinstance(held, dict):
+            base.data[section] = {**held, **added}
+            for name in added.keys() & held.keys():
+                message = f"{path} already has {section}.{name}: give it another name here"
+                mistakes.append(Mistake((section, name), message, at_key=True))
+    if mistakes:
+        raise RulesError(problems(mistakes, own))
+    return base
+
+
+def _form(data: Mapping[str, Any], directory: Path) -> Iterator[Mistake]:
+    """Yield the mistakes in the form of a file of queries."""
+    allowed = [_RULES, *_SECTIONS]
+    for name in data:
+        if name not in allowed:
+            hint = suggest(name, allowed) or f": a file with `rules` has only {', '.join(allowed)}"
+            yield Mistake((name,), f"unknown{hint}", at_key=True)
+    if not isinstance(data[_RULES], str):
+        yield Mistake((_RULES,), "expected a path that is relative to this file, or a bundled name")
+    elif not (path := _named(data[_RULES], directory)).is_file():
+        yield Mistake((_RULES,), f"{path} does not exist: give a path that is relative to this file, or a bundled name")
+    for section in _SECTIONS:
+        if not isinstance(data.get(section, {}), dict):
+            yield Mistake((section,), f"expected a mapping of names to {section}")
+
+
+def _named(name: str, directory: Path) -> Path:
+    """Return the path of a rule file that is named relative to a directory, or is bundled."""
+    path = Path(os.path.normpath(directory / name))
+    return path if path.is_file() else bundled(name) or path
 
 
 def check(rules: Rules, file: str = "<python>", *, executable: bool = True) -> Rules:
     """Return rules that were built in Python, if they are valid. Raises RulesError with all mistakes, on line 1."""
     mistakes = analyse(rules) + (unsupported(rules) if executable else [])
     if mistakes:
-        raise RulesError(problems(mistakes, Source(""), file))
+        raise RulesError(problems(mistakes, Source("", file=file)))
     return rules
 
 
@@ -156,7 +217,7 @@ def _single(file: str, message: str, line: int = 1, column: int = 1) -> RulesErr
     return RulesError([Problem(file, line, column, dotted(()), message)])
 
 
-def problems(mistakes: Iterable[Mistake], source: Source, file: str) -> list[Problem]:
-    """Return the mistakes with their places, in the order of the file, each once."""
-    found = {Problem(file, *source.position(mistake), dotted(mistake.path), mistake.message) for mistake in mistakes}
-    return sorted(found, key=lambda problem: (problem.line, problem.column, problem.path, problem.message))
+def problems(mistakes: Iterable[Mistake], source: Source) -> list[Problem]:
+    """Return the mistakes with their places, in the order of their files, each once."""
+    found = {Problem(*source.place(mistake), dotted(mistake.path), mistake.message) for mistake in mistakes}
+    return sorted(found, key=lambda one: (one.file, one.line, one.column, one.path, one.message))

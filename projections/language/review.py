@@ -43,23 +43,24 @@ class Review:
 def review(path: str | Path, file: str | None = None) -> Review:
     """Return the findings of a rule file, which they call `file`. Mistakes are findings, too: none is raised."""
     try:
-        return reviewed(text_of(path), file or str(path))
+        return reviewed(text_of(path), file or str(path), path)
     except RulesError as error:
         return Review(None, tuple(_mistaken(error)))
 
 
-def reviewed(text: str, file: str = "<rules>") -> Review:
-    """Return the findings of the text of a rule file, which they call `file`."""
+def reviewed(text: str, file: str = "<rules>", path: str | Path | None = None) -> Review:
+    """Return the findings of the text of a rule file, which they call `file`; `path` is where it is."""
     try:
-        source = source_of(text, file)
+        source = source_of(text, file, path)
     except RulesError as error:
         return Review(None, tuple(_mistaken(error)))
     rules, mistakes = understand(source, executable=True)
-    found = list(_mistaken(RulesError(problems(mistakes, source, file)))) if mistakes else []
+    found = list(_mistaken(RulesError(problems(mistakes, source)))) if mistakes else []
     if rules is not None and (not mistakes or _only_unsupported(rules, mistakes)):
-        placed = [_placed(remark, source, file) for remark in remarks(rules)]
-        found += _accepted(text, file, list(dict.fromkeys(placed)))
-    order = sorted(found, key=lambda one: (one.line, one.column, SEVERITIES.index(one.severity), one.code))
+        placed = dict.fromkeys(_placed(remark, source) for remark in remarks(rules))
+        for part in {one.file: one for one in (source, *source.parts.values())}.values():
+            found += _accepted(part.text, part.file, [one for one in placed if one.file == part.file])
+    order = sorted(found, key=lambda one: (one.file, one.line, one.column, SEVERITIES.index(one.severity), one.code))
     return Review(None if mistakes else rules, tuple(order))
 
 
@@ -75,8 +76,8 @@ def _mistaken(error: RulesError) -> Iterator[Finding]:
         yield Finding("error", MISTAKE.code, one.file, one.line, one.column, one.path, rule, one.message, "")
 
 
-def _placed(remark: Remark, source: Source, file: str) -> Finding:
-    line, column = source.position(Mistake(remark.path, "", remark.offset, remark.at_key))
+def _placed(remark: Remark, source: Source) -> Finding:
+    file, line, column = source.place(Mistake(remark.path, "", remark.offset, remark.at_key))
     path = dotted(remark.path)
     return Finding(
         remark.severity, remark.kind.code, file, line, column, path, remark.rule, remark.reason, remark.instead

@@ -37,13 +37,27 @@ class UnreadableError(ProjectionsError):
 
 @dataclass
 class Source:
-    """The data of a text, the mistakes in the text itself, and the nodes for finding places."""
+    """The data of a text, the mistakes in the text itself, and the nodes for finding places.
+
+    `file` is its name in messages. `parts` are the sources of parts that come from other files, by their paths, which
+    have one or two steps.
+    """
 
     text: str
     data: Any = None
+    file: str = ""
+    parts: dict[Location, Source] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
     _keys: dict[Location, Node] = field(default_factory=dict)
     _values: dict[Location, Node] = field(default_factory=dict)
+
+    def place(self, mistake: Mistake) -> tuple[str, int, int]:
+        """Return file, line and column of a mistake."""
+        part = self._part(mistake.path)
+        return part.file, *part.position(mistake)
+
+    def _part(self, path: Location) -> Source:
+        return self.parts.get(path[:2], self)
 
     def position(self, mistake: Mistake) -> tuple[int, int]:
         """Return line and column, from 1, of a mistake; if its place does not exist, of the nearest part around it."""
@@ -61,7 +75,8 @@ class Source:
     def rename(self, path: Location, name: str) -> None:
         """Make the part at `path` also available under another last name: the correct spelling."""
         size = len(path)
-        for places in (self._keys, self._values):
+        part = self._part(path)
+        for places in (part._keys, part._values):
             for place in [place for place in places if place[:size] == path]:
                 places[(*path[:-1], name, *place[size:])] = places[place]
 

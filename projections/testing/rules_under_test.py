@@ -10,13 +10,12 @@ from typing import Any
 
 from projections.api import load, loads
 from projections.errors import UsageError
+from projections.language.bundled import bundled
 from projections.language.ruleset import RuleSet
 
 __all__ = ["DEFAULTS", "rules_of"]
 
 DEFAULTS = ("rules.yaml", "rules.yml", "rules.json")
-
-SHIPPED = Path(__file__).parents[1] / "rules"
 
 
 def rules_of(rules: str | Path | Mapping[str, Any] | None, beside: Path) -> RuleSet:
@@ -52,6 +51,7 @@ def _found(rules: str | Path | None, beside: Path) -> Path:
     path = beside / rules
     if path.is_file():
         return path
-    if str(rules).isidentifier() and (SHIPPED / f"{rules}.yaml").is_file():
-        return SHIPPED / f"{rules}.yaml"
+    shipped = bundled(str(rules))
+    if shipped is not None:
+        return shipped
     raise UsageError(f"no rule file {str(rules)!r}: {path} does not exist")
