@@ -20,7 +20,7 @@
 
 `then` lists the items with derived values, `gone` those that should not exist. All others should be as the application
 wrote them. `gives` lists the items of a query's answer, in order, each with some of its attributes. `limit: 2` and `page: 1`
-select one page. A case with `asks` that has neither `then` nor `gone` compares only answers and rejections.
+select one page. `then: any` accepts all items; it is the default of a case with `asks` and without `gone`.
 
 With several tables, `given`, `then` and `gone` are mappings of tables to lists, and steps have `table`. Sets are
 `{SS: [a, b]}` and `{NS: [1, 2]}`, binary is `{$binary: base64}`. Numbers keep all their digits, dates are text.
@@ -64,9 +64,9 @@ class Case:
             scenario.given(*items, table=table)
         for step in self.content.get("when", ()):
             _do(scenario, step)
-        only_asks = "asks" in self.content and not self.content.keys() & {"then", "gone"}
+        then = self.content.get("then", "any" if "asks" in self.content and "gone" not in self.content else ())
         scenario.then_all(
-            None if only_asks else dict(_by_table(scenario, self.content.get("then", ()))),
+            None if then == "any" else dict(_by_table(scenario, then)),
             gone=dict(_by_table(scenario, self.content.get("gone", ()))),
             quarantined=self.content.get("quarantined", ()),
         )
@@ -150,7 +150,7 @@ def _of_case(case: object, path: Location, seen: dict[str, int], more: frozenset
     else:
         seen[about] = int(path[-1])
     for name in ("given", "then", "gone"):
-        value = case.get(name)
+        value = None if (name, case.get(name)) == ("then", "any") else case.get(name)
         lists = value.values() if isinstance(value, dict) else [value]
         if value is not None and not all(isinstance(some, list) for some in lists):
             yield Mistake((*path, name), "expected a list, or lists by table")

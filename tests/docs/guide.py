@@ -81,7 +81,7 @@ def examples(page: str) -> Iterator[Example]:
                 base = block.text
                 before = found[-1] if block.text.startswith(LATER) else None
                 found.append(Example(base, block.line, block.heading, before))
-            elif data.keys() & {"entities", "projections"}:
+            elif data.keys() & {"entities", "projections", "queries", "writes"}:
                 found.append(Example(added(base, data), block.line, block.heading))
             else:
                 assert found[-1].case is None, f"line {block.line}: a second case for one rule file"

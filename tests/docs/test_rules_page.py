@@ -16,6 +16,7 @@ from projections.language.findings import CODES
 from projections.language.models import KINDS, Entity, Projection, Rules, Table
 from projections.language.patterns import Pattern
 from projections.language.pipes import PIPES
+from projections.language.questions import Expect, Query, WritePattern, WriteStep
 from projections.language.templates import Template
 from projections.language.values import lookup, plain_item, wire
 from projections.testing.cases import Case
@@ -116,11 +117,14 @@ def test_a_template_makes_the_text_that_the_page_shows(template: str, value: str
 # --- nothing is left out ---
 
 
+MODELS = (Rules, Table, Entity, Projection, Query, Expect, WritePattern, WriteStep)
+
+
 def fields(model: type[Any]) -> list[str]:
     return [name.removesuffix("_") for name in model.model_fields]
 
 
-@pytest.mark.parametrize("name", sorted({*fields(Rules), *fields(Table), *fields(Entity), *fields(Projection)}))
+@pytest.mark.parametrize("name", sorted({name for model in MODELS for name in fields(model)}))
 def test_every_construct_is_on_the_page(name: str) -> None:
     assert re.search(rf"(?<!\w){name}(?!\w)", PAGE)
 

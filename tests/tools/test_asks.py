@@ -132,6 +132,7 @@ def test_numbers_and_booleans_differ(tmp_path: Path, scenario: Scenario) -> None
 def test_then_is_compared_beside_asks_only_if_it_is_given(tmp_path: Path, scenario: Scenario) -> None:
     asks = "[{query: likers, with: {postId: p1}, gives: [{}, {}, {}]}]"
     assert played(tmp_path, scenario, asks) == ""
+    assert played(tmp_path, scenario, asks, "  then: any\n") == ""
     assert "likeCount  is 3  expected 4" in played(
         tmp_path, scenario, asks, "  then: [{PK: 'POST#p1', SK: METADATA, likeCount: 4}]\n"
     )
