@@ -26,6 +26,7 @@ __all__ = [
     "Styled",
     "console",
     "count",
+    "interactive",
     "json_text",
     "print_first",
     "print_grid",
@@ -162,3 +163,8 @@ def print_first(lines: Iterable[str], most: int = 30, *, err: bool = False) -> N
         print_line(line, err=err)
     if len(shown) > most:
         print_line(f"… and {len(shown) - most:,} more (--json has all)", err=err)
+
+
+def interactive() -> bool:
+    """Return whether a person can answer a question at the terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()

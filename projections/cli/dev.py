@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from types import FrameType
 
 import click
@@ -110,4 +109,6 @@ def command(
 
 def _confirm(question: str) -> bool:
     """Return the answer at the terminal, or no without a terminal."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and click.confirm(question, default=True)
+    from projections.terminal import interactive
+
+    return interactive() and click.confirm(question, default=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from projections.cli.options import (
 )
 from projections.errors import UsageError
 from projections.language.bundled import SHIPPED
-from projections.terminal import json_text, print_text
+from projections.terminal import interactive, json_text, print_text
 
 if TYPE_CHECKING:
     from projections.deploy.needs import Deployment
@@ -104,15 +103,11 @@ def _replaceable(path: Path, text: str) -> bool:
     new = text.splitlines(keepends=True)
     print_text("".join(unified_diff(there.splitlines(keepends=True), new, str(path), f"{path} (new)")))
     reason = f"{path} was edited since it was written. Overwriting it discards the lines that begin with - above"
-    if not _on_a_terminal():
+    if not interactive():
         raise UsageError(
             f"{reason}, so nothing was written. Write to another file and merge the two, or pass --force to overwrite it"
         )
     return click.confirm(f"{reason}. Overwrite it?", default=False)
-
-
-def _on_a_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _sam(deployment: Deployment) -> str:

@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError, NoCredentialsError, ReadTimeoutErro
 from emulators import free_port
 
 from projections.aws import clients as aws
+from projections.aws import tables
 from projections.engine.store import ItemKey, Missing, Update
 from projections.errors import (
     ConditionFailed,
@@ -201,12 +202,12 @@ def test_an_emulator_needs_no_credentials_and_no_region(monkeypatch: pytest.Monk
 
 def test_tables_are_created_with_their_streams_and_deleted(request: pytest.FixtureRequest) -> None:
     local = aws.client(endpoint_url=request.getfixturevalue("dynamodb_local_url"))
-    aws.create_table(local, "made-for-this", SCHEMAS["app"])
+    tables.create_table(local, "made-for-this", SCHEMAS["app"])
     table = local.describe_table(TableName="made-for-this")["Table"]
     assert table["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
     assert table["GlobalSecondaryIndexes"][0]["Projection"] == {"ProjectionType": "ALL"}
     assert "LocalSecondaryIndexes" not in table
-    aws.delete_table(local, "made-for-this")
+    tables.delete_table(local, "made-for-this")
     assert "made-for-this" not in local.list_tables()["TableNames"]
 
 
@@ -214,10 +215,10 @@ def test_tables_are_created_with_what_their_indexes_project(request: pytest.Fixt
     local = aws.client(endpoint_url=request.getfixturevalue("dynamodb_local_url"))
     schema = SCHEMAS["projected"]
     some = {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["x"]}
-    aws.create_table(local, "projected-table", schema)
-    aws.create_table(local, "later-indexes", replace(SCHEMAS["app"], indexes={}))
+    tables.create_table(local, "projected-table", schema)
+    tables.create_table(local, "later-indexes", replace(SCHEMAS["app"], indexes={}))
     for index in ("keys", "some"):
-        aws.create_index(local, "later-indexes", schema, index)
+        tables.create_index(local, "later-indexes", schema, index)
     expected = {"keys": {"ProjectionType": "KEYS_ONLY"}, "some": some}
     for name in ("projected-table", "later-indexes"):
         table = local.describe_table(TableName=name)["Table"]
@@ -229,7 +230,7 @@ def test_tables_are_created_with_what_their_indexes_project(request: pytest.Fixt
                 "local-some": some,
             }
             assert [key["AttributeName"] for key in listed["local"]["KeySchema"]] == ["PK", "at"]
-        aws.delete_table(local, name)
+        tables.delete_table(local, name)
 
 
 def test_a_missing_table_and_a_missing_index_are_misconfigurations(request: pytest.FixtureRequest) -> None:

@@ -83,7 +83,7 @@ def test_graph_has_every_entity_and_rule_with_details() -> None:
     assert [finding.code for finding in listed.findings] == ["hot-partition"]
     assert [finding.code for finding in shown.findings] == ["expiry-undecided"]
     assert shown.rules["commentAuthor"].match == (("userId", "{userId}"),)
-    assert shown.entities["Comment"].index_key == (("GSI1PK", "AUTHOR#{userId}"),)
+    assert shown.entities["Comment"].index_key == (("GSI1PK", "AUTHOR#{userId}"), ("GSI1SK", "{createdAt}"))
 
 
 def test_bound_variables_stand_in_the_key_of_the_target() -> None:

@@ -82,7 +82,7 @@ def test_on_a_terminal_the_command_asks(
 
     edited = edit(generated)
     monkeypatch.setattr(click, "confirm", confirm)
-    monkeypatch.setattr(command, "_on_a_terminal", lambda: True)
+    monkeypatch.setattr(command, "interactive", lambda: True)
     code, out, _ = again(run)
     assert (code, generated.read_text()) == ((0, before) if agrees else (1, edited))
     assert "+++ template.yaml (new)" in out

@@ -239,8 +239,8 @@ def _print_key(out: Console, key: HotKey, timed: bool) -> None:
 
 def _print_legend(out: Console, estimate: Estimate, why: bool) -> None:
     if not estimate.sampled and not estimate.assumptions.targets:
-        text = "[dim]The estimate assumes a different target for each event; --targets RULE=N sets the number of targets.[/]"
-        _line(out, styled(text))
+        words = "The estimate assumes a different target for each event; --targets RULE=N sets the number of targets."
+        _line(out, styled("[dim]{}[/]", words))
     prices = ", ".join(f"${price:g} per {PRICES[name][1]}" for name, price in estimate.assumptions.prices.items())
     _line(out, styled("[dim]Prices: {}.[/]", prices))
     if estimate.entry_bytes:

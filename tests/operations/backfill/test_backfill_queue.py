@@ -249,7 +249,7 @@ def test_a_page_that_fails_makes_its_message_come_again_and_is_not_passed_over()
     line.stage.store.transact = transact  # type: ignore[method-assign]
     (_, body) = line.messages.pop()
     assert line.handle(body) == ["1"]
-    assert "a page could not be done, main|USER#" in line.seen[-1].failed["1"]
+    assert "a page could not be done, for example because of main|USER#" in line.seen[-1].failed["1"]
     assert line.run().phase == "items"
     line.stage.store.transact = original  # type: ignore[method-assign]
     line.messages.append((0.0, body))
@@ -266,7 +266,9 @@ def test_a_function_whose_time_is_up_in_the_middle_of_a_page_is_reported() -> No
     end = line.stage.clock.now + 60.0
     short = Deadline(lambda: end - line.stage.clock.now, margin=20.0, sleep=line.stage.clock.sleep)
     task = BackfillTask(run.name, segment.phase, segment.table, segment.number)
-    with pytest.raises(OutOfTime, match=r"a page could not be done, main\|USER.*time is nearly up"):
+    with pytest.raises(
+        OutOfTime, match=r"a page could not be done, for example because of main\|USER.*time is nearly up"
+    ):
         queued.work(line.stage.backfill(page=100), task, short, line.tasks)
 
 
