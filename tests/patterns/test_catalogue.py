@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -12,7 +12,7 @@ import pytest
 from catalogue import PATTERNS, Pattern
 from scanned_tables import ScannedTables
 
-from projections.access.answers import answer_to
+from projections.access.answers import Answer, answer_to
 from projections.access.readers import Reader, reader_of
 from projections.engine.processor import Processor
 from projections.engine.store import Image
@@ -94,6 +94,17 @@ def compare(pattern: Pattern, reader: Reader, ask: dict[str, Any], counted: bool
         counted
     ):  # a page of small items, eventually consistent, takes half a unit; emulators charge nothing for an empty page
         assert 0.5 * bool(found) <= answer.units <= 0.5 * answer.requests
+    assert [item for page in pages(answer, 1) for item in page] == found, ask
+
+
+def pages(answer: Answer, limit: int) -> Iterator[list[dict[str, Any]]]:
+    """Yield the items of each page, none but the last with fewer than `limit`."""
+    page = answer.page(limit)
+    while page.token is not None:
+        assert len(page.items) == limit
+        yield page.items
+        page = answer.page(limit, page.token)
+    yield page.items
 
 
 @patterns

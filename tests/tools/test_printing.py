@@ -70,6 +70,12 @@ def rules(path: Path, **changes: Any) -> str:
     return str(path)
 
 
+def about(path: Path, document: dict[str, Any]) -> str:
+    """A file of queries."""
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return str(path)
+
+
 def asked(path: Path) -> str:
     """The rules with hostile queries."""
     return rules(
@@ -225,6 +231,8 @@ FILES: dict[str, Scene] = {
         [rules(path / "b.yaml", entities={**RULES["entities"], EVIL: {"key": {"PK": EVIL, EVIL: EVIL}}})],
         [rules(path / "c.yaml", projections={EVIL: {"from": EVIL, "copy": {"into": EVIL}}, EVIL + "2": EVIL})],
         [rules(path / "d.yaml", **{EVIL: EVIL})],
+        [about(path / "q.yaml", {"rules": EVIL, EVIL: EVIL})],
+        [about(path / "p.yaml", {"rules": "rules.yaml", "queries": {EVIL: {"find": EVIL}}})],
         [rules(path / f"{EVIL.replace('/', '')}.yaml"), "--template", str(ROOT / "template.yaml")],
         [EVIL],
     ],
