@@ -1,0 +1,77 @@
+"""The write units of one change of an item: the application's own write, its index entries, and the rules that follow it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from projections.inspect.cost.batch import rehearse_batch
+from projections.inspect.cost.reads import Shapes
+from projections.inspect.cost.workload import EDIT, INSERT, Assumptions, Flow
+from projections.language.canonical import Document
+from projections.language.facts import creators
+from projections.language.program import Program
+from projections.stores.capacity import written
+
+__all__ = ["Change", "WriteCost", "change_of", "write_cost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Write units of one change: `own` of the application's write with its index entries, `rules` of what follows it."""
+
+    own: float
+    rules: float
+
+    @property
+    def total(self) -> float:
+        return self.own + self.rules
+
+
+@dataclass(frozen=True, slots=True)
+class WriteCost:
+    """Write units of a new item of `entity`, and of an edit of all its attributes, before and after rules change.
+
+    If only rules write the items of a query, `entity` is the application's entity that they make them of.
+    """
+
+    entity: str
+    put: tuple[Change, Change]
+    edit: tuple[Change, Change]
+
+    def __str__(self) -> str:
+        put, edit = (f"{one.total:g} → {other.total:g}" for one, other in (self.put, self.edit))
+        return f"write units of a new {self.entity}: {put}; of an edit of all its attributes: {edit}"
+
+
+def write_cost(before: Document, after: Document, entity: str) -> WriteCost:
+    """Return what a change of an entity costs under two versions of the rules. Raises ProjectionsError if the rules cannot be
+    rehearsed.
+    """
+    entity = _written_by_the_application(before, entity)
+    programs = [Program.from_document(document.to_document()) for document in (before, after)]
+    (put, more), (edit, later) = ([change_of(one, Flow(entity, kind)) for one in programs] for kind in (INSERT, EDIT))
+    return WriteCost(entity, (put, more), (edit, later))
+
+
+def change_of(program: Program, flow: Flow) -> Change:
+    """Return what one change costs, rehearsed on tables in memory with items of the usual size."""
+    rehearsal = rehearse_batch(Shapes(program), Assumptions(), {flow: 1})
+    first = rehearsal.batches[0]
+    own = 0.0
+    for one in first.records:
+        if one.record is not None:
+            schema = program.tables[one.record.key.table]
+            own += written(one.record.old, one.record.new, schema).total
+    return Change(own, rehearsal.spent.write_units)
+
+
+def _written_by_the_application(document: Document, entity: str) -> str:
+    """Return the entity whose items lead, through rules, to those of `entity`."""
+    made = creators(document)
+    seen = {entity}
+    while entity in made:
+        entity = document.rules[made[entity]].source
+        if entity in seen:
+            break
+        seen.add(entity)
+    return entity
