@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,8 +17,10 @@ from projections.terminal import console, count, json_text, print_grid, print_li
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from projections.inspect.offers import Offer
     from projections.language.findings import Finding
     from projections.language.models import Rules
+    from projections.language.review import Review
 
 __all__ = ["command"]
 
@@ -68,10 +71,13 @@ def command(file: str | None, rules: str | None, template: str | None, as_json: 
         return _compare(path, template, as_json, fail_on)
     found = review(path, _near(path))
     rows = _rows(found.rules) if found.rules is not None else []
+    offers = _offers(found)
     if as_json:
-        print_text(json_text({"findings": [asdict(finding) for finding in found.findings], "rules": rows}))
+        findings = [asdict(finding) for finding in found.findings]
+        offered = {name: offer.document() for name, offer in offers.items()}
+        print_text(json_text({"findings": findings, "rules": rows, "proposals": offered}))
     else:
-        _print(rows, found.findings, _near(path))
+        _print(rows, found.findings, _near(path), {name: str(one.cost) for name, one in offers.items() if one.cost})
     return int(any(_as_bad(finding.severity, fail_on) for finding in found.findings))
 
 
@@ -126,15 +132,40 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
     ]
 
 
+def _offers(found: Review) -> dict[str, Offer]:
+    """Return what the findings offer for queries, by query, with the cost per write."""
+    asked = {
+        finding.path.split(".")[1]
+        for finding in found.findings
+        if finding.paste and finding.path.startswith("queries.")
+    }
+    if found.rules is None or not asked:
+        return {}
+    from projections.inspect.offers import offer
+    from projections.language.access.planner import plan
+    from projections.language.access.questions import queries_of
+
+    document, queries = found.rules.typed(), queries_of(found.rules)
+    offers = {
+        name: offer(document, queries[name], plan(document, queries[name]), list(queries.values())) for name in asked
+    }
+    return {name: one for name, one in offers.items() if one is not None}
+
+
 # --- for people ---
 
 
-def _print(rows: list[dict[str, Any]], findings: tuple[Finding, ...], file: str) -> None:
+def _print(
+    rows: list[dict[str, Any]],
+    findings: tuple[Finding, ...],
+    file: str,
+    costs: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     out = console()
     names = {row["rule"] for row in rows}
     for row in rows:
         _print_rule(out, row, [finding for finding in findings if finding.rule == row["rule"]])
-    _print_findings(out, [finding for finding in findings if finding.rule not in names])
+    _print_findings(out, [finding for finding in findings if finding.rule not in names], costs=costs)
     _print_summary(out, file, rows, findings)
 
 
@@ -170,7 +201,9 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
         out.print()
 
 
-def _print_findings(out: Console, findings: list[Finding], indent: str = "") -> None:
+def _print_findings(
+    out: Console, findings: list[Finding], indent: str = "", costs: Mapping[str, str] = MappingProxyType({})
+) -> None:
     for finding in findings:
         colour = COLOURS[finding.severity]
         place = f"{finding.file}:{finding.line}:{finding.column}:"
@@ -188,7 +221,11 @@ def _print_findings(out: Console, findings: list[Finding], indent: str = "") -> 
             )
         )
         if finding.instead:
-            out.print(styled("{}  [green]→[/] {}", indent, finding.instead))
+            out.print(styled("{}  [green]→[/] {}", indent, finding.instead + ":" * bool(finding.paste)))
+        for line in finding.paste.splitlines():
+            out.print(styled("{}      [cyan]{}[/]", indent, line))
+        if finding.paste and (cost := costs.get(finding.path.split(".")[1])):
+            out.print(styled("{}    [dim]{}[/]", indent, cost))
     if findings:
         out.print()
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from projections.access.placeholders import placeholder_reads
 from projections.access.reads import Read
+from projections.inspect.offers import Offer, offer
 from projections.language.access.plan import Plan, Verdict
 from projections.language.access.planner import plan
-from projections.language.access.proposals import Proposal, proposal
+from projections.language.access.proposals import Proposal
 from projections.language.access.questions import Query
 from projections.language.canonical import Document
 
@@ -30,7 +31,7 @@ UNANSWERED = ("incomplete", "none")
 
 @dataclass(frozen=True, slots=True)
 class AccessPattern:
-    """A query with its plan, and an addition to the rules that answers it better, if one is known.
+    """A query with its plan, and what is offered to answer it exactly, if anything is known.
 
     `reads` has placeholders for the caller's values.
     """
@@ -38,7 +39,12 @@ class AccessPattern:
     query: Query
     plan: Plan
     reads: tuple[Read, ...]
-    proposal: Proposal | None = None
+    offer: Offer | None = None
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """The addition that is offered."""
+        return None if self.offer is None else self.offer.proposal
 
     @property
     def answered(self) -> bool:
@@ -58,7 +64,8 @@ class AccessPattern:
                 read.request(f"{{table {read.table}}}", None if read.get else self.query.limit) for read in self.reads
             ],
             "reason": found.reason,
-            "proposal": self.proposal and self.proposal.text,
+            "proposal": self.offer and self.offer.proposal.text,
+            "writeUnits": self.offer and self.offer.document()["writeUnits"],
             "assumes": list(found.assumes),
             "others": list(found.others),
             "tests": list(found.tests),
@@ -71,6 +78,6 @@ def access_patterns(document: Document, queries: Mapping[str, Query], only: str 
     for query in queries.values() if only is None else [queries[only]]:
         one = plan(document, query)
         others = [other for name, other in queries.items() if name != query.name]
-        better = proposal(document, query, one, others)
+        better = offer(document, query, one, others)
         found.append(AccessPattern(query, one, tuple(placeholder_reads(document, one)), better))
     return found

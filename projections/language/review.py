@@ -80,7 +80,16 @@ def _placed(remark: Remark, source: Source) -> Finding:
     file, line, column = source.place(Mistake(remark.path, "", remark.offset, remark.at_key))
     path = dotted(remark.path)
     return Finding(
-        remark.severity, remark.kind.code, file, line, column, path, remark.rule, remark.reason, remark.instead
+        remark.severity,
+        remark.kind.code,
+        file,
+        line,
+        column,
+        path,
+        remark.rule,
+        remark.reason,
+        remark.instead,
+        remark.paste,
     )
 
 

@@ -23,6 +23,7 @@ from projections.language.keys import ItemKey
 from projections.language.loader import loads
 from projections.language.review import reviewed
 from projections.language.rewriting import merged
+from projections.language.templates import Template
 from projections.testing.items import wire_item
 from projections.testing.scenario import Scenario
 
@@ -75,7 +76,9 @@ def holds(random: Random, pasted: Mapping[str, Any], planned: Any, table: Any, t
     for item in table:
         found = scenario.program.recognise(ItemKey("main", item["PK"], item["SK"]), wire_item(item, ""))
         assert found is not None
-        item.update({name: found.variables[name] for name in declared[item["kind"]]})
+        values = {name: {"S": value} for name, value in found.variables.items()}
+        for name, text in declared[item["kind"]].items():
+            item[name] = Template.parse(text).render(values.get)
     scenario.given(*table)
 
     def variables(item: Mapping[str, Any], name: str) -> Any:

@@ -101,7 +101,12 @@ def test_check_as_json(run: Run) -> None:
     assert rules["engagement"]["path"]["alone"] == 5
     assert (rules["leaderboard"]["after"], rules["leaderboard"]["passes"]) == (["postById", "engagement"], 2)
     assert rules["leaderboard"]["where"] == 'status is "published"'
-    assert [finding["code"] for finding in json.loads(out)["findings"]] == ["expiry-undecided", "hot-partition"]
+    assert [finding["code"] for finding in json.loads(out)["findings"]] == [
+        "expiry-undecided",
+        "hot-partition",
+        "several-requests",
+        "several-requests",
+    ]
 
 
 def test_check_prints_findings_with_corrections_below_their_rules(run: Run) -> None:

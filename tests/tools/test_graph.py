@@ -81,7 +81,7 @@ def test_graph_has_every_entity_and_rule_with_details() -> None:
     assert (listed.inside, listed.indexes, listed.after) == (True, ("GSI1",), ("postById",))
     assert [where for where, _ in listed.cases] == ['status is "published"', 'status is "draft"']
     assert [finding.code for finding in listed.findings] == ["hot-partition"]
-    assert [finding.code for finding in shown.findings] == ["expiry-undecided"]
+    assert [finding.code for finding in shown.findings] == ["expiry-undecided", *2 * ["several-requests"]]
     assert shown.rules["commentAuthor"].match == (("userId", "{userId}"),)
     assert shown.entities["Comment"].index_key == (("GSI1PK", "AUTHOR#{userId}"), ("GSI1SK", "{createdAt}"))
 

@@ -76,10 +76,12 @@ def _print_details(out: Console, one: AccessPattern, *, verbose: bool) -> None:
             out.print(styled("  [dim]{}[/]", "GetItem" if read.get else "Query"))
             for line in json.dumps(one.document()["requests"][one.reads.index(read)], indent=2).split("\n"):
                 out.print(styled("  [dim]{}[/]", line))
-    if one.proposal:
-        out.print(styled("  [green]→[/] {}:", one.proposal.sentence.rstrip(".")))
-        for line in one.proposal.text.rstrip("\n").split("\n"):
+    if one.offer:
+        out.print(styled("  [green]→[/] {}:", one.offer.proposal.sentence.rstrip(".")))
+        for line in one.offer.proposal.text.rstrip("\n").split("\n"):
             out.print(styled("    {}", line))
+        if one.offer.cost:
+            out.print(styled("  [dim]{}[/]", one.offer.cost))
     out.print()
 
 

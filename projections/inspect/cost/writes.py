@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from projections.inspect.cost.batch import rehearse_batch
 from projections.inspect.cost.reads import Shapes
@@ -38,14 +39,23 @@ class WriteCost:
     put: tuple[Change, Change]
     edit: tuple[Change, Change]
 
+    def document(self) -> dict[str, Any]:
+        """Return the JSON: [before, after] of a new item and of an edit."""
+        return {
+            "of": self.entity,
+            "put": [change.total for change in self.put],
+            "edit": [change.total for change in self.edit],
+        }
+
     def __str__(self) -> str:
         put, edit = (f"{one.total:g} → {other.total:g}" for one, other in (self.put, self.edit))
         return f"write units of a new {self.entity}: {put}; of an edit of all its attributes: {edit}"
 
 
 def write_cost(before: Document, after: Document, entity: str) -> WriteCost:
-    """Return what a change of an entity costs under two versions of the rules. Raises ProjectionsError if the rules cannot be
-    rehearsed.
+    """Return what a change of an entity costs under two versions of the rules.
+
+    Raises ProjectionsError if the rules cannot be rehearsed.
     """
     entity = _written_by_the_application(before, entity)
     programs = [Program.from_document(document.to_document()) for document in (before, after)]

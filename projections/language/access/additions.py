@@ -19,6 +19,7 @@ from projections.language.access.plan import Plan
 from projections.language.access.presence import key_variables
 from projections.language.access.questions import Query
 from projections.language.canonical import Document, Index, IndexKeys, Table
+from projections.language.facts import creators
 from projections.language.patterns import Pattern
 from projections.language.rewriting import SINGLE, index_form, query_form, rule_form
 from projections.language.syntax import LanguageError
@@ -181,9 +182,10 @@ def _sorted(document: Document, query: Query) -> Iterator[Addition]:
         assert isinstance(rule, Index)
         attribute, case = path.sort[0].attribute, rule.cases[path.case]
         old = case.set.get(attribute)
-        rest = "" if old is None or Template.parse(old).literal is not None else old
         separator = document.tables[document.entities[path.entity].table].separator
-        text = separator.join(filter(None, [_sort_text(document, path.entity, named), rest]))
+        fields = Template.parse(old).fields if old is not None else ()
+        rest = [str(one) for one in fields if one.name != named]
+        text = separator.join([_sort_text(document, path.entity, named), *rest])
         cases = tuple(
             replace(one, set={**one.set, attribute: text}) if number == path.case else one
             for number, one in enumerate(rule.cases)
@@ -235,7 +237,7 @@ def _shapes(document: Document, query: Query) -> Iterator[_Shape]:
                 yield _shape(
                     document, query, text, "a partition for each month, of which one request each reads the range"
                 )
-            spread = document.entities[first].id or next(reversed(Template.parse(_last(document, first)).names), None)
+            spread = document.entities[first].id or next(reversed(_variables(document, first)), None)
             if spread is not None:
                 text = separator.join([prefix, f"{{{spread}|bucket({BUCKETS})}}"])
                 yield _shape(
@@ -258,15 +260,15 @@ def _shape(document: Document, query: Query, partition: str, words: str) -> _Sha
             sort[entity] = _sort_text(document, entity, named)
         else:
             separator = document.tables[document.entities[entity].table].separator
-            names = Template.parse(_last(document, entity)).names
+            names = [text for text in _variables(document, entity) if text not in query.parameters]
             sort[entity] = separator.join([entity.upper(), *("{" + name + "}" for name in names)])
     return _Shape(partition, sort, named, words)
 
 
-def _last(document: Document, entity: str) -> str:
-    """Return the last template of an entity's key that has variables."""
-    texts = list(document.entities[entity].key.values())
-    return next((text for text in reversed(texts) if Template.parse(text).names), texts[-1])
+def _variables(document: Document, entity: str) -> tuple[str, ...]:
+    """Return the variables of an entity's key, in order."""
+    texts = document.entities[entity].key.values()
+    return tuple(dict.fromkeys(name for text in texts for name in Template.parse(text).names))
 
 
 def _sort_text(document: Document, entity: str, name: str) -> str:
@@ -284,10 +286,10 @@ def _on_existing(document: Document, query: Query, shape: _Shape) -> Iterator[Ad
         made = _made_for_rules(document, name, keys)
         if keys.local or not made or used or len(keys.partition) != 1 or len(keys.sort) > 1:
             continue
-        forms = _rules(document, query, shape, keys)
-        if forms is not None:
+        written = _written(document, query, shape, keys)
+        if written is not None:
             words = f"puts {' and '.join(query.entities)} items into {index}, whose keys they do not use yet"
-            yield Addition(_with(words, shape), {"projections": forms}, query)
+            yield Addition(_with(words, shape, written), written, query)
 
 
 def _on_new(document: Document, query: Query, shape: _Shape) -> Iterator[Addition]:
@@ -302,23 +304,29 @@ def _on_new(document: Document, query: Query, shape: _Shape) -> Iterator[Additio
     for kind in kinds if sorted_by else [""]:
         keys = IndexKeys(((partition, "S"),), ((sort, kind),) if kind else ())
         keys = replace(keys, projection=_projection(document, query, keys, ()))
-        forms = _rules(document, query, shape, keys)
-        if forms is not None:
+        written = _written(document, query, shape, keys)
+        if written is not None:
             words = f"adds the index {index} with {' and '.join(query.entities)} items"
-            data = {**_table(document, name, {index: index_form(keys)}), "projections": forms}
-            yield Addition(_with(words, shape), data, query)
+            data = {**_table(document, name, {index: index_form(keys)}), **written}
+            yield Addition(_with(words, shape, written), data, query)
 
 
-def _with(words: str, shape: _Shape) -> str:
+def _with(words: str, shape: _Shape, written: Mapping[str, Any]) -> str:
+    if "entities" in written:
+        words += ", of which the application writes the keys, because they never change"
     return f"{words}: {shape.words}" if shape.words else words
 
 
-def _rules(document: Document, query: Query, shape: _Shape, keys: IndexKeys) -> dict[str, Any] | None:
-    """Return an index rule for each entity of a query; None if the key attributes have other types."""
+def _written(document: Document, query: Query, shape: _Shape, keys: IndexKeys) -> dict[str, Any] | None:
+    """Return an index rule for each entity of a query, or a declaration if the application can write the keys.
+
+    None if the key attributes have other types.
+    """
     ((partition, kind),) = keys.partition
     if kind != "S":
         return None
-    found: dict[str, Any] = {}
+    rules: dict[str, Any] = {}
+    declared: dict[str, Any] = {}
     for entity in query.entities:
         texts = {partition: shape.partition}
         for attribute, sort_kind in keys.sort:
@@ -328,14 +336,28 @@ def _rules(document: Document, query: Query, shape: _Shape, keys: IndexKeys) -> 
             elif sort_kind != "S":
                 return None
             texts[attribute] = text
+        if not query.where.conditions and _constant(document, entity, texts):
+            declared[entity] = {"index_key": texts}
+            continue
         stem = query.name if len(query.entities) == 1 else f"{query.name}{entity}"
         form: dict[str, Any] = {"from": entity}
         if query.where.conditions:
             form["where"] = query.where.document
         if document.entities[entity].expires:
             form["expired"] = "retract"
-        found[_unused(f"{stem}Index", {*document.rules, *found})] = {**form, "index": texts}
-    return found
+        rules[_unused(f"{stem}Index", {*document.rules, *rules})] = {**form, "index": texts}
+    return {**({"entities": declared} if declared else {}), **({"projections": rules} if rules else {})}
+
+
+def _constant(document: Document, entity: str, texts: Mapping[str, str]) -> bool:
+    """Return whether the application can write index keys with each new item, and they never change."""
+    templates = [Template.parse(text) for text in texts.values()]
+    variables = key_variables(document, entity)
+    return (
+        entity not in creators(document)
+        and not any(one.pipes for template in templates for one in template.fields)
+        and all(name in variables for template in templates for name in template.names)
+    )
 
 
 def _writes(document: Document, path: Path, keys: IndexKeys) -> bool:
@@ -398,11 +420,10 @@ def _copied(document: Document, query: Query) -> Iterator[Addition]:
         return
     if any(one.pipes for one in query.by) or query.range not in (None, _sorted_by(query)):
         return
-    variables = [name for text in declared.key.values() for name in Template.parse(text).names]
     given = [one.name for one in query.by]
     into = _unused(f"{entity}By{''.join(name[0].upper() + name[1:] for name in given)}", document.entities)
     named = [name] if (name := _sorted_by(query)) else []
-    rest = [name for name in dict.fromkeys([*named, *variables]) if name not in given]
+    rest = [name for name in dict.fromkeys([*named, *_variables(document, entity)]) if name not in given]
     key = {
         table.partition[0]: table.separator.join([into.upper(), *("{" + name + "}" for name in given)]),
         table.sort[0]: table.separator.join("{" + name + "}" for name in rest) or into.upper(),

@@ -15,6 +15,8 @@
 | `indexes` | keys of indexes, and what they project |
 | `tables` | the number and the kinds of indexes |
 | `expiry` | TTL |
+| `queries` | queries, and indexes that they do not need |
+| `static` | keys with few values, and keys that the application could write |
 
 A family reports only what follows from the rules. What depends on the application is not reported, or as a note.
 """
@@ -33,7 +35,9 @@ from projections.language.findings.kinds import CODES, KINDS, SEVERITIES, Kind, 
 from projections.language.findings.lengths import lengths
 from projections.language.findings.names import names
 from projections.language.findings.partitions import partitions
+from projections.language.findings.queries import queries
 from projections.language.findings.sorting import sorting
+from projections.language.findings.static import static
 from projections.language.findings.tables import tables
 from projections.language.findings.targets import targets
 from projections.language.findings.transactions import transactions
@@ -41,7 +45,21 @@ from projections.language.models import Rules
 
 __all__ = ["CODES", "KINDS", "SEVERITIES", "Finding", "Kind", "Remark", "Severity", "remarks"]
 
-_FAMILIES = (names, conditions, sorting, lengths, partitions, transactions, chains, targets, indexes, tables, expiry)
+_FAMILIES = (
+    names,
+    conditions,
+    sorting,
+    lengths,
+    partitions,
+    transactions,
+    chains,
+    targets,
+    indexes,
+    tables,
+    expiry,
+    queries,
+    static,
+)
 
 
 def remarks(rules: Rules) -> Iterator[Remark]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import indent
 
 from projections.language.findings.kinds import Kind, Severity
 from projections.language.mistakes import Location
@@ -14,7 +15,7 @@ __all__ = ["Finding", "Remark"]
 class Remark:
     """A finding before its line is known. `path`, `offset` and `at_key` are as `Mistake` has them.
 
-    `rated` is its severity if it is not the usual one of its kind.
+    `rated` is its severity if it is not the usual one of its kind. `paste` is YAML that would make it go away, if any.
     """
 
     kind: Kind
@@ -24,6 +25,7 @@ class Remark:
     offset: int | None = None
     at_key: bool = False
     rated: Severity | None = None
+    paste: str = ""
 
     @property
     def severity(self) -> Severity:
@@ -51,8 +53,12 @@ class Finding:
     rule: str | None
     reason: str
     instead: str
+    paste: str = ""
+    """YAML to paste into the rule file, if `instead` offers some."""
 
     def __str__(self) -> str:
         way_out = f" → {self.instead}" if self.instead else ""
+        if self.paste:
+            way_out += ":\n" + indent(self.paste, "    ")
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
         return f"{place}: {self.path}: {self.severity} [{self.code}]: {self.reason}{way_out}"

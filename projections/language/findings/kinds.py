@@ -495,6 +495,177 @@ projections:
 """,
 )
 
+# Queries
+
+UNANSWERED_QUERY = Kind(
+    "unanswered-query",
+    ("warning",),
+    summary="No request returns all items that a query asks for.",
+    why="Only a scan could answer the query, or an index could be read that does not hold all items of the answer. It is "
+    "a warning and no error, because the rules work without the query: CI fails, and a comment accepts a query that a "
+    "scan may answer, such as an export.",
+    fix="Add the rule, index or condition that the message proposes. `check` proves that the query is answered with it.",
+    example="""\
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "USER#{user}", SK: "POST#{post}"}, id: post}
+queries:
+  byTopic: {find: Post, by: [topic], order: createdAt desc}
+""",
+)
+UNPROJECTED_QUERY = Kind(
+    "unprojected-query",
+    ("warning",),
+    summary="A query needs attributes that its index does not project.",
+    why="An index returns only its key attributes and those that it projects. The application would have to read each item "
+    "again from the table.",
+    fix="Project the attributes, or leave them out of the query.",
+    example="""\
+table:
+  key: [PK, SK]
+  indexes: {GSI1: {partition: GSI1PK, projection: [title]}}
+entities:
+  Post: {key: {PK: "USER#{user}", SK: "POST#{post}"}, id: post, index_key: {GSI1PK: "POST#{post}"}}
+queries:
+  post: {find: Post, by: [post], attributes: [title, state]}
+""",
+)
+CONSISTENT_READ = Kind(
+    "consistent-read",
+    ("warning", "note"),
+    summary="A query asks for a consistent read that does not exist.",
+    why="DynamoDB has no consistent reads of global indexes. Rules write derived items, values and index keys after the "
+    "application's write, so a consistent read of them returns what is written so far. The latter is a note.",
+    fix="Leave out `consistent`, or read the item by its own key.",
+    example="""\
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK]}}
+entities:
+  User: {key: {PK: "USER#{user}", SK: PROFILE}, index_key: {GSI1PK: "MAIL#{mail}"}, required: [mail]}
+queries:
+  byMail: {find: User, by: [mail], consistent: true}
+""",
+)
+FILTERED_QUERY = Kind(
+    "filtered-query",
+    ("warning",),
+    summary="A query reads items that a filter then discards.",
+    why="DynamoDB charges for all items that a request reads, and a page of 1 MB may have no item of the answer.",
+    fix="Add the index that the message proposes. If few items are discarded, accept the finding, and record their number "
+    "with `expect: {items, scanned}`.",
+    example="""\
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "USER#{user}", SK: "POST#{post}"}, id: post}
+queries:
+  drafts: {find: Post, by: [user], where: {state: [draft]}, expect: {items: 5, scanned: 200}}
+""",
+)
+SHARED_RANGE = Kind(
+    "shared-range",
+    ("warning",),
+    summary="A query reads a key range that also holds items of other entities.",
+    why="The items of the other entities are read and discarded. If there are many, as likes of a post, the query reads and "
+    "pays for all of them.",
+    fix="Give the entities partitions of their own, with a prefix that only they have, or sort keys that a range separates.",
+    example="""\
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Post:
+    {key: {PK: "USER#{user}", SK: "POST#{post}"}, index_key: {GSI1PK: "POST#{post}", GSI1SK: "{at}"}, required: [at]}
+  Like:
+    {key: {PK: "USER#{user}", SK: "LIKE#{post}"}, index_key: {GSI1PK: "POST#{post}", GSI1SK: "LIKE#{user}"}}
+queries:
+  post: {find: Post, by: [post]}
+  likers: {find: Like, by: [post]}
+""",
+)
+SEVERAL_REQUESTS = Kind(
+    "several-requests",
+    ("note",),
+    summary="A query takes several requests.",
+    why="Each page costs at least one read unit or half of one for each request. The requests can run in parallel.",
+    fix="Nothing, if that is intended: buckets and periods spread writes. Else put all items into one partition.",
+    example="""\
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Post: {key: {PK: "USER#{user}", SK: "POST#{post}"}, id: post, required: [createdAt]}
+projections:
+  newest: {from: Post, index: {GSI1PK: "POST#{post|bucket(4)}", GSI1SK: "{createdAt}"}}
+queries:
+  newest: {find: Post, order: createdAt desc, limit: 20}
+""",
+)
+UNUSED_INDEX = Kind(
+    "unused-index",
+    ("note",),
+    summary="No query reads an index, or the items that a rule puts into it.",
+    why="An index costs storage, and write units with each change of its items. An index rule also costs a write for each "
+    "item.",
+    fix="Remove the index or the rule, or add the query that needs it to `queries`.",
+    example="""\
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Post: {key: {PK: "USER#{user}", SK: "POST#{post}"}, id: post}
+projections:
+  byTitle: {from: Post, index: {GSI1PK: "POST#{post}", GSI1SK: "{title|truncate(80)}"}}
+queries:
+  posts: {find: Post, by: [user]}
+""",
+)
+LARGE_COPY = Kind(
+    "large-copy",
+    ("note",),
+    summary="A rule copies all attributes of large items.",
+    why="Each change of an item writes the whole copy: one write unit for each KB begun. A list page seldom needs the whole "
+    "item.",
+    fix="Copy the attributes that queries of the copy need. Keep large objects outside the item, in S3.",
+    example="""\
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "USER#{user}", SK: "POST#{post}"}, id: post}
+  Meta: {key: {PK: "POST#{post}", SK: META}}
+projections:
+  meta: {from: Post, copy: {into: Meta, attributes: all}}
+queries:
+  posts: {find: Post, by: [user], expect: {bytes: 20000}}
+""",
+)
+STATIC_INDEX_KEY = Kind(
+    "static-index-key",
+    ("note",),
+    summary="A rule writes an index key that the application could write itself.",
+    why="The key consists of constants and variables of the item's own key, so it never changes. The rule costs one more "
+    "write for each new item; an attribute in the application's own put costs none. Only files with queries are checked.",
+    fix="Let the application write the attributes, declare them with `index_key`, and remove the rule.",
+    example="""\
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Post: {key: {PK: "USER#{user}", SK: "POST#{post}"}, id: post}
+projections:
+  byPost: {from: Post, index: {GSI1PK: "POST#{post}", GSI1SK: "USER#{user}"}}
+queries:
+  post: {find: Post, by: [post]}
+""",
+)
+FEW_PARTITIONS = Kind(
+    "few-partitions",
+    ("note",),
+    summary="A partition key has an attribute that probably has few values.",
+    why="Countries, states and kinds are few, and their items are not spread evenly. A partition accepts 1,000 write units "
+    "and 3,000 read units a second. Only names are compared, and only in files with queries.",
+    fix="Add an attribute with more values that queries also have, or a bucket. If there are few writes, accept the "
+    "finding.",
+    example="""\
+table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
+entities:
+  Shop: {key: {PK: "SHOP#{shop}", SK: SHOP}, id: shop, required: [country, city]}
+projections:
+  located: {from: Shop, index: {GSI1PK: "COUNTRY#{country}", GSI1SK: "{city}"}}
+queries:
+  inCity: {find: Shop, by: [country, city]}
+""",
+)
+
 # The rule file itself
 
 MISTAKE = Kind(

@@ -1,0 +1,53 @@
+"""Wrong designs from experience: each is refused with the reason, and with an addition that answers the query."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from projections.language.access.planner import plan
+from projections.language.access.proposals import EXACT, proposal
+from projections.language.access.questions import queries_of
+from projections.language.loader import loads
+from projections.language.review import reviewed
+from projections.language.rewriting import merged
+
+FILES = sorted((Path(__file__).parent / "wrong_designs").glob("*.yaml"))
+DESIGNS: dict[str, dict[str, Any]] = {path.stem: YAML(typ="safe").load(path) for path in FILES}
+
+
+def test_there_are_twenty_of_them() -> None:
+    assert len(DESIGNS) >= 20
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_wrong_design_is_refused_with_the_reason_and_the_right_proposal(name: str) -> None:
+    design = DESIGNS[name]
+    rules, asked = design["rules"], design["query"]
+    loaded = loads(json.dumps(rules))
+    document, queries = loaded.typed(), queries_of(loaded)
+    planned = plan(document, queries[asked])
+    assert planned.verdict == design["verdict"], planned
+    assert design["reason"] in planned.reason
+
+    (finding,) = [one for one in reviewed(json.dumps(rules)).findings if one.path.startswith(f"queries.{asked}")]
+    assert (finding.code, finding.severity) == (design["finding"], "warning")
+    assert design.get("message", design["reason"]) in finding.reason
+
+    offered = proposal(document, queries[asked], planned, queries.values())
+    assert offered is not None
+    assert finding.paste == offered.text
+    assert YAML(typ="safe").load(offered.text) == design["proposal"]
+
+    pasted = {**rules, **merged(rules, {**design["proposal"], "queries": {}})}
+    pasted["queries"] = {**rules["queries"], **design["proposal"].get("queries", {})}
+    changed = loads(json.dumps(pasted))
+    for query in queries_of(changed).values():
+        before = plan(document, queries[query.name]).verdict
+        assert plan(changed.typed(), query).verdict in (EXACT if query.name == asked else (*EXACT, before))
+    left = [one for one in reviewed(json.dumps(pasted)).findings if one.path.startswith(f"queries.{asked}")]
+    assert {one.severity for one in left} <= {"note"}

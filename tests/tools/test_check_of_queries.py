@@ -1,0 +1,58 @@
+"""`check` on queries: the finding, YAML to paste, and write units before and after."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from projections.cli.main import main
+from projections.language.rewriting import merged
+
+RULES = """\
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "USER#{userId}", SK: "POST#{postId}"}, id: postId}
+queries:
+  newest: {find: Post, by: [userId], order: createdAt desc}
+"""
+
+
+def checked(capsys: pytest.CaptureFixture[str], path: Path, *options: str) -> tuple[object, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(path), *options])
+    return ended.value.code, capsys.readouterr().out
+
+
+def test_the_proposal_and_its_cost_are_printed_below_the_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(RULES)
+    code, output = checked(capsys, path)
+    assert code == 1
+    assert "→ this adds the index GSI1 with Post items:\n" in output
+    after = output.partition("Post items:\n")[2].splitlines()
+    assert [line.rstrip() for line in after[:5]] == [
+        "      table:",
+        "        indexes: { GSI1: [GSI1PK, GSI1SK] }",
+        "      projections:",
+        '        newestIndex: { from: Post, index: { GSI1PK: "POST#{userId}", GSI1SK: "{createdAt}" } }',
+        "    write units of a new Post: 1 → 3; of an edit of all its attributes: 1 → 5",
+    ]
+
+
+def test_the_proposal_is_in_the_json_and_check_accepts_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(RULES)
+    found = json.loads(checked(capsys, path, "--json")[1])
+    (finding,) = found["findings"]
+    offered = found["proposals"]["newest"]
+    assert offered["yaml"] == finding["paste"]
+    assert offered["writeUnits"] == {"of": "Post", "put": [1, 3], "edit": [1, 5]}
+    yaml = YAML(typ="safe")
+    path.write_text(json.dumps(merged(yaml.load(RULES), yaml.load(offered["yaml"]))))
+    code, output = checked(capsys, path, "--json", "--fail-on", "note")
+    assert (code, [one["code"] for one in json.loads(output)["findings"]]) == (0, [])
