@@ -44,7 +44,7 @@ def test_the_table_is_what_the_command_prints(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["queries", str(path)])
     printed = [line.rstrip() for line in done.output.splitlines()]
     assert printed[: len(table.splitlines())] == table.splitlines()
-    assert any("the partition key of table" in line for line in printed)
+    assert any("the partition key of the table" in line for line in printed)
     assert any("projections:" in line for line in printed), "a proposal"
 
 

@@ -141,7 +141,7 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
         "Each access pattern is one operation",
         {"queries/all": {**ENTRY, "find": "Post", "by": ["postId"]}},
         "not met",
-        "only a scan answers all: the partition key of table, PK = USER#{userId}, needs userId",
+        "only a scan answers all: the partition key of the table, PK = USER#{userId}, needs userId",
     ),
     (
         "Each access pattern is one operation",

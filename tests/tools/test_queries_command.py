@@ -33,7 +33,7 @@ def test_table_has_a_row_for_each_query_and_reasons_below_it(run: Any, asked: st
     assert lines[0] == "id query question answer requests path key condition"
     assert "AP-1 profile The profile of a user one request 1 table PK = USER#{userId} and SK = PROFILE" in lines
     assert "- likers - no request - - -" in lines
-    assert "the partition key of table, PK = USER#{userId}, needs userId" in lines
+    assert "the partition key of the table, PK = USER#{userId}, needs userId" in lines
     assert lines[-1] == f"✗ {asked}: 4 queries, 3 answered."
 
 
@@ -88,7 +88,7 @@ def test_bundled_file_without_queries(run: Any, tmp_path: Path) -> None:
         (["profile", "--table", "app"], "query profile: userId missing; it needs userId"),
         (["postsOf", "userId=a", "postId.form=1"], 'unknown parameter "postId.form" (did you mean "postId.from"?)'),
         (["profile", "userId=a"], "no table: pass --table NAME, --stack NAME or TABLE_NAME"),
-        (["likers", "postId=a"], "query likers cannot be answered: the partition key of table"),
+        (["likers", "postId=a"], "query likers cannot be answered: the partition key of the table"),
         (["--table", "app"], "no query to run: name one of profile, postsOf, comments, likers"),
     ],
 )

@@ -26,7 +26,7 @@ from projections.language.pipes import monotone
 from projections.language.templates import Field, Template
 from projections.language.values import wire
 
-__all__ = ["Failure", "attempt", "known_of"]
+__all__ = ["PARTITION", "Failure", "attempt", "known_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +140,11 @@ class _Attempt:
             if found is None:
                 found = self._fan(piece)
             if found is None:
+                name = self.path.index or "the table"
                 raise _FailureError(
-                    f"the partition key of {self.path.name}, {part.attribute} = {part.template.text}, needs {piece.name}"
-                    if not part.native
-                    else f"the partition key of {self.path.name} is {part.attribute}",
+                    f"the partition key of {name} is {part.attribute}"
+                    if part.native
+                    else f"the partition key of {name}, {part.attribute} = {part.template.text}, needs {piece.name}",
                     PARTITION,
                 )
             text.append(found)

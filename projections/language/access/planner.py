@@ -15,7 +15,7 @@ from decimal import Decimal
 from itertools import product
 from typing import Any
 
-from projections.language.access.attempt import Failure, attempt
+from projections.language.access.attempt import PARTITION, Failure, attempt
 from projections.language.access.copies import copied_queries
 from projections.language.access.paths import TABLE, Path, access_paths
 from projections.language.access.plan import VERDICTS, Buckets, Periods, Plan, Request, SortRange
@@ -92,6 +92,8 @@ def _refused(query: Query, failures: list[Failure]) -> Plan:
         return Plan(query, "none", f"{entity} has no keys in {query.using}", entities=(entity,))
     best = max(failures, key=lambda failure: (failure.incomplete, failure.stage))
     near = [failure for failure in failures if (failure.incomplete, failure.stage) == (best.incomplete, best.stage)]
+    # A local index has the partition key of its table.
+    near = [failure for failure in near if failure.stage != PARTITION or not failure.path.local] or near
     reason = "; ".join(dict.fromkeys(failure.reason for failure in near))
     return Plan(query, "incomplete" if best.incomplete else "none", reason, entities=query.entities)
 
