@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 import botocore
 import botocore.session
 from botocore.config import Config
+from botocore.exceptions import NoRegionError
 
-from projections.errors import MissingExtra
+from projections.errors import Misconfigured, MissingExtra
 from projections.stores.models import Models
 
 __all__ = ["client", "endpoint", "is_emulated", "session"]
@@ -90,7 +91,10 @@ def client(
         options["region_name"] = os.environ["AWS_REGION"]
     if emulated and not (os.environ.get("AWS_ACCESS_KEY_ID") or os.environ.get("AWS_PROFILE")):
         options |= {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
-    made: Any = session().create_client(service, **options)
+    try:
+        made: Any = session().create_client(service, **options)
+    except NoRegionError:
+        raise Misconfigured("no AWS Region: pass --region NAME, or set AWS_REGION") from None
     return made
 
 

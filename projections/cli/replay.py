@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from projections.access.reads import parameters_of
 from projections.cli.options import as_json, batch_size_option, find_rules, parameters_from, rules_option
-from projections.cli.printing.replay import Asked, print_replay, replay_document
 from projections.errors import UsageError
 from projections.terminal import json_text, print_text
 
@@ -60,6 +58,7 @@ def command(
       projections replay --rules social events/social.json --ask "likers postId=p1"
     """
     from projections.api import ask, load
+    from projections.cli.printing.replay import Asked, print_replay, replay_document
     from projections.local.events import read
     from projections.local.replay import replay
     from projections.local.tables import EndpointTables, MemoryTables, Tables, schemas
@@ -88,6 +87,8 @@ def command(
 
 def _asked(rules: RuleSet, text: str) -> tuple[Query, dict[str, str]]:
     """Return the query and the parameters of a text as `likers postId=p1`, in which quotes group words as in a shell."""
+    from projections.access.reads import parameters_of
+
     try:
         name, *words = shlex.split(text)
     except ValueError:

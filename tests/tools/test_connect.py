@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import botocore.session
 import pytest
 
 from projections.aws.clients import client
@@ -15,7 +16,7 @@ from projections.aws.connection import Live, connect
 from projections.aws.tables import create_table, delete_table
 from projections.cli.options import document_of
 from projections.engine.store import Schema
-from projections.errors import UsageError
+from projections.errors import Misconfigured, UsageError
 from projections.language.program import LEDGER_SCHEMA
 
 RULES = """
@@ -169,6 +170,16 @@ def test_a_table_without_a_stream_is_warned_of(tables: Tables) -> None:
     tables.dynamodb.update_table(TableName=name, StreamSpecification=specification)
     (warning,) = tables.connect(RULES, name).warnings
     assert "has KEYS_ONLY; the rules need NEW_AND_OLD_IMAGES" in warning
+
+
+def test_no_region_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setattr("projections.aws.clients.session", lambda: botocore.session.get_session())
+    (tmp_path / "rules.yaml").write_text(RULES)
+    with pytest.raises(Misconfigured, match="no AWS Region: pass --region NAME, or set AWS_REGION"):
+        connect(document_of(tmp_path / "rules.yaml"), ("main=t",), "l", None, None)
 
 
 def test_unreachable_endpoint_is_an_error(tmp_path: Path) -> None:
