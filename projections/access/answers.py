@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import merge
@@ -173,7 +173,7 @@ class Answer:
         table = self._program.entities[self._query.entities[0]].table
         key = self._program.tables[table].key(table, image)
         for name in self._query.entities:
-            item = _item(self._program, name, key, image)
+            item = _item(self._program, name, key, image, frozenset(image))
             if item is not None:
                 return _values(item)
         return lambda name: lookup(image, name)
@@ -211,8 +211,8 @@ def _identity(read: Read) -> str:
 # --- tests of items ---
 
 
-def _item(program: Program, entity: str, key: Any, image: Image) -> Item | None:
-    """Return an item if it belongs to an entity. Attributes that an index does not project are not tested."""
+def _item(program: Program, entity: str, key: Any, image: Image, shown: Collection[str] | None) -> Item | None:
+    """Return an item if it belongs to an entity. Its `match` is not tested if the read shows other attributes only."""
     declared = program.entities[entity]
     if not declared.at(key):
         return None
@@ -221,7 +221,8 @@ def _item(program: Program, entity: str, key: Any, image: Image) -> Item | None:
         variables.update(pattern.match(text) or {})
     item = Item(declared, key, variables, image)
     names = {name.split(".", 1)[0] for name in declared.match_names}
-    if declared.match is not None and names <= {*image, *variables} and not declared.match(_values(item)):
+    tested = shown is None or names <= {*shown, *variables}
+    if declared.match is not None and tested and not declared.match(_values(item)):
         return None
     return item
 
@@ -251,15 +252,14 @@ def _tests(program: Program, plan: Plan, parameters: Parameters) -> Callable[[Re
 
     def fits(read: Read, image: Image) -> bool:
         key = program.tables[read.table].key(read.table, image)
-        found = next(filter(None, (_item(program, name, key, image) for name in read.entities)), None)
+        shown = None if read.index is None else document.tables[read.table].shown(read.index)
+        found = next(filter(None, (_item(program, name, key, image, shown) for name in read.entities)), None)
         if found is None:
             return False
         values = _values(found)
-        index = None if read.index is None else document.tables[read.table].indexes[read.index]
-        whole = index is None or index.projection == "all"
 
         def known(name: str) -> bool:
-            return whole or values(name) is not None
+            return shown is None or name.split(".", 1)[0] in shown or name in found.variables
 
         if matches is not None and all(map(known, query.where.names)) and not matches(values):
             return False

@@ -192,7 +192,9 @@ def reads(
     found: list[Read] = []
     for request in plan.requests:
         found += _reads_of(document, plan, request, parameters, attributes, now or datetime.now(UTC))
-    return found if plan.merged else [replace(read, stage=number) for number, read in enumerate(found)]
+    if plan.merged:  # the reads of all buckets of a period, then those of the next
+        return sorted(found, key=lambda read: read.stage)
+    return [replace(read, stage=number) for number, read in enumerate(found)]
 
 
 def _reads_of(

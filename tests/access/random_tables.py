@@ -15,7 +15,9 @@ NOW = datetime(2026, 5, 20, tzinfo=UTC)
 SORT_KEYS = ("I#{b}", "{b}", "I#{t}#{b}", "{t}#{b}", "I#{b}#{c}", "N#{k}#{b}")
 TIMES = ("T#{t|date(%Y-%m)}", "A#{a}#T#{t|date(%Y-%m-%d)}")
 BUCKETS = ("K#{b|bucket(3)}", "S#{s}#K#{b|bucket(2)}")
-INDEX_PARTITIONS = ("ALL", "S#{s}", "B#{b}", "A#{a}#S#{s}", "M#{m|lower}", "{m}", *TIMES, *TIMES, *BUCKETS, *BUCKETS)
+TIMES_IN_BUCKETS = "K#{b|bucket(2)}#T#{t|date(%Y-%m)}"
+PLAIN = ("ALL", "S#{s}", "B#{b}", "A#{a}#S#{s}", "M#{m|lower}", "{m}")
+INDEX_PARTITIONS = (*PLAIN, *TIMES, *TIMES, *BUCKETS, *BUCKETS, TIMES_IN_BUCKETS)
 INDEX_SORTS = ("{t}#{b}", "N#{n|pad(3)}#{b}", "{n|invert(3)}#{b}", "I#{b}", "{s}#{t}", "{m}")
 WHERES: tuple[Mapping[str, Any], ...] = (
     {},

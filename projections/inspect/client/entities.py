@@ -56,11 +56,11 @@ def key_patterns(scope: Scope, entity: str) -> list[str]:
     """Return the constant with a regular expression for each key attribute."""
     declared = scope.document.entities[entity]
     separator = scope.document.tables[declared.table].separator
-    parts = []
+    parts: list[Expression] = []
     for attribute, text in declared.key.items():
         pattern = KeyPattern(Template.parse(text), separator)
         expression = "".join(_expression(part, scope.variables[entity], separator) for part in pattern.parts)
-        parts.append(f"{literal(attribute)}: re.compile({_raw(expression)})")
+        parts.append(Call(f"{literal(attribute)}: re.compile(", [_raw(expression)]))
     return statement(f"{scope.keys[entity]} = ", Call("{", parts, "}"), 0)
 
 

@@ -89,7 +89,7 @@ class Fits:
                 yield text
         for field in query.by:
             if not self._sure(entity, field, requests) and self._known(entity, field.name, requests, names):
-                yield self._equal(entity, field, names)
+                yield from self._equal(entity, field, names)
         for name in dict.fromkeys(filter(None, (query.range, query.ordered_by))):
             if not self._known(entity, name, requests, names):
                 continue
@@ -106,22 +106,25 @@ class Fits:
             for request in requests
         )
 
-    def _equal(self, entity: str, field: Field, names: ItemNames) -> str:
+    def _equal(self, entity: str, field: Field, names: ItemNames) -> Iterator[str]:
+        """Yield the conditions that a value is the caller's."""
         given = self._parameters[field.name]
         if field.name in self._scope.variables[entity]:
             own = self._scope.parameter(entity, field.name).type
             names.used.add(field.name)
             held = Variable(names.variables[field.name], own)
             if not field.pipes and own == given.type:
-                return f"{held.source} == {given.source}"
-            return f"{piped(held, field.pipes).text} == {piped(given, field.pipes).text}"
-        if field.pipes:
+                yield f"{held.source} == {given.source}"
+            else:
+                yield f"{piped(held, field.pipes).text} == {piped(given, field.pipes).text}"
+        elif field.pipes:
             held = Variable(names.value(field.name, sure=True), EITHER)
-            equal = f"{piped(held, field.pipes).text} == {piped(given, field.pipes).text}"
-            return f"{names.present(field.name)} and {equal}"
-        if given.type == NUMBER or self._is_key(entity, field.name):
-            return f"{names.value(field.name)} == {given.source}"
-        return f"_same({names.value(field.name)}, {given.source})"
+            yield str(names.present(field.name))
+            yield f"{piped(held, field.pipes).text} == {piped(given, field.pipes).text}"
+        elif given.type == NUMBER or self._is_key(entity, field.name):
+            yield f"{names.value(field.name)} == {given.source}"
+        else:
+            yield f"_same({names.value(field.name)}, {given.source})"
 
     def _is_key(self, entity: str, name: str) -> bool:
         """Return whether an attribute is a key of an index that is read, so that its type is known."""

@@ -197,7 +197,7 @@ class QueryFunction:
         name = literal(sort.attribute)
         if sort.until is not None:
             until = self._text(sort.until) + (" + _HIGHEST" if sort.rest else "")
-            return [f"Key({name}).between({self._text(sort.prefix)}, {until})"]
+            return [Call(f"Key({name}).between(", [self._text(sort.prefix), until])]
         bounds = self._bounds if sort.bounded else None
         if bounds is None or sort.focus is None:
             return [f"Key({name}).begins_with({self._text(sort.prefix)})"] if sort.prefix else []
