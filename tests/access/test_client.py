@@ -114,6 +114,11 @@ def test_modules_pass_mypy_strict(modules: Path) -> None:
     run(["mypy", "--strict", "--config-file=", f"--cache-dir={modules / 'cache'}", str(modules)])
 
 
+def test_a_module_passes_mypy_strict_without_boto3(modules: Path) -> None:
+    options = ["--no-site-packages", "--config-file=", f"--cache-dir={modules / 'cache'}"]
+    run(["mypy", "--strict", *options, str(modules / "social.py")])
+
+
 def test_modules_are_formatted_as_ruff_and_black_do(modules: Path) -> None:
     long = [f"--exclude=hostile{suffix}.py" for suffix in ("", "_async")]  # literals that have no place on a line
     run(["ruff", "format", "--isolated", "--no-cache", "--diff", *long, str(modules)])

@@ -32,6 +32,9 @@ IMPORTS = {
 }
 """By name: the statement that imports it, or its beginning."""
 
+WITHOUT_STUBS = "import-not-found, import-untyped, unused-ignore"
+"""What mypy reports without boto3 or without its stubs, and with them."""
+
 BOTO3 = ("ConditionExpressionBuilder", "Key")
 
 
@@ -118,7 +121,7 @@ def imports(used: Collection[str]) -> list[str]:
     boto3 = [name for name in BOTO3 if name in used]
     if boto3:
         listed = ", ".join(boto3)
-        lines += ["", f"from boto3.dynamodb.conditions import {listed}  # type: ignore[import-untyped, unused-ignore]"]
+        lines += ["", f"from boto3.dynamodb.conditions import {listed}  # type: ignore[{WITHOUT_STUBS}]"]
     return lines
 
 
