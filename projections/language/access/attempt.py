@@ -84,6 +84,9 @@ class _Attempt:
 
     def plan(self) -> Plan:
         path, query = self.path, self.query
+        partition = tuple(self._partition(part) for part in path.partition)
+        if sum(isinstance(fan, Periods) for key in partition for fan in key.fans) > 1:
+            raise _FailureError("the partition key has two times", PARTITION)
         if query.consistent and path.index is not None and not path.local:
             raise _FailureError(f"{path.index} is a global index, which has no consistent reads", CONSISTENCY)
         if query.consistent and path.rule is not None:
@@ -91,9 +94,6 @@ class _Attempt:
                 f"rule {path.rule} writes the keys of {path.index} after the item, so no read of it is consistent",
                 CONSISTENCY,
             )
-        partition = tuple(self._partition(part) for part in path.partition)
-        if sum(isinstance(fan, Periods) for key in partition for fan in key.fans) > 1:
-            raise _FailureError("the partition key has two times", PARTITION)
         fixed, sort = self._sort()
         descending, sort = self._ordered(sort)
         whole = sort is None and len(fixed) == len(path.sort)

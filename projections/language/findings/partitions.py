@@ -106,7 +106,8 @@ def _index(facts: Facts, key: KeySet) -> Iterator[Remark]:
 
 
 def _bucketed(facts: Facts, key: KeySet, made: Made) -> str:
-    text = f"{made.text}#{{{facts.telling(key.source)}|bucket({_BUCKETS})}}"
+    table = facts.table(key.source)
+    text = f"{made.text}{table.separator}{{{facts.telling(key.source)}|bucket({_BUCKETS})}}"
     return (
         f'if writes may come faster, spread them, for example with "{text}": {_BUCKETS} partitions accept '
         f"{_BUCKETS * PARTITION_UNITS:,} a second; readers query all {_BUCKETS} and merge the results"
