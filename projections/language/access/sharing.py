@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from projections.language.access.paths import KeyPart, Path, access_paths, pattern_of
-from projections.language.access.plan import Buckets, KeyEquals, Periods, Request, SortRange, Text
+from projections.language.access.paths import Path, access_paths, pattern_of
+from projections.language.access.plan import Buckets, Periods, Request, SortRange, Text
 from projections.language.canonical import Document
 from projections.language.templates import Field, KeyPattern, Template, overlap
 
@@ -21,8 +21,13 @@ class Neighbour:
     native: tuple[str, ...]
 
 
-def neighbours(document: Document, request: Request, own: Path) -> Iterator[Neighbour]:
-    """Yield the entities, other than those of the request, whose items can be in its key range."""
+def neighbours(
+    document: Document, request: Request, own: Path, bare: frozenset[str] = frozenset()
+) -> Iterator[Neighbour]:
+    """Yield the entities, other than those of the request, whose items can be in its key range.
+
+    `bare` are names of which the caller's values lack the separator.
+    """
     table = document.entities[own.entity].table
     separator = document.tables[table].separator
     for name, entity in document.entities.items():
@@ -32,7 +37,7 @@ def neighbours(document: Document, request: Request, own: Path) -> Iterator[Neig
         for path in access_paths(document, name):
             if path.index != request.index or (name == own.entity and (path.rule, path.case) == (own.rule, own.case)):
                 continue
-            if _meet(request, path, variables, separator):
+            if _meet(request, path, variables, separator, bare):
                 native = dict.fromkeys(part.attribute for part in path.parts if part.native)
                 shown = name if name != own.entity else f"other {name} items, by another case of {path.rule}"
                 yield Neighbour(shown, tuple(one for one in native if one not in entity.required))
@@ -40,41 +45,59 @@ def neighbours(document: Document, request: Request, own: Path) -> Iterator[Neig
 
 
 def sharing(document: Document, request: Request, own: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the neighbours that are certainly there, and for the others the assumption that they are not."""
-    found = list(neighbours(document, request, own))
+    """Return the neighbours that are certainly there, and for the others the assumption that they are not.
+
+    A variable of a key lacks the separator: no item has a value with it, so it is assumed that the caller gives none.
+    """
+    fields = [field for text in document.entities[own.entity].key.values() for field in Template.parse(text).fields]
+    bare = frozenset(field.name for field in fields if not field.star)
+    found = list(neighbours(document, request, own, bare))
     absent: dict[tuple[str, ...], list[str]] = {}
     for one in found:
         if one.native:
             absent.setdefault(one.native, []).append(one.name)
-    assumed = (f"{', '.join(names)} items lack {' or '.join(native)}" for native, names in absent.items())
+    assumed = [f"{', '.join(names)} items lack {' or '.join(native)}" for native, names in absent.items()]
+    if found != list(neighbours(document, request, own)):
+        separator = document.tables[document.entities[own.entity].table].separator
+        assumed += [f"{name} has no {separator}" for name in _given(request) if name in bare]
     return tuple(one.name for one in found if not one.native), tuple(assumed)
 
 
-def _meet(request: Request, path: Path, variables: frozenset[str], separator: str) -> bool:
+def _given(request: Request) -> Iterator[str]:
+    """Yield the names of the caller's values in a request."""
+    sort = () if request.sort is None else request.sort.prefix
+    for text in (*(key.text for key in (*request.partition, *request.fixed)), sort):
+        yield from (piece.name for piece in text if isinstance(piece, Field) and not piece.pipes)
+
+
+def _meet(request: Request, path: Path, variables: frozenset[str], separator: str, bare: frozenset[str]) -> bool:
     """Return whether an item of a path can be in the key range of a request."""
     parts = {part.attribute: part for part in path.parts}
     for key in (*request.partition, *request.fixed):
-        if not _may_equal(key, parts[key.attribute], variables, separator):
-            return False
+        if key.kind == "S":
+            other = pattern_of(parts[key.attribute].template, separator, variables)
+            if overlap(_shape(key.text, separator, bare), other) is None:
+                return False
     sort = request.sort
     if sort is None or sort.kind != "S":
         return True
     other = pattern_of(parts[sort.attribute].template, separator, variables)
     if sort.until is not None:
-        return _between(sort, other, separator)
-    literal = _shape(sort.prefix, separator)
+        return _between(sort, other, separator, bare)
+    literal = _shape(sort.prefix, separator, bare)
     if not literal.parts:
         return True
     longer = KeyPattern(Template("", (*literal.parts, Field("…", (), True))), separator)
     return overlap(literal, other) is not None or overlap(longer, other) is not None
 
 
-def _between(sort: SortRange, other: KeyPattern, separator: str) -> bool:
+def _between(sort: SortRange, other: KeyPattern, separator: str, bare: frozenset[str]) -> bool:
     """Return whether a text of a pattern can be in a range of keys with a common beginning."""
     assert sort.until is not None
     common = tuple(a for a, b in zip(sort.prefix, sort.until, strict=False) if a == b)
-    longer = KeyPattern(Template("", (*_shape(common, separator).parts, Field("…", (), True))), separator)
-    if common and overlap(longer, other) is None and overlap(_shape(common, separator), other) is None:
+    shape = _shape(common, separator, bare)
+    longer = KeyPattern(Template("", (*shape.parts, Field("…", (), True))), separator)
+    if common and overlap(longer, other) is None and overlap(shape, other) is None:
         return False
     if common:
         return True
@@ -85,20 +108,14 @@ def _between(sort: SortRange, other: KeyPattern, separator: str) -> bool:
     return not (below or (own > most and not (sort.rest and own.startswith(most)) and not most.startswith(own)))
 
 
-def _may_equal(key: KeyEquals, part: KeyPart, variables: frozenset[str], separator: str) -> bool:
-    if key.kind != "S":
-        return True
-    return overlap(_shape(key.text, separator), pattern_of(part.template, separator, variables)) is not None
-
-
-def _shape(text: Text, separator: str) -> KeyPattern:
-    """Return the texts that the key of a request can have: a given value can be any text."""
+def _shape(text: Text, separator: str, bare: frozenset[str]) -> KeyPattern:
+    """Return the texts that the key of a request can have: a given value can be any text, unless it is in `bare`."""
     parts: list[str | Field] = []
     for number, piece in enumerate(text):
         if isinstance(piece, Buckets | Periods):
             parts.append(Field(f"{number}"))
         elif isinstance(piece, Field):
-            parts.append(Field(f"{number}", (), True))
+            parts.append(Field(f"{number}", (), piece.pipes != () or piece.name not in bare))
         elif parts and isinstance(parts[-1], str):
             parts[-1] += piece
         else:
