@@ -14,7 +14,7 @@ from test_printing import EVIL, asked, harmless
 
 from projections.init.models.samples import sample_items
 from projections.inspect.design import Design, design_of, markdown, matrix, page
-from projections.inspect.design.content import matrix_table
+from projections.inspect.design.matrix import matrix_table
 from projections.inspect.design.model import Check
 from projections.language.access.questions import queries_of
 from projections.language.loader import loads

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from projections.inspect.access_patterns import access_patterns
 from projections.inspect.design.blocks import Badge, Block, Cell, Code, Heading, Line, Listing, Paragraph, Span, Table
-from projections.inspect.design.content import content, matrix_table
+from projections.inspect.design.content import content
+from projections.inspect.design.matrix import matrix_table
 from projections.inspect.design.model import Design
 from projections.language.access.questions import Query
 from projections.language.canonical import Document

@@ -113,7 +113,7 @@ def attributes(rules: Rules, document: Document, shapes: Shapes, queries: Sequen
     for name, entity in document.entities.items():
         groups: dict[tuple[str, tuple[str, ...]], dict[str, str]] = {}
         if name in made:
-            groups[made[name], chains[name, EXISTS]] = dict.fromkeys(entity.key, "")
+            groups[made[name], chains[name, EXISTS]] = dict(entity.key)
         else:
             own = _own(document, name, shapes, queries, written[name])
             yield Attributes(name, None, dict.fromkeys(own, ""))
