@@ -99,7 +99,8 @@ class Answer:
         items: list[dict[str, Any]] = []
         next_token = None
         current = stage
-        for image, read in self._items(places, stage, most):
+        size = None if most is None else most + 1  # one more tells whether it is the last page, without another request
+        for image, read in self._items(places, stage, size):
             if len(items) == most:
                 next_token = self._token(current, places)
                 break
