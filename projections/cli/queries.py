@@ -124,8 +124,8 @@ def _design(rules: RuleSet, path: Path, form: str, output: str | None) -> int:
     from projections.language.review import reviewed
     from projections.terminal import count, print_line, print_text
 
-    samples = sample_items(rules.program)
-    design = design_of(loads(rules.text, rules.file), path.name, samples, reviewed(rules.text, path.name).findings)
+    findings = reviewed(rules.text, path.name, path).findings
+    design = design_of(loads(rules.text, rules.file), path.name, sample_items(rules.program), findings)
     text = {"markdown": markdown, "html": page}[form](design)
     if output is None:
         print_text(text, end="")

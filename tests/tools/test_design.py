@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from place import Place
 from test_printing import EVIL, asked, harmless
 
 from projections.init.models.samples import sample_items
+from projections.inspect.cost.estimate import estimate
+from projections.inspect.cost.workload import INSERT, Assumptions, Delivery, Flow, Workload
 from projections.inspect.design import Design, design_of, markdown, matrix, page
 from projections.inspect.design.matrix import matrix_table
 from projections.inspect.design.model import Check
@@ -20,6 +23,7 @@ from projections.language.access.questions import queries_of
 from projections.language.loader import loads
 from projections.language.program import Program
 from projections.language.review import reviewed
+from projections.language.templates import Template
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = sorted((ROOT / "projections" / "rules").glob("*.yaml"))
@@ -372,6 +376,43 @@ def test_rule_in_shadow_mode_writes_nothing() -> None:
     assert "never: the rule is in shadow mode" in markdown(design)
 
 
+def test_rules_cost_what_projections_cost_estimates(good: Design) -> None:
+    program = Program.from_document(loads(json.dumps(GOOD)).canonical())
+    for one in good.costs[:3]:
+        entity = one.name.removeprefix("put ")
+        flow = Flow(entity, INSERT)
+        sizes = {"User": 300.0, "Post": 1000.0, "Session": 200.0}
+        found = estimate(program, Assumptions(item_bytes=sizes), Workload({flow: 1.0}), Delivery(batch=1.0))
+        assert one.total - one.written == pytest.approx(found.ours.write_units)
+        assert one.read_units == pytest.approx(found.ours.read_units)
+
+
+@pytest.mark.parametrize("place", ["DynamoDB Local and moto"], indirect=True)
+def test_dynamodb_charges_the_read_units_of_the_page(place: Place) -> None:
+    """DynamoDB Local counts as DynamoDB does."""
+    posts = {**GOOD["queries"]["postsOf"], "limit": 15}
+    document = changed(
+        {
+            "entities/Post/index_key": {"GSI1PK": "ALL#{postId|bucket(4)}", "GSI1SK": "{postId}"},
+            "queries/postsOf": posts,
+            "queries/strong": {**posts, "id": "AP-10", "consistent": True},
+            "queries/newest": {**ENTRY, "find": "Post", "order": "postId desc", "limit": 10, "expect": {"bytes": 1000}},
+        }
+    )
+    place.deploy(json.dumps(document))
+    index = Template.parse("ALL#{postId|bucket(4)}")
+    for number in range(100):
+        post = f"p{number:03}"
+        keys = {"GSI1PK": index.render({"postId": {"S": post}}.get), "GSI1SK": post}
+        place.put("USER#ann", f"POST#{post}", **keys, text="x" * (1000 - 63))
+    expected = {one.query: one for one in designed(document).reads}
+    for query, parameters in (("postsOf", ["userId=ann"]), ("strong", ["userId=ann"]), ("newest", [])):
+        code, answer = place.run("queries", query, *parameters, "--table", place.table)
+        assert (code, len(answer["items"])) == (0, expected[query].items)
+        assert len(answer["requests"]) == expected[query].requests
+        assert answer["consumed"] == expected[query].units
+
+
 # --- the page ---
 
 
@@ -444,6 +485,15 @@ def test_command_prints_or_writes_the_page(run: Any, tmp_path: Path, option: str
     assert out.startswith(beginning)
     assert run("queries", str(rules), option, "-o", str(target)) == (0, "", f"{target}: 4 queries of rules.yaml\n")
     assert target.read_text() == out
+
+
+def test_design_of_a_file_of_queries_has_the_findings_of_the_rules(run: Any, tmp_path: Path) -> None:
+    asked = tmp_path / "asked.yaml"
+    asked.write_text(json.dumps({"rules": "social", "queries": {"again": {"get": "User", "by": ["userId"]}}}))
+    code, out, _ = run("queries", str(asked), "--markdown")
+    assert code == 0
+    assert "GSI1 has all PostMeta items of one month in one partition" in out
+    assert "query again has no id" in out
 
 
 def test_command_exits_with_1_if_a_query_has_no_answer(run: Any, tmp_path: Path) -> None:
