@@ -94,6 +94,10 @@ class Attempt:
             self.refused = dict(sorted(entry.refused.items()))
         return True
 
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Return the rules whose contribution the ledger cannot hold."""
+        return tuple([Refusal(rule, reason, self.culprits.get(rule)) for rule, reason in self.refused.items()])
+
     def result(self) -> Result:
         """Return the result of the change."""
         assert self.state != "pending"
@@ -103,7 +107,7 @@ class Attempt:
             self.state,
             self.touched,
             bool(self.retracted or not self.goal or (entry is not None and entry.recent)),
-            tuple([Refusal(rule, reason, self.culprits.get(rule)) for rule, reason in self.refused.items()]),
+            self.refusals() if self.refused else (),
             self.error,
         )
 

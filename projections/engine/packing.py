@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from projections.engine.attempts import MOST_BYTES, Attempt
 from projections.engine.deadline import UNLIMITED, Deadline
@@ -25,7 +26,7 @@ class Transaction:
 
     def take(self, attempt: Attempt) -> bool:
         """Add an attempt if there is room: groups that are in already cost no further action. The first always has room."""
-        actions = self.actions + attempt.actions - sum([target in self.groups for target in attempt.pieces])
+        actions = self.actions + attempt.actions - len(self.groups.intersection(attempt.pieces))
         size = self.size + attempt.size
         if self.attempts and (actions > attempt.most_actions or size > MOST_BYTES):
             return False
@@ -37,7 +38,7 @@ class Transaction:
 
 def pack(attempts: Sequence[Attempt], deadline: Deadline = UNLIMITED) -> list[Transaction]:
     """Pack attempts into few transactions: those with the same targets stand together, the busiest target first."""
-    uses = Counter(target for attempt in attempts for target in attempt.pieces)
+    uses = Counter(chain.from_iterable([attempt.pieces for attempt in attempts]))
 
     def busiest(attempt: Attempt) -> tuple[int, Target]:
         return min([(-uses[target], target) for target in attempt.pieces], default=(0, ("", "")))

@@ -20,7 +20,7 @@ from projections.engine.store import Image, Records, Value
 from projections.errors import BadInput
 from projections.language.contribution import NOTHING, Contributions, Evaluated
 from projections.language.embeds import EmbedRule
-from projections.language.entity import Item
+from projections.language.entity import Entity, Item
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule
@@ -337,8 +337,12 @@ def _heals(program: Program, guards: Guards, record: Record, old: Item | None, n
     target: str | None = None
     found: list[Target] = []
     into = program.ledger_rules_into
-    for entity in dict.fromkeys([i.entity for i in (old, new) if i is not None and i.entity.name in into]):
-        for rule in into[entity.name]:
+    entity: Entity | None = None
+    for item in (old, new):
+        if item is None or item.entity is entity:
+            continue
+        entity = item.entity
+        for rule in into.get(entity.name, ()):
             before = old.image if old is not None and old.entity is entity else None
             after = new.image if new is not None and new.entity is entity else None
             if target_healing(guards, rule, record.key, before, after) is not None:

@@ -86,13 +86,15 @@ class Predictor:
         was removed: that means the same to all rules, and no later record would report it to the programs that have them.
         Rules that are `held` keep their part exactly as it is.
         """
+        after = opened.stamped(after)
+        if not before:
+            return after
         kept = {
             rule: targets
             for rule, targets in before.items()
             if rule in held
             or (rule not in self._program.rules and self._program.retired.get(rule) != "remove" and not removed)
         }
-        after = opened.stamped(after)
         return {**kept, **after} if kept else after
 
 

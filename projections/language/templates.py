@@ -362,7 +362,7 @@ class KeyPattern:
         forbidden = None if any(isinstance(part, Field) and part.star for part in self.parts) else self.separator
 
         def match(text: str) -> dict[str, str] | None:
-            if not text.startswith(before) or not text.endswith(after):
+            if text[:start] != before or (after and not text.endswith(after)):
                 return None
             value = text[start : len(text) - tail]
             if len(text) <= start + tail or (forbidden is not None and forbidden in value):

@@ -134,7 +134,10 @@ def _taken_apart(condition: Condition, values: list[Value]) -> Shape:
     """Return the shape of a condition, and add its values to `values` in the order of its expression."""
     kind = type(condition)
     if isinstance(condition, _JOINING):
-        return (kind, tuple([_taken_apart(each, values) for each in condition.conditions]))
+        shapes = []
+        for each in condition.conditions:
+            shapes.append(_taken_apart(each, values))
+        return (kind, tuple(shapes))
     if not isinstance(condition, _WITHOUT_VALUE):
         values.append(condition.value)
     return (kind, condition.path)
