@@ -124,6 +124,9 @@ MANY = {f"GSI{number}": [f"GSI{number}PK"] for number in range(1, 23)}
 LOCAL = {f"LSI{number}": {"sort": f"at{number}", "local": True} for number in range(1, 7)}
 ENTRY = {"id": "AP-9", "about": "A question"}
 
+COUNTRY = {"key": {"PK": "COUNTRY#{country}", "SK": "SHOP#{shopId}"}}
+LARGE = {"id": "AP-8", "about": "A large post", "get": "Post", "by": ["userId", "postId"], "expect": {"bytes": 100_000}}
+
 WRONG: list[tuple[str, dict[str, Any], str, str]] = [
     ("Each access pattern has an id", {"queries/profile/id": None}, "not met", "query profile has no id"),
     ("Each access pattern has an id", {"writes/login/id": None}, "not met", "write pattern login has no id"),
@@ -252,6 +255,23 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
         "decide",
         "With LSI1, all items of one partition key of main hold at most 10 GB. Can they grow beyond that?",
     ),
+    (
+        "Partition keys with one or few values",
+        {"entities/Shop": COUNTRY, "queries/shops": {**ENTRY, "find": "Shop", "by": ["country"]}},
+        "not met",
+        "(few-partitions)",
+    ),
+    (
+        "Large objects",
+        {
+            "entities/ById": {"key": {"PK": "POST#{postId}", "SK": "POST"}},
+            "entities/Post/id": "postId",
+            "projections/byId": {"from": "Post", "copy": {"into": "ById", "attributes": "all"}},
+            "queries/large": LARGE,
+        },
+        "not met",
+        "(large-copy)",
+    ),
     ("Expiry by TTL", {"table/ttl": None}, "not met", "(no-ttl)"),
     ("Large objects", {"queries/profile/expect": None}, "decide", "No query states the size of User items"),
 ]
@@ -295,6 +315,14 @@ def test_accepted_finding_is_justified() -> None:
     for content, status in ((text, "not met"), (accepted, "met")):
         found = design_of(loads(content), "social.yaml", {}, reviewed(content).findings).checks
         assert [one.status for one in found if one.line.startswith("Partition keys with")] == [status]
+
+
+def test_accepted_requests_are_justified() -> None:
+    text = (ROOT / "projections/rules/social.yaml").read_text()
+    accepted = re.sub(r"(?m)^(  (?:feed|mostLiked): .*)$", r"\1 # check: ignore several-requests", text)
+    for content, status in ((text, "decide"), (accepted, "met")):
+        found = design_of(loads(content), "social.yaml", {}, reviewed(content).findings).checks
+        assert [one.status for one in found if one.line.startswith("Each access pattern is one")] == [status]
 
 
 # --- the data ---

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from projections.inspect.cost.batch import rehearse_batch
 from projections.inspect.cost.reads import Shapes
 from projections.inspect.cost.workload import EDIT, INSERT, Assumptions, Flow
+from projections.inspect.rehearsal.rehearse import Rehearsal
 from projections.language.canonical import Document
 from projections.language.facts import creators
 from projections.language.program import Program
-from projections.stores.capacity import written
+from projections.stores.capacity import Units, written
 
-__all__ = ["Change", "WriteCost", "change_of", "write_cost"]
+__all__ = ["Change", "WriteCost", "change_of", "own_units", "write_cost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,14 @@ def write_cost(before: Document, after: Document, entity: str) -> WriteCost:
 def change_of(program: Program, flow: Flow) -> Change:
     """Return what one change costs, rehearsed on tables in memory with items of the usual size."""
     rehearsal = rehearse_batch(Shapes(program), Assumptions(), {flow: 1})
-    first = rehearsal.batches[0]
-    own = 0.0
-    for one in first.records:
+    return Change(float(sum(units.total for units in own_units(rehearsal))), rehearsal.spent.write_units)
+
+
+def own_units(rehearsal: Rehearsal) -> Iterator[Units]:
+    """Yield the units of the application's own writes, with those of the index entries that they change."""
+    for one in rehearsal.batches[0].records:
         if one.record is not None:
-            schema = program.tables[one.record.key.table]
-            own += written(one.record.old, one.record.new, schema).total
-    return Change(own, rehearsal.spent.write_units)
+            yield written(one.record.old, one.record.new, rehearsal.program.tables[one.record.key.table])
 
 
 def _written_by_the_application(document: Document, entity: str) -> str:

@@ -16,11 +16,11 @@ from projections.inspect.cost.batch import situations, spent
 from projections.inspect.cost.reads import Shapes
 from projections.inspect.cost.terms import totals
 from projections.inspect.cost.workload import EDIT, INSERT, REMOVE, Assumptions, Flow
+from projections.inspect.cost.writes import own_units
 from projections.inspect.design.model import Attributes, Entity, ReadCost, WriteCost
-from projections.inspect.rehearsal.rehearse import Rehearsal
 from projections.language.access.questions import Step, WritePattern
 from projections.language.keys import Image, Schema
-from projections.stores.capacity import TRANSACTIONAL, Units, read_units, write_units, written
+from projections.stores.capacity import TRANSACTIONAL, read_units, write_units
 from projections.stores.limits import PAGE_BYTES, item_size
 
 __all__ = ["read_costs", "write_costs"]
@@ -125,7 +125,7 @@ def _write_cost(
     table, indexes, rules, reads = float(factor * sum(checked)), Counter[str](), Counter[str](), 0.0
     try:
         for weight, rehearsal in situations(shapes, Assumptions(item_bytes=sizes), dict(flows)) if flows else ():
-            for units in _own(rehearsal):
+            for units in own_units(rehearsal):
                 table += weight * factor * units.table
                 indexes.update({index: weight * factor * number for index, number in units.indexes.items()})
             found = totals(spent(rehearsal).terms)
@@ -134,10 +134,3 @@ def _write_cost(
     except ProjectionsError as error:
         return WriteCost(name, flaw=str(error))
     return WriteCost(name, table, dict(indexes), dict(rules), reads)
-
-
-def _own(rehearsal: Rehearsal) -> Iterator[Units]:
-    """Yield the units of the application's own writes."""
-    for one in rehearsal.batches[0].records:
-        if one.record is not None:
-            yield written(one.record.old, one.record.new, rehearsal.program.tables[one.record.key.table])

@@ -17,13 +17,16 @@ from projections.language.findings import Finding
 from projections.language.findings.kinds import (
     DATE_ORDER,
     EXPIRY_UNDECIDED,
+    FEW_PARTITIONS,
     HOT_PARTITION,
+    LARGE_COPY,
     LARGE_LIST,
     LARGE_LISTS,
     LONG_KEY,
     NO_TTL,
     NUMBER_DOES_NOT_FIT,
     PADDED_NUMBER,
+    SEVERAL_REQUESTS,
     UNPADDED_NUMBER,
     Kind,
 )
@@ -76,6 +79,7 @@ def _together(design: Design, findings: Sequence[Finding]) -> _Found:
 
 def _one_operation(design: Design, findings: Sequence[Finding]) -> _Found:
     wrong, open_ = [], []
+    unjustified = {one.path for one in findings if one.code == SEVERAL_REQUESTS.code}
     for one in design.patterns:
         verdict, name = one.plan.verdict, one.query.name
         if verdict == "none":
@@ -84,7 +88,7 @@ def _one_operation(design: Design, findings: Sequence[Finding]) -> _Found:
             wrong.append(f"no request returns all items of {name}: {one.plan.reason}")
         elif verdict == "filtered" and one.plan.tests:
             wrong.append(f"{name} reads items that a filter discards: {_and(one.plan.tests)}")
-        elif verdict == "several":
+        elif verdict == "several" and f"queries.{name}" in unjustified:
             open_.append(f"{name} needs several requests ({one.plan.reason}). Is this justified?")
     return wrong, open_
 
@@ -116,7 +120,7 @@ def _indexes(design: Design, findings: Sequence[Finding]) -> _Found:
 
 
 def _partitions(design: Design, findings: Sequence[Finding]) -> _Found:
-    wrong = _of(findings, HOT_PARTITION)
+    wrong = _of(findings, HOT_PARTITION, FEW_PARTITIONS)
     for entity in design.entities:
         if entity.rule is not None:
             continue
@@ -196,7 +200,7 @@ def _large_objects(design: Design, findings: Sequence[Finding]) -> _Found:
         f"No query states the size of {_and(unknown)} items (`expect.bytes`). Do they have documents, images or long texts? "
         "If so, put these into Amazon S3 or into items of their own."
     )
-    return [], [question] if unknown else []
+    return _of(findings, LARGE_COPY), [question] if unknown else []
 
 
 _LINES: tuple[tuple[str, Callable[[Design, Sequence[Finding]], _Found]], ...] = (
