@@ -54,6 +54,15 @@ class Change(NamedTuple):
     def is_refresh(self) -> bool:
         return not self.version
 
+    def followed_by(self, later: Change) -> Change:
+        """Return this change and a later one of the same item as one. None of them settles an expiry, or leaves it."""
+        return later._replace(
+            before=self.before,
+            touched=self.touched | later.touched,
+            sequences=self.sequences + later.sequences,
+            expired=self.expired or later.expired,
+        )
+
     @property
     def mark(self) -> str:
         """Return the mark in the entry that shows that a part of `settle` is done."""

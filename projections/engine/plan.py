@@ -162,48 +162,6 @@ def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[I
     return found
 
 
-class _Records:
-    """Records of one source item that become one change."""
-
-    newest: Record
-    after: Evaluated
-    settle = _NOTHING
-    held = _NONE
-    expired = False
-
-    def __init__(self, key: ItemKey, before: Contributions, number: int) -> None:
-        self.key = key
-        self.before = before
-        self.round = number
-        self.sequences: list[str] = []
-        self.touched: set[Target] = set()
-
-    def add(self, record: Record, after: Evaluated, settle: Contributions, held: frozenset[str]) -> None:
-        """Add the next record. `settle` and `held` are as in `Change`."""
-        self.newest, self.after = record, after
-        self.settle, self.held = settle, held
-        self.expired = self.expired or record.expired
-        self.sequences.append(record.sequence)
-
-    def change(self, active: frozenset[str]) -> Change:
-        version = self.newest.version
-        return Change(
-            encode_key(self.key),
-            version,
-            self.before,
-            self.after,
-            None,
-            self.touched,
-            tuple(self.sequences),
-            self.newest.new is None,
-            self.expired,
-            version if self.settle or self.held else "",
-            self.settle,
-            self.held,
-            active,
-        )
-
-
 def _changes(
     program: Program, recognised: Recognised, reject: Reject, settles: Callable[[Rule], bool]
 ) -> list[list[Change]]:
@@ -214,8 +172,9 @@ def _changes(
     """
     if not program.ledger_rules:
         return []
-    groups: list[_Records] = []
-    open_group: dict[ItemKey, _Records] = {}
+    rounds: list[list[Change]] = []
+    open_change: dict[ItemKey, tuple[int, int]] = {}
+    """By item: the round of its last change, and the position therein."""
     evaluated: dict[int, Evaluated] = {}
     keeping = {name for name, rule in program.rules.items() if rule.expired == "keep"}
     active = frozenset(name for name in keeping if settles(program.rules[name]))
@@ -238,27 +197,54 @@ def _changes(
             settle, left = {rule: before.contributions[rule] for rule in active & before.contributions.keys()}, held
         if before.contributions == after.contributions and not settle:
             continue
-        known = open_group.get(record.key)
-        if known is None or _separate(known, settle, left):
-            known = _Records(record.key, before.contributions, 0 if known is None else known.round + 1)
-            open_group[record.key] = known
-            groups.append(known)
-        known.add(record, after, settle, left)
-        for contributions in (before.contributions, after.contributions):
-            for rule, targets in contributions.items():
-                for target in targets:
-                    known.touched.add((rule, target))
-    rounds: list[list[Change]] = []
-    for one in groups:
-        if one.round == len(rounds):
+        change = _change(record, before.contributions, after, settle, left, active)
+        number, place = open_change.get(record.key, (-1, 0))
+        if number >= 0 and not _is_kept(rounds[number][place]) and not _is_kept(change):
+            rounds[number][place] = rounds[number][place].followed_by(change)
+            continue
+        number += 1
+        if number == len(rounds):
             rounds.append([])
-        rounds[one.round].append(one.change(active))
+        open_change[record.key] = number, len(rounds[number])
+        rounds[number].append(change)
     return rounds
 
 
-def _separate(known: _Records, settle: Contributions, left: frozenset[str]) -> bool:
-    """Return whether a record begins a change of its own: it or the one before is an expiry that a rule keeps."""
-    return bool(settle or left or known.settle or known.held)
+def _change(
+    record: Record,
+    before: Contributions,
+    after: Evaluated,
+    settle: Contributions,
+    held: frozenset[str],
+    active: frozenset[str],
+) -> Change:
+    """Return the change that one record makes. The last three are as in `Change`."""
+    touched: set[Target] = set()
+    for contributions in (before, after.contributions):
+        for rule, targets in contributions.items():
+            for target in targets:
+                touched.add((rule, target))
+    key, _, image, version, sequence, expired = record
+    return Change(
+        encode_key(key),
+        version,
+        before,
+        after,
+        None,
+        touched,
+        (sequence,),
+        image is None,
+        expired,
+        version if settle or held else "",
+        settle,
+        held,
+        active,
+    )
+
+
+def _is_kept(change: Change) -> bool:
+    """Return whether a change is an expiry that a rule keeps: it is not compacted with others."""
+    return bool(change.expiry)
 
 
 def _is_echo(program: Program, record: Record) -> bool:
