@@ -13,7 +13,8 @@ EXACT: list[tuple[str, str, tuple[tuple[str, str], ...]]] = [
     # code; place and severity in the example; the changes after which there is no finding
     (
         "5:3: queries.byTopic: warning [unanswered-query]",
-        "only a scan could answer it: the partition key of the table, PK = USER#{user}, needs user → this adds the index GSI1",
+        "only a scan could answer it: the partition key of the table, PK = USER#{user}, needs user "
+        "→ this adds the index GSI1",
         (("[topic], order: createdAt desc", "[user], order: post desc"),),
     ),
     (
