@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import merge
@@ -23,11 +23,12 @@ from typing import Any, TypeAlias
 from projections.access.readers import Reader
 from projections.access.reads import Parameters, Read, number_of, parameters_of, reads
 from projections.engine.store import Image
-from projections.errors import UsageError
+from projections.errors import BadInput, UsageError
 from projections.language.access.plan import Plan
 from projections.language.access.questions import Query
 from projections.language.entity import Item, Resolve
 from projections.language.keys import escape
+from projections.language.patterns import Pattern
 from projections.language.program import Program
 from projections.language.templates import Template
 from projections.language.values import Value, lookup, plain
@@ -88,8 +89,8 @@ class Answer:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield all items as plain values."""
-        for image, _ in self._items({}, 0, self._query.limit):
-            yield self._shown(image)
+        for image, read in self._items({}, 0, self._query.limit):
+            yield self._shown(read, image)
 
     def page(self, limit: int | None = None, token: str | None = None) -> AnswerPage:
         """Return one page of at most `limit` items, by default the query's limit. Raises UsageError for a wrong token."""
@@ -107,7 +108,7 @@ class Answer:
             if read.stage != current:
                 current, places = read.stage, {}
             places[_identity(read)] = self._key(read, image)
-            items.append(self._shown(image))
+            items.append(self._shown(read, image))
         return AnswerPage(
             items, next_token, self.requests - before[0], self.scanned - before[1], self.units - before[2]
         )
@@ -128,7 +129,7 @@ class Answer:
                 yield from merge(*streams, key=self._sorted_by, reverse=first.descending)
 
     def _stream(self, read: Read, after: Image | None, size: int | None) -> Iterator[tuple[Image, Read]]:
-        if read.empty:
+        if read.empty or (read.get and after is not None):
             return
         while True:
             page = self._reader(read, size, after)
@@ -159,25 +160,18 @@ class Answer:
                 names += [name for name, _ in part]
         return {name: image[name] for name in names}
 
-    def _shown(self, image: Image) -> dict[str, Any]:
+    def _shown(self, read: Read, image: Image) -> dict[str, Any]:
         """Return an item without guards: the attributes that the query asks for, or all."""
         prefix = self._program.guard_prefix
         asked = self._query.attributes
         if asked is None:
             return {name: plain(value) for name, value in image.items() if not name.startswith(prefix)}
-        resolve = self._resolver(image)
+        item = _recognised(self._program, read, image)
+        assert item is not None
+        resolve = _values(item)
         found = {name: resolve(name) for name in asked}
         names = dict(zip(asked, self._plan.query.attributes or asked, strict=True))
         return {names[name]: plain(value) for name, value in found.items() if value is not None}
-
-    def _resolver(self, image: Image) -> Resolve:
-        table = self._program.entities[self._query.entities[0]].table
-        key = self._program.tables[table].key(table, image)
-        for name in self._query.entities:
-            item = _item(self._program, name, key, image, frozenset(image))
-            if item is not None:
-                return _values(item)
-        return lambda name: lookup(image, name)
 
     # --- tokens ---
 
@@ -212,20 +206,20 @@ def _identity(read: Read) -> str:
 # --- tests of items ---
 
 
-def _item(program: Program, entity: str, key: Any, image: Image, shown: Collection[str] | None) -> Item | None:
-    """Return an item if it belongs to an entity. Its `match` is not tested if the read shows other attributes only."""
-    declared = program.entities[entity]
-    if not declared.at(key):
-        return None
-    variables: dict[str, str] = {}
-    for pattern, text in zip(declared.patterns, key[1:], strict=False):
-        variables.update(pattern.match(text) or {})
-    item = Item(declared, key, variables, image)
-    names = {name.split(".", 1)[0] for name in declared.match_names}
-    tested = shown is None or names <= {*shown, *variables}
-    if declared.match is not None and tested and not declared.match(_values(item)):
-        return None
-    return item
+def _recognised(program: Program, read: Read, image: Image) -> Item | None:
+    """Return an item if it belongs to an entity of a read. The plan ensures that an index projects what `match` tests."""
+    key = program.tables[read.table].key(read.table, image)
+    for name in read.entities:
+        declared = program.entities[name]
+        if not declared.at(key):
+            continue
+        variables: dict[str, str] = {}
+        for pattern, text in zip(declared.patterns, (key.partition, key.sort or ""), strict=False):
+            variables.update(pattern.match(text) or {})
+        item = Item(declared, key, variables, image)
+        if declared.match is None or declared.match(_values(item)):
+            return item
+    return None
 
 
 def _values(item: Item) -> Resolve:
@@ -243,32 +237,39 @@ def _values(item: Item) -> Resolve:
 def _tests(program: Program, plan: Plan, parameters: Parameters) -> Callable[[Read, Image], bool]:
     """Return whether an item that was read is part of the answer."""
     query = plan.asked
-    matches = query.where.compile() if query.where.conditions else None
+    conditions = [(one.names, one.compile()) for one in (Pattern((each,), {}) for each in query.where.conditions)]
     names = dict(zip((one.name for one in query.by), (one.name for one in plan.query.by), strict=True))
     wanted = []
     for one in query.by:
         template = Template("", (one,))
         wanted.append((one.name, template, template.render({one.name: parameters.values[names[one.name]]}.get)))
-    document = program.typed
 
     def fits(read: Read, image: Image) -> bool:
-        key = program.tables[read.table].key(read.table, image)
-        shown = None if read.index is None else document.tables[read.table].shown(read.index)
-        found = next(filter(None, (_item(program, name, key, image, shown) for name in read.entities)), None)
-        if found is None:
+        item = _recognised(program, read, image)
+        if item is None:
             return False
-        values = _values(found)
+        values = _values(item)
+        shown = None if read.index is None else program.tables[read.table].shown(read.index)
 
         def known(name: str) -> bool:
-            return shown is None or name.split(".", 1)[0] in shown or name in found.variables
+            """Return whether the read returns the value: of other names, the key condition ensures what is asked."""
+            return shown is None or name.split(".", 1)[0] in shown or name in item.variables
 
-        if matches is not None and all(map(known, query.where.names)) and not matches(values):
+        if any(all(map(known, names)) and not matches(values) for names, matches in conditions):
             return False
-        if any(known(name) and template.render(values) != text for name, template, text in wanted):
+        if any(known(name) and _text(template, values) != text for name, template, text in wanted):
             return False
         return _ordered(query, values, known) and _bounded(query, parameters, values)
 
     return fits
+
+
+def _text(template: Template, values: Resolve) -> str | None:
+    """Return the text of an item's value; None if it has none, or one that cannot be in a key."""
+    try:
+        return template.render(values)
+    except BadInput:
+        return None
 
 
 def _ordered(query: Query, values: Resolve, known: Callable[[str], bool]) -> bool:

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from projections.errors import BadInput, UsageError
-from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange, Text
+from projections.language.access.plan import HIGHEST, Buckets, KeyEquals, Periods, Plan, Request, SortRange, Text
 from projections.language.access.questions import Query
 from projections.language.canonical import Document
 from projections.language.keys import key_text
@@ -20,9 +20,6 @@ from projections.language.templates import Field, Template
 from projections.language.values import Value, wire
 
 __all__ = ["HIGHEST", "Bounds", "Parameters", "Read", "number_of", "parameters_of", "reads"]
-
-HIGHEST = "\U0010ffff"
-"""The last character in the order of UTF-8: a text with it at its end is greater than every continuation."""
 
 MOST_PERIODS = 1000
 
@@ -334,7 +331,7 @@ def _sort(query: Query, sort: SortRange | None, parameters: Parameters) -> dict[
         numbers = [None if one is None else {kind: _number(query, sort.attribute, _plain(one))} for one in (low, high)]
         return {"sort": sort.attribute, "low": numbers[0], "high": numbers[1]}
     least = prefix + _rendered(query, focus, low) if low is not None else prefix
-    most = prefix + _rendered(query, focus, high) + (sort.after + HIGHEST) * sort.rest if high is not None else ""
+    most = prefix + _most(sort, _rendered(query, focus, high)) if high is not None else ""
     if high is None and prefix:
         most = prefix + HIGHEST
     return {
@@ -342,3 +339,18 @@ def _sort(query: Query, sort: SortRange | None, parameters: Parameters) -> dict[
         "low": {"S": least} if least else None,
         "high": {"S": most} if most else None,
     }
+
+
+def _most(sort: SortRange, high: str) -> str:
+    """Return the greatest end of a key whose value is at most `high`.
+
+    Values lack the characters up to the text that follows them, bounds may have them: then the greatest value is what
+    comes before such a character.
+    """
+    if not sort.rest:
+        return high
+    assert sort.focus is not None
+    if sort.after and not sort.focus.pipes:
+        end = next((place for place, one in enumerate(high) if one <= sort.after[0]), len(high))
+        high = high[:end]
+    return high + sort.after + HIGHEST

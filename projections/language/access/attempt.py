@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
 
 from projections.errors import BadInput
@@ -17,7 +18,7 @@ from projections.language.access.implication import Known, excludes, implies, kn
 from projections.language.access.numbers import is_number
 from projections.language.access.paths import KeyPart, Path
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange
-from projections.language.access.presence import always_present, key_variables
+from projections.language.access.presence import always_present, bare_variables, key_variables
 from projections.language.access.questions import Query
 from projections.language.access.sharing import sharing
 from projections.language.canonical import Document
@@ -79,7 +80,11 @@ class _Attempt:
         self.entity = path.entity
         self.known = known_of(document, query, path.entity)
         self.exact: set[str] = set()
-        """Names of which the key condition admits only the value that the query asks for."""
+        """Names of which the key condition admits only the value that the query asks for, after the pipes of `by`."""
+        self.single: set[str] = set()
+        """Those of which it admits one value."""
+        self.bounded = False
+        """Whether the key condition has the bounds that the caller gives."""
         self.assumes: dict[str, None] = {}
 
     def plan(self) -> Plan:
@@ -178,30 +183,50 @@ class _Attempt:
                 return Buckets(field, int(pipe.arguments[0]))
         if field.name == self.query.range and monotone(field.pipes):
             self.assumes[f"all values of {field.name} are times in one format"] = None
+            self.assumes[f"no {field.name} is in the future"] = None
             return Periods(field)
         return None
 
     def _note_exact(self, template: Template, *, prefix: bool = False) -> None:
         """Record the names whose value the text of a template determines; with `prefix`, a text that begins with it.
 
-        Attributes may contain the separator, and then a text may be read in two ways: that they do not is assumed, and
-        what is read is tested.
+        Where a value may contain the text that follows it, a text may be read in two ways: that none does is assumed. Two
+        values without text between them are not told apart.
         """
         separator = self.document.tables[self._table].separator
-        bare = key_variables(self.document, self.entity)
-        names = set(template.names)
-        if prefix and template.parts and isinstance(template.parts[-1], Field):
-            names.discard(template.parts[-1].name)
-        sure = template.recoverable(bare, separator) & names
+        pieces = template.parts
         if prefix:
-            sure &= bare
+            pieces = pieces[:-1] if pieces and isinstance(pieces[-1], Field) else pieces
+            pieces = (*pieces, Field("…", (), True))
+        bare = bare_variables(self.document, self.entity)
+        sure = Template("", pieces).recoverable(bare, separator)
         by = {field.name: field for field in self.query.by}
-        for field in template.fields:
+        for position, field in enumerate(pieces):
+            if isinstance(field, str) or field.star:
+                continue
+            before = pieces[position - 1] if position else ""
+            after = pieces[position + 1] if position + 1 < len(pieces) else ""
+            if field.name not in sure:
+                if isinstance(before, Field) or isinstance(after, Field):
+                    continue
+                if after and not (field.pipes and field.pipes[-1].name in ("date", "bucket", "pad", "invert")):
+                    self.assumes[f"{field.name} has no {after[0]}"] = None
             given = by.get(field.name)
-            if field.name in names and (field.pipes == () or (given is not None and given.pipes == field.pipes)):
-                if field.name not in sure and (prefix or len(template.fields) > 1):
-                    self.assumes[f"{field.name} has no {separator}"] = None
+            if field.pipes == ():
+                self.single.add(field.name)
+                self._note_type(field.name)
+            if field.pipes == () or (given is not None and given.pipes == field.pipes):
                 self.exact.add(field.name)
+
+    def _note_type(self, name: str) -> None:
+        """Record the type of a value that `where` compares with, because the number 5 and the text "5" have one text."""
+        value = self.query.where.constants.get(name)
+        if name in self.query.parameters or name in key_variables(self.document, self.entity):
+            return
+        if isinstance(value, Decimal):
+            self.assumes[f"{name} is a number"] = None
+        elif isinstance(value, str) and value.lstrip("-").replace(".", "", 1).isdecimal():
+            self.assumes[f"{name} is text"] = None
 
     def _sort(self) -> tuple[tuple[KeyEquals, ...], SortRange | None]:
         fixed: list[KeyEquals] = []
@@ -235,8 +260,9 @@ class _Attempt:
             direction, reason = self._direction(sort, sort.focus)
         if sort is not None and sort.focus is not None and query.range == sort.focus.name and direction is not None:
             sort = replace(sort, bounded=True, inverted=direction < 0)
+            self.bounded = True
         descending = query.order is not None and query.order.descending
-        if name is None or name in self.exact:
+        if name is None or name in self.single:
             return descending, sort
         if sort is not None and sort.focus is not None and sort.focus.name == name:
             if direction is None:
@@ -248,22 +274,26 @@ class _Attempt:
     def _direction(self, sort: SortRange, focus: Field) -> tuple[int | None, str]:
         """Return 1 if a key sorts as its focus does, -1 for the other way round; None with the reason if neither."""
         names = [pipe.name for pipe in focus.pipes]
-        if sort.kind == "N" and not names:
+        if sort.kind == "N" and not names and not sort.prefix and not sort.rest:
             return 1, ""
         if sort.kind != "S":
             return None, f"{sort.attribute} has type {sort.kind}"
         if names in (["pad"], ["invert"]):
             digits = focus.pipes[0].arguments[0]
             self.assumes[f"{focus.name} is a whole number of at most {digits} digits"] = None
+            if focus.name in key_variables(self.document, self.entity):
+                self.assumes[f"{focus.name} has the same number of digits on all items"] = None
             return (1 if names == ["pad"] else -1), ""
         if names:
             return None, f"{focus} has another order"
         if is_number(self.document, self.entity, focus.name):
             return None, f"{focus.name} is a number, and as text 10 sorts before 9; write {{{focus.name}|pad(8)}}"
+        if sort.rest and not sort.after:
+            return None, "another value follows it without text between them"
         variable = focus.name in key_variables(self.document, self.entity)
         self.assumes[f"{focus.name} {'sorts as' if variable else 'is'} text"] = None
-        if sort.rest and sort.after[:1] > " ":
-            self.assumes[f"{focus.name} has no character below {sort.after[0]}"] = None
+        if sort.rest:
+            self.assumes[f"{focus.name} has neither {sort.after[0]} nor a character below it"] = None
         return 1, ""
 
     # --- what the request reads beside the answer ---
@@ -352,8 +382,9 @@ class _Attempt:
             return f"{path.index} does not project {', '.join(lacking)}"
         match = self.document.entities[self.entity].match
         tested = [*(Pattern.parse(match).names if match else ())]
-        tested += [name for name in query.where.names if name not in self.exact]
+        tested += [name for name in query.where.names if name not in self.exact - {*query.parameters}]
         tested += [field.name for field in query.by if field.name not in self.exact]
+        tested += [query.range] if query.range and not self.bounded else []
         lacking = [name for name in tested if name not in variables and not path.projects(name)]
         return (
             f"{path.index} does not project {', '.join(lacking)}, which the results are filtered by" if lacking else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from projections.language.access.attempt import known_of
 from projections.language.access.implication import implies, known_present
-from projections.language.access.presence import key_variables
+from projections.language.access.presence import key_variables, not_copied
 from projections.language.access.questions import Query
 from projections.language.canonical import Copy, Document
 from projections.language.patterns import Condition, Either, Pattern, Test, describe
@@ -52,15 +52,22 @@ def copied_queries(document: Document, query: Query) -> Iterator[Translated]:
 
 def _renaming(document: Document, rule: Copy) -> Renaming:
     names: dict[str, str] = {}
+    other = not_copied(document, rule) if rule.attributes is None else frozenset()
     for target, path in (rule.attributes or {}).items():
         names.setdefault(path, target)
     for variable in key_variables(document, rule.into):
         template = Template.parse(rule.bind.get(variable, "{" + variable + "}"))
         if template.single is not None and not template.fields[0].pipes:
             names.setdefault(template.single, variable)
-    if rule.attributes is None:
-        return lambda name: names.get(name, name)
-    return names.__getitem__
+    if rule.attributes is not None:
+        return names.__getitem__
+
+    def renamed(name: str) -> str:
+        if name not in names and name.split(".", 1)[0] in other:
+            raise KeyError(name)
+        return names.get(name, name)
+
+    return renamed
 
 
 def _translated(query: Query, rule: Copy, name_of: Renaming) -> Query:
@@ -99,6 +106,10 @@ def _missing(document: Document, query: Query, entity: str, rule: Copy) -> str:
     for variable in key_variables(document, rule.into):
         for name in Template.parse(rule.bind.get(variable, "{" + variable + "}")).names:
             if not known_present(known, name):
+                return f"items without {name} have no copy in {rule.into}"
+    for text in rule.values.values():
+        for name in Template.parse(text).names if isinstance(text, str) else ():
+            if name not in rule.bind and not known_present(known, name):
                 return f"items without {name} have no copy in {rule.into}"
     if query.attributes is None and rule.attributes is not None:
         copied = ", ".join(rule.attributes) or "no attributes"

@@ -8,7 +8,13 @@ from typing import Literal, TypeAlias
 from projections.language.access.questions import Query
 from projections.language.templates import Field
 
-__all__ = ["VERDICTS", "Buckets", "KeyEquals", "Periods", "Plan", "Request", "SortRange", "Text", "Verdict"]
+__all__ = ["HIGHEST", "VERDICTS", "Buckets", "KeyEquals", "Periods", "Plan", "Request", "SortRange", "Text", "Verdict"]
+
+HIGHEST = "\U0010ffff"
+"""The last character in the order of UTF-8: a text with it at its end is greater than every continuation.
+
+It is no character of any text (a noncharacter of Unicode): that values begin with it is not considered.
+"""
 
 Verdict: TypeAlias = Literal["one", "several", "filtered", "incomplete", "none"]
 
@@ -95,7 +101,8 @@ class Request:
 
     @property
     def fans(self) -> tuple[Buckets | Periods, ...]:
-        return tuple(fan for key in (*self.partition, *self.fixed) for fan in key.fans)
+        """The parts for which several requests are made, each once."""
+        return tuple(dict.fromkeys(fan for key in (*self.partition, *self.fixed) for fan in key.fans))
 
 
 @dataclass(frozen=True, slots=True)

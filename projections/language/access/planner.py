@@ -18,7 +18,7 @@ from typing import Any
 from projections.language.access.attempt import PARTITION, Failure, attempt
 from projections.language.access.copies import copied_queries
 from projections.language.access.paths import TABLE, Path, access_paths
-from projections.language.access.plan import VERDICTS, Buckets, Periods, Plan, Request, SortRange
+from projections.language.access.plan import HIGHEST, VERDICTS, Buckets, Periods, Plan, Request, SortRange
 from projections.language.access.questions import Query
 from projections.language.access.sharing import neighbours, sharing
 from projections.language.canonical import Document
@@ -153,7 +153,9 @@ def _place(value: Alternative) -> tuple[str, Any]:
 def _merge_key(request: Request) -> tuple[object, ...]:
     """Return what requests must have in common so that their sort keys are in one order."""
     sort = request.sort
-    return request.index, request.order, request.descending, request.fixed, None if sort is None else sort.prefix
+    periods = tuple(fan for fan in request.fans if isinstance(fan, Periods))
+    prefix = None if sort is None else sort.prefix
+    return request.index, request.order, request.descending, request.fixed, prefix, periods
 
 
 # --- several entities ---
@@ -242,12 +244,13 @@ def _common(requests: list[Request], path: Path) -> SortRange | None:
         common.append(rests[0][0])
         rests = [rest[1:] for rest in rests]
     literals = [rest[0] if rest and isinstance(rest[0], str) else "" for rest in rests]
-    least, most = min(literals), max(literals)
     # Beyond its literal text, a key goes on: with a value, or because the request is for all keys that begin with it.
-    on = any(
-        literal == most and (len(rest) > 1 or request.sort is not None or (rest and not isinstance(rest[0], str)))
-        for literal, rest, request in zip(literals, rests, requests, strict=True)
-    )
+    goes_on = [
+        len(rest) > 1 or request.sort is not None or bool(rest and not isinstance(rest[0], str))
+        for rest, request in zip(rests, requests, strict=True)
+    ]
+    least = min(literals)
+    most, on = max(zip(literals, goes_on, strict=True), key=lambda end: end[0] + HIGHEST * end[1])
     attribute = path.sort[0].attribute
     if least == most:
         prefix = (*common, *([least] if least else []))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from projections.language.access.paths import Path, access_paths, pattern_of
 from projections.language.access.plan import Buckets, Periods, Request, SortRange, Text
+from projections.language.access.presence import bare_variables
 from projections.language.canonical import Document
 from projections.language.templates import Field, KeyPattern, Template, overlap
 
@@ -33,7 +34,7 @@ def neighbours(
     for name, entity in document.entities.items():
         if entity.table != table or (name in request.entities and name != own.entity):
             continue
-        variables = frozenset(n for text in entity.key.values() for n in Template.parse(text).names)
+        variables = bare_variables(document, name)
         for path in access_paths(document, name):
             if path.index != request.index or (name == own.entity and (path.rule, path.case) == (own.rule, own.case)):
                 continue
