@@ -49,7 +49,7 @@ def test_a_page_shows_what_check_and_cost_say_and_names_no_rule_that_is_not_ther
 
 
 def test_the_index_has_every_page() -> None:
-    linked = re.findall(r"\]\((\w+)\.md\)", (DIRECTORY / "README.md").read_text())
+    linked = re.findall(r"\]\(([\w-]+)\.md\)", (DIRECTORY / "README.md").read_text())
     assert sorted(linked) == sorted(path.stem for path in DIRECTORY.glob("*.md") if path.stem != "README")
     assert {pattern.name for pattern in PATTERNS} <= set(linked)
 
