@@ -58,6 +58,7 @@ ABOUT = "rules: ../rules.yaml\n"
         (ABOUT + "queries:\n  q: {fnd: Like}\n", '3:7: queries.q.fnd: unknown (did you mean "find"?)'),
         (ABOUT + "queries:\n  q: {id: AP-1, find: Like}\n", "3:11: queries.q.id: AP-1 is already the id of post"),
         (ABOUT + "writes:\n  w: {puts: Like}\n", "3:7: writes.w.puts: unknown"),
+        (ABOUT + "writes:\n  post: {put: Like}\n", "3:3: writes.post: post is also a query: give them different names"),
         (ABOUT + "queries:\n  post: {get: Post, by: [postId]}\n", "3:3: queries.post: "),
         (ABOUT + "query: {}\n", '2:1: query: unknown (did you mean "queries"?)'),
         (ABOUT + "entities: {}\n", "2:1: entities: unknown: a file with `rules` has only rules, queries, writes"),

@@ -14,7 +14,7 @@ from typing import Any
 from projections.language.access.attempt import known_of
 from projections.language.access.implication import implies, known_present
 from projections.language.access.numbers import is_number
-from projections.language.access.paths import TABLE, Path, access_paths
+from projections.language.access.paths import TABLE, Path, access_paths, made_by_templates
 from projections.language.access.plan import Plan
 from projections.language.access.presence import key_variables
 from projections.language.access.questions import Query
@@ -262,7 +262,15 @@ def _shape(document: Document, query: Query, partition: str, words: str) -> _Sha
             separator = document.tables[document.entities[entity].table].separator
             names = [text for text in _variables(document, entity) if text not in query.parameters]
             sort[entity] = separator.join([entity.upper(), *("{" + name + "}" for name in names)])
+    if named is not None and _unknown_type(document, query.entities[0], named):
+        note = f"{named} sorts as text; if it is a number, write {{{named}|pad({DIGITS})}}"
+        words = f"{words}; {note}" if words else note
     return _Shape(partition, sort, named, words)
+
+
+def _unknown_type(document: Document, entity: str, name: str) -> bool:
+    """Return whether an attribute may be a number, as far as its name and the rules show."""
+    return not (_TIME.fullmatch(name) or is_number(document, entity, name) or name in key_variables(document, entity))
 
 
 def _variables(document: Document, entity: str) -> tuple[str, ...]:
@@ -368,13 +376,7 @@ def _writes(document: Document, path: Path, keys: IndexKeys) -> bool:
 
 def _made_for_rules(document: Document, table: str, keys: IndexKeys) -> bool:
     """Return whether the keys of an index are attributes that templates make, and no native ones."""
-    made: set[str] = set()
-    for rule in document.rules.values():
-        if isinstance(rule, Index) and document.entities[rule.source].table == table:
-            made.update(rule.written)
-    for entity in document.entities.values():
-        if entity.table == table:
-            made.update(entity.index_key)
+    made = made_by_templates(document, table)
     found = document.tables[table]
     own = {found.partition[0], *([found.sort[0]] if found.sort else [])}
     return own.isdisjoint(keys.names) and all(name in made or _KEY_NAME.fullmatch(name) for name in keys.names)

@@ -23,6 +23,9 @@ def question_mistakes(rules: Rules) -> Iterator[Mistake]:
     for name, query in rules.queries.items():
         yield from _query(rules, query, ("queries", name))
     for name, write in rules.writes.items():
+        if name in rules.queries:
+            message = f"{name} is also a query: give them different names, because a client has one function for each"
+            yield Mistake(("writes", name), message, at_key=True)
         yield from _write(rules, write, ("writes", name))
     numbered: dict[str, str] = {}
     for section, patterns in (("queries", rules.queries), ("writes", rules.writes)):

@@ -15,7 +15,7 @@ from projections.language.canonical import Document, Index
 from projections.language.patterns import Pattern
 from projections.language.templates import Field, KeyPattern, Template
 
-__all__ = ["TABLE", "KeyPart", "Path", "access_paths"]
+__all__ = ["TABLE", "KeyPart", "Path", "access_paths", "made_by_templates"]
 
 TABLE = "table"
 """The name of the path of a table's own key, in `using`."""
@@ -96,7 +96,7 @@ def access_paths(document: Document, entity: str) -> Iterator[Path]:
         for name, rule in document.rules.items()
         if isinstance(rule, Index) and rule.source == entity and rule.mode != "shadow"
     ]
-    made = _made(document, declared.table)
+    made = made_by_templates(document, declared.table)
     no_rule: list[tuple[str | None, Index | None]] = [(None, None)]
     for index, keys in table.indexes.items():
         projection = None
@@ -143,7 +143,7 @@ def access_paths(document: Document, entity: str) -> Iterator[Path]:
                 )
 
 
-def _made(document: Document, table: str) -> frozenset[str]:
+def made_by_templates(document: Document, table: str) -> frozenset[str]:
     """Return the attributes of a table that templates make: for an index rule, or by `index_key`."""
     found: set[str] = set()
     for rule in document.rules.values():
