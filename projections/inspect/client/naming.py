@@ -88,9 +88,11 @@ def docstring(indent: int, *paragraphs: str) -> list[str]:
     if len(shown) == 1 and len(margin) + len(shown[0]) + 6 <= WIDTH:
         return [f'{margin}"""{shown[0]}"""']
     lines: list[str] = []
+    # `ruff format` joins the closing quotes with a single line, even if it is then too long.
+    width = WIDTH - indent - 3 * (len(shown) == 1)
     for number, paragraph in enumerate(shown):
         lead = '"""' if number == 0 else ""
-        wrapped = textwrap.wrap(lead + paragraph, WIDTH - indent, break_long_words=False, break_on_hyphens=False)
+        wrapped = textwrap.wrap(lead + paragraph, width, break_long_words=False, break_on_hyphens=False)
         lines += [*([""] if number else []), *(margin + line for line in wrapped)]
     return [*lines, f'{margin}"""']
 
