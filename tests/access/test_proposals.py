@@ -101,6 +101,7 @@ def tally() -> Counter[str]:
     return Counter()
 
 
+@pytest.mark.deep
 def test_most_random_queries_have_a_proposal(tally: Counter[str]) -> None:
     for seed in range(20):
         proposed(seed, tally)

@@ -372,7 +372,7 @@ def intermediate_targets_of_a_batch_are_not_published() -> Iterator[None]:
 
 @mutant("expiry", seed=48)
 def changes_are_compacted_across_an_expiry() -> Iterator[None]:
-    with patch.object(plan, "_separate", lambda *_: False):
+    with patch.object(plan, "_is_kept", lambda change: False):
         yield
 
 

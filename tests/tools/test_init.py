@@ -322,4 +322,4 @@ def test_no_credentials_and_no_region(tmp_path: Path, call: Call, monkeypatch: p
         describe(_Refusing(NoCredentialsError()), "app")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     code, _, err = call("init", tmp_path, "--table", "app")
-    assert (code, "Pass --region or --endpoint-url" in err) == (2, True)
+    assert (code, "pass --region NAME" in err) == (2, True)

@@ -45,7 +45,7 @@ class Fits:
             if len(blocks) == 1:
                 return "fits", [*lines, *statement("return ", Every(blocks[0][1]), 8)]
             if all(len(conditions) == 1 for _, conditions in blocks):
-                either = " or ".join(flat(conditions[0]) for _, conditions in blocks)
+                either = Every([conditions[0] for _, conditions in blocks], "or")
                 return "fits", [*lines, *statement("return ", either, 8)]
         for number, (first, conditions) in enumerate(blocks):
             lines += first

@@ -31,9 +31,10 @@ class Loop:
 
 @dataclass(frozen=True)
 class Every:
-    """Conditions that are joined by `and`."""
+    """Conditions that are joined by `and`, or by another word."""
 
     conditions: Sequence[Expression]
+    word: str = "and"
 
 
 Expression: TypeAlias = "str | Call | Loop | Every"
@@ -48,8 +49,8 @@ def flat(expression: Expression) -> str:
             return before + ", ".join(map(flat, parts)) + after
         case Loop(element, clauses):
             return "[" + " ".join([flat(element), *clauses]) + "]"
-        case Every(conditions):
-            return " and ".join(map(flat, conditions))
+        case Every(conditions, word):
+            return f" {word} ".join(map(flat, conditions))
 
 
 def lines(expression: Expression, indent: int, before: str = "", after: str = "") -> list[str]:
@@ -77,8 +78,8 @@ def lines(expression: Expression, indent: int, before: str = "", after: str = ""
         case Loop(element, clauses):
             body = [*lines(element, inner), *(" " * inner + clause for clause in clauses)]
             return [f"{margin}{before}[", *body, f"{margin}]{after}"]
-        case Every(conditions):
-            return _joined(conditions, indent, before, after)
+        case Every():
+            return _joined(expression, indent, before, after)
 
 
 _CALL = re.compile(r"(\w+\()(.*)(\))")
@@ -98,20 +99,21 @@ def _call(source: str) -> Expression:
     return Call(found[1], [found[2]], found[3])
 
 
-def _joined(conditions: Sequence[Expression], indent: int, before: str, after: str) -> list[str]:
-    """Return the lines of conditions that are joined by `and` and too long for one line."""
+def _joined(every: Every, indent: int, before: str, after: str) -> list[str]:
+    """Return the lines of conditions that are too long for one line."""
     margin = " " * indent
-    first, *rest = conditions
+    first, *rest = every.conditions
+    word = f"{every.word} "
     if len(rest) == 1 and after in ("", ":"):  # as Black does: only the last call is broken
         last = _call(rest[0]) if isinstance(rest[0], str) else rest[0]
-        if isinstance(last, Call) and len(margin + before + flat(first) + " and " + last.before) <= WIDTH:
-            opened = f"{before}{flat(first)} and "
+        if isinstance(last, Call) and len(margin + before + flat(first) + f" {word}" + last.before) <= WIDTH:
+            opened = f"{before}{flat(first)} {word}"
             return lines(last, indent, opened, after)
-    together = f"{margin}    {flat(Every(conditions))}"
+    together = f"{margin}    {flat(every)}"
     if len(together) <= WIDTH:
         body = [together]
     else:
-        body = [*lines(first, indent + 4), *(line for one in rest for line in lines(one, indent + 4, "and "))]
+        body = [*lines(first, indent + 4), *(line for one in rest for line in lines(one, indent + 4, word))]
     return [f"{margin}{before}(", *body, f"{margin}){after}"]
 
 
