@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from random import Random
 from typing import Any
+
+from projections.language.keys import ItemKey
+from projections.language.program import Program
+from projections.testing.items import wire_item
 
 NOW = datetime(2026, 5, 20, tzinfo=UTC)
 
@@ -44,8 +48,8 @@ def rules(random: Random) -> dict[str, Any]:
         if required:
             entity["required"] = required
     indexes: dict[str, Any] = {
-        "GSI1": {"partition": ["G1PK"], "sort": ["G1SK"], **_projection(random)},
-        "GSI2": {"partition": ["s"], "sort": {"n": "N"}, **_projection(random)},
+        "GSI1": {"partition": ["G1PK"], "sort": ["G1SK"], **_projection(random, ["uid", "kind", "s", "n"])},
+        "GSI2": {"partition": ["s"], "sort": {"n": "N"}, **_projection(random, ["uid", "kind", "m", "t"])},
         "GSI3": ["SK", "PK"],
         "GSI4": {"partition": ["s", "m"], "sort": {"t": "S", "n": "N"}},
         "LSI1": {"local": True, "sort": ["t"]},
@@ -63,8 +67,9 @@ def rules(random: Random) -> dict[str, Any]:
     return {"table": {"key": ["PK", "SK"], "indexes": indexes}, "entities": entities, "projections": projections}
 
 
-def _projection(random: Random) -> dict[str, Any]:
-    choice = random.choice(["all", "all", "keys_only", ["uid"], ["uid", "s", "n"]])
+def _projection(random: Random, most: list[str]) -> dict[str, Any]:
+    # `match` tests `kind`: an index that does not project it answers no query.
+    choice = random.choice(["all", "all", "keys_only", ["uid"], ["uid", "kind"], most])
     return {"projection": choice}
 
 
@@ -189,6 +194,18 @@ def parameters(
         if random.random() < 0.6:
             given[f"{bounded}.to"] = ends[1]
     return given
+
+
+def variables_of(program: Program) -> Callable[[Mapping[str, Any], str], Any]:
+    """Return a function for the value of a variable or attribute of an item."""
+
+    def variables(item: Mapping[str, Any], name: str) -> Any:
+        if name in item:
+            return item[name]
+        found = program.recognise(ItemKey("main", item["PK"], item["SK"]), wire_item(item, ""))
+        return None if found is None else found.variables.get(name)
+
+    return variables
 
 
 @dataclass

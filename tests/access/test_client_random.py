@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from generated import module_of, simple, table_of, without
 from moto import mock_aws
-from random_tables import NOW, fitting_query, items, parameters, query, rules
+from random_tables import NOW, fitting_query, items, parameters, query, rules, variables_of
 
 from projections.access.answers import answer_to
 from projections.access.readers import StoreReader
@@ -21,9 +21,7 @@ from projections.errors import RulesError
 from projections.inspect.client import client_of
 from projections.language.access.plan import Plan
 from projections.language.access.planner import plan
-from projections.language.keys import ItemKey
 from projections.language.ruleset import RuleSet
-from projections.testing.items import wire_item
 from projections.testing.scenario import Scenario
 
 SEVERAL = "GSI4"
@@ -76,12 +74,7 @@ def compared(seed: int, url: str | None, tally: Counter[str], using: str | None 
     schema = loaded.program.tables["main"]
     made = table_of(url, without(schema, SEVERAL) if using is None else schema, scenario._store.items("main"))
 
-    def variables(item: Mapping[str, Any], name: str) -> Any:
-        if name in item:
-            return item[name]
-        found = loaded.program.recognise(ItemKey("main", item["PK"], item["SK"]), wire_item(item, ""))
-        return None if found is None else found.variables.get(name)
-
+    variables = variables_of(loaded.program)
     for name, asked in queries.items():
         planned = plan(loaded.program.typed, loaded.queries[name])
         assert (name in client.functions) == (planned.verdict not in ("none", "incomplete"))

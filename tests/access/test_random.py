@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from random_tables import NOW, BruteForce, fitting_query, items, parameters, query, rules
+from random_tables import NOW, BruteForce, fitting_query, items, parameters, query, rules, variables_of
 
 from projections.access.answers import answer_to
 from projections.access.readers import StoreReader
@@ -17,9 +17,7 @@ from projections.errors import RulesError
 from projections.language.access.plan import Plan
 from projections.language.access.planner import plan
 from projections.language.access.questions import query_of
-from projections.language.keys import ItemKey
 from projections.language.loader import loads
-from projections.testing.items import wire_item
 from projections.testing.scenario import Scenario
 
 SEEDS = range(120)
@@ -44,12 +42,7 @@ def compared(seed: int, tally: Counter[str]) -> None:
     scenario.given(*table)
     program = loaded.program
 
-    def variables(item: Mapping[str, Any], name: str) -> Any:
-        if name in item:
-            return item[name]
-        found = program.recognise(ItemKey("main", item["PK"], item["SK"]), wire_item(item, ""))
-        return None if found is None else found.variables.get(name)
-
+    variables = variables_of(program)
     import json
 
     models = loads(json.dumps({**document, "queries": queries})).queries
