@@ -47,3 +47,23 @@ def test_required_does_not_change_fingerprints() -> None:
     assert {name: rule.fingerprint for name, rule in plain.rules.items()} == {
         name: rule.fingerprint for name, rule in required.rules.items()
     }
+
+
+def test_claimed_copy_answers_no_query_about_its_source() -> None:
+    """Several users may claim one address: the copy shows one of them."""
+    loaded = from_dict(
+        {
+            "table": {"key": ["PK", "SK"]},
+            "entities": {
+                "User": {"key": {"PK": "USER#{userId}", "SK": "PROFILE"}, "required": ["mail"]},
+                "ByMail": {"key": {"PK": "MAIL#{mail}", "SK": "USER"}},
+            },
+            "projections": {"byMail": {"from": "User", "copy": {"into": "ByMail", "attributes": ["userId"]}}},
+            "queries": {
+                "users": {"find": "User", "by": ["mail"], "attributes": ["userId"]},
+                "copy": {"get": "ByMail", "by": ["mail"]},
+            },
+        }
+    )
+    verdicts = {name: plan(loaded.program.typed, query).verdict for name, query in loaded.queries.items()}
+    assert verdicts == {"users": "none", "copy": "one"}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from projections.errors import ProjectionsError
 from projections.inspect.cost.batch import rehearse_batch
 from projections.inspect.cost.reads import Shapes
 from projections.inspect.cost.workload import EDIT, INSERT, Assumptions, Flow
@@ -72,7 +73,12 @@ def change_of(program: Program, flow: Flow) -> Change:
 
 
 def own_units(rehearsal: Rehearsal) -> Iterator[Units]:
-    """Yield the units of the application's own writes, with those of the index entries that they change."""
+    """Yield the units of the application's own writes, with those of the index entries that they change.
+
+    Raises ProjectionsError if the rehearsal made no write, because generated items do not change in this way.
+    """
+    if not rehearsal.batches:
+        raise ProjectionsError("not rehearsed: the generated items do not change in this way")
     for one in rehearsal.batches[0].records:
         if one.record is not None:
             yield written(one.record.old, one.record.new, rehearsal.program.tables[one.record.key.table])

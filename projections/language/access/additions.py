@@ -13,7 +13,7 @@ from typing import Any
 
 from projections.language.access.attempt import known_of
 from projections.language.access.implication import implies, known_present
-from projections.language.access.numbers import is_number
+from projections.language.access.numbers import compares_as_number, is_number
 from projections.language.access.paths import TABLE, Path, access_paths, made_by_templates
 from projections.language.access.plan import Plan
 from projections.language.access.presence import key_variables
@@ -185,7 +185,7 @@ def _sorted(document: Document, query: Query) -> Iterator[Addition]:
         separator = document.tables[document.entities[path.entity].table].separator
         fields = Template.parse(old).fields if old is not None else ()
         rest = [str(one) for one in fields if one.name != named]
-        text = separator.join([_sort_text(document, path.entity, named), *rest])
+        text = separator.join([_sort_text(document, query, path.entity, named), *rest])
         cases = tuple(
             replace(one, set={**one.set, attribute: text}) if number == path.case else one
             for number, one in enumerate(rule.cases)
@@ -257,20 +257,22 @@ def _shape(document: Document, query: Query, partition: str, words: str) -> _Sha
     sort = {}
     for entity in query.entities:
         if named is not None:
-            sort[entity] = _sort_text(document, entity, named)
+            sort[entity] = _sort_text(document, query, entity, named)
         else:
             separator = document.tables[document.entities[entity].table].separator
             names = [text for text in _variables(document, entity) if text not in query.parameters]
             sort[entity] = separator.join([entity.upper(), *("{" + name + "}" for name in names)])
-    if named is not None and _unknown_type(document, query.entities[0], named):
+    if named is not None and _unknown_type(document, query, named):
         note = f"{named} sorts as text; if it is a number, write {{{named}|pad({DIGITS})}}"
         words = f"{words}; {note}" if words else note
     return _Shape(partition, sort, named, words)
 
 
-def _unknown_type(document: Document, entity: str, name: str) -> bool:
+def _unknown_type(document: Document, query: Query, name: str) -> bool:
     """Return whether an attribute may be a number, as far as its name and the rules show."""
-    return not (_TIME.fullmatch(name) or is_number(document, entity, name) or name in key_variables(document, entity))
+    (entity, *_) = query.entities
+    number = is_number(document, entity, name) or compares_as_number(query.where, name)
+    return not (number or _TIME.fullmatch(name) or name in key_variables(document, entity))
 
 
 def _variables(document: Document, entity: str) -> tuple[str, ...]:
@@ -279,8 +281,9 @@ def _variables(document: Document, entity: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for text in texts for name in Template.parse(text).names))
 
 
-def _sort_text(document: Document, entity: str, name: str) -> str:
-    return f"{{{name}|pad({DIGITS})}}" if is_number(document, entity, name) else "{" + name + "}"
+def _sort_text(document: Document, query: Query, entity: str, name: str) -> str:
+    number = is_number(document, entity, name) or compares_as_number(query.where, name)
+    return f"{{{name}|pad({DIGITS})}}" if number else "{" + name + "}"
 
 
 def _on_existing(document: Document, query: Query, shape: _Shape) -> Iterator[Addition]:

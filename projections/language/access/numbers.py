@@ -5,7 +5,7 @@ from __future__ import annotations
 from projections.language.canonical import Aggregate, Document, Latest
 from projections.language.patterns import Numeric, Pattern, Test
 
-__all__ = ["is_number"]
+__all__ = ["compares_as_number", "is_number"]
 
 
 def is_number(document: Document, entity: str, name: str) -> bool:
@@ -25,8 +25,12 @@ def is_number(document: Document, entity: str, name: str) -> bool:
             return measure.function not in ("min", "max") or not str(measure.expression).startswith("text(")
         if isinstance(rule, Latest) and rule.into == entity and name in rule.attributes and rule.source != entity:
             return is_number(document, rule.source, rule.attributes[name])
-    conditions = Pattern.parse(declared.match or {}).conditions
+    return compares_as_number(Pattern.parse(declared.match or {}), name)
+
+
+def compares_as_number(pattern: Pattern, name: str) -> bool:
+    """Return whether every item that matches a pattern has a number in an attribute."""
     return any(
         isinstance(one, Test) and one.name == name and all(isinstance(a, Numeric) for a in one.alternatives)
-        for one in conditions
+        for one in pattern.conditions
     )
