@@ -165,8 +165,8 @@ def test_retentions_are_those_of_the_template(resource: str) -> None:
     days = int(seconds) // 86400
     row = {
         "Quarantine": "| quarantine |",
-        "TaskQueue": "| tasks, dead tasks |",
-        "TaskDeadLetters": "| tasks, dead tasks |",
+        "TaskQueue": "| tasks, dead letters |",
+        "TaskDeadLetters": "| tasks, dead letters |",
     }
     (line,) = [line for line in PAGE.splitlines() if line.startswith(row[resource])]
     assert f"{days} days" in line or f"{days} and " in line

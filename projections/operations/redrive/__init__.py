@@ -1,1 +1,1 @@
-"""Redrive: refreshes the items of quarantined records and discarded batches, and retries dead tasks."""
+"""Redrive: refreshes the items of quarantined records and discarded batches, and retries dead letters."""

@@ -7,7 +7,7 @@ last. Rules with `expired: keep` count it from the record, if the ledger shows t
 - A batch that Lambda discarded. Lambda sends the records to a bucket. To a queue or topic it sends only their positions in
 the stream, which deletes them after 24 hours, so such a message names no item.
 - Stream records, as in an event.
-- A dead task.
+- A dead letter.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def active_rules(program: Program, store: Store) -> RegistrySnapshot:
 
 
 class Redrive:
-    """Redrives messages. `send` gets pushes and dead tasks; without it, pushes are made here, however long they take.
+    """Redrives messages. `send` gets pushes and dead letters; without it, pushes are made here, however long they take.
 
     `run` runs refreshes of single items, `pace` is called before writes to children with their number. `items` counts
     refreshed items, `pushes` the pushes made or sent. It writes under leases, unless it is `dry`: then its store writes
