@@ -51,7 +51,7 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
     is_flag=False,
     flag_value=_ENVIRONMENT,
     metavar="[URL]",
-    help="Run the backfill in the worker function, through its task queue. [without URL: of --stack, or $TASK_QUEUE_URL]",
+    help="Run the backfill in the worker function, through its task queue. [without URL: from --stack, or $TASK_QUEUE_URL]",
 )
 def command(
     given: Tables,

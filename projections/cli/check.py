@@ -57,7 +57,7 @@ def command(file: str | None, rules: str | None, template: str | None, as_json: 
       GSI1PK: BOARD  # check: ignore hot-partition
 
     With --template, compares keys, indexes, stream, TTL, filters, environment and permissions of a template with the rules.
-    Notes list what cannot be checked there.
+    Notes list the parts that cannot be checked.
 
     \b
     Examples:

@@ -26,7 +26,7 @@ __all__ = ["command"]
 @click.option(
     "--backfill/--no-backfill",
     default=None,
-    help="Backfill new and changed rules. [default: yes; required at AWS]",
+    help="Backfill new and changed rules. [default: yes; required on AWS]",
 )
 @click.option(
     "--batch-size",
@@ -34,7 +34,7 @@ __all__ = ["command"]
     metavar="N",
     help="Maximum records per delivery. [default: 1 while few records wait, to print the cost of each; else 100]",
 )
-@click.option("--aws", is_flag=True, help="Allow tables at AWS. This writes to them.")
+@click.option("--aws", is_flag=True, help="Allow tables on AWS. This writes to them.")
 def command(
     given: Tables,
     as_json: bool,

@@ -18,7 +18,7 @@ def command(file: str | None, rules: str | None, as_json: bool, output: str | No
     """Write a rule file as a data model of NoSQL Workbench.
 
     The model has the tables, indexes and attributes, and a facet for each entity: its key templates, and sample items with
-    the values that the rules derive. Parts of the rules that a model cannot have are listed, with --json beside the model.
+    the values that the rules derive. Also lists the parts of the rules that a model cannot contain.
     `projections init --from` reads models.
 
     \b

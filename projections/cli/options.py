@@ -157,7 +157,7 @@ class Tables:
 
 def endpoint_options(function: F) -> F:
     """--endpoint-url and --region."""
-    region = click.option("--region", metavar="NAME", help="AWS Region. [default: of the AWS configuration]")
+    region = click.option("--region", metavar="NAME", help="AWS Region. [default: from the AWS configuration]")
     return click.option(
         "--endpoint-url", metavar="URL", help="DynamoDB endpoint, for emulators. [default: $AWS_ENDPOINT_URL]"
     )(region(function))
@@ -203,7 +203,7 @@ class Sources:
 
 def quarantine_option(function: F) -> F:
     return click.option(
-        "--quarantine", metavar="URL", help="Quarantine queue. [default: of --stack, or $QUARANTINE_QUEUE_URL]"
+        "--quarantine", metavar="URL", help="Quarantine queue. [default: from --stack, or $QUARANTINE_QUEUE_URL]"
     )(function)
 
 
@@ -211,9 +211,9 @@ source_options = gathered(
     Sources,
     "sources",
     quarantine_option,
-    click.option("--queue", metavar="URL", help="Task queue. [default: of --stack, or $TASK_QUEUE_URL]"),
-    click.option("--dead-letters", metavar="URL", help="Dead-letter queue of the task queue. [default: of --stack]"),
-    click.option("--bucket", metavar="NAME", help="Bucket of discarded batches. [default: of --stack]"),
+    click.option("--queue", metavar="URL", help="Task queue. [default: from --stack, or $TASK_QUEUE_URL]"),
+    click.option("--dead-letters", metavar="URL", help="Dead-letter queue of the task queue. [default: from --stack]"),
+    click.option("--bucket", metavar="NAME", help="Bucket of discarded batches. [default: from --stack]"),
     click.option(
         "--prefix",
         metavar="P",

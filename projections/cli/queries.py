@@ -34,7 +34,7 @@ PAGE = 100
 @click.command("queries")
 @click.argument("words", nargs=-1, metavar="[FILE] [NAME] [PARAMETER=VALUE…]")
 @read_options
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Maximum items. [default: of the query, or 100]")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Maximum items. [default: from the query, or 100]")
 @click.option("--token", metavar="T", help="Token of the page to read. [default: the first page]")
 @click.option("-v", "--verbose", is_flag=True, help="Print the reasons, assumptions and filters of all queries.")
 @click.option("--markdown", "form", flag_value="markdown", help="Write the table-design page as Markdown.")
@@ -64,7 +64,7 @@ def command(
 
     FILE is a rule file, a bundled name, or a file of queries. If a query has the name of a file, use --rules for the file.
 
-    Exits with 1 if a query has no request that returns all items of its answer.
+    Exits with 1 if, for any query, no request returns all items of the answer.
 
     \b
     Examples:

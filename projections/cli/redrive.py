@@ -59,17 +59,17 @@ def command(
 ) -> int:
     """Refresh the items of quarantined or discarded records, and retry failed tasks.
 
-    Never replays old images: each item that a message, an object in the bucket or a FILE names is refreshed from its current
-    state, with everything that depends on it. Exception: expired items no longer exist, so they are counted from the
-    discarded records, once. Then the message is deleted, and the object is marked by an empty object under redriven/.
-    Records that are rejected again stay where they are, and are printed. You can interrupt and repeat the command. A FILE
-    contains stream events, or is a copy of an object from the bucket.
+    Refreshes each item that a message, an object in the bucket or a FILE names from its current state, with everything that
+    depends on it. Does not replay old images, with one exception: expired items no longer exist, so they are counted from
+    the discarded records, once. Then deletes the message, or marks the object with an empty object under redriven/. Records
+    that are rejected again stay where they are, and are printed. You can interrupt and repeat the command. A FILE contains
+    stream events, or is a copy of an object from the bucket.
 
     Without options for sources, reads the quarantine, the dead letters and the bucket of --stack, or the quarantine of the
     environment. Exits with 1 if anything remains.
 
-    --list and --dismiss concern the quarantine only. A dismissed message is deleted without a refresh; the ledger records
-    for 90 days which message it was, why and by whom it was dismissed.
+    --list and --dismiss apply to the quarantine only. A dismissed message is deleted without a refresh; for 90 days, the
+    ledger records the message, the reason, and the user who dismissed it.
 
     \b
     Examples:

@@ -45,10 +45,10 @@ def command(
     """Run recorded stream events through the real handler, and print the derived items.
 
     EVENTS are files with a Lambda event ({"Records": […]}), a list of records, a single record, or JSON lines of these; - is
-    standard input. The application's items are first put into temporary tables, in memory or at --endpoint-url. Then the
-    records are delivered as recorded, and after them the records of these tables' own streams, until nothing changes.
+    standard input. First, the application's items are put into temporary tables, in memory or at --endpoint-url. Then the
+    recorded events are delivered. Then the stream records of the temporary tables are delivered, until nothing changes.
 
-    With --ask, the request that answers the query runs on these tables, as `projections queries` runs it on others.
+    With --ask, the command then runs a query of the rule file on the temporary tables.
 
     Exits with 1 if records were quarantined or failed.
 

@@ -48,9 +48,9 @@ def command(
     """Test rules under redelivery, reordering, crashes and external writes.
 
     A history is a series of random writes to items of the rules' entities, delivered to the real engine with the faults that
-    occur on Lambda and DynamoDB. Its seed determines it completely. At the end of a history, every derived value must match
-    the source items, and no item or attribute of the application may have been changed. Prints the first seed that fails.
-    Repeat that history with --seed S --histories 1 --trace.
+    occur on Lambda and DynamoDB. The same seed always gives the same history. At the end of a history, every derived value
+    must match the source items, and no item or attribute of the application may have been changed. Prints the first seed
+    that fails. Repeat that history with --seed S --histories 1 --trace.
 
     Exits with 1 if a history fails.
 

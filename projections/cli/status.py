@@ -35,7 +35,7 @@ _MOST_OBJECTS = 1000
 @click.command("status")
 @stack_options
 @as_json
-@click.option("--function", metavar="NAME", help="Stream function, to show its lag. [default: of --stack]")
+@click.option("--function", metavar="NAME", help="Stream function, to show its lag. [default: from --stack]")
 @source_options
 def command(given: Tables, as_json: bool, function: str | None, sources: Sources) -> int:
     """Show the state of rules, backfills and queues, and what needs to be done.

@@ -144,7 +144,7 @@ FILTERS = Kind(
     ("error", "note"),
     summary="The filters of an event source mapping drop records that the rules need.",
     why="A record that no filter matches never reaches the function. Counters and copies then stay wrong without an error.",
-    fix="Use the filters of `projections template`, or none.",
+    fix="Use the filters of `projections template`, or no filters.",
     example="""\
 Resources:
   StreamFunction:

@@ -112,7 +112,7 @@ class ActiveRules:
         self._report.changed(difference(old.document, program.document), name)
         self._findings(found.findings)
         if self._undecided:
-            self._report.refused("at AWS, changed rules require --backfill or --no-backfill")
+            self._report.refused("on AWS, changed rules require --backfill or --no-backfill")
             return
         try:
             self.backfill(program)

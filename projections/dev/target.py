@@ -79,8 +79,8 @@ def prepare(
     emulated = is_emulated(url)
     if not emulated and not aws:
         raise UsageError(
-            "no endpoint is named, so this would write to tables at AWS. Name an emulator with --endpoint-url URL or "
-            "AWS_ENDPOINT_URL (DynamoDB Local: http://localhost:8000), or pass --aws to use the tables at AWS"
+            "no endpoint is named, so this would write to tables on AWS. Name an emulator with --endpoint-url URL or "
+            "AWS_ENDPOINT_URL (DynamoDB Local: http://localhost:8000), or pass --aws to use the tables on AWS"
         )
     names = real_names(tables, list(program.tables))
     names[LEDGER] = ledger or os.environ.get("LEDGER_TABLE_NAME") or f"{next(iter(names.values()))}-ledger"
@@ -125,7 +125,7 @@ def _prepared(
     found = _described(dynamodb, name)
     where = dynamodb.meta.endpoint_url
     if found is None and not emulated:
-        raise UsageError(f"there is no table {name} at AWS. Deploy it, or name another")
+        raise UsageError(f"there is no table {name} on AWS. Deploy it, or name another")
     if found is None:
         question = f"There is no table {name} at {where}. Create it with keys, indexes and stream?"
         if not (create or ledger or confirm(question)):

@@ -119,7 +119,7 @@ COMMAND_LINE = """\
 
 <!-- Written by tests/docs/reference.py from the help of the commands. -->
 
-`projections COMMAND --help` prints what is here. Exit codes of all commands:
+`projections COMMAND --help` prints the text on this page. Exit codes of all commands:
 
 - 0: success.
 - 1: the command found something, such as findings, drift or quarantined records. The help of each command lists the cases.

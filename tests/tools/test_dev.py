@@ -263,7 +263,7 @@ def refused(*arguments: str, environ: Mapping[str, str] | None = None) -> str:
 
 def test_missing_table_or_stream_is_an_error_with_a_solution(dynamodb_local_url: str, rules: Path) -> None:
     table = Table(dynamodb_local_url)
-    assert "pass --aws to use the tables at AWS" in refused("dev", "--rules", str(rules), "--table", "app")
+    assert "pass --aws to use the tables on AWS" in refused("dev", "--rules", str(rules), "--table", "app")
     here = table.arguments(rules)
     assert f"there is no table {table.name} at {table.url}. Pass --create to create it" in refused(*here)
     table.create()

@@ -67,7 +67,7 @@ def additions(document: Document, query: Query, plan: Plan) -> Iterator[Addition
         yield from _on_new(document, query, shape)
     yield from _copied(document, query)
     if query.consistent:
-        words = "does without `consistent`, which neither global indexes nor derived values support"
+        words = "removes `consistent`, which neither global indexes nor derived values support"
         yield from _without(document, replace(query, consistent=False), plan, words)
     elif query.using is not None:
         yield from _without(document, freed, plan, words)
@@ -324,7 +324,7 @@ def _on_new(document: Document, query: Query, shape: _Shape) -> Iterator[Additio
 
 def _with(words: str, shape: _Shape, written: Mapping[str, Any]) -> str:
     if "entities" in written:
-        words += ", of which the application writes the keys, because they never change"
+        words += "; the application writes these keys, because they never change"
     return f"{words}: {shape.words}" if shape.words else words
 
 

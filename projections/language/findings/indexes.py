@@ -52,8 +52,8 @@ def _not_projected(facts: Facts) -> Iterator[Remark]:
                 ("projections", name, "embed"),
                 f"{index} does not project {', '.join(lacking)}: each change of a {rule.from_} reads every {rule.into} that "
                 f"it finds, twice",
-                f"this usually costs less than an index with the guard, which each change would write; to change it, add "
-                f"them to `projection` of {index}",
+                f"often no change is needed, because writes of an index with the guard cost more than these reads; "
+                f"otherwise add them to `projection` of {index}",
                 at_key=True,
             )
 

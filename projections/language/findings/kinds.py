@@ -417,11 +417,12 @@ projections:
 NOT_PROJECTED = Kind(
     "not-projected",
     ("note",),
-    summary="An index does not project what a rule needs of the items that it finds.",
-    why="A rule that finds children through an index has to know their kind, their parent and its guard. What the index "
-    "does not project is read from the table: one read unit for each child and 4 KB, twice for each change of the parent.",
-    fix="Often nothing: an index that projects the guard is written with each push, and a write costs more than a read. "
-    "If children are large, list the attributes in `projection`.",
+    summary="An index does not project all attributes that a rule needs.",
+    why="A rule that finds children through an index needs each child's entity, its reference to the parent and its guard. "
+    "Attributes that the index does not project are read from the table: one read unit for each child and 4 KB, twice for "
+    "each change of the parent.",
+    fix="Often no change is needed: an index that projects the guard is written with each push, and a write costs more than "
+    "a read. If children are large, list the attributes in `projection`.",
     example="""\
 table: {key: [PK, SK], indexes: {GSI1: {partition: GSI1PK, projection: keys_only}}}
 entities:
@@ -435,7 +436,7 @@ MANY_INDEXES = Kind(
     "many-indexes",
     ("note", "error"),
     summary="A table has many indexes.",
-    why="Each index is written with every change of what it projects, and stored. One index can serve several kinds of "
+    why="Each index is stored, and written when an attribute that it projects changes. One index can serve several kinds of "
     "items, so 3 are usually enough. DynamoDB creates at most 20 global indexes (a quota that AWS can raise) and 5 local "
     "ones: more are an error.",
     fix="Let several kinds of items share the key attributes of one index, project less, or remove indexes that no query "
@@ -450,9 +451,9 @@ LOCAL_INDEX = Kind(
     "local-index",
     ("note",),
     summary="A table has a local index.",
-    why="All items of one partition key, with their entries in local indexes, then hold at most 10 GB: beyond that writes "
-    "fail. Without a local index there is no such limit. A local index can be created only with its table, and not deleted. "
-    "Its writes count against the capacity of the table.",
+    why="All items of one partition key, with their entries in local indexes, can then have at most 10 GB. Beyond that, "
+    "writes fail. Without a local index there is no such limit. A local index can be created only with its table, and not "
+    "deleted. Its writes count against the capacity of the table.",
     fix="If a partition may grow beyond 10 GB, use a global index. It is eventually consistent.",
     example="""\
 table: {key: [PK, SK], indexes: {ByDate: {sort: at, local: true}}}
@@ -500,10 +501,10 @@ projections:
 UNANSWERED_QUERY = Kind(
     "unanswered-query",
     ("warning",),
-    summary="No request returns all items that a query asks for.",
-    why="Only a scan could answer the query, or an index could be read that does not hold all items of the answer. It is "
-    "a warning and no error, because the rules work without the query: CI fails, and a comment accepts a query that a "
-    "scan may answer, such as an export.",
+    summary="No request returns all items of a query's answer.",
+    why="Only a scan could answer the query, or the index that fits does not hold all items of the answer. It is a warning, "
+    "because the rules work without the query. If a scan may answer the query, such as an export, accept the finding with a "
+    "comment.",
     fix="Add the rule, index or condition that the message proposes. `check` proves that the query is answered with it.",
     example="""\
 table: {key: [PK, SK]}
@@ -535,7 +536,7 @@ CONSISTENT_READ = Kind(
     ("warning", "note"),
     summary="A query asks for a consistent read that does not exist.",
     why="DynamoDB has no consistent reads of global indexes. Rules write derived items, values and index keys after the "
-    "application's write, so a consistent read of them returns what is written so far. The latter is a note.",
+    "application's write, so a consistent read can return older values; this case is a note.",
     fix="Leave out `consistent`, or read the item by its own key.",
     example="""\
 table: {key: [PK, SK], indexes: {GSI1: [GSI1PK]}}
@@ -564,9 +565,9 @@ SHARED_RANGE = Kind(
     "shared-range",
     ("warning",),
     summary="A query reads a key range that also holds items of other entities.",
-    why="The items of the other entities are read and discarded. If there are many, as likes of a post, the query reads and "
-    "pays for all of them.",
-    fix="Give the entities partitions of their own, with a prefix that only they have, or sort keys that a range separates.",
+    why="The items of the other entities are read and discarded. If there are many, such as the likes of a post, the query "
+    "reads and pays for all of them.",
+    fix="Give each entity its own partitions, with its own prefix, or sort keys with different prefixes.",
     example="""\
 table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
 entities:
@@ -583,8 +584,9 @@ SEVERAL_REQUESTS = Kind(
     "several-requests",
     ("note",),
     summary="A query takes several requests.",
-    why="Each page costs at least one read unit or half of one for each request. The requests can run in parallel.",
-    fix="Nothing, if that is intended: buckets and periods spread writes. Else put all items into one partition.",
+    why="For each page, each request costs at least half a read unit, or one if it is consistent. The requests can run in "
+    "parallel.",
+    fix="If this is intended, change nothing: buckets and periods spread writes. Otherwise, put all items in one partition.",
     example="""\
 table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
 entities:
@@ -651,8 +653,8 @@ FEW_PARTITIONS = Kind(
     "few-partitions",
     ("note",),
     summary="A partition key has an attribute that probably has few values.",
-    why="Countries, states and kinds are few, and their items are not spread evenly. A partition accepts 1,000 write units "
-    "and 3,000 read units a second. Only names are compared, and only in files with queries.",
+    why="There are few countries, states or kinds, and items are not spread evenly over them. A partition accepts 1,000 "
+    "write units and 3,000 read units a second. The check reads only the attribute's name, and only in files with queries.",
     fix="Add an attribute with more values that queries also have, or a bucket. If there are few writes, accept the "
     "finding.",
     example="""\

@@ -62,7 +62,7 @@ def _answered(document: Document, planned: Plan, asked: dict[str, Query]) -> Ite
     if planned.verdict == "one":
         return
     if planned.verdict == "several":
-        way = "nothing to do if that is intended: one answer is made of their results"
+        way = "if this is intended, change nothing: the results are merged into one answer"
         yield Remark(SEVERAL_REQUESTS, place, f"takes {planned.reason}", way, at_key=True)
         return
     kind, inner, reason = _kind(document, planned)

@@ -28,8 +28,8 @@ def tables(facts: Facts) -> Iterator[Remark]:
             yield Remark(
                 LOCAL_INDEX,
                 (*place, local[0]),
-                "with a local index, all items of one partition key hold 10 GB, and writes beyond that fail; it can be "
-                "created only with the table, and not deleted",
+                "with a local index, all items of one partition key can have at most 10 GB, and writes beyond that fail; it "
+                "can be created only with the table, and not deleted",
                 "if a partition may grow larger, or its reads need not be consistent, use a global index",
                 at_key=True,
             )
@@ -51,7 +51,7 @@ def _many(place: Location, global_: int, local: int) -> Iterator[Remark]:
         yield Remark(
             MANY_INDEXES,
             place,
-            f"the table has {global_ + local} indexes, and each is written with every change of what it projects",
+            f"the table has {global_ + local} indexes, and each is written when an attribute that it projects changes",
             "let several kinds of items share the key attributes of one index, or project less",
             at_key=True,
         )

@@ -62,8 +62,8 @@ def _shared_key(facts: Facts, name: str) -> Iterator[Remark]:
             yield Remark(
                 SHARED_KEY,
                 ("entities", name),
-                f"rules create {name} items, and under a key such as {key} the application may have a {other}: then no "
-                f"{name} is created until that item is removed (`occupied` in the quarantine and in `verify`)",
+                f"rules create {name} items, and the application may have a {other} under the same key, such as {key}: then "
+                f"no {name} is created until that item is removed (`occupied` in the quarantine and in `verify`)",
                 f"give {name} items keys that no {other} item has",
                 at_key=True,
             )
@@ -115,8 +115,8 @@ def _claimed(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
         yield Remark(
             CLAIMED_COPY,
             ("projections", name, "copy"),
-            f"two {rule.from_} items with the same {variable} claim one {rule.into}, so the copy goes through the "
-            f"ledger: 7 write units instead of 1",
+            f"two {rule.from_} items with the same {variable} have the same {rule.into} as target, so the copy goes through "
+            "the ledger: 7 write units instead of 1",
             f"if {variable} is unique, add `id: {variable}` to {rule.from_}",
             at_key=True,
         )
