@@ -38,4 +38,4 @@ def test_help_of_a_command_ends_with_examples_that_are_valid(name: str) -> None:
     invocations = re.findall(rf"projections ({name}\b[^|&>\n]*)", text)
     assert invocations
     for invocation in invocations:
-        command_of(name).make_context(name, shlex.split(invocation)[1:])
+        command_of(name).make_context(name, shlex.split(invocation)[1:], help_option_names=["-h", "--help"])
