@@ -34,13 +34,13 @@ _ENVIRONMENT = "$TASK_QUEUE_URL"
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Timeout of the functions: changed rules wait until functions with the old rules have ended.",
+    help="Seconds that changed rules wait for functions with the old rules to end: the functions' timeout.",
 )
 @click.option(
     "--allow-delete",
     is_flag=True,
-    help="Delete copies and derived items that no longer have a source item, and attributes that rolled back rules may "
-    "have written.",
+    help="Delete copies and derived items that no longer have a source item, and attributes that may have been written by "
+    "rules that you rolled back.",
 )
 @click.option("--restart", is_flag=True, help="Start again instead of continuing where the last run stopped.")
 @click.option(

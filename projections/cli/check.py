@@ -50,8 +50,8 @@ def command(file: str | None, rules: str | None, template: str | None, as_json: 
     the findings: errors (the rules cannot be used, or a rule can never work), warnings (the rules will probably fail for
     some items, or under load) and notes (often intended, but worth knowing). docs/findings.md explains each code.
 
-    Exits with 1 if there are errors or warnings; --fail-on changes that. A comment accepts a warning or note, on its line
-    or above it:
+    Exits with 1 if there are errors or warnings; --fail-on changes that. To accept a warning or note, add a comment on the
+    same line or on the line above it:
 
     \b
       GSI1PK: BOARD  # check: ignore hot-partition

@@ -19,14 +19,14 @@ __all__ = ["command"]
     "--from",
     "start",
     type=click.Choice(["now", "start"]),
-    help="Start with new records, or with all records in the stream. [default: now; start with --until-idle]",
+    help="Start with new records, or with all records in the stream. [default: now, or start if --until-idle is set]",
 )
 @click.option("--create", is_flag=True, help="Create missing tables, indexes and streams; on emulators only.")
 @click.option("--until-idle", "--once", is_flag=True, help="Stop when the stream is read and all work is done.")
 @click.option(
     "--backfill/--no-backfill",
     default=None,
-    help="Backfill new and changed rules. [default: yes; required on AWS]",
+    help="Backfill new and changed rules. [default: yes; on AWS, pass one of the two]",
 )
 @click.option(
     "--batch-size",

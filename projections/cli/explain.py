@@ -45,8 +45,9 @@ def command(
     --item KEY explains one item of a live table, and writes nothing. Prints every derived value with its rule, guard and
     sources, the differences that `verify` finds on the item, and what the item itself contributes. Only `verify` checks
     whether a group in the ledger matches all its source items. KEY is PK=POST#p1,SK=METADATA, or the form that logs and the
-    quarantine show: main|POST#p1|METADATA, with \\u001b for a character that cannot be printed. KEY can also be a hash that
-    logs show with the parameter Redact, such as key:5f2a09…: the command then searches all tables for it.
+    quarantine show: main|POST#p1|METADATA, with escapes such as \\u001b for characters that cannot be printed. If the
+    stack's parameter Redact is set, logs show hashes such as key:5f2a09…. KEY can also be such a hash; the command then
+    searches all tables for it.
 
     Exits with 1 if records were quarantined or failed, or if something on the item differs.
 

@@ -30,8 +30,8 @@ def command(key: str, given: Tables, as_json: bool, quarantine: str | None) -> i
 
     KEY is as for `explain --item`: PK=USER#1,SK=PROFILE, or main|USER#1|PROFILE.
 
-    HASH is searched for in the quarantine, then in the tables, then among the deleted items in the ledger. That can read all
-    of them. Writes nothing. Exits with 1 if the hash is not found.
+    Searches for HASH in the quarantine, then in the tables, then among the deleted items in the ledger. The search may read
+    all items. Writes nothing. Exits with 1 if the hash is not found.
 
     \b
     Examples:

@@ -64,7 +64,7 @@ def command(
 
     FILE is a rule file, a bundled name, or a file of queries. If a query has the name of a file, use --rules for the file.
 
-    Exits with 1 if, for any query, no request returns all items of the answer.
+    Exits with 1 if at least one query has no request that returns its complete answer.
 
     \b
     Examples:

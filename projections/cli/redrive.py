@@ -59,11 +59,11 @@ def command(
 ) -> int:
     """Refresh the items of quarantined or discarded records, and retry failed tasks.
 
-    Refreshes each item that a message, an object in the bucket or a FILE names from its current state, with everything that
-    depends on it. Does not replay old images, with one exception: expired items no longer exist, so they are counted from
-    the discarded records, once. Then deletes the message, or marks the object with an empty object under redriven/. Records
-    that are rejected again stay where they are, and are printed. You can interrupt and repeat the command. A FILE contains
-    stream events, or is a copy of an object from the bucket.
+    Reads which items the messages, the objects in the bucket or the FILEs name. Refreshes each item, and everything that
+    depends on it, from the item's current state. Does not replay old images, with one exception: expired items no longer
+    exist, so they are counted from the discarded records, once. Then deletes the message. For an object in the bucket,
+    writes an empty marker under redriven/. Records that are rejected again stay where they are, and are printed. You can
+    interrupt and repeat the command. A FILE contains stream events, or is a copy of an object from the bucket.
 
     Without options for sources, reads the quarantine, the dead letters and the bucket of --stack, or the quarantine of the
     environment. Exits with 1 if anything remains.

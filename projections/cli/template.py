@@ -33,7 +33,7 @@ __all__ = ["command"]
 @click.option(
     "--gradual",
     is_flag=True,
-    help="Shift batches to a new version of the stream function gradually, and back on an alarm (CodeDeploy).",
+    help="Shift batches to a new version of the stream function gradually, and back if an alarm fires (CodeDeploy).",
 )
 @click.option(
     "--format",
@@ -41,7 +41,7 @@ __all__ = ["command"]
     type=click.Choice(["sam", "manifest", "manifest-schema"]),
     default="sam",
     show_default=True,
-    help="manifest: the same as JSON, for CDK, Terraform and SST; manifest-schema: its JSON Schema.",
+    help="manifest: the same information as JSON, for CDK, Terraform and SST; manifest-schema: its JSON Schema.",
 )
 @click.option("--force", is_flag=True, help="Overwrite the file of -o even if it was edited.")
 @as_json

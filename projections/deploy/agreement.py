@@ -107,7 +107,8 @@ def _versions(both: Comparison, pair: Pair) -> Iterator[Finding]:
     missing = both.theirs.parameters_in(published) - both.theirs.parameters_in(properties.get("VersionDescription"))
     if function.properties.get("AutoPublishAliasAllProperties") is not True:
         reason = (
-            f"SAM publishes no version of {function.id} for most of its properties, so its alias keeps the old values"
+            f"SAM publishes no new version of {function.id} when most of its properties change, so its alias keeps the old "
+            f"values"
         )
         instead = "AutoPublishAliasAllProperties: true"
         yield both.finding(VERSIONS, function.path("AutoPublishAlias"), reason, instead)

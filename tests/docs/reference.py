@@ -42,8 +42,8 @@ where a template does not fit the rules. Each finding has a severity and a code:
 - **warning**: the rules will probably fail for some items, or under load.
 - **note**: often intended, but worth knowing.
 
-The exit code is 1 if there are errors or warnings; `--fail-on` changes that. A comment accepts a warning or a note about
-rules, on its line or above it:
+The exit code is 1 if there are errors or warnings; `--fail-on` changes that. To accept a warning or a note about
+rules, add a comment on the same line or on the line above it:
 
 ```yaml
 GSI1PK: BOARD # check: ignore hot-partition

@@ -75,7 +75,7 @@ OTHER_CASE = Kind(
     ("warning",),
     summary="Two names differ only in upper and lower case.",
     why="`State` and `state` are different attributes. A rule that reads the wrong one gets no value.",
-    fix="Use one spelling. For a variable of the target's key, bind it to the name that the source has.",
+    fix="Use one spelling. If the name is a variable of the target's key, set it with `bind` from the source's attribute.",
     example="""\
 projections:
   open:
@@ -119,8 +119,8 @@ UNPADDED_NUMBER = Kind(
     "unpadded-number",
     ("warning", "note"),
     summary="A sort key of type S contains a number without leading zeros.",
-    why="Text sorts character by character, so 10 comes before 9. It is a note if the attribute is probably a number, "
-    "because a rule adds it up or compares it.",
+    why="Text sorts character by character, so 10 comes before 9. The severity is note if the attribute is only probably a "
+    "number, for example because a rule adds it up or compares it.",
     fix="Pad the number with `pad(10)`, or with `invert(10)` for the greatest first. Averages and negative numbers cannot "
     "be padded: use a sort key of type N.",
     example="""\
@@ -419,10 +419,10 @@ NOT_PROJECTED = Kind(
     ("note",),
     summary="An index does not project all attributes that a rule needs.",
     why="A rule that finds children through an index needs each child's entity, its reference to the parent and its guard. "
-    "Attributes that the index does not project are read from the table: one read unit for each child and 4 KB, twice for "
-    "each change of the parent.",
-    fix="Often no change is needed: an index that projects the guard is written with each push, and a write costs more than "
-    "a read. If children are large, list the attributes in `projection`.",
+    "Attributes that the index does not project are read from the table. This costs one read unit per 4 KB of each child, "
+    "twice for each change of the parent.",
+    fix="Often no change is needed: if you add the guard to the projection, each push also writes the index, and these "
+    "writes cost more than the reads. If children are large, list the attributes in `projection`.",
     example="""\
 table: {key: [PK, SK], indexes: {GSI1: {partition: GSI1PK, projection: keys_only}}}
 entities:
@@ -586,7 +586,8 @@ SEVERAL_REQUESTS = Kind(
     summary="A query takes several requests.",
     why="For each page, each request costs at least half a read unit, or one if it is consistent. The requests can run in "
     "parallel.",
-    fix="If this is intended, change nothing: buckets and periods spread writes. Otherwise, put all items in one partition.",
+    fix="If this is intended, change nothing: buckets and time periods in partition keys spread writes. "
+    "Otherwise, put all items in one partition.",
     example="""\
 table: {key: [PK, SK], indexes: {GSI1: [GSI1PK, GSI1SK]}}
 entities:
