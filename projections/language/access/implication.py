@@ -7,8 +7,7 @@ so two different scalars exclude each other only for a name that has one value, 
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -184,24 +183,13 @@ def _bound_holds(held: Numeric, sign: str, bound: Decimal) -> bool:
     """Return whether every number within the bounds of `held` is also within this one."""
     for own, number in held.bounds:
         either = own in "<>" or sign in ("<=", ">=")
-        if own == "=" and _compare(number, sign, bound):
+        if own == "=" and Numeric(((sign, bound),)).fits()("N", number):
             return True
         if sign[0] == own[0] == ">" and (number > bound or (number == bound and either)):
             return True
         if sign[0] == own[0] == "<" and (number < bound or (number == bound and either)):
             return True
     return False
-
-
-def _compare(number: Decimal, sign: str, bound: Decimal) -> bool:
-    compare: Callable[[Decimal, Decimal], bool] = {
-        "=": operator.eq,
-        "<": operator.lt,
-        "<=": operator.le,
-        ">": operator.gt,
-        ">=": operator.ge,
-    }[sign]
-    return compare(number, bound)
 
 
 def _apart(one: Numeric, other: Numeric) -> bool:

@@ -71,11 +71,6 @@ class Path:
             return ()
         return tuple(dict.fromkeys([*(name for part in self.parts for name in part.template.names), *self.beside]))
 
-    @property
-    def native(self) -> bool:
-        """Whether its partition consists of attributes that items of any entity may have."""
-        return all(part.native for part in self.partition)
-
     def projects(self, name: str) -> bool:
         """Return whether the path returns an attribute."""
         return self.projection is None or name.split(".", 1)[0] in self.projection

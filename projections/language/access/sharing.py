@@ -50,8 +50,7 @@ def sharing(document: Document, request: Request, own: Path) -> tuple[tuple[str,
 
     A variable of a key lacks the separator: no item has a value with it, so it is assumed that the caller gives none.
     """
-    fields = [field for text in document.entities[own.entity].key.values() for field in Template.parse(text).fields]
-    bare = frozenset(field.name for field in fields if not field.star)
+    bare = bare_variables(document, own.entity)
     found = list(neighbours(document, request, own, bare))
     absent: dict[tuple[str, ...], list[str]] = {}
     for one in found:
